@@ -31,12 +31,12 @@ UNITS: dict[str, tuple[str, ...]] = {
     "core.exchanges": ("exchange", "router"),
     "core.queues": (
         *("consumers", "enqueue", "fifo", "flow_control", "ledger", "packed_tail", "queue", "queue_host"),
-        *("queue_journal", "ready_messages", "route_target"),
+        *("queue_journal", "ready_messages", "route_target", "sorted_entries"),
     ),
     "storage": ("log_records", "segment"),
     "session": (
         *("channel", "checked_properties", "confirms", "connection", "consumer", "output_buffer", "prefetch"),
-        *("sorted_entries", "unacked", "methods/acknowledge", "methods/publish"),
+        *("unacked", "methods/acknowledge", "methods/publish"),
     ),
 }
 # The requirements of compiling, by module: mypyc, and the packages whose types the modules use.

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from . import standard_streams
 from .product import distribution_version
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from .hosting.host import Command
 
 USAGE_STATUS = 64  # EX_USAGE of sysexits.h; low numbers are results, such as the verdict of `warren analyze`
 NO_INPUT_STATUS = 66  # EX_NOINPUT of sysexits.h
-BROKEN_PIPE_STATUS = 141  # as a shell reports a program that SIGPIPE has ended: no result, such as the doctor's verdict
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
 
 # with these, commands of plugins are not loaded
@@ -207,7 +211,16 @@ def doctor(options: argparse.Namespace) -> int:
 
     if options.store:
         return examine_url(options.store, options.password_file, options.schema)
-    return examine(Path(options.data))
+    former = signal.signal(signal.SIGTERM, terminated)
+    try:
+        return examine(Path(options.data))
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def terminated(number: int, frame: FrameType | None) -> NoReturn:
+    """End at a signal as at an error, so that temporary files are removed: they have hashes of passwords."""
+    sys.exit(128 + number)
 
 
 def unusable(error: OSError) -> int:
@@ -271,8 +284,11 @@ def empty_one(arguments: Sequence[str]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `warren` with these arguments, by default those of the process, and return the exit status."""
-    if arguments is None:
-        arguments = sys.argv[1:]
+    return standard_streams.run("warren", partial(run, sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line, and return the exit status. Raises OutputError."""
     more: Mapping[str, Command] = {}
     completing = os.environ.get(COMPLETION)
     if completing or (arguments[:1] and arguments[0] not in OURS):
@@ -291,27 +307,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     empty = empty_one(arguments)
     if empty:
         parsing.error(f"{empty} is empty: in a script, is a variable not set?")
-    try:
-        try:
-            options = parsing.parse_args(arguments)
-            status: int = options.run(options)
-            return status
-        finally:
-            print(end="", flush=True)  # does nothing if there is no output, as for a daemon without one
-    except BrokenPipeError:
-        if not output_is_closed():
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the exit
-        return BROKEN_PIPE_STATUS
-
-
-def output_is_closed() -> bool:
-    """Whether the reader of the standard output has closed it, as `head` does."""
-    from select import POLLERR, poll
-
-    asked = poll()
-    asked.register(sys.stdout.fileno(), 0)
-    return any(events & POLLERR for _, events in asked.poll(0))
+    options = parsing.parse_args(arguments)
+    status: int = options.run(options)
+    return status
 
 
 if __name__ == "__main__":

@@ -29,14 +29,15 @@ from .link import Link, Pace
 from .link_spec import LinkSpec
 from .link_status import BLOCKED, FLOWING, PAUSED
 from .upstream.errors import LinkError
-from .upstream.turns import CHECK_COST, DEMAND_COST
+from .upstream.turns import CHECK_COST, DEMAND_COST, LOOKS_COST
 
 if TYPE_CHECKING:
     from .upstream.connection import UpstreamChannel, UpstreamConnection
     from .upstream.delivery_parser import Delivery
 
 NOT_FOUND = 404
-DEMAND_INTERVAL_S = 0.01  # between evaluations of demand after changes that each message may cause
+DEMAND_INTERVAL_S = 0.01  # between evaluations of demand after changes that each message may cause, or so long that
+LOOK_S, LOOKS_SHARE = 0.5e-6, 0.05  # evaluations, with a look at each consumer, take this share of the time
 BACKLOG_S = 5.0
 CHANGED = 2  # the factor by which the wanted prefetch has to change before the link consumes again with it
 
@@ -205,13 +206,14 @@ class QueueLink(Link):
             self.queue.demand_followers[self._room_changed] = None
             await self._evaluate_demand(connection, channel, forwarder)
             evaluated_s = loop.time()
+            interval_s = max(DEMAND_INTERVAL_S, len(self.queue.consumers) * LOOK_S / LOOKS_SHARE)
             timeout_s = None if demand.check_at_ms is None else max(demand.check_at_ms - clock.now_ms(), 0) / 1000
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await self._changed.wait()
             if not self._urgent.is_set():
                 with suppress(TimeoutError):
-                    async with asyncio.timeout_at(evaluated_s + DEMAND_INTERVAL_S):
+                    async with asyncio.timeout_at(evaluated_s + interval_s):
                         await self._urgent.wait()
 
     async def _evaluate_demand(
@@ -227,7 +229,8 @@ class QueueLink(Link):
             if not self.queue.ready:
                 forwarder.retry_soon()
         else:
-            now = consumer_demand(self.queue, own, self._upstream(connection), self.spec.multi_hop, self._path)
+            looks = consumer_demand(self.queue, own, self._upstream(connection), self.spec.multi_hop, self._path)
+            now = await self.pace.turns.do(LOOKS_COST, looks)
         alarm = self.node.alarms.reason
         room = 0 if alarm else now.room
         step = demand.update(self.node.clock.now_ms(), 0 if drains else self.queue.ready, now.priority, room)

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TextIO
 
+from ..standard_streams import printable
+
 Row = list[object]
 Rows = Iterable[Row]
 
@@ -16,11 +18,6 @@ MACHINE = ("json", "csv")  # without banners
 
 def compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
-def printable(text: str) -> str:
-    """Return the text on one line, with control characters escaped."""
-    return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in text])
 
 
 def cell(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -10,8 +11,9 @@ import stat
 import sys
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
+from .. import standard_streams
 from ..product import distribution_version
 from ..system_errors import DEFINITIONS_LIMIT, file_error, read_text, too_long
 from . import command_line, formats, report
@@ -223,46 +225,63 @@ def error_of(error: CommandError, command: Command | None = None) -> ExitError:
 
 def password() -> str:
     """Read a password; a blank line is an empty one. Raises ExitError."""
-    if sys.stdin.isatty():
-        from getpass import getpass
+    try:
+        given = standard_input()
+        if given.isatty():
+            from getpass import getpass
 
-        return getpass("Password: ")
-    line = sys.stdin.readline()
+            return getpass("Password: ")
+        line = given.readline()
+    except UnicodeDecodeError as error:
+        raise ExitError(DATA, f"Error:\nPassword is not {error.encoding}, the encoding of the locale") from None
+    except (OSError, EOFError):
+        line = ""
     if not line:
         raise ExitError(DATA, "Error:\nPassword is not provided via argument or stdin")
     return line.rstrip("\n")
 
 
+def standard_input() -> TextIO:
+    """Return the standard input. Raises OSError."""
+    given: TextIO | None = sys.stdin
+    if given is None:  # it was closed before the start
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return given
+
+
 def text_of(name: str, command: Command) -> str:
     """Read a file, or the standard input for "-". Raises ExitError."""
+    shown = "standard input" if name == "-" else name
     try:
         if name == "-":
-            text = sys.stdin.read(DEFINITIONS_LIMIT + 1)
+            given = standard_input()
+            if isinstance(given, io.TextIOWrapper):
+                given.reconfigure(encoding="utf-8-sig", errors="strict")  # whatever the locale has
+            text = given.read(DEFINITIONS_LIMIT + 1)
             if len(text) > DEFINITIONS_LIMIT:
-                raise too_long("standard input", DEFINITIONS_LIMIT)
+                raise too_long(shown, DEFINITIONS_LIMIT)
             return text
         return read_text(name, "utf-8-sig", limit=DEFINITIONS_LIMIT)
     except FileNotFoundError:
         text = command_line.complaint(f"Bad argument: File {name} does not exist", sys.argv[1:], command)
         raise ExitError(DATA, text) from None
     except OSError as error:
-        raise ExitError(UNAVAILABLE, f"Error:\ncannot read {file_error(error, name)}") from None
+        raise ExitError(UNAVAILABLE, f"Error:\ncannot read {file_error(error, shown)}") from None
     except UnicodeDecodeError:
-        raise ExitError(DATA, f"Error:\ncannot read {name}: not UTF-8, as JSON has to be") from None
+        raise ExitError(DATA, f"Error:\ncannot read {shown}: not UTF-8, as JSON has to be") from None
 
 
 def save(name: str, value: object) -> None:
-    """Write JSON to a file, or to the standard output for "-". Raises ExitError."""
+    """Write JSON to a file or the standard output. Raises ExitError."""
     text = json.dumps(value, ensure_ascii=False) + "\n"
+    if standard_streams.is_output(name):
+        sys.stdout.write(text)
+        return
     try:
-        if name == "-":
-            sys.stdout.write(text)
-        else:
-            write(Path(name), text)
-    except BrokenPipeError:
-        raise
+        write(Path(name), text)
     except OSError as error:
-        raise ExitError(UNAVAILABLE, f"Error:\ncannot write {file_error(error, name)}") from None
+        error.filename = name  # not that of the new file beside it
+        raise ExitError(UNAVAILABLE, f"Error:\ncannot write {file_error(error)}") from None
 
 
 def write(file: Path, text: str) -> None:
@@ -275,7 +294,8 @@ def write(file: Path, text: str) -> None:
 
     data = text.encode("utf-8", "backslashreplace")
     place = Path(os.path.realpath(file))
-    system = Path(os.path.abspath(file)).parts[1:2] in (("dev",), ("proc",))  # /dev/stdout is a link to a file
+    parts = Path(os.path.abspath(file)).parts
+    system = parts[1:2] in (("dev",), ("proc",)) and parts[2:3] != ("shm",)  # /dev/stdout is a link to a file
     if system or (place.exists() and not place.is_file()) or not os.access(place.parent, os.W_OK | os.X_OK):
         file.write_bytes(data)
         return
@@ -293,9 +313,8 @@ def write(file: Path, text: str) -> None:
                 os.fchmod(descriptor, stat.S_IMODE(former.st_mode))
             os.fsync(descriptor)
         os.replace(new, place)
-    except OSError:
-        Path(new).unlink(missing_ok=True)
-        raise
+    finally:
+        Path(new).unlink(missing_ok=True)  # there is none if it has replaced the former one
 
 
 def umask() -> int:
@@ -332,6 +351,11 @@ def run(line: list[str]) -> int:
 
 def main() -> int:
     """The entry point of `warrenctl`: return the exit status."""
+    return standard_streams.run(command_line.program(), run_process)
+
+
+def run_process() -> int:
+    """Run the command line of the process; return the exit status. Raises OutputError."""
     completing = os.environ.get(COMPLETION)
     if completing:
         from .completion import complete
@@ -340,15 +364,10 @@ def main() -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # surrogates, which JSON may have, as JSON writes them
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        status = run(sys.argv[1:])
-        sys.stdout.flush()
-        return status
+        return run(sys.argv[1:])
     except ExitError as error:
-        sys.stdout.flush()
-        print(error.text, file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        finally:
+            print(error.text, file=sys.stderr)
         return error.status
-    except BrokenPipeError:  # the reader of the pipe has closed it, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return 130

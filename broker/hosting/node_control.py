@@ -81,6 +81,8 @@ class NodeControl:
         The application has to be stopped: connected clients would continue with deleted objects.
         """
         host, node = self._host, self._host.node
+        config = host.config
+        new_user = default_user(config, host.report)  # first: a password that cannot be printed is an error
         for name in list(node.vhosts):
             node.update_vhost(name, protected=False)
             node.delete_vhost(name)
@@ -89,9 +91,8 @@ class NodeControl:
         for name in node.parameters.globals():
             if name != CLUSTER_ID:  # the hash and the mark of imports are of definitions that are gone
                 node.parameters.clear_global(name)
-        config = host.config
         node.add_vhost(config.default_vhost)
-        node.users.put(default_user(config, host.report))
+        node.users.put(new_user)
         rights = config.default_permissions
         permission = (rights.configure, rights.write, rights.read)
         node.users.set_permission(config.default_user, config.default_vhost, *permission)

@@ -416,8 +416,7 @@ class Channel:
             events.channel_closed(self)
             if self.rates is not None and self.connection.node.breakdown is not None:
                 self.connection.node.breakdown.close(self.rates)
-            for consumer in self.consumers.values():
-                self.pause(consumer.queue)
+            self._pause_those_of_consumers()
             consumers = list(self.consumers.values())
             consumers.reverse()
             while consumers:  # this frees them one by one
@@ -437,14 +436,13 @@ class Channel:
 
     def pause_in_steps(self) -> Job:
         """Pause the queues of its consumers and deliveries until the channel, which is closing, has ended."""
-        for consumer in self.consumers.values():
-            self.pause(consumer.queue)
+        self._pause_those_of_consumers()
         yield CONSUMER_COST + (len(self.consumers) >> 3)
         for deliveries in self._deliveries():
             those = {delivery[0] for delivery in deliveries}
             for paused in those:
                 self.pause(paused)
-            yield (len(deliveries) >> acknowledge.LOOK_SHIFT) + (len(those) >> acknowledge.PAUSE_SHIFT)
+            yield (SLICE >> acknowledge.LOOK_SHIFT) + (len(those) >> acknowledge.PAUSE_SHIFT)
 
     def leave(self) -> None:
         """Count the channel as closed, once."""
@@ -458,6 +456,10 @@ class Channel:
         if queue not in self._paused:
             self._paused.add(queue)
             queue.pause()
+
+    def _pause_those_of_consumers(self) -> None:
+        for paused in {consumer.queue for consumer in self.consumers.values()}:
+            self.pause(paused)
 
     def remove(self, consumer: ChannelConsumer) -> None:
         """Remove a consumer from the channel and from its queue."""

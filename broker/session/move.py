@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from ..amqp.errors import AccessRefused, AMQPError, NotNow, OperatorError
 from ..amqp.properties import HEADERS, replace
-from ..core.exchanges.deduplicating import Recorder, split_recorders
 from ..core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from ..core.exchanges.router import Search
 from ..core.jobs.scheduler import COPY_SHIFT, Job
 from ..core.messages.message import DELIVERY_COUNT, Address, Message, frame_bytes, total_bytes
 from ..core.messages.message_state import NEVER
+from ..core.queues.deduplication import Recorder, record
 from ..core.queues.fifo import LEVEL_SHIFT
 from ..core.queues.message_log import MOVED
 from ..core.queues.queue import Queue
@@ -53,11 +53,12 @@ class MoveStep:
 class Run:
     """Successive messages with the same targets and address, which are published together."""
 
-    __slots__ = ("targets", "recorders", "taken", "copies")
+    __slots__ = ("targets", "recorders", "searches", "taken", "copies")
 
     def __init__(self, targets: tuple[RouteTarget, ...], recorders: tuple[Recorder, ...]) -> None:
         self.targets = targets
         self.recorders = recorders
+        self.searches: list[Search] = []
         self.taken: list[Taken] = []
         self.copies: list[Message] = []
 
@@ -190,7 +191,7 @@ class Move:
                 if of_job:
                     self._move_in_steps(taken, copy, search, result)
                 return
-            targets, recorders = split_recorders(search.targets)
+            targets = search.targets
             self._cost += search.cost + header_cost + PER_MESSAGE_COST * len(search.targets)
             self._cost += cost_of_records(len(copy.frames), search.targets)
             if self._run is not None and not self._run.takes(targets, copy):
@@ -200,7 +201,8 @@ class Move:
             if result.problem:
                 return
             if self._run is None:
-                self._run = Run(targets, recorders)
+                self._run = Run(targets, search.recorders)
+            self._run.searches.append(search)
             self._run.taken.append(taken)
             self._run.copies.append(copy)
         finally:
@@ -212,7 +214,7 @@ class Move:
         keys = routing_keys(message, self._routing_key)
         self._channel.check_topic("write", self._exchange.name, *keys)
         copy = self._copy(message)
-        return copy, self._channel.vhost.search(self._exchange, keys, copy)
+        return copy, self._channel.vhost.search(self._exchange, keys, copy, defers=True)
 
     def _move_in_steps(self, taken: Taken, copy: Message, search: Search, result: MoveStep) -> None:
         """Have a job move one message, which stays in the journal until all its copies are durable."""
@@ -229,7 +231,7 @@ class Move:
     def _long_move(self, taken: Taken, copy: Message, search: Search, result: MoveStep) -> Job:
         yield from search.in_steps()
         yield len(search.targets) >> DESTINATIONS_SHIFT
-        targets, recorders = split_recorders(search.targets)
+        targets = search.targets
         problem = self._problem(copy, targets)
         if not problem and not all(target.has_room(copy.body_bytes) for target in targets):
             problem = FULL
@@ -238,13 +240,11 @@ class Move:
         if problem:
             self._end(taken, problem, result)
             return
+        yield search.keep()
         vhost = self._channel.vhost
-        if (yield from enqueue_in_slices(vhost, targets, [copy], MOVED)).refused:
+        if (yield from enqueue_in_slices(vhost, targets, [copy], MOVED, recorders=search.recorders)).refused:
             self._end(taken, FULL, result)
             return
-        for recorder in recorders:
-            recorder.handle([copy])
-            yield recorder.cost
 
         def stored() -> None:
             queue, message = self._queue, taken[1]
@@ -308,8 +308,8 @@ class Move:
             result.problem = FULL
             return
         self._run = None
-        for recorder in run.recorders:
-            recorder.handle(run.copies)
+        self._cost += sum([search.keep() for search in run.searches])
+        self._cost += sum(record(run.recorders, run.copies[0]))
         host.left(queue, messages, MOVED)
         if queue.number:
             queue.journal.settle(messages, moved=True)

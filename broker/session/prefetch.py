@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from ..core.jobs.scheduler import Job
+from ..core.jobs.scheduler import SLICE, Job
 from ..core.metadata.queue_types import QUORUM
-from .sorted_entries import Entry, SortedEntries
+from ..core.queues.sorted_entries import Entry, SortedEntries
 
 if TYPE_CHECKING:
     from .consumer import ChannelConsumer
     from .unacked import Unacked
 
 WOKEN: Final = 100  # consumers woken at once
-COUNT_SHIFT: Final = 3  # to count 8 deliveries costs 1 (`jobs.scheduler`)
+WAKE_COST: Final = 6  # of one of them (`jobs.scheduler`)
+COUNT_SHIFT: Final = 3  # to look for 8 deliveries and count them costs 1
 
 
 class SharedPrefetch:
@@ -62,7 +63,7 @@ class SharedPrefetch:
                     consumer.shares = True
                     counted += 1
             self.unacked -= len(deliveries) - counted
-            yield len(deliveries) >> COUNT_SHIFT
+            yield SLICE >> COUNT_SHIFT
         self._wake()
 
     def room(self, consumer: ChannelConsumer) -> int:
@@ -110,6 +111,7 @@ class SharedPrefetch:
             if not turns or room <= 0:
                 break
             consumer = self._pop()
+            consumer.queue.host.scheduler.spent += WAKE_COST
             consumer.awaits_limit = False
             if consumer.waiting:
                 consumer.queue.wake(consumer)
@@ -130,11 +132,20 @@ class SharedPrefetch:
         return best
 
     def _wake_more(self) -> None:
+        """Wake more consumers as a job, as those of very many channels may wait."""
+        if self._turns:
+            self._turns.first()[1].queue.host.scheduler.start("consumers under a shared limit", self._wake_in_a_step())
+        else:
+            self._expected = False
+
+    def _wake_in_a_step(self) -> Job:
         self._expected = False
         if self._turns and (not self.limit or self.unacked < self.limit):
             host = self._turns.first()[1].queue.host
+            before = host.scheduler.spent
             self._wake()
             host.pump()
+            yield host.scheduler.spent - before
 
 
 def place_of(consumer: ChannelConsumer) -> Entry:

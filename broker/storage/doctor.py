@@ -9,12 +9,15 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
 
-from ..core.messages.ports import EXHAUSTED
+from ..core.messages.ports import EXHAUSTED, FULL
 from ..core.metadata.unfinished_import import ADVICE, unfinished_import
+from ..standard_streams import printable
 from ..system_errors import file_error
 from . import checkpoint, log_records
 from .disk import Disk, File, FolderDisk, FolderFile, contents
@@ -22,13 +25,14 @@ from .errors import Missing, StorageFault, Unavailable
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .folder_lock import NAME as LOCK
 from .metadata import Metadata
-from .metadata_store import SQLiteMetadata
+from .metadata_store import SQLiteMetadata, is_full
 from .recovery import check_definitions, check_log, recover
 from .segment import SUFFIX
 
 SOUND_STATUS, DAMAGED_STATUS = 0, 1
 NOTHING_STATUS = 66  # EX_NOINPUT of sysexits.h
 NO_FILE = (errno.EINVAL, errno.EISDIR)  # what has the name of a file is none
+TEMPORARY = "the folder for temporary files (TMPDIR)"
 UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the data, or the server with them, cannot be read
 
 
@@ -93,8 +97,6 @@ def examine(folder: Path) -> int:
         return IN_USE_STATUS
     except Unavailable as fault:
         print(f"warren: {fault}", file=sys.stderr)
-    except BrokenPipeError:  # of the output
-        raise
     except OSError as error:
         print(f"warren: {file_error(error, str(folder))}", file=sys.stderr)
         if error.errno in NO_FILE:
@@ -117,7 +119,7 @@ def _examine(folder: Path) -> int:
         names, sound = _metadata_of_folder(folder / "meta.sqlite", disk)
         if disk is None:
             fault = "this is no folder" if os.path.lexists(folder / "log") else "it is missing" if names else ""
-            print(f"log: BAD: {fault}" if fault else "log: none")
+            show(f"log: BAD: {fault}" if fault else "log: none")
             sound = sound and not fault
         return SOUND_STATUS if (disk is None or _log(disk, names)) and sound else DAMAGED_STATUS
     finally:
@@ -160,11 +162,14 @@ def examine_url(url: str, password_file: str, schema: str) -> int:
         print(f"warren: {fault}", file=sys.stderr)
         kinds = ((Unavailable, UNAVAILABLE_STATUS), (Missing, NOTHING_STATUS), (StorageFault, DAMAGED_STATUS))
         return next(status for kind, status in kinds if isinstance(fault, kind))
-    except BrokenPipeError:  # of the output
-        raise
     except OSError as error:
         print(f"warren: {error.strerror}", file=sys.stderr)
         return UNAVAILABLE_STATUS if error.errno in EXHAUSTED else DAMAGED_STATUS
+
+
+def show(line: str) -> None:
+    """Print a line, in which clients may have chosen names."""
+    print(printable(line))
 
 
 def regular_file(path: Path) -> bool:
@@ -183,28 +188,55 @@ def _metadata_of_folder(path: Path, disk: Disk | None) -> tuple[dict[int, str] |
         if not regular_file(path):
             if disk is not None:
                 check_definitions(disk, ())
-            print("metadata: none")
+            show("metadata: none")
             return None, True
     except StorageFault as fault:
-        print(f"metadata: BAD: {fault}")
+        show(f"metadata: BAD: {fault}")
         return None, False
     # SQLite would write to the file: what its log has, and the schema of this version.
-    with TemporaryDirectory(prefix="warren-doctor-") as folder:
-        copy = Path(folder, path.name)
+    with temporary_folder() as folder:
+        copy = folder / path.name
         for suffix in ("", "-wal"):
             if regular_file(Path(f"{path}{suffix}")):
-                copyfile(f"{path}{suffix}", f"{copy}{suffix}")
+                copy_to(folder, Path(f"{path}{suffix}"))
         return _metadata_of_copy(copy, path, disk)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """The context of a folder that is removed at its end. Raises Unavailable."""
+    try:
+        made = TemporaryDirectory(prefix="warren-doctor-")
+    except OSError as error:
+        raise Unavailable(file_error(error, TEMPORARY)) from error
+    with made as folder:
+        yield Path(folder)
+
+
+def copy_to(folder: Path, file: Path) -> None:
+    """Copy a file. Raises Unavailable if the folder is full, OSError."""
+    try:
+        copyfile(file, folder / file.name)
+    except OSError as error:
+        if error.errno in FULL:  # names the file that was read
+            raise full(folder, error.errno) from error
+        raise
+
+
+def full(folder: Path, number: int) -> Unavailable:
+    return Unavailable(file_error(OSError(number, os.strerror(number)), f"{folder.parent}, {TEMPORARY}"))
 
 
 def _metadata_of_copy(copy: Path, path: Path, disk: Disk | None) -> tuple[dict[int, str] | None, bool]:
     """Return the same of a copy of the metadata at `path`. Raises Unavailable, OSError."""
     try:
         metadata = SQLiteMetadata(copy, False, path)
-    except Unavailable:
+    except Unavailable as fault:
+        if is_full(fault.__cause__):
+            raise full(copy.parent, errno.ENOSPC) from fault
         raise
     except StorageFault as fault:
-        print(f"metadata: BAD: {fault}")
+        show(f"metadata: BAD: {fault}")
         return None, False
     try:
         return _metadata(metadata, disk)
@@ -221,17 +253,17 @@ def _metadata(metadata: Metadata, disk: Disk | None) -> tuple[dict[int, str] | N
     except Unavailable:
         raise
     except StorageFault as fault:
-        print(f"metadata: BAD: {fault}")
+        show(f"metadata: BAD: {fault}")
         return None, False
     kinds = ("vhosts", "users", "permissions", "exchanges", "queues", "bindings")
-    print("metadata: " + ", ".join(f"{len(getattr(definitions, kind))} {kind}" for kind in kinds))
+    show("metadata: " + ", ".join(f"{len(getattr(definitions, kind))} {kind}" for kind in kinds))
     names = {queue.number: f"queue {queue.name} in {queue.vhost}" for queue in definitions.queues}
     for exchange in definitions.exchanges:
         if exchange.number:
             names[exchange.number] = f"exchange {exchange.name} in {exchange.vhost}"
     unfinished = unfinished_import(definitions.global_parameters)
     if unfinished:
-        print(f"metadata: INCOMPLETE: {unfinished}: start the broker, then {ADVICE}")
+        show(f"metadata: INCOMPLETE: {unfinished}: start the broker, then {ADVICE}")
     return names, not unfinished
 
 
@@ -242,9 +274,9 @@ def _log(disk: Disk, names: dict[int, str] | None) -> bool:
         check_log(disk, names or ())
         recovered = recover(disk, report, set(names) if names is not None else None)
     except StorageFault as fault:
-        print(f"log: BAD: {fault}")
+        show(f"log: BAD: {fault}")
         return False
-    print(f"log: version {log_records.VERSION}")
+    show(f"log: version {log_records.VERSION}")
     sound = recovered.complete and not any(line.startswith(checkpoint.NAME) for line in report)
     files = [name for name in disk.names() if name.endswith(SUFFIX)]
     by_name = {segment.name: segment for segment in recovered.segments}
@@ -259,11 +291,11 @@ def _log(disk: Disk, names: dict[int, str] | None) -> bool:
         if check.bad:
             sound = False
             line += f"; BAD at offset {', '.join(map(str, check.bad))}"
-        print(line)
+        show(line)
         if segment is not None:
             segment.close()
     for line in report:
-        print(f"recovery: {line}")
+        show(f"recovery: {line}")
     for number, name in sorted((names or {}).items()):
-        print(f"{name}: {len(recovered.queues.get(number, ()))} messages")
+        show(f"{name}: {len(recovered.queues.get(number, ()))} messages")
     return sound

@@ -111,16 +111,23 @@ REMEDIES = {
     sqlite3.SQLITE_BUSY: "stop the program that uses it",
     sqlite3.SQLITE_IOERR: "it cannot be read: check the disk, and the log of the system",
     sqlite3.SQLITE_CANTOPEN: "check its folder, and the file -wal beside it",
+    sqlite3.SQLITE_FULL: "free some space",
 }
 # Errors that say nothing of the content.
 UNREAD = (
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_READONLY,
 )
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether an error of SQLite is that of a full disk."""
+    return isinstance(error, sqlite3.Error) and error.sqlite_errorcode & PRIMARY_CODE == sqlite3.SQLITE_FULL
 
 
 def fault(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StorageFault:

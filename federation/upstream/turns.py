@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
+from typing import TypeVar, cast
 
 from warren.broker.plugin import Table
 
@@ -18,11 +19,13 @@ TURN_COST = 64  # of all links in one turn: some 5 ms
 LINK_COST = 8  # of a link that begins to run, ends, or loses its connection, with the report and the next attempt
 READ_COST, CLOSE_COST = 1, 1  # of reading a socket and of closing one
 DEMAND_COST = 1  # of evaluating the demand of one link
+LOOKS_COST = 12  # of looking at `demand_path.LOOKED` of its consumers
 CHANGES_COST = 1  # of having a link send changed bindings
 METHODS, METHODS_COST = 4, 2  # of sending so many bindings, with their replies
 COMPARED, COMPARED_COST = 100, 3  # of finding out which of so many bindings are to be sent
 ARGUMENTS_SHIFT, ARGUMENTS_MAX = 7, 20  # to write 128 bytes of arguments costs 1; a table has at most 1,024 fields
 CHECK_COST = 4  # of checking what a link has upstream
+Result = TypeVar("Result")
 YOUNG = 1  # the older of the two generations that are collected often
 
 
@@ -56,6 +59,15 @@ class Turns:
         ready = self._loop.create_future()
         self._waiting.append((cost, partial(complete, ready)))
         await ready
+
+    async def do(self, cost: int, steps: Generator[None, None, Result]) -> Result:
+        """Do steps of this cost in turns that have time for them; return their result."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast("Result", end.value)
+            await self.wait(cost)
 
     def spend(self, cost: int) -> None:
         """Count what is done in this turn anyway."""

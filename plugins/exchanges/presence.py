@@ -45,6 +45,7 @@ from warren.broker.plugin import (
     Message,
     PreconditionFailed,
     Properties,
+    Queue,
     Sink,
     Table,
     UpstreamExchange,
@@ -311,6 +312,9 @@ class Relay(Sink):
         self._listeners = listeners
         self._links = links
         self._relaying = False
+
+    def has_room(self, body_bytes: int) -> bool:
+        return all(receiver.has_room(body_bytes) for receiver in self._receivers() if isinstance(receiver, Queue))
 
     def handle(self, messages: list[Message]) -> EnqueueResult:
         return self._deliver([self._wrap(message) for message in messages])

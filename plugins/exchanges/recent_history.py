@@ -54,9 +54,9 @@ class Replay:
 class RecentHistoryExchange(FanoutExchange):
     description = "Recent history exchange: a new binding gets the last messages"
 
-    __slots__ = ("_length", "_kept", "_next", "_bytes", "_replays", "_context", "_route_cost")
+    __slots__ = ("_length", "_kept", "_next", "_bytes", "_replays", "_context", "_route_cost", "_deleted")
 
-    routes_by_key_only = False  # `route` keeps each message
+    routes_by_key_only = False  # each message is kept
     fixed_arguments = (LENGTH,)
 
     def __init__(self, name: str, arguments: Table) -> None:
@@ -68,6 +68,7 @@ class RecentHistoryExchange(FanoutExchange):
         self._replays: dict[Binding, Replay] = {}
         self._context: ExchangeContext | None = None
         self._route_cost = 0
+        self._deleted = False
 
     @property
     def persists_messages(self) -> bool:
@@ -103,19 +104,25 @@ class RecentHistoryExchange(FanoutExchange):
         if excluded:
             return self.bound.all()
         assert self._context is not None, "on_created was called"
-        kept = KeptMessage(self._context.number, message.as_republished())
+        return [*self.bound.all(), KeptMessage(self._context.number, message.as_republished(), self._keep)]
+
+    def _keep(self, kept: KeptMessage) -> None:
+        if self._deleted:
+            kept.dropped = True
+            return
         self._add(kept)
         while len(self._kept) > self._length or self._bytes > HISTORY_BYTES and len(self._kept) > DEFAULT_LENGTH:
             self._drop_oldest()
-        return [*self.bound.all(), kept]
 
     def peek(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
-        found.update(dict.fromkeys(self.bound.all()))
-        yield len(found)
+        return self.add_bound(found)
 
     @property
     def route_cost(self) -> int:
         return self._route_cost
+
+    def on_deleted(self) -> None:
+        self._deleted = True
 
     def release(self) -> Iterator[int]:
         while self._kept:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from warren.broker.plugin import Command, command_failed
+from warren.broker.standard_streams import printable
 
 if TYPE_CHECKING:
     from warren.broker.ctl.api_client import API
@@ -268,7 +269,7 @@ def describe(made: Plan) -> None:
     for title, lines in (("left out", made.changes), ("cannot be had there", made.missing)):
         if lines:
             print(f"{title}:")
-            print("".join(f"  {line}\n" for line in lines), end="")
+            print("".join(f"  {printable(line)}\n" for line in lines), end="")
 
 
 def describe_queues(source: Broker, made: Plan) -> None:
@@ -281,6 +282,7 @@ def describe_queues(source: Broker, made: Plan) -> None:
     ready, unacked = sum(state.ready for _, state in full), sum(state.unacked for _, state in full)
     print(f"messages: {ready:,} ready, {unacked:,} unacked, in {len(full)} queues")
     for name, state in full[:NAMES_SHOWN]:
-        print(f"  queue '{name.name}' in vhost '{name.vhost}': {state.ready:,} ready, {state.unacked:,} unacked")
+        queue = printable(f"queue '{name.name}' in vhost '{name.vhost}'")
+        print(f"  {queue}: {state.ready:,} ready, {state.unacked:,} unacked")
     if len(full) > NAMES_SHOWN:
         print(f"  and {len(full) - NAMES_SHOWN} more")

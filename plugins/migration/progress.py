@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import TextIO
 
+from warren.broker.standard_streams import printable
+
 from .brokers import QueueName
 
 EVERY_S = 10.0  # between two lines with the totals, where the output is no terminal
@@ -38,7 +40,7 @@ class Progress:
 
     @property
     def title(self) -> str:
-        return self.name.name if self.name.vhost == "/" else f"{self.name.vhost}: {self.name.name}"
+        return printable(self.name.name if self.name.vhost == "/" else f"{self.name.vhost}: {self.name.name}")
 
 
 def heading(width: int) -> str:

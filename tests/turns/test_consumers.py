@@ -172,6 +172,31 @@ def test_settlements_under_a_limit_that_consumers_share(step_meter: StepMeter, q
     step_meter.check_one_of(attempt)
 
 
+def test_consumers_of_many_queues_that_have_no_room(step_meter: StepMeter) -> None:
+    """One publish asks all of them, whose shared limit is used up."""
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        channel, prompter = peer.connect().channel(), Prompter(peer)
+        vhost = peer.node.vhosts["/"]
+        for number in range(20):
+            vhost.bind("amq.fanout", vhost.declare_queue(f"q{number}"), "", Table.EMPTY)
+        channel.declare("full")
+        channel.publish("", "full", b"x")
+        prompter.send(Basic.Qos, prefetch_count=1, global_=True)
+        consume(prompter, queues=20)
+        peer.settle()
+        prompter.send(Basic.Consume, queue="full", consumer_tag="full", nowait=True)
+        assert prompter.unacked == 1
+        step_meter.begin()
+        fill(peer, "", 1, "amq.fanout")
+        peer.wait(0)
+        assert all(queue.ready for name, queue in vhost.queues.items() if name != "full")
+        peer.close()
+
+    step_meter.check_one_of(attempt)
+
+
 def test_consumers_that_wait_for_a_limit_that_they_share_and_are_cancelled(step_meter: StepMeter) -> None:
     """Neither the first one with a priority nor a cancelled one looks at all others."""
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from ...amqp import properties
 from ...amqp.field_table import INTEGERS, Table
-from ..jobs.scheduler import UNLIMITED, Job
+from ..jobs.scheduler import Job
 from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
 from ..messages.ports import Timer
 from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
-from ..queues.route_target import RouteTarget, existing, queues_of
+from ..queues.route_target import RouteTarget, queues_of
 from ..queues.x_death import routing_keys
 from .decorator import ExchangeDecorator
 from .exchange_context import TargetSteps, TryLater
@@ -48,7 +48,6 @@ SOME = 1_000  # queues that are looked at in one step, after RETRY_MS, or 1 ms f
 LOOK_SHIFT = 3
 AGAIN_SHIFT = 6  # a waiting message is read and routed again, too: after RETRY_MS, or 1 ms for each 64 bytes and queue
 HEAD_BYTES = 4 << 10  # of properties and keys of a waiting message that each exchange keeps, which no limit counts
-ROUTED = 10_000  # targets that are kept of a message which an exchange on its way keeps
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128
 MASK = (1 << 64) - 1
 TURN_AND_LOCATION = (1 << DEADLINE_SHIFT) - 1
@@ -79,7 +78,6 @@ class Delay(Sink):
         "_look_ms",
         "_again_ms",
         "_head",
-        "_routed",
         "_last_properties",
         "_last_delay_ms",
     )
@@ -87,7 +85,7 @@ class Delay(Sink):
     def __init__(
         self,
         context: ExchangeContext,
-        release: Callable[[Message, tuple[RouteTarget, ...]], Job],
+        release: Callable[[Message], Job],
         peek: Callable[[Message], TargetSteps],
     ) -> None:
         super().__init__(context)
@@ -107,7 +105,6 @@ class Delay(Sink):
         self._look_ms = 0  # when all of its queues are looked at, which may be others by then
         self._again_ms = 0  # when it is read and routed again
         self._head: Message | None = None  # the message without its body, if that tells its queues
-        self._routed: tuple[int, tuple[RouteTarget, ...]] = (0, ())  # its turn and targets, if it is kept on its way
         self._last_properties = b""  # the properties that were read last, and their delay
         self._last_delay_ms = 0
 
@@ -155,7 +152,7 @@ class Delay(Sink):
             self._timer.cancel()
             self._timer = None
         self._resident.clear()
-        self._awaited, self._routed, self._head = (), (0, ()), None
+        self._awaited, self._head = (), None
         self.context.start(self._drop(), appends=False)
 
     def _drop(self) -> Job:
@@ -212,10 +209,8 @@ class Delay(Sink):
         room = False
         try:
             self._look_ms = self.context.clock.now_ms() + RETRY_MS
-            head, (_, targets) = self._head, self._routed
-            if head is not None:
-                targets = yield from self._peek(head)
-            queues = queues_of(targets)
+            assert self._head is not None, "else it is released"
+            queues = queues_of((yield from self._peek(self._head)))
             room = not queues
             for at in range(0, len(queues), SOME):
                 room = room or self.context.has_room(queues[at : at + SOME])
@@ -268,24 +263,24 @@ class Delay(Sink):
                 if message is None:
                     continue
                 cost += RELEASE_COST + (len(message.frames) >> READ_SHIFT)
-                (turn, targets), self._routed = self._routed, (0, ())
+                turn = entry >> TURN_SHIFT & MASK
                 try:
-                    for step in self._release(message, targets if turn == entry >> TURN_SHIFT & MASK else ()):
+                    for step in self._release(message):
                         cost += step
                         if cost >= STEP_COST:
                             yield cost
                             cost = 0
                 except TryLater as error:
-                    self._await(entry >> TURN_SHIFT & MASK, message, error)
+                    self._await(message, error)
                     later.pop()
                     done -= 1
                     break
                 later.pop()
-                self._moved_ids.pop(entry >> TURN_SHIFT & MASK, None)
+                self._moved_ids.pop(turn, None)
                 if message.location:  # atomic: after a crash, it or its copies exist
                     self.context.drop_moved(message.id, message.location, message.persistent)
                 else:
-                    self._resident.pop(entry >> TURN_SHIFT & MASK, None)
+                    self._resident.pop(turn, None)
         finally:
             retry_ms = self.context.clock.now_ms() + RETRY_MS
             for entry in later:
@@ -294,19 +289,15 @@ class Delay(Sink):
                 heappush(self._heap, self._put_back(entry, message))
         yield cost
 
-    def _await(self, turn: int, message: Message, error: TryLater) -> None:
+    def _await(self, message: Message, error: TryLater) -> None:
         """Wait for one of the queues of a message, and read it alone then."""
         if not self.deleted:
             queues = queues_of(error.targets)
             self._awaited = queues[:LOOKS]
             now_ms, wait_ms = self.context.clock.now_ms(), max(RETRY_MS, len(queues))
             self._look_ms = self._again_ms = now_ms + max(wait_ms, len(message.frames) >> AGAIN_SHIFT)
-            if error.kept and len(error.targets) <= ROUTED:
-                self._routed = (turn, error.targets)
-                self._again_ms = UNLIMITED
-            else:
-                self._head = head_of(message)
-            if self._routed[1] or self._head is not None:
+            self._head = head_of(message)
+            if self._head is not None:
                 self._look_ms = now_ms + wait_ms
         self._at_once = 1
 
@@ -376,19 +367,14 @@ class DelayedExchange(ExchangeDecorator):
             self._delay.on_deleted()
         super().on_deleted()
 
-    def _release(self, message: Message, targets: tuple[RouteTarget, ...]) -> Job:
-        """Route a due message, or enqueue it at the targets to which it was routed before, as a part of a job."""
+    def _release(self, message: Message) -> Job:
+        """Route a due message as a part of a job."""
         assert self._context is not None, "on_created has been called"
         keys = routing_keys(message, None)
         headers = message.headers
         message = with_negated_delay(message)
         yield headers.read_cost
-        if targets:
-            yield from self._context.forward_to(existing(targets), message)
-            return
-        found: dict[Destination, None] = {}
-        yield from self.inner.search(tuple(dict.fromkeys(keys)), message, found)
-        yield from self._context.forward(list(found), keys, message)
+        yield from self._context.forward(self.inner, keys, message)
 
     def _peek(self, message: Message) -> TargetSteps:
         """Return the targets of a due message, whose body is not needed."""
@@ -396,9 +382,7 @@ class DelayedExchange(ExchangeDecorator):
         keys = routing_keys(message, None)
         message = with_negated_delay(message)
         yield message.headers.read_cost
-        found: dict[Destination, None] = {}
-        yield from self.inner.peek(tuple(dict.fromkeys(keys)), message, found)
-        return (yield from self._context.peek(list(found), keys, message))
+        return (yield from self._context.peek(self.inner, keys, message))
 
 
 def head_of(message: Message) -> Message | None:

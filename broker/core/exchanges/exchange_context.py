@@ -13,7 +13,7 @@ from ..queues.enqueue import EnqueueResult
 from ..queues.route_target import RouteTarget
 
 if TYPE_CHECKING:
-    from .exchange_type import Emission, EnqueueSteps
+    from .exchange_type import Emission, EnqueueSteps, ExchangeType
 
 
 TargetSteps = Generator[int, None, tuple[RouteTarget, ...]]
@@ -24,13 +24,11 @@ class TryLater(Exception):
     """An error: a message cannot be enqueued now, as none of the queues to which it was routed may reject more.
 
     targets  these queues, and sinks
-    kept     whether an exchange on the way keeps the message, so that it must not be routed again
     """
 
-    def __init__(self, targets: tuple[RouteTarget, ...], kept: bool) -> None:
+    def __init__(self, targets: tuple[RouteTarget, ...]) -> None:
         super().__init__()
         self.targets = targets
-        self.kept = kept
 
 
 class ExchangeContext:
@@ -83,19 +81,14 @@ class ExchangeContext:
         """Enqueue messages as `deliver`, but in steps: a part of a job. Others may publish between two steps."""
         raise NotImplementedError
 
-    def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> Job:
+    def forward(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> Job:
         """Route a message that the type had stored, as if it were published now: a part of a job (`start`).
 
-        `destinations` are those to which the type has routed it by `keys`. Exchanges among them route it further; the
-        alternate exchange gets it if there are none. Raises TryLater if its queues have no room (`has_room`).
+        The type `inner` routes it first. Raises TryLater if its queues have no room (`has_room`).
         """
         raise NotImplementedError
 
-    def forward_to(self, targets: tuple[RouteTarget, ...], message: Message) -> Job:
-        """Enqueue a message, which was kept on its way to these targets before. Raises TryLater."""
-        raise NotImplementedError
-
-    def peek(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> TargetSteps:
+    def peek(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> TargetSteps:
         """Return the targets to which `forward` would route a message, whose body is not needed."""
         raise NotImplementedError
 

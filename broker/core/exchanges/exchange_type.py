@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .exchange_context import ExchangeContext
     from .recovered import RecoveredMessages
     from .registry import Registry
-    from .sink import Sink
 
 STEP_COST: Final = 200  # of a step of a search, about
 DESTINATIONS, DESTINATIONS_SHIFT = 2_000, 2  # that are added in one step; to add 4 of them costs 1
@@ -73,9 +72,6 @@ class ExchangeType:
 
     description: ClassVar[str] = ""
     """One line for operators, shown beside the type's name. Empty: the name of the distribution."""
-
-    records: ClassVar[bool] = False
-    """Whether objects of the type may have a `recorder`."""
 
     upstream_binding: ClassVar[tuple[str, Table] | None] = None
     """Routing key and arguments with which federation links bind to the upstream exchange, if that has the same type,
@@ -175,11 +171,6 @@ class ExchangeType:
         Publishes of one connection that take milliseconds together are routed in several turns of the loop.
         """
         return 0
-
-    @property
-    def recorder(self) -> Sink | None:
-        """A sink that gets each message of a route after all queues of the route have accepted it, or None."""
-        return None
 
     @property
     def persists_messages(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..jobs.scheduler import STORE_SHIFT
 from ..messages.binding import Destination
 from ..messages.message import Message
@@ -14,23 +16,24 @@ class KeptMessage(Destination):
     number   of the exchange in the journal, or 0
     message  a copy of its own
     dropped  whether the exchange has dropped it, which may be before it is stored
+
+    With `on_kept` the exchange keeps it when that is called with it: not if the message has to wait, or is refused for
+    now, and will be routed again.
     """
 
-    __slots__ = ("number", "message", "dropped")
+    __slots__ = ("number", "message", "dropped", "_on_kept")
 
-    def __init__(self, number: int, message: Message) -> None:
+    def __init__(self, number: int, message: Message, on_kept: Callable[[KeptMessage], None] | None = None) -> None:
         super().__init__("")
+        self._on_kept = on_kept
         self.number = number
         self.message = message
         self.dropped = False
 
-
-def take_kept(destinations: dict[Destination, None]) -> list[KeptMessage]:
-    """Remove and return the kept messages among the destinations of a message."""
-    kept = [one for one in destinations if isinstance(one, KeptMessage)]
-    for one in kept:
-        del destinations[one]
-    return kept
+    def keep(self) -> None:
+        """Have the exchange keep it."""
+        if self._on_kept is not None:
+            self._on_kept(self)
 
 
 def store_kept(journal: Journal, kept: list[KeptMessage]) -> int:

@@ -10,11 +10,12 @@ from ..jobs.scheduler import UNLIMITED
 from ..messages.binding import Destination
 from ..messages.message import LONG_HEADER, Address, Message
 from ..messages.ports import Journal
+from ..queues.deduplication import Recorder, find_duplicate
 from ..queues.queue import Queue
 from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, records_of
 from .exchange import Exchange
-from .exchange_type import DESTINATIONS_SHIFT
-from .kept_message import KeptMessage, store_kept, take_kept
+from .exchange_type import DESTINATIONS_SHIFT, ExchangeType
+from .kept_message import KeptMessage, store_kept
 
 EXCHANGE_COST = 3  # of an exchange on the way (`jobs.scheduler`)
 DESTINATIONS = 512  # that are followed in one step
@@ -38,14 +39,16 @@ NOTHING = Message(Address("", ""), b"", 0, 0, 0, False)  # for types that route 
 class Search:
     """The search for the queues that a message reaches, each once, in steps. The topology may change between two steps.
 
-    targets  the queues, and the recorders behind them, once `run` has returned True
-    stable   whether the targets may be cached until a binding changes: every exchange on the way routes by key only
-    markers  without a message: names of headers that affect the route
-    cost     of the steps so far (`jobs.scheduler`)
-    kept     an exchange on the way keeps the message, and a second search would have it kept twice
-    stored   it is in the journal for that
+    targets    the queues and sinks, once `run` has returned True
+    recorders  of the exchanges on the way: who enqueues the message at the targets passes it to `record` thereafter
+    stable     whether the targets may be cached until a binding changes: every exchange on the way routes by key only
+    markers    without a message: names of headers that affect the route
+    cost       of the steps so far (`jobs.scheduler`)
+    stored     the message is in the journal, for exchanges on the way that keep it
 
-    A search that `peeks` is for the targets alone: no exchange counts or keeps the message.
+    A search that `peeks` is for the targets alone: no exchange counts or keeps the message. One that `defers` leaves it
+    to the caller to have it kept (`keep`): the message may have to wait, or be refused for now, and be searched for
+    again. With a `first` type, this routes in place of the type of the exchange, which has it inside.
 
     Without a message there are no targets unless they are stable. The default exchange ("") routes to the queue named
     by each key. An alternate exchange gets the messages that its exchange cannot route. With `some_deleted`, and in
@@ -53,8 +56,9 @@ class Search:
     """
 
     __slots__ = (
-        *("targets", "stable", "markers", "cost", "kept", "stored"),
-        *("_exchange", "_exchanges", "_queues", "_keys", "_message", "_journal", "_some_deleted", "_peeks", "_steps"),
+        *("targets", "recorders", "stable", "markers", "cost", "stored", "_kept", "_defers"),
+        *("_exchange", "_exchanges", "_queues", "_keys", "_message", "_journal", "_some_deleted", "_peeks", "_first"),
+        "_steps",
     )
 
     def __init__(
@@ -67,12 +71,16 @@ class Search:
         journal: Journal,
         some_deleted: bool = False,
         peeks: bool = False,
+        defers: bool = False,
+        first: ExchangeType | None = None,
     ) -> None:
         self.targets: tuple[RouteTarget, ...] = ()
+        self.recorders: tuple[Recorder, ...] = ()
         self.stable = True
         self.markers: set[bytes] = set()
         self.cost = 0
-        self.kept = self.stored = False
+        self.stored = False
+        self._kept: list[KeptMessage] = []
         self._exchange = exchange
         self._exchanges = exchanges
         self._queues = queues
@@ -81,6 +89,8 @@ class Search:
         self._journal = journal
         self._some_deleted = some_deleted
         self._peeks = peeks
+        self._defers = defers
+        self._first = first
         self._steps = self._search()
 
     def run(self, limit: int = UNLIMITED) -> bool:
@@ -101,11 +111,26 @@ class Search:
             complete = self.run(SEARCH_COST)
             yield self.cost - before
 
+    def keep(self) -> int:
+        """Have exchanges on the way keep the message; return the cost."""
+        kept, self._kept = self._kept, []
+        for one in kept if self._defers else ():
+            one.keep()
+        cost = store_kept(self._journal, kept)
+        self.stored = self.stored or cost > 0
+        return cost
+
     def _search(self) -> Iterator[int]:
+        again = True
+        while again:
+            yield from self._search_all()
+            self._peeks = True
+            again = self._some_deleted and (yield from find_duplicate(self.recorders, self._message or NOTHING))
+
+    def _search_all(self) -> Iterator[int]:
         exchanges, queues, keys, message = self._exchanges, self._queues, self._keys, self._message
         found: dict[RouteTarget, None] = {}
-        recorders: list[RouteTarget] = []
-        kept: list[KeptMessage] = []
+        recorders: list[Recorder] = []
         seen = {self._exchange.name}
         work = deque((self._exchange,))
         while work:
@@ -117,6 +142,8 @@ class Search:
                 yield len(keys)
                 continue
             type_ = current.type
+            if self._first is not None and current is self._exchange:
+                type_ = self._first
             if message is None and type_.routes_by_key_unless_header:
                 self.markers.add(type_.routes_by_key_unless_header)
             elif not type_.routes_by_key_only:
@@ -126,35 +153,35 @@ class Search:
             destinations: dict[Destination, None] = {}
             search = type_.peek if self._peeks else type_.search
             yield from search(keys, message or NOTHING, destinations)
-            if type_.records and (recorder := type_.recorder) is not None:
-                recorders.append(recorder)
-            if type_.persists_messages:
-                kept += take_kept(destinations)
             routed = False
             for count, destination in enumerate(destinations, 1):
                 if not count % DESTINATIONS:
                     yield DESTINATIONS >> DESTINATIONS_SHIFT
-                if self._some_deleted and not exists(destination, exchanges):
-                    continue
-                routed = True
                 if isinstance(destination, RouteTarget):
-                    found[destination] = None
-                elif isinstance(destination, Exchange) and destination.name not in seen:
-                    seen.add(destination.name)
-                    work.append(destination)
+                    if not self._some_deleted or not destination.deleted:
+                        routed = True
+                        found[destination] = None
+                elif isinstance(destination, Exchange):
+                    if not self._some_deleted or exists(destination, exchanges):
+                        routed = True
+                        if destination.name not in seen:
+                            seen.add(destination.name)
+                            work.append(destination)
+                elif isinstance(destination, KeptMessage):
+                    self._kept.append(destination)
+                    if not self._defers:
+                        destination.keep()  # now: destinations that are bound between two steps get it by that
+                elif isinstance(destination, Recorder):
+                    recorders.append(destination)
             alternate = current.alternate if not routed else None
             if alternate is not None and alternate not in seen and alternate in exchanges:
                 seen.add(alternate)
                 work.append(exchanges[alternate])
             yield EXCHANGE_COST
-        if kept:
-            self.kept = True
-            cost = store_kept(self._journal, kept)
-            self.stored = cost > 0
-            yield cost
+        if self._kept and not self._defers:
+            yield self.keep()
         targets = [one for one in found if not one.deleted] if self._some_deleted else found
-        if targets:
-            self.targets = (*targets, *recorders)
+        self.targets, self.recorders = tuple(targets), tuple(recorders)
 
 
 class Route:
@@ -236,8 +263,6 @@ class Route:
         return any(marker in raw for marker in self.markers)
 
 
-def exists(destination: Destination, exchanges: Mapping[str, Exchange]) -> bool:
-    """Return whether a queue or an exchange has not been deleted."""
-    if isinstance(destination, RouteTarget):
-        return not destination.deleted
-    return exchanges.get(destination.name) is destination
+def exists(exchange: Exchange, exchanges: Mapping[str, Exchange]) -> bool:
+    """Return whether an exchange has not been deleted."""
+    return exchanges.get(exchange.name) is exchange

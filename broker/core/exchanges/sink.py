@@ -11,13 +11,14 @@ from .exchange_context import ExchangeContext
 
 
 class Accepted(RouteTarget):
-    """A sink that has taken a message in steps, with the result."""
+    """A `sink` that has taken a message in steps, with the result."""
 
-    __slots__ = ("_result",)
+    __slots__ = ("sink", "_result")
     internal: ClassVar[bool] = True
 
-    def __init__(self, result: EnqueueResult) -> None:
+    def __init__(self, sink: RouteTarget, result: EnqueueResult) -> None:
         super().__init__("", 0, True)
+        self.sink = sink
         self._result = result
 
     def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:

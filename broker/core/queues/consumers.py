@@ -6,21 +6,24 @@ the turn and rejoins it at the tail, so that a delivery looks at no consumer tha
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import OrderedDict
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
-from ..jobs.scheduler import CONSUMER_COST
+from ..jobs.scheduler import CONSUMER_COST, Scheduler
 from ..messages.message import Message
+from .sorted_entries import SortedEntries
 
 if TYPE_CHECKING:
     from .queue import Queue
 
 LOOKS = 1_000  # consumers asked for their room at once: a millisecond
-LEVELS, LEVEL_COST = 500, 6  # priorities that are served at once; of each, beside its messages (`jobs.scheduler`)
+LOOK_COST = 2  # of one of them that has no room, or gets no message (`jobs.scheduler`)
+LEVEL_COST = 6  # of a priority whose consumers have no room any more, beside theirs
+VAIN_COST = 3_000  # of those and of these, after which deliveries wait for the next pump of the queue
+NONE: OrderedDict[Consumer, None] = OrderedDict()  # of a queue that has had no consumer
 WAITING = "waiting"  # activity status of a consumer that waits for the active one
 
 
@@ -95,22 +98,24 @@ def is_active(consumer: Consumer) -> bool:
 class Turn:
     """Consumers by priority, in order within each. A change costs a search among the priorities.
 
-    passed  priorities that have become empty since it was set to 0
+    vain  the cost of consumers that were asked and of priorities that were looked at in vain, which is not charged yet
     """
 
-    __slots__ = ("passed", "_consumers", "_priorities")
+    __slots__ = ("vain", "_consumers", "_priorities", "_best")
 
     def __init__(self) -> None:
-        self.passed = 0
+        self.vain = 0
         self._consumers: dict[int, OrderedDict[Consumer, None]] = {}  # of one priority at most there are none
-        self._priorities: list[int] = []  # its keys, ascending
+        self._priorities = SortedEntries()  # its keys, descending: (-priority,)
+        self._best = NONE  # those of the highest priority
 
     def of(self, priority: int) -> OrderedDict[Consumer, None]:
         """Return the consumers of this priority, to which the caller adds or among which there are some."""
         consumers = self._consumers.get(priority)
         if consumers is None:
             consumers = self._consumers[priority] = OrderedDict()
-            insort(self._priorities, priority)
+            self._priorities.add((-priority,))
+            self._find_best()
         return consumers
 
     def remove(self, consumer: Consumer) -> None:
@@ -123,29 +128,33 @@ class Turn:
 
     def best(self) -> OrderedDict[Consumer, None]:
         """Return the consumers of the highest priority that has some, or an empty dict."""
-        priorities = self._priorities
-        if not priorities:
-            return OrderedDict()
-        consumers = self._consumers[priorities[-1]]
-        while not consumers and len(priorities) > 1:
-            self.passed += 1
-            self._forget(priorities[-1])
-            consumers = self._consumers[priorities[-1]]
-        return consumers
+        while not self._best and len(self._consumers) > 1:
+            self.vain += LEVEL_COST
+            self._forget(-self._priorities.first()[0])
+        return self._best
 
     def _forget(self, priority: int) -> None:
         """Remove a priority without consumers, unless it is the last one, to which a consumer often returns."""
-        if len(self._priorities) > 1:
+        if len(self._consumers) > 1:
             del self._consumers[priority]
-            del self._priorities[bisect_left(self._priorities, priority)]
+            self._priorities.pop_from((-priority,))
+            self._find_best()
+
+    def _find_best(self) -> None:
+        self._best = self._consumers[-self._priorities.first()[0]]
 
 
 class Consumers:
-    """The consumers of one queue, in turn within each priority."""
+    """The consumers of one queue, in turn within each priority.
 
-    __slots__ = ("_all", "_live", "_turn", "exclusive")
+    vain  the cost of consumers that were asked and of priorities that were looked at in vain, since it was set to 0
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("vain", "_all", "_live", "_turn", "_scheduler", "exclusive")
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.vain = 0
+        self._scheduler = scheduler
         self._all: dict[Consumer, None] = {}
         self._live: dict[Consumer, None] = {}  # those not known to have ended
         self._turn = Turn()  # those that may have room
@@ -228,9 +237,8 @@ class Consumers:
         """Return up to `wanted` consumers, in turn, and the number of messages that each of them can take.
 
         The list is empty if none of those that it asks has room: LOOKS at most, so that some may be ready still; and
-        after consumers of LEVELS priorities, each of which took few messages by itself. Of `n` consumers, consumer
-        i mod n gets message i. A consumer that shares its room is returned alone, since a delivery
-        to one leaves less room for the others. HOT: bench A-M.
+        after much was in vain (`vain`). Of `n` consumers, consumer i mod n gets message i. A consumer that shares its
+        room is returned alone, since a delivery to one leaves less room for the others. HOT: bench A-M.
         """
         turn = self._turn.best()
         if len(turn) == 1:  # as in most queues
@@ -240,10 +248,6 @@ class Consumers:
                 return [consumer], room
             consumer.waiting = True
             del turn[consumer]
-        if self._turn.passed >= LEVELS:
-            self._turn.passed = 0
-            next(iter(self._all)).queue.host.scheduler.charge(LEVELS * LEVEL_COST)
-            return [], 0
         looks = LOOKS
         takers: list[Consumer] = []
         least = 0
@@ -258,6 +262,7 @@ class Consumers:
                 if room <= 0:
                     consumer.waiting = True
                     del turn[consumer]
+                    self._turn.vain += LOOK_COST
                     continue
                 if consumer.shares:
                     looks = 0
@@ -267,6 +272,12 @@ class Consumers:
                 takers.append(consumer)
                 if consumer.shares:
                     break
+        if self._turn.vain:
+            self._scheduler.spent += self._turn.vain
+            self.vain += self._turn.vain
+            self._turn.vain = 0
+            if self.vain >= VAIN_COST:
+                return [], 0
         if len(takers) < len(turn):
             for taker in takers:
                 turn.move_to_end(taker)
@@ -276,6 +287,7 @@ class Consumers:
         """Continue the turn after the last taker that got one of `served` messages, dealt out one by one."""
         turn = self._turn.of(takers[0].priority)
         if served < len(takers):
+            self._turn.vain += LOOK_COST * (len(takers) - served)
             for taker in reversed(takers[served:]):
                 turn.move_to_end(taker, last=False)  # messages were long: consumers that got none are next
         elif len(turn) == len(takers):
@@ -292,8 +304,8 @@ class SingleActiveConsumers(Consumers):
 
     __slots__ = ("active", "preempts")
 
-    def __init__(self, preempts: bool) -> None:
-        super().__init__()
+    def __init__(self, scheduler: Scheduler, preempts: bool) -> None:
+        super().__init__(scheduler)
         self.active: Consumer | None = None
         self.preempts = preempts
 

@@ -17,10 +17,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
-from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, Job
+from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, UNLIMITED, Job
 from ..messages.message import LONG_HEADER, Message, frame_bytes, total_bytes
 from .dead_letter_budget import ALL_BYTES, USER_BYTES, WOKEN
 from .dead_letter_circle import Pass, find_circle
+from .deduplication import Recorder
 from .enqueue import ACCEPTED, EnqueueResult
 from .lazy_deque import LazyDeque, made
 from .message_log import DEAD_LETTERED
@@ -46,7 +47,6 @@ SLICE_COST = 2_000  # of the messages dead-lettered at once, in addition to that
 REST_COST = 500  # of a step of the job that dead-letters the messages of a deleted queue
 PART_COST = 600  # of the targets that get a message in one step: 200, fewer if they store a long one more than once
 FEW = 4  # targets of which each is searched in the bytes of the properties
-KEPT = 100  # targets that are known while a message waits for one of them
 COST, ALIKE_COST = 10, 4  # of a message that differs from the one before, or differs in the body only
 HEADER_SHIFT = 3  # to decode 8 bytes of properties costs 1
 LAST_BYTES = 1 << 10  # of properties that an outbox keeps of its last letter
@@ -72,9 +72,10 @@ class DeadLetter:
     copy       the copy that is published; the message itself between attempts, as the copy takes as much memory
     stable     whether its targets depend on its routing keys alone
     targets    None until the search is complete
+    recorders  of the exchanges on the way that are to record the message once all targets have taken it
     topology   `QueueHost.topology` when the search began
-    kept       whether an exchange on the way keeps it, so that its targets are final
     divided    whether the targets are offered the copy in several parts
+    accepted   whether targets have taken the message, and none has refused it; at least once: all of them
     confirmed  at least once: the targets that have taken the message
     ticket     at least once: the batch of the journal with the last copy; the message may be settled once that is
                durable
@@ -83,8 +84,8 @@ class DeadLetter:
     """
 
     __slots__ = (
-        *("message", "reason", "copy", "targets", "topology", "divided", "stable", "kept", "confirmed", "ticket"),
-        *("waits_for", "_at", "_parts", "_search"),
+        *("message", "reason", "copy", "targets", "recorders", "topology", "divided", "stable", "accepted"),
+        *("confirmed", "ticket", "waits_for", "_at", "_parts", "_search", "_refused"),
     )
 
     def __init__(self, message: Message, reason: str) -> None:
@@ -95,11 +96,13 @@ class DeadLetter:
         self.waits_for: Queue | None = None
         self.copy = message
         self.targets: tuple[RouteTarget, ...] | None = None
-        self.divided = self.stable = self.kept = False
+        self.recorders: list[Recorder] = []
+        self.divided = self.stable = self.accepted = False
         self.topology = 0
         self._at = 0  # the number of targets that were offered the copy
         self._parts: Iterator[tuple[RouteTarget, ...]] = iter(())
         self._search: TargetSearch | None = None
+        self._refused = False
 
     def find_targets(self, queue: Queue, exchange: str, timestamp_s: int, cost_limit: int) -> int:
         """Search for the targets, or continue the search; return the cost."""
@@ -108,8 +111,6 @@ class DeadLetter:
         if self.copy is self.message:
             self.copy = dead_letter_copy(self.message, queue.name, self.reason, exchange, key, timestamp_s)
             cost = cost_of(self.message)
-            if self.targets and not self.kept and not queues_of(self.targets):
-                self.targets = None  # which it waited for
         if self.targets is not None:
             return cost
         if search is None:
@@ -117,7 +118,7 @@ class DeadLetter:
             search = self._search = queue.host.search_from(exchange, routing_keys(self.message, key), self.copy)
         cost -= search.cost
         if search.run(max(cost_limit, 1)):
-            self.targets, self.stable, self.kept = search.targets, search.stable, search.kept
+            self.targets, self.recorders, self.stable = search.targets, list(search.recorders), search.stable
             if self.reason != REJECTED:
                 self.targets = without_cycles(self.copy, self.targets)
             each = PER_MESSAGE_COST
@@ -144,6 +145,26 @@ class DeadLetter:
         self.divided = self.divided or not self.complete
         return existing(part)
 
+    def offered(self, targets: tuple[RouteTarget, ...], result: EnqueueResult) -> None:
+        """Note whether some targets have taken the copy."""
+        self._refused = self._refused or len(result.refused) > 0
+        self.accepted = not self._refused and (self.accepted or len(targets) > 0)
+
+    def keep(self) -> int:
+        """Have exchanges on the way keep the message, as this is the last attempt; return the cost."""
+        return self._search.keep() if self._search is not None else 0
+
+    def record(self, cost_limit: int) -> int:
+        """Record the accepted message in some of the recorders, and remove these; return the cost."""
+        cost = 0
+        while self.recorders:
+            recorder = self.recorders.pop()
+            recorder.record(self.copy)
+            cost += recorder.cost
+            if cost >= cost_limit:
+                break
+        return cost
+
     @property
     def is_confirmed(self) -> bool:
         """True if there are targets, and all of them have taken the message."""
@@ -156,18 +177,11 @@ class DeadLetter:
         full = len(missing) == 1 and missing[0].rejects_overflow
         self.waits_for = cast("Queue", missing[0]) if full else None
 
-    def pause(self) -> bool:
-        """Drop the copy until the next attempt, before any target was offered it; return whether the targets are kept.
-
-        As they may be others by then, they are searched again, but not where an exchange would keep the message again.
-        """
-        self.copy, self._search = self.message, None
-        return self.kept and self.targets is not None and len(self.targets) <= KEPT
-
     def end_attempt(self) -> None:
-        """Copy the message and search again in the next attempt."""
+        """Copy the message and search again in the next attempt: the targets may be others by then."""
         self.copy = self.message
         self.targets = self._search = None
+        self.recorders = []
         self._at = 0
 
 
@@ -423,8 +437,6 @@ class DeadLetterOutbox:
         """Let those go on who wait, and its own messages: it may reject nothing more, or publish to other targets."""
         self._await(None)
         self.passes_to = None
-        if self._first is not None and self._first.is_found:
-            self._first = None
         self.wake()
 
     def on_deleted(self) -> None:
@@ -571,23 +583,32 @@ class DeadLetterOutbox:
         queue, message = self._queue, letter.message
         host, exchange = queue.host, queue.settings.dead_letter_exchange
         cost, done = 0, not self._at_least_once
-        if exchange is not None and host.has_exchange(exchange):
+        safe = letter.ticket <= host.journal.durable
+        if not letter.accepted and exchange is not None and host.has_exchange(exchange):
             cost = letter.find_targets(queue, exchange, host.clock.timestamp_s(), cost_limit)
-            safe = letter.ticket <= host.journal.durable
             while letter.targets is not None and not letter.complete and cost < cost_limit:
                 targets, copy = letter.next_targets(), letter.copy
                 cost += self._cost_of_targets(copy, targets)
                 missing = [target for target in targets if target not in letter.confirmed]
                 takers = tuple([target for target in missing if target.has_room(copy.body_bytes)])
-                if takers and not self._enqueue([copy], takers, len(letter.targets) > 1).refused:
-                    letter.confirmed.update(takers)
-                    letter.ticket = host.journal.ticket()
+                sinks = [(taker,) for taker in takers if taker.internal]
+                for some in (queues_of(takers), *sinks):  # a sink may refuse it, as what it stands for
+                    if some and not self._enqueue([copy], some, len(letter.targets) > 1).refused:
+                        letter.confirmed.update(some)
+                        letter.ticket = host.journal.ticket()
             if not letter.complete:
                 return cost
             letter.note_last()
             if safe and letter.waits_for is not None and not done:
                 cost += self._exchange(letter, letter.waits_for)
-            if safe and letter.is_confirmed:
+            letter.accepted = letter.is_confirmed
+        if letter.accepted or done:
+            cost += letter.keep()
+        if letter.accepted:
+            cost += letter.record(cost_limit - cost)
+            if letter.recorders:
+                return cost
+            if safe:
                 host.statistics.count_dead_letters(queue.settings.type, AT_LEAST_ONCE, CONFIRMED, 1)
                 done = True
         made(self.forwarded).popleft()
@@ -663,6 +684,8 @@ class DeadLetterOutbox:
         """Settle an unconfirmed message if all targets have it."""
         if letter.waits_for in letter.confirmed:
             queue, message = self._queue, letter.message
+            letter.keep()
+            letter.record(UNLIMITED)  # few, as the search was short
             self.unconfirmed.remove(letter)
             self._hold([message], -1)
             self._count([message], -1)
@@ -733,8 +756,7 @@ class DeadLetterOutbox:
 
     def search_again(self) -> None:
         """Search the targets again of the message that waits for a full queue, as the bindings are others now."""
-        if self._first is None:  # else an exchange keeps it
-            self._wait_no_longer()
+        self._wait_no_longer()
 
     def _pass_no_longer(self) -> None:
         """Wake those that wait, but later: they may be a chain of any length of queues that passed to the next one."""
@@ -755,6 +777,7 @@ class DeadLetterOutbox:
         queue = self._queue
         host, exchange = queue.host, queue.settings.dead_letter_exchange
         if exchange is None or not host.has_exchange(exchange):
+            self._first = None
             return len(messages), len(messages)
         cost = count = 0
         timestamp_s = host.clock.timestamp_s()
@@ -790,19 +813,26 @@ class DeadLetterOutbox:
                 must_wait, its_cost = self._must_wait(letter.targets or ())
                 cost += its_cost
                 if must_wait:
-                    self._first = letter if letter.pause() else None
-                    break
+                    break  # it is searched for again, as its targets may be others by then
+                cost += letter.keep()
             if letter.targets is not None:
                 targets = letter.next_targets()
                 cost += self._cost_of_targets(letter.copy, targets)
             while letter.targets is not None and not letter.complete:
-                self._enqueue([letter.copy], targets, shared=True)
+                letter.offered(targets, self._enqueue([letter.copy], targets, shared=True))
                 targets = ()
                 if cost >= cost_limit:
                     break
                 targets = letter.next_targets()
                 cost += self._cost_of_targets(letter.copy, targets)
-            if not letter.complete:
+            if letter.complete and letter.recorders:
+                letter.offered(targets, self._enqueue([letter.copy], targets))
+                targets = ()
+                if letter.accepted:
+                    cost += letter.record(cost_limit - cost)
+                else:
+                    letter.recorders = []
+            if not letter.complete or letter.recorders:
                 self._first = letter
                 break
             count += 1

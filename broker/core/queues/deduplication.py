@@ -6,16 +6,20 @@ The cache is in memory only, so no message is a duplicate of one from before a r
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Generator, Iterable, Iterator
 from hashlib import blake2b
 
 from ...amqp.field_table import INTEGERS, Table, fixed_value
 from ...amqp.properties import headers
+from ..messages.binding import Destination
 from ..messages.message import Message
 from ..messages.message_state import NEVER
+from ..messages.ports import Clock
 
 HEADER = "x-deduplication-header"
 TTL = "x-cache-ttl"
 CACHE_SIZE = 128
+RECORD_COST = 5  # of putting a message in the cache, beside reading its headers
 
 
 class Deduplication:
@@ -70,3 +74,55 @@ class Deduplication:
         if len(seen) >= self.size:
             seen.popitem(last=False)
         seen[key] = NEVER if ttl_ms is None else now_ms + max(ttl_ms, 0)
+
+
+class Recorder(Destination):
+    """The cache of an exchange as a destination: it gets a message once all targets of the route have accepted it.
+
+    A message that was refused, returned or rolled back may be published again, and one that waits is tried again.
+    """
+
+    __slots__ = ("_deduplication", "_clock")
+
+    def __init__(self, deduplication: Deduplication, clock: Clock) -> None:
+        super().__init__("")
+        self._deduplication = deduplication
+        self._clock = clock
+
+    @property
+    def cost(self) -> int:
+        """The cost of the last message."""
+        return RECORD_COST + self._deduplication.read_cost
+
+    def has_seen(self, message: Message) -> bool:
+        """Return whether a duplicate was accepted after this message was routed; if so, count one."""
+        return self._deduplication.is_duplicate(self._deduplication.key_of(message), self._clock.now_ms())
+
+    def record(self, message: Message) -> None:
+        """Put an accepted message in the cache."""
+        now_ms = self._clock.now_ms()
+        key = self._deduplication.key_of(message)
+        if not self._deduplication.has_seen(key, now_ms):
+            self._deduplication.add(key, message, now_ms)
+
+
+def find_duplicate(recorders: Iterable[Recorder], message: Message) -> Generator[int, None, bool]:
+    """Return whether a duplicate was accepted after this message was routed, as in a transaction, or while it waited.
+
+    Then it has to be routed again. A generator of the costs of its steps: the caller goes on in the last one.
+    """
+    cost = 0
+    for recorder in recorders:
+        if cost:
+            yield cost
+        if recorder.has_seen(message):
+            return True
+        cost = recorder.cost
+    return False
+
+
+def record(recorders: Iterable[Recorder], message: Message) -> Iterator[int]:
+    """Put a message in the caches of exchanges on its way, in steps, once all targets have accepted it."""
+    for recorder in recorders:
+        recorder.record(message)
+        yield recorder.cost

@@ -20,6 +20,8 @@ from .x_death import MAXLEN
 if TYPE_CHECKING:
     from .queue import Queue
 
+HAND_OVER_MS = 1_000  # that a message with a time to live of 0 lives where very many consumers have to be asked
+
 
 class EnqueueResult:
     """The result of publishing messages together.
@@ -201,7 +203,7 @@ class PerMessageEnqueue:
         self.push()
         deadline_ms, state.deadline_ms = state.deadline_ms, NEVER
         queue.host.feed(queue)
-        state.deadline_ms = deadline_ms
+        state.deadline_ms = deadline_ms + HAND_OVER_MS if queue.interrupted else deadline_ms
         queue.ready_messages.at(state.level).timed = True
         queue.schedule_pump()
 

@@ -325,6 +325,11 @@ class Fifo:
         return len(read) - len(fresh)
 
     @property
+    def used(self) -> bool:
+        """Whether it has messages, be they unread."""
+        return bool(self.fresh or self.returned) or len(self.backlog) > 0 or self.unread is not None
+
+    @property
     def unread_count(self) -> int:
         """The number of messages that could not be read."""
         return len(self.unread) if self.unread is not None else 0

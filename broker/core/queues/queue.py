@@ -53,6 +53,7 @@ class Queue(RouteTarget):
     dirty            the queue waits to be pumped
     unacked          the number of unacknowledged messages
     delivered_bytes  the sum of the bodies and long headers delivered to consumers
+    interrupted      consumers may have room for ready messages: `pump` goes on, as it takes long
     """
 
     __slots__ = (
@@ -88,6 +89,7 @@ class Queue(RouteTarget):
         "_message_expiry",
         "_came_back",
         "_feeding",
+        "interrupted",
         "_pumped",
         "_slice",
         "demand_followers",
@@ -119,7 +121,8 @@ class Queue(RouteTarget):
         self.settings = settings
         self.incoming: dict[bytes, Binding] = {}
         single = settings.single_active_consumer
-        self.consumers = SingleActiveConsumers(settings.type == QUORUM) if single else Consumers()
+        scheduler = host.scheduler
+        self.consumers = SingleActiveConsumers(scheduler, settings.type == QUORUM) if single else Consumers(scheduler)
         self.ready_messages = ReadyMessages(self, self.settings, self.journal, host.budget)
         self.unacked = self.unacked_bytes = 0
         self.had_consumer = self.dirty = False
@@ -135,7 +138,7 @@ class Queue(RouteTarget):
         self.outbox = DeadLetterOutbox(self)
         self._message_expiry = MessageExpiry(self)
         self.demand_followers: dict[Callable[[], None], None] = {}  # called once when the consumers' demand changes
-        self._came_back = self._feeding = self._acyclic = False
+        self._came_back = self._feeding = self.interrupted = self._acyclic = False
         self._pumped = 0  # `published` when it was last pumped
         self._slice = SLICE  # messages that may still expire or be dropped in this pump
         self.expiry.renew()
@@ -228,12 +231,16 @@ class Queue(RouteTarget):
         return not self.settings.rejects_publish or self.takes(body_bytes)
 
     def takes(self, body_bytes: int) -> bool:
-        """Return whether the queue can take a body of this length without dropping or rejecting a message."""
+        """Return whether the queue can take a body of this length without dropping or rejecting a message.
+
+        Deliverable messages do not count, so it does as long as consumers may have room that are not asked yet.
+        """
         if not self.is_full(body_bytes):
             return True
-        self.host.feed(self)  # deliverable messages do not count
+        if not self.interrupted:  # else `pump` goes on, as it may take long
+            self.host.feed(self)
         self.schedule_pump()
-        return not self.is_full(body_bytes)
+        return self.interrupted or not self.is_full(body_bytes)
 
     def is_full(self, body_bytes: int, before: int = 0) -> bool:
         """Return whether a message is above a limit, if deliverable ones count.
@@ -361,16 +368,16 @@ class Queue(RouteTarget):
         try:
             timed = self.ready_messages.timed
             if timed:
-                self._expire()
-            if self._came_back and self.settings.drops_head:
+                self._expire(self.ready_messages.all)
+            if self._came_back and self.settings.drops_head and not self.interrupted:
                 self._trim()  # a requeued message beyond the limit is dropped, even if a consumer has room
-            self._came_back = False
+            self._came_back = self.interrupted = False
             if len(self.consumers) and self._slice and not self.paused:
                 self._deliver()
-            if self.settings.drops_head:
+            if self.settings.drops_head and not self.interrupted:
                 self._trim()
-            if timed:
-                self._expire()  # the messages now in front
+            if timed and self._slice:
+                self._expire(self.ready_messages.all)  # the messages now in front
                 if self._slice:
                     self._message_expiry.schedule()
         finally:
@@ -384,50 +391,59 @@ class Queue(RouteTarget):
             self.host.feed(self)
 
     def _deliver(self) -> None:
+        """Deliver ready messages, or as many as take some milliseconds (`interrupted`)."""
         if self.host.held:
-            self._message_expiry.pump_again()
+            self._interrupt()
             return
         consumers, ready = self.consumers, self.ready_messages
+        consumers.vain = 0
         rest, limit_bytes = ready.count - DELIVERED, self.delivered_bytes + DELIVERED_BYTES
         read_end = ready.read_bytes + DELIVERED_BYTES
         while (fifo := ready.first_nonempty()) is not None:
             if ready.count <= rest or self.delivered_bytes > limit_bytes:
-                self._message_expiry.pump_again()
+                self._interrupt()
                 return
             if fifo.timed:
-                self._expire()
+                self._expire([fifo])
                 if not self._slice:
                     return  # the first message may be due as well
             if not fifo.fresh and not fifo.returned:
                 if not consumers.any_ready():
                     return
                 if ready.read_bytes >= read_end:
-                    self._message_expiry.pump_again()
+                    self._interrupt()
                     return
                 fifo.ensure_loaded()
                 if not fifo.fresh:
                     if len(fifo.backlog):
                         if not fifo.exhausted:  # very many cannot be read: other queues have their turn first
-                            self._message_expiry.pump_again()
+                            self._interrupt()
                         return
                     continue
             # Requeued messages go first, one by one: they are rare, and their positions are not contiguous.
             average_bytes = ready.average_bytes
             if fifo.header_bytes:
                 average_bytes += fifo.header_bytes // fifo.resident
-            takers, room = consumers.take_turn(1 if fifo.returned else len(fifo.fresh), average_bytes)
+            count = 1 if fifo.returned else min(len(fifo.fresh), BATCH_BYTES // (average_bytes + 1) + 1)
+            takers, room = consumers.take_turn(count, average_bytes)
             if not takers:
                 if consumers.any_ready():  # very many have no room: other queues have their turn first
-                    self._message_expiry.pump_again()
+                    self._interrupt()
                 return
             if fifo.returned:
                 header_bytes = fifo.header_bytes
                 position, message, redelivered = fifo.pop()
                 self.delivered_bytes += message.body_bytes + header_bytes - fifo.header_bytes
                 self._hand(takers[0], [message], position, 1, redelivered, message.body_bytes)
+                rest += 1  # it takes as long as two others
+                self.host.scheduler.spent += 1
             else:
-                fitting = BATCH_BYTES // (average_bytes + 1) + 1
-                self._hand_fresh(fifo, takers, min(len(fifo.fresh), room * len(takers), ready.count - rest, fitting))
+                self._hand_fresh(fifo, takers, min(count, room * len(takers), ready.count - rest))
+
+    def _interrupt(self) -> None:
+        """Note that consumers may have room for ready messages, and deliver these once other queues had their turn."""
+        self.interrupted = True
+        self._message_expiry.pump_again()
 
     def _hand_fresh(self, fifo: Fifo, takers: list[Consumer], count: int) -> None:
         """Deliver at most `count` fresh messages to these consumers in turn."""
@@ -507,7 +523,7 @@ class Queue(RouteTarget):
         self.catch_up()
         if self.ready_messages.timed:
             self._slice = 0 if self.outbox.many else SLICE
-            self._expire()
+            self._expire(self.ready_messages.all)
             self.schedule_pump()
         fifo = self.ready_messages.first_loaded() if no_ack or not self.outbox.many else None
         if fifo is None or fifo.timed and NEVER < fifo.deadline_ms() <= self.host.clock.now_ms():
@@ -516,7 +532,7 @@ class Queue(RouteTarget):
             self.delivering.found_nothing()
             return None
         position, message, redelivered = fifo.pop()
-        self._expire()  # due messages behind it are not counted as remaining
+        self._expire(self.ready_messages.all)  # due messages behind it are not counted as remaining
         self.delivering.got(no_ack, redelivered)
         if not no_ack:
             self._hold_unacked([message], message.body_bytes)
@@ -565,8 +581,8 @@ class Queue(RouteTarget):
         if self.number:
             self.journal.settle(messages, body_bytes)
 
-    def _expire(self) -> None:
-        dead, self._slice = self.ready_messages.remove_due(self.host.clock.now_ms(), self._slice)
+    def _expire(self, fifos: list[Fifo]) -> None:
+        dead, self._slice = self.ready_messages.remove_due(fifos, self.host.clock.now_ms(), self._slice)
         if dead:
             self.expired += len(dead)
             self.dead_letter_or_drop(dead, EXPIRED)

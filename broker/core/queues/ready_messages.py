@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import TYPE_CHECKING
 
 from ..jobs.scheduler import COPY_SHIFT
@@ -18,7 +19,9 @@ from .reread import EXHAUSTED_MS
 if TYPE_CHECKING:
     from .queue import Queue
 
-MESSAGE_BYTES = 4 << 10  # that take as long to read as one more message
+EMPTY = 8  # fifos without messages that are looked at before the next one; more of them leave `ReadyMessages.all`
+FIFO_SHIFT = 1  # to look at 2 fifos costs 1 (`jobs.scheduler`)
+MESSAGE_BYTES = 6 << 10  # that take as long to read as one message does by itself
 SLICE_BYTES = 4 << 20  # of messages that expire or are dropped at once, and of those that are read back for that
 
 
@@ -26,7 +29,7 @@ class ReadyMessages:
     """The ready messages of one queue, and their totals, which its fifos keep.
 
     default        the fifo of messages without a priority of their own
-    all            all fifos, the highest priority first
+    all            the fifos with messages, `default` and perhaps some others, the highest priority first
     count          messages in all fifos, those of the backlog included
     body_bytes     the sum of their bodies
     read_bytes     of all messages that were read back, ever: `message.read_bytes`, and MESSAGE_BYTES for each
@@ -47,6 +50,7 @@ class ReadyMessages:
         "removed_bytes",
         "awaits_room",
         "long_headers",
+        "_fifos",
         "_estimated",
         "_settings",
         "_queue",
@@ -58,6 +62,7 @@ class ReadyMessages:
     def __init__(self, queue: Queue, settings: QueueSettings, journal: QueueJournal, budget: Ledger) -> None:
         self.default = Fifo(0, self, journal, budget)
         self.all = [self.default]
+        self._fifos: dict[int, Fifo] = {}  # the other ones by level, also those that all their messages have left
         self.count = 0
         self.body_bytes = 0
         self.read_bytes = self.removed_bytes = 0
@@ -71,7 +76,7 @@ class ReadyMessages:
     def break_cycles(self) -> None:
         """Break the reference cycles with a deleted queue (`Queue.break_cycles`)."""
         del self._queue
-        for fifo in self.all:
+        for fifo in (self.default, *self._fifos.values()):
             del fifo._ready
 
     @property
@@ -91,6 +96,7 @@ class ReadyMessages:
         """True if some messages may have a deadline."""
         if len(self.all) == 1:
             return self.default.timed
+        self._charge_looks(len(self.all))
         return any(fifo.timed for fifo in self.all)
 
     @property
@@ -104,15 +110,14 @@ class ReadyMessages:
         return sum(fifo.unread_count for fifo in self.all)
 
     def at(self, level: int) -> Fifo:
-        """Return the fifo of a priority level (`QueueSettings.level`)."""
+        """Return the fifo of a priority level (`QueueSettings.level`), to which the caller adds messages."""
         if not level:
             return self.default
-        for fifo in self.all:
-            if fifo.level == level:
-                return fifo
-        fifo = Fifo(level, self, self._journal, self._budget)
-        self.all.append(fifo)
-        self.all.sort(key=lambda fifo: -self._settings.priority(fifo.level))
+        fifo = self._fifos.get(level)
+        if fifo is None:
+            fifo = self._fifos[level] = Fifo(level, self, self._journal, self._budget)
+        if fifo not in self.all:
+            insort(self.all, fifo, key=lambda fifo: -self._settings.priority(fifo.level))
         return fifo
 
     def restore(self, recovered: RecoveredQueue, by_priority: bool) -> None:
@@ -131,8 +136,13 @@ class ReadyMessages:
     def first_nonempty(self) -> Fifo | None:
         """Return the fifo with the next message, which may still be in the backlog."""
         if self.count:
-            for fifo in self.all:
+            first = self.all[0]
+            if first.fresh or first.returned or len(first.backlog):
+                return first
+            for index, fifo in enumerate(self.all):
                 if fifo.fresh or fifo.returned or len(fifo.backlog):
+                    if index > EMPTY:  # it is looked for with each message
+                        self.all = [fifo for fifo in self.all if fifo.used or fifo is self.default]
                     return fifo
         return None
 
@@ -169,25 +179,27 @@ class ReadyMessages:
         self.read_bytes += length
         self._queue.host.scheduler.spent += length >> COPY_SHIFT
 
+    def _charge_looks(self, count: int) -> None:
+        """Charge looks at so many fifos to whatever has caused them."""
+        self._queue.host.scheduler.spent += count >> FIFO_SHIFT
+
     def start_rereading(self) -> None:
         """Read unread messages again, as there is room in memory."""
         self._queue.host.rereading.start(self._queue)
 
-    def remove_due(self, now_ms: int, limit: int) -> tuple[list[Message], int]:
-        """Remove due messages from the front of each fifo, at most `limit`, up to `_removed_end`.
+    def remove_due(self, fifos: list[Fifo], now_ms: int, limit: int) -> tuple[list[Message], int]:
+        """Remove due messages from the front of each of these fifos, at most `limit`, up to `_removed_end`.
 
         Return them, and how many more may be removed soon.
         """
         read_end, removed_end = self.read_bytes + SLICE_BYTES, self.removed_bytes + SLICE_BYTES
         if self._budget.dead_letters.total > FEW_BYTES:
             removed_end = self._removed_end()
-        if len(self.all) == 1:
-            dead = self.default.remove_due(now_ms, limit, removed_end, read_end) if self.default.timed else []
-        else:
-            dead = []
-            for fifo in self.all:
-                if fifo.timed and self.removed_bytes < removed_end:
-                    dead += fifo.remove_due(now_ms, limit - len(dead), removed_end, read_end)
+        dead: list[Message] = []
+        self._charge_looks(len(fifos))
+        for fifo in fifos:
+            if fifo.timed and self.removed_bytes < removed_end and self.read_bytes < read_end:
+                dead += fifo.remove_due(now_ms, limit - len(dead), removed_end, read_end)
         return dead, limit - len(dead) if self.read_bytes < read_end and self.removed_bytes < removed_end else 0
 
     def drop_excess(self, max_length: int, max_bytes: int, limit: int) -> tuple[list[Message], int]:
@@ -215,9 +227,12 @@ class ReadyMessages:
         return self.removed_bytes + min(SLICE_BYTES, self._queue.outbox.room_bytes)
 
     def next_deadline_ms(self) -> int:
-        """Return the earliest deadline of the first messages, or NEVER."""
-        earliest_ms = NEVER
+        """Return the earliest deadline of the first messages, or NEVER; now, if very many have to be read back."""
+        self._charge_looks(len(self.all))
+        earliest_ms, read_end = NEVER, self.read_bytes + SLICE_BYTES
         for fifo in self.all:
+            if self.read_bytes >= read_end:
+                return self._queue.host.clock.now_ms()
             if fifo.timed and fifo.ensure_loaded() is not None:
                 deadline_ms = fifo.deadline_ms()
                 if deadline_ms != NEVER and (earliest_ms == NEVER or deadline_ms < earliest_ms):
@@ -229,4 +244,6 @@ class ReadyMessages:
         self.count = 0
         self.body_bytes = 0
         self._estimated = self.awaits_room = False
-        return [fifo.remove_all() for fifo in self.all]
+        used = [fifo for fifo in self.all if fifo.used]
+        self.all = [self.default]
+        return [fifo.remove_all() for fifo in used]

@@ -13,6 +13,7 @@ from ..messages.binding import Destination
 from ..messages.message import Message
 
 if TYPE_CHECKING:
+    from .deduplication import Recorder
     from .enqueue import EnqueueResult
     from .ledger import Ledger
 
@@ -191,16 +192,19 @@ def in_parts(
 class TargetSearch(Protocol):
     """The search for the targets of a message, in steps (`exchanges.router.Search`).
 
-    targets  complete once `run` has returned True
-    stable   whether the targets depend on the routing keys alone
-    kept     whether an exchange on the way keeps the message, and a second search would have it kept twice
-    cost     of the steps so far (`jobs.scheduler`)
+    targets    complete once `run` has returned True
+    recorders  of the exchanges on the way that drop duplicates (`deduplication.record`)
+    stable     whether the targets depend on the routing keys alone
+    cost       of the steps so far (`jobs.scheduler`)
     """
 
     targets: tuple[RouteTarget, ...]
+    recorders: tuple[Recorder, ...]
     stable: bool
-    kept: bool
     cost: int
 
     def run(self, limit: int) -> bool:
         """Search, and stop where that has cost `limit`; return whether the search is complete."""
+
+    def keep(self) -> int:
+        """Have exchanges on the way keep the message, once it is enqueued for good; return the cost."""

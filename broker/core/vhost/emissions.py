@@ -16,6 +16,7 @@ from ..exchanges.exchange_type import Emission, EnqueueSteps
 from ..jobs.scheduler import COPY_SHIFT, SLICE, STORE_SHIFT
 from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes, total_bytes
+from ..queues.deduplication import Recorder, record
 from ..queues.enqueue import ACCEPTED, EnqueueResult
 from ..queues.message_log import MADE, MOVED
 from ..queues.route_target import (
@@ -117,24 +118,33 @@ def deliver_in_slices(vhost: VHost, emission: Emission) -> EnqueueSteps:
                     break
                 search = vhost.search(destination, (message.address.routing_key,), message)
                 yield from search.in_steps()
-                more = yield from enqueue_in_slices(vhost, search.targets, [message.copy_for_queue()])
+                copy, recorders = message.copy_for_queue(), search.recorders
+                more = yield from enqueue_in_slices(vhost, search.targets, [copy], recorders=recorders)
                 result = merge(result, more, index)
     return result
 
 
 def enqueue_in_slices(
-    vhost: VHost, targets: tuple[RouteTarget, ...], messages: list[Message], source: str = MADE, limit: int = SLICE
+    vhost: VHost,
+    targets: tuple[RouteTarget, ...],
+    messages: list[Message],
+    source: str = MADE,
+    limit: int = SLICE,
+    recorders: tuple[Recorder, ...] = (),
+    before: EnqueueResult | None = None,
 ) -> EnqueueSteps:
     """Enqueue messages, in order, at each of the targets, in steps whose cost is about `limit` at most.
 
-    Targets that are deleted meanwhile are skipped. The messages remain the caller's.
+    Targets that are deleted meanwhile are skipped. The messages remain the caller's. With recorders there is one, which
+    they get if all targets have taken it, also those that have the result `before`.
     """
-    result = ACCEPTED
+    result, taken = before or ACCEPTED, before is not None
+    step_cost = 0
     per_message = reads = stores = False
     at_once: list[RouteTarget] = []
     for target in targets:
         if target.internal and (steps := target.accept_in_steps(messages)) is not None:
-            result = merge(result, (yield from steps), 0)
+            result, taken = merge(result, (yield from steps), 0), True
             continue
         at_once.append(target)
         per_message = per_message or target.per_message
@@ -158,8 +168,16 @@ def enqueue_in_slices(
         first, at = at, at + len(some)
         each = cost_of(some, weight, int(exceeded), shift, min(readers, 1))
         for part in in_parts(targets, each, frame_bytes(some), max(limit, cost) if len(some) > 1 else limit):
-            result = merge(result, enqueue(vhost, part, some, source), first)
-            yield max(cost * len(part) // count, 1)
+            if step_cost:
+                yield step_cost
+            if there := existing(part):
+                result, taken = merge(result, enqueue(vhost, there, some, source), first), True
+            step_cost = max(cost * len(part) // count, 1)
+    if taken and not result.refused:
+        for cost in record(recorders, messages[0]):
+            yield step_cost + cost
+            step_cost = 0
+    yield step_cost
     return result
 
 
@@ -196,16 +214,22 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
     for destination in destinations:
         if isinstance(destination, Exchange):
             for index, message in enumerate(messages):
-                found = vhost.route(destination, (message.address.routing_key,), message)[0]
-                more = enqueue(vhost, found, [message.copy_for_queue()])
+                found = vhost.route(destination, (message.address.routing_key,), message)
+                more = enqueue(vhost, found.targets, [message.copy_for_queue()], recorders=found.recorders)
                 result = merge(result, more, index)
     return result
 
 
 def enqueue(
-    vhost: VHost, targets: tuple[RouteTarget, ...], messages: list[Message], source: str = MADE
+    vhost: VHost,
+    targets: tuple[RouteTarget, ...],
+    messages: list[Message],
+    source: str = MADE,
+    recorders: tuple[Recorder, ...] = (),
 ) -> EnqueueResult:
     """Enqueue messages at those targets that exist, and copies where a queue would change them.
+
+    With recorders there is one message, which they get if all targets have taken it.
 
     Queues that must not reject more messages refuse them, and they are not dead-lettered: who has them cannot wait, and
     others must not wait for such a queue. Only a move has asked all of them before.
@@ -223,6 +247,9 @@ def enqueue(
         persistent = True in [message.persistent for message in run]
         result = merge(result, vhost.enqueue(run, total_bytes(run), persistent, targets, source), at)
         at += len(run)
+    if not result.refused:
+        for _ in record(recorders, messages[0]):
+            pass
     return result
 
 

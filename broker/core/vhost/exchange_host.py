@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from ..exchanges.deduplicating import Recorder, is_duplicate
 from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_context import ExchangeContext, TargetSteps, TryLater
-from ..exchanges.exchange_type import Emission, EnqueueSteps
-from ..exchanges.kept_message import store_kept, take_kept
+from ..exchanges.exchange_type import Emission, EnqueueSteps, ExchangeType
 from ..jobs.scheduler import Job
 from ..messages.binding import Destination
 from ..messages.message import Message
@@ -60,57 +58,31 @@ class ExchangeHost(ExchangeContext):
     def deliver_in_steps(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueSteps:
         return deliver_in_slices(self._vhost, Emission(destinations, messages))
 
-    def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> Job:
-        targets, kept = yield from self._search(destinations, keys, message, False)
-        yield from self._forward_to(targets, message, kept)
-
-    def peek(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> TargetSteps:
-        return (yield from self._search(destinations, keys, message, True))[0]
-
-    def _search(
-        self, destinations: list[Destination], keys: tuple[str, ...], message: Message, peeks: bool
-    ) -> Generator[int, None, tuple[tuple[RouteTarget, ...], bool]]:
-        """Return the targets of a message that the type has routed to these, and whether an exchange keeps it."""
-        vhost = self._vhost
-        alternate = self._exchange.alternate
-        found = dict.fromkeys(destinations)
-        taken = take_kept(found)
-        kept = len(taken) > 0
-        yield store_kept(vhost.journal, taken)
-        if not found and alternate in vhost.exchanges:
-            found[vhost.exchanges[alternate]] = None
-        targets: dict[RouteTarget, None] = {}
-        for destination in found:
-            if isinstance(destination, Exchange):
-                search = vhost.search(destination, keys, message, peeks)
-                yield from search.in_steps()
-                kept = kept or search.kept
-                targets.update(dict.fromkeys(search.targets))
-            elif isinstance(destination, RouteTarget):
-                targets[destination] = None
-        yield len(targets) >> LOOK_SHIFT
-        return tuple(targets), kept
-
-    def forward_to(self, targets: tuple[RouteTarget, ...], message: Message) -> Job:
-        if not is_duplicate([target for target in targets if isinstance(target, Recorder)], message):
-            yield from self._forward_to(targets, message, True)
-
-    def _forward_to(self, targets: tuple[RouteTarget, ...], message: Message, kept: bool) -> Job:
-        full = False
+    def forward(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> Job:
+        search = self._vhost.search(self._exchange, keys, message, first=inner, defers=True)
+        yield from search.in_steps()
+        targets, result, full = search.targets, None, False
         for at in range(0, len(targets), LOOKS):
             some = targets[at : at + LOOKS]
             if with_room := self._with_room(some):
                 found = at + some.index(with_room[0])
                 if found or len(targets) >= LOOKS:  # it comes first, in this step: later it may be full, too
-                    enqueue(self._vhost, with_room[:1], [message], DELAYED)
+                    result = enqueue(self._vhost, with_room[:1], [message], DELAYED)
                     targets = targets[:found] + targets[found + 1 :]
                 full = False
                 break
             full = full or len(queues_of(some)) > 0
             yield LOOKS >> LOOK_SHIFT
         if full:
-            raise TryLater(targets, kept)
-        yield from enqueue_in_slices(self._vhost, targets, [message], DELAYED, FORWARD_COST)
+            raise TryLater(targets)
+        search.keep()
+        recorders = search.recorders
+        yield from enqueue_in_slices(self._vhost, targets, [message], DELAYED, FORWARD_COST, recorders, result)
+
+    def peek(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> TargetSteps:
+        search = self._vhost.search(self._exchange, keys, message, peeks=True, first=inner)
+        yield from search.in_steps()
+        return search.targets
 
     def has_room(self, targets: tuple[RouteTarget, ...]) -> bool:
         return not queues_of(targets) or len(self._with_room(targets)) > 0

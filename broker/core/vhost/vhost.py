@@ -14,7 +14,7 @@ from ...amqp.errors import AccessRefused, NotFound, PreconditionFailed, Resource
 from ...amqp.field_table import Table
 from ...amqp.limits import RESERVED
 from ..exchanges.exchange import Exchange, binding_key, check_exchange_arguments
-from ..exchanges.exchange_type import Emission
+from ..exchanges.exchange_type import Emission, ExchangeType
 from ..exchanges.registry import decorate
 from ..exchanges.route_cache import RouteCache
 from ..exchanges.router import Search
@@ -37,7 +37,7 @@ from ..queues.message_log import DELETED
 from ..queues.queue import Queue
 from ..queues.queue_host import QueueHost
 from ..queues.reply_queue import ReplyQueue
-from ..queues.route_target import PAGE_COST, RouteTarget
+from ..queues.route_target import PAGE_COST
 from .emissions import EmissionQueue, enqueue
 from .exchange_host import ExchangeHost
 from .node_services import NodeServices
@@ -181,20 +181,28 @@ class VHost(QueueHost):
         """Raise PreconditionFailed (406) for an unknown exchange type."""
         self._registry.find(type_)
 
-    def search(self, exchange: Exchange, keys: tuple[str, ...], message: Message | None, peeks: bool = False) -> Search:
+    def search(
+        self,
+        exchange: Exchange,
+        keys: tuple[str, ...],
+        message: Message | None,
+        peeks: bool = False,
+        defers: bool = False,
+        first: ExchangeType | None = None,
+    ) -> Search:
         """Begin the search for the targets of a message with these keys (`router.Search`)."""
         queues: Mapping[str, Queue] = self.queues
         if self.volatile and exchange.name == "":
             queues = ChainMap[str, Queue](self.queues, cast("dict[str, Queue]", self.volatile))
-        return Search(exchange, self.exchanges, queues, keys, message, self.journal, bool(self.unbindings), peeks)
+        some_deleted = bool(self.unbindings)
+        exchanges, journal = self.exchanges, self.journal
+        return Search(exchange, exchanges, queues, keys, message, journal, some_deleted, peeks, defers, first)
 
-    def route(
-        self, exchange: Exchange, keys: tuple[str, ...], message: Message | None
-    ) -> tuple[tuple[RouteTarget, ...], bool]:
-        """Return the targets of a message with these keys, and whether they may be cached (`router.Search`)."""
+    def route(self, exchange: Exchange, keys: tuple[str, ...], message: Message | None) -> Search:
+        """Search for the targets of a message with these keys, and return the result."""
         search = self.search(exchange, keys, message)
         search.run()
-        return search.targets, search.stable
+        return search
 
     # Exchanges
 
@@ -652,9 +660,10 @@ class VHost(QueueHost):
         """
         emissions = self.emitting.get(exchange)
         if emissions is None and self.scheduler.has_room():
-            search = self.search(exchange, (message.address.routing_key,), message)
+            search = self.search(exchange, (message.address.routing_key,), message, defers=True)
             if search.run(SLICE) and PAGE_COST * len(search.targets) <= SLICE:
-                enqueue(self, search.targets, [message])
+                search.keep()
+                enqueue(self, search.targets, [message], recorders=search.recorders)
                 return True
         elif emissions is not None and emissions.full:
             return False
@@ -672,7 +681,7 @@ class VHost(QueueHost):
         return name in self.exchanges
 
     def search_from(self, exchange: str, keys: tuple[str, ...], message: Message) -> Search:
-        return self.search(self.exchanges[exchange], keys, message)
+        return self.search(self.exchanges[exchange], keys, message, defers=True)
 
     def delete_expired(self, queue: Queue) -> None:
         self.delete_queue(queue)

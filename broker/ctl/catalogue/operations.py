@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...standard_streams import is_output
 from ..command import LISTING, Command
 from ..request import Request
 from .users_and_access import V, close_all_banner
@@ -57,7 +58,7 @@ def deprecated_banner(request: Request) -> str:
 def export_banner(request: Request) -> str:
     """Return "" for the standard output, which gets only the definitions."""
     (file,) = request.arguments
-    return "" if file == "-" else f'Exporting definitions in JSON to a file at "{file}" ...'
+    return "" if is_output(file) else f'Exporting definitions in JSON to a file at "{file}" ...'
 
 
 LISTS = [

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 TOGETHER: Final = 5_000  # deliveries that are settled at once if none is copied; more of them become a job
 COST: Final = 2  # of one settlement beside copies, in the scheduler's units
+RUN_COST: Final = 2  # of deliveries that are settled in the same way, beside that of each
 STEP_COST: Final = 2_000  # of the settlements in one step of a job
 ACK_SHIFT: Final = 1  # to acknowledge 2 deliveries of the same queue and consumer together costs 1
 RUN: Final = 2_000  # the most single acknowledgements that are served together
-LOOK_SHIFT: Final = 4  # to collect the queues of 16 deliveries costs 1
+LOOK_SHIFT: Final = 4  # to look for 16 deliveries or collect their queues costs 1
 POP_SHIFT: Final = 3  # to remove 8 deliveries from `unacked` costs 1
 PAUSE_SHIFT: Final = 3  # to pause 8 queues costs 1
 
@@ -201,7 +202,8 @@ def settle_in_steps(channel: Channel, runs: list[Run], reason: str) -> Iterator[
                 for queue in others:
                     queues.add(queue)
                     queue.pause()
-                yield (min(len(deliveries) - at, TOGETHER) >> LOOK_SHIFT) + (len(others) >> PAUSE_SHIFT)
+                looked = min(len(deliveries) - at, TOGETHER)
+                yield RUN_COST + (looked >> LOOK_SHIFT) + (len(others) >> PAUSE_SHIFT)
         for settlement, deliveries in runs:
             deliveries.reverse()
             while deliveries:  # this frees the messages slice by slice

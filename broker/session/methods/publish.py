@@ -15,15 +15,16 @@ from ...amqp.field_table import Table, type_name
 from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, reframe
 from ...amqp.limits import LONGEST_MS
 from ...core.access.users import User
-from ...core.exchanges.deduplicating import Recorder, is_duplicate, split_recorders
+from ...core.exchanges.deduplicating import DiscardSink
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
-from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey
+from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey, Search
 from ...core.exchanges.sink import Accepted
 from ...core.jobs.scheduler import STORE_SHIFT, TURN_COST, Job
 from ...core.messages.message import LONG_HEADER, Address, Message, frame_bytes, header_bytes_of, total_bytes
 from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
+from ...core.queues.deduplication import Recorder, find_duplicate, record
 from ...core.queues.enqueue import DURABLE, EnqueueResult
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
@@ -38,6 +39,7 @@ from ...core.queues.route_target import (
     must_wait,
     records_of,
 )
+from ...core.queues.x_death import routing_keys
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, MixedPublishes, Publishes
@@ -559,22 +561,23 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
         queues = route.targets and existing(route.targets)
     by_message = route.markers and route.needs_message(message.property_bytes)
     recorders: tuple[Recorder, ...] = ()
+    search: Search | None = None
+    on_full = channel.on_full
     if route.direct:
         if by_message:
             message.state = message.state or MessageState()
             message.state.dead_lettered = BY_QUEUE
     elif queues is None or len(keys) > 1 or by_message:
-        search = channel.vhost.search(route.exchange, keys, message)
+        defers = channel.all_or_none or on_full is not None
+        search = channel.vhost.search(route.exchange, keys, message, defers=defers)
         yield from search.in_steps()
         if search.stored and channel.connection.node.journal.behind():
             channel.connection.suspend_for_journal()
-        queues, recorders = split_recorders(search.targets)
-        queues = existing(queues)
+        queues, recorders = existing(search.targets), search.recorders
     assert queues is not None, "a direct route has targets"
     if channel.transaction is None:
         yield len(queues) >> DESTINATIONS_SHIFT  # that are looked at one by one
         yield cost_of_reading([message], queues) * len(queues[:FEW])  # more are enqueued in steps
-    on_full = channel.on_full
     full = on_full is not None and (yield from one_is_full(channel, queues))
     if channel.closing:
         return
@@ -583,6 +586,8 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     elif channel.transaction is not None:
         publish_to(channel, route, message, keys, queues, recorders)
     elif admits(channel, message, keys, queues):
+        if search is not None:
+            yield search.keep()
         queues = existing((yield from accepted_in_steps(queues, message)))
         yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
 
@@ -594,7 +599,7 @@ def accepted_in_steps(
     targets = list(queues)
     for index, target in enumerate(queues):
         if target.internal and (steps := target.accept_in_steps([message])) is not None:
-            targets[index] = Accepted((yield from steps))
+            targets[index] = Accepted(target, (yield from steps))
         if not (index + 1) % LOOKS:
             yield LOOKS >> DESTINATIONS_SHIFT
     return tuple(targets)
@@ -642,13 +647,35 @@ def enqueue_one(
     mandatory: bool,
     recorders: tuple[Recorder, ...],
 ) -> bool:
-    """Enqueue one message, and pass it to the recorders if all queues took it; return whether they did."""
+    """Enqueue one message, and pass it to the few recorders if all queues took it; return whether they did."""
     result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
     accepted = finish(channel, 1, result)
-    if accepted:
-        for recorder in recorders:
-            recorder.handle([message])
+    if accepted and queues:
+        channel.connection.spent += sum(record(recorders, message))
     return accepted
+
+
+def routed_again(
+    channel: Channel,
+    exchange: Exchange,
+    message: Message,
+    queues: tuple[RouteTarget, ...],
+    recorders: tuple[Recorder, ...],
+) -> Generator[int, None, tuple[tuple[RouteTarget, ...], tuple[Recorder, ...]]]:
+    """Return the targets and recorders of a message, which others replace if a duplicate was accepted meanwhile."""
+    while (yield from find_duplicate(recorders, message)):
+        search = channel.vhost.search(exchange, routing_keys(message, None), message, peeks=True)
+        yield from search.in_steps()
+        accepted = {queue.sink: queue for queue in queues if isinstance(queue, Accepted)}
+        queues = (*accepted.values(), *[target for target in search.targets if target not in accepted])
+        recorders = search.recorders
+        yield from await_room(channel, queues[:FEW])
+    return queues, recorders
+
+
+def is_dropped(queues: tuple[RouteTarget, ...]) -> bool:
+    """Return whether a message with these targets is a duplicate, which nothing takes."""
+    return len(queues) == 1 and isinstance(queues[0], DiscardSink)
 
 
 def enqueue_in_steps(
@@ -663,14 +690,18 @@ def enqueue_in_steps(
 
     All of them are enqueued at some queues, then at the next. Each step stores persistent messages again, and may read
     their headers again, so that only few of these are enqueued together. With recorders there is one message, which is
-    dropped if a duplicate of it was accepted meanwhile.
+    routed again if a duplicate of it was accepted meanwhile.
     """
-    if len(messages) == 1 and len(recorders) <= FEW and are_few(queues, messages[0]):
-        yield from await_room(channel, queues)
-        if channel.busy and is_duplicate(recorders, messages[0]):
+    few = len(messages) == 1 and len(recorders) <= FEW and are_few(queues, messages[0])
+    if few or recorders:
+        yield from await_room(channel, queues[:FEW])
+    if recorders and (channel.busy or not few):
+        queues, recorders = yield from routed_again(channel, exchange, messages[0], queues, recorders)
+        if is_dropped(queues):
             return finish(channel, 1, DURABLE)
-        queues = existing(queues)
-        return enqueue_one(channel, exchange, messages[0], queues, mandatory, recorders)
+        few = len(recorders) <= FEW and are_few(queues, messages[0])
+    if few:
+        return enqueue_one(channel, exchange, messages[0], existing(queues), mandatory, recorders)
     together = len(messages)
     if together > SHARED and (any(message.persistent for message in messages) or cost_of_reading(messages, queues)):
         together = SHARED
@@ -687,10 +718,6 @@ def enqueue_in_steps(
         parts = in_parts(queues, each, stored_bytes, ENQUEUE_COST)
         first_part = next(parts, ())
         yield from await_room(channel, first_part, each * len(first_part))
-        for recorder in recorders:
-            if recorder.drops(some[0]):
-                return finish(channel, 1, DURABLE)
-            yield recorder.cost
         returns = mandatory and len(first_part) == len(queues)  # else there may be others when these have been deleted
         result = enqueue(channel, exchange, some, body_bytes, persistent, existing(first_part), returns)
         for part in parts:
@@ -699,10 +726,8 @@ def enqueue_in_steps(
             more = enqueue_more(channel, exchange, some, body_bytes, persistent, part)
             result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
         accepted = finish(channel, len(some), result)
-        if accepted:
-            for recorder in recorders:
-                recorder.handle(some)
-                yield recorder.cost
+        if accepted and queues:
+            yield from record(recorders, some[0])
         taken = taken and accepted
     return taken
 

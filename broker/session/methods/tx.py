@@ -10,11 +10,11 @@ from pamqp import commands
 
 from ...amqp.errors import PreconditionFailed
 from ...amqp.field_table import Table
-from ...core.exchanges.deduplicating import Recorder, is_duplicate
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, TURN_COST, UNLIMITED, Job, do_at_once
 from ...core.messages.message import Message
+from ...core.queues.deduplication import Recorder
 from ...core.queues.ledger import Ledger
 from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_headers, cost_of_records, existing
 from ...wire import method_encoder
@@ -38,13 +38,13 @@ class Transaction:
     no consumer can free; 0 for no limit. `published_bytes` is that of this channel.
     """
 
-    __slots__ = ("publishes", "settlements", "_connection", "published_bytes", "_cost", "_copies_cost", "_steps")
+    __slots__ = ("publishes", "settlements", "_connection", "published_bytes", "_cost", "_extra_cost", "_steps")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.published_bytes = 0
         self._cost = 0  # of the publishes (`jobs.scheduler`)
-        self._copies_cost = 0  # of the settlements, beside that of each
+        self._extra_cost = 0  # of the settlements, beside COST for each: copies, and changes from one way to another
         self.publishes: list[tuple[Exchange, Message, tuple[RouteTarget, ...], bool, tuple[Recorder, ...]]] = []
         self.settlements: list[tuple[int, Unacked, Settlement]] = []
         self._steps: Job | None = None  # a long settlement or rollback under way
@@ -73,7 +73,9 @@ class Transaction:
 
     def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> None:
         """Add a settlement of a delivery."""
-        self._copies_cost += acknowledge.cost_of_copies(settlement, (delivery,))
+        if self.settlements and self.settlements[-1][2] is not settlement:
+            self._extra_cost += acknowledge.RUN_COST
+        self._extra_cost += acknowledge.cost_of_copies(settlement, (delivery,))
         self.settlements.append((tag, delivery, settlement))
 
     def settle_many(self, channel: Channel, tags: Sequence[int], settlement: Settlement) -> Job:
@@ -95,7 +97,7 @@ class Transaction:
     def is_long(self, budget: Ledger) -> bool:
         """Whether its commit or rollback takes more than one turn of the loop."""
         cost = self._cost * PAGE_COST if budget.exceeded else self._cost
-        return cost + self._copies_cost > TURN_COST or len(self.settlements) > acknowledge.TOGETHER
+        return cost + self._extra_cost > TURN_COST or len(self.settlements) > acknowledge.TOGETHER
 
     def has_sinks(self) -> bool:
         """Whether exchange types take publishes, which may enqueue them in many steps, or queues let them wait."""
@@ -116,10 +118,11 @@ class Transaction:
             cost = 0
             while publishes and cost < SLICE:
                 exchange, message, queues, mandatory, recorders = publishes.pop()
-                cost += PUBLISH_COST + len(queues) + sum([recorder.cost for recorder in recorders])
+                cost += PUBLISH_COST + len(queues)
                 few = queues[:FEW]  # more are enqueued in steps
                 cost += cost_of_records(len(message.frames), few)
-                if is_duplicate(recorders, message):
+                queues, recorders = yield from publishing.routed_again(channel, exchange, message, queues, recorders)
+                if publishing.is_dropped(queues):
                     continue
                 returns = mandatory and not channel.closing
                 queues = existing(queues)
@@ -144,7 +147,7 @@ class Transaction:
 
     def _forget_publishes(self) -> None:
         self._connection.transaction_bytes -= self.published_bytes
-        self.published_bytes = self._cost = self._copies_cost = 0
+        self.published_bytes = self._cost = self._extra_cost = 0
 
     def rollback(self, channel: Channel) -> Job:
         """Drop publishes, and make settled deliveries outstanding again in the order of their tags, in steps.

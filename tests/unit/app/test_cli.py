@@ -1,16 +1,18 @@
 """The commands as processes: exit status, one line for each error, output of a ready broker."""
 
+import io
 import os
 import re
 import socket
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.support.broker_process import WARREN, WARRENCTL, BrokerProcess, run
-from warren.broker import cli
+from warren.broker import cli, standard_streams
 from warren.broker.cli import main
 from warren.broker.storage.metadata_store import SQLiteMetadata
 
@@ -75,9 +77,44 @@ def test_a_closed_output_ends_warren_without_a_word_and_without_a_verdict(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_command_needs_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", None)  # as of a daemon that was started without one
+def test_a_command_that_was_started_without_an_output_says_so_if_it_has_something_to_print(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)  # as Python has it then
+    assert main(["plugins"]) == 74
+    assert capfd.readouterr().err == "warren: standard output: it is closed\n"
+    monkeypatch.setattr(cli, "plugins", lambda _: 0)
     assert main(["plugins"]) == 0
+
+
+def test_an_output_that_another_program_has_made_non_blocking_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, bytes(4096))
+
+    def wait(_: object, writers: list[io.FileIO], __: object) -> None:
+        assert [one.fileno() for one in writers] == [writer]
+        read.append(os.read(reader, 1 << 20))
+
+    read: list[bytes] = []
+    monkeypatch.setattr(standard_streams, "select", wait)
+    with open(writer, "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["plugins"]) == 0
+    assert not read[0].strip(b"\0") and os.read(reader, 1 << 20).startswith(b"direct\tbuilt in\n")
+    os.close(reader)
+
+
+def test_an_error_that_cannot_be_printed_keeps_its_status(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8", buffering=1) as full:
+        for output in (full, None):
+            monkeypatch.setattr(sys, "stderr", output)
+            assert main(["doctor", "--data", str(tmp_path)]) == 66
+    assert capfd.readouterr().out == ""
 
 
 def test_a_pipe_that_breaks_elsewhere_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

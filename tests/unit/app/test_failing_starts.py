@@ -276,7 +276,7 @@ def test_a_user_without_the_right_is_named(start: Start, open_folder: Path) -> N
     data.mkdir(mode=0o700)
     words = start.stored(data)
     check(run(start, words, user=NOBODY), 69, f"cannot use the data folder: {data}/lock: {NO_RIGHT}")
-    check(run(start, ["doctor", "--data", str(data)], user=NOBODY), 66, f"{data}/meta.sqlite: {NO_RIGHT}")
+    check(run(start, ["doctor", "--data", str(data)], user=NOBODY), 69, f"{data}/meta.sqlite: {NO_RIGHT}")
     low = [*start.config(), "--amqp", f"{HOST}:80"]
     reason = "ports below 1024 need root or CAP_NET_BIND_SERVICE, which the user nobody lacks"
     lowest = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())

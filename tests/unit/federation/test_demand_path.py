@@ -14,6 +14,7 @@ from warren.broker.session.consumer import ChannelConsumer
 from warren.broker.storage.memory_journal import MemoryJournal
 from warren.federation.demand_path import (
     DEMAND,
+    LOOKED,
     PATH_LIMIT,
     ConsumerDemand,
     Identity,
@@ -26,6 +27,16 @@ from warren.federation.demand_path import (
 )
 
 A, B, C, D = ((name, "/", "q") for name in "ABCD")
+
+
+def demand(queue: Queue, own: Identity, upstream: Identity, multi_hop: bool, current: Path = ()) -> ConsumerDemand:
+    steps = consumer_demand(queue, own, upstream, multi_hop, current)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            assert isinstance(end.value, ConsumerDemand)
+            return end.value
 
 
 @pytest.fixture
@@ -52,40 +63,40 @@ class Taker(ChannelConsumer):
 
 
 def test_without_consumers_nothing_is_wanted(queue: Queue) -> None:
-    assert consumer_demand(queue, B, A, False) == ConsumerDemand(None, 0, ())
+    assert demand(queue, B, A, False) == ConsumerDemand(None, 0, ())
 
 
 def test_while_one_consumer_is_active_as_much_is_wanted_as_all_may_have(queue: Queue) -> None:
     busy, free = Taker(queue, 3, 0, 20), Taker(queue, 0, 1, 30)
     queue.add_consumer(busy)
     queue.add_consumer(free)
-    assert consumer_demand(queue, B, A, False) == ConsumerDemand(0, 50, (B,))
+    assert demand(queue, B, A, False) == ConsumerDemand(0, 50, (B,))
     free.waiting = True
-    assert consumer_demand(queue, B, A, False) == ConsumerDemand(None, 50, ())
+    assert demand(queue, B, A, False) == ConsumerDemand(None, 50, ())
     busy.free = 1
-    assert consumer_demand(queue, B, A, False) == ConsumerDemand(3, 50, (B,))
+    assert demand(queue, B, A, False) == ConsumerDemand(3, 50, (B,))
 
 
 def test_a_consumer_without_a_limit_wants_all(queue: Queue) -> None:
     queue.add_consumer(Taker(queue, 0, 1, 0))
-    assert consumer_demand(queue, B, A, False).room >= 1 << 30
+    assert demand(queue, B, A, False).room >= 1 << 30
 
 
 def test_a_consumer_of_a_negative_priority_wants_nothing(queue: Queue) -> None:
     queue.add_consumer(Taker(queue, -5, 10))
-    assert consumer_demand(queue, B, A, True) == ConsumerDemand(-5, 0, ())
+    assert demand(queue, B, A, True) == ConsumerDemand(-5, 0, ())
     queue.add_consumer(Taker(queue, 2))
-    assert consumer_demand(queue, B, A, False) == ConsumerDemand(2, 10, (B,))
+    assert demand(queue, B, A, False) == ConsumerDemand(2, 10, (B,))
 
 
 def test_of_a_single_active_consumer_the_others_do_not_count() -> None:
     node = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
     arguments = Table.of({"x-single-active-consumer": True})
     queue = node.add_vhost("/").declare_queue("q", durable=True, arguments=arguments)
-    assert consumer_demand(queue, B, A, False) == ConsumerDemand(None, 0, ())
+    assert demand(queue, B, A, False) == ConsumerDemand(None, 0, ())
     queue.add_consumer(Taker(queue, 0, 0))
     queue.add_consumer(Taker(queue, 5, 5))
-    assert consumer_demand(queue, B, A, False) == ConsumerDemand(None, 10, ())
+    assert demand(queue, B, A, False) == ConsumerDemand(None, 10, ())
 
 
 # Over several hops
@@ -127,22 +138,22 @@ def test_what_is_no_path_asks_for_nothing(value: object) -> None:
 def test_a_link_consumer_counts_where_the_policy_says_so(queue: Queue) -> None:
     queue.add_consumer(LinkConsumer(queue, (C,)))
     queue.add_consumer(LinkConsumer(queue, (D,), 0))
-    assert consumer_demand(queue, B, A, False) == ConsumerDemand(-1, 0, ())
-    assert consumer_demand(queue, B, A, True) == ConsumerDemand(0, 10, (B, C)), "of those that are active"
+    assert demand(queue, B, A, False) == ConsumerDemand(-1, 0, ())
+    assert demand(queue, B, A, True) == ConsumerDemand(0, 10, (B, C)), "of those that are active"
 
 
 def test_a_consumer_here_comes_before_those_of_others(queue: Queue) -> None:
     queue.add_consumer(LinkConsumer(queue, (C,), 5))
     queue.add_consumer(Taker(queue))
-    assert consumer_demand(queue, B, A, True) == ConsumerDemand(0, 10, (B,))
+    assert demand(queue, B, A, True) == ConsumerDemand(0, 10, (B,))
 
 
 def test_nobody_is_asked_for_what_he_wants_himself(queue: Queue) -> None:
     queue.add_consumer(LinkConsumer(queue, (A,)))
     queue.add_consumer(LinkConsumer(queue, (D, A)))
     queue.add_consumer(LinkConsumer(queue, (D, B, C)))
-    assert consumer_demand(queue, B, A, True) == ConsumerDemand(-1, 0, ())
-    assert consumer_demand(queue, B, C, True) == ConsumerDemand(0, 20, (B, A)), "but another one is"
+    assert demand(queue, B, A, True) == ConsumerDemand(-1, 0, ())
+    assert demand(queue, B, C, True) == ConsumerDemand(0, 20, (B, A)), "but another one is"
 
 
 def test_a_path_has_an_end() -> None:
@@ -249,3 +260,14 @@ def test_messages_come_to_a_consumer_in_as_many_steps_as_its_path_has() -> None:
                 at = min(takers, key=len)[0][0]  # the highest priority
                 steps += 1
                 assert steps < len(names), "it goes round in circles"
+
+
+def test_very_many_consumers_are_looked_at_in_steps(queue: Queue) -> None:
+    for _ in range(3 * LOOKED):
+        queue.add_consumer(Taker(queue))
+    steps = consumer_demand(queue, B, A, False)
+    next(steps)
+    last = queue.consumers.all()[-1]
+    queue.remove_consumer(last)
+    assert len(list(steps)) == 2
+    assert demand(queue, B, A, False) == ConsumerDemand(0, 10 * (3 * LOOKED - 1), (B,))

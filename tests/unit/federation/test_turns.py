@@ -1,6 +1,8 @@
 """The budget of links in a turn of the loop."""
 
 import asyncio
+from collections.abc import Generator
+from itertools import pairwise
 
 import pytest
 
@@ -61,4 +63,24 @@ def test_waiting_ends_in_a_turn_that_has_time_and_its_cancellation_keeps_nothing
         waiting[1].cancel()
         await asyncio.wait_for(waiting[2], 10)
 
+    asyncio.run(work())
+
+
+def test_steps_are_done_in_turns_that_have_time_for_them() -> None:
+    def steps() -> Generator[None, None, str]:
+        for number in range(4):
+            done.append(number)
+            yield
+        return "result"
+
+    async def work() -> None:
+        turns = Turns()
+        doing = asyncio.ensure_future(turns.do(TURN_COST, steps()))
+        counts = []
+        while not doing.done():
+            await asyncio.sleep(0)
+            counts.append(len(done))
+        assert doing.result() == "result" and counts[0] == 2 and max(b - a for a, b in pairwise(counts)) <= 2
+
+    done: list[int] = []
     asyncio.run(work())

@@ -45,7 +45,7 @@ def relaying(vhost: VHost, name: str) -> None:
 def publish(vhost: VHost, exchange: str, key: str = "k", body: bytes = b"body") -> int:
     """Publish a message. Returns the number of queues that get it."""
     message = framed(Address(exchange, key), Properties(), body)
-    queues = vhost.route(vhost.exchanges[exchange], (key,), message)[0]
+    queues = vhost.route(vhost.exchanges[exchange], (key,), message).targets
     vhost.enqueue([message], len(body), False, queues)
     return len(queues)
 
@@ -163,7 +163,7 @@ def test_a_relay_is_persistent_where_the_message_was():
     listener = vhost.declare_queue("l", durable=True)
     vhost.bind("r", listener, "", Table.EMPTY)
     message = framed(Address("r", "k"), Properties(delivery_mode=2), b"")
-    queues = vhost.route(vhost.exchanges["r"], ("k",), message)[0]
+    queues = vhost.route(vhost.exchanges["r"], ("k",), message).targets
     assert vhost.enqueue([message], 0, True, queues).stored
     (relayed,) = taken(listener)
     assert relayed.persistent and relayed.id

@@ -36,9 +36,9 @@ def chosen(vhost: VHost, exchange: str) -> Counter[str]:
     """Route ROUNDS messages with one key, each to one queue at most. Returns how many each queue gets."""
     got: Counter[str] = Counter()
     for _ in range(ROUNDS):
-        queues, remembered = vhost.route(vhost.exchanges[exchange], ("k",), MESSAGE)
-        assert len(queues) <= 1 and not remembered
-        got.update(queue.name for queue in queues)
+        search = vhost.route(vhost.exchanges[exchange], ("k",), MESSAGE)
+        assert len(search.targets) <= 1 and not search.stable
+        got.update(queue.name for queue in search.targets)
     return got
 
 
@@ -54,7 +54,7 @@ def test_each_queue_is_as_likely_as_any_other(vhost, exchange):
 def test_nothing_bound_routes_to_nothing(vhost, exchange):
     bind(vhost, exchange, "a")
     vhost.delete_queue(vhost.queues["a"])
-    assert vhost.route(vhost.exchanges[exchange], ("k",), MESSAGE)[0] == ()
+    assert vhost.route(vhost.exchanges[exchange], ("k",), MESSAGE).targets == ()
 
 
 @pytest.mark.parametrize("exchange", ["random", "local-random"])

@@ -1,6 +1,7 @@
 """Many settlements at once."""
 
 import time
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, dial, new_node, pipe_of
 from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
 from warren.broker.session.methods import acknowledge
+from warren.broker.session.unacked import Settlement
 
 COUNT = 5_000
 PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0)
@@ -223,6 +225,34 @@ def test_deliveries_are_counted_in_slices_for_a_prefetch_limit_of_the_channel() 
     large.ch.qos(LARGE, globally=True)
     assert large.channel.shared_prefetch.unacked == LARGE, "of a cancelled consumer too, but not of a get"
     assert cancelled.shares
+
+
+def test_no_step_of_settlements_in_turn_is_free() -> None:
+    """A transaction may have very many deliveries that are settled one by one in two ways."""
+    large = Large()
+    deliveries = list(large.channel.unacked.take_all().values())
+    ways = (Settlement.NACK, Settlement.ACK)
+    runs = [(ways[index % 2], [delivery]) for index, delivery in enumerate(deliveries[:100])]
+    assert min(acknowledge.settle_in_steps(large.channel, runs, "")) > 0
+
+
+def test_a_commit_that_settles_many_in_turn_in_two_ways_takes_several_turns() -> None:
+    large = Large(transaction=True)
+    for tag in range(1, acknowledge.TOGETHER, 2):
+        large.ch.ack(tag)
+        large.ch.nack(tag + 1, requeue=True)
+    large.ch.send(Tx.Commit)
+    assert large.connection.suspended
+    assert max(large.turns()) <= TURN_COST
+    large.ch.reply_to(Tx.Commit)
+
+
+def test_no_step_that_looks_for_deliveries_is_free() -> None:
+    """Most tags may be of deliveries without an acknowledgement, or of settled ones."""
+    large = Large()
+    large.channel.unacked.pop_many(range(2, LARGE // 2))
+    steps = large.channel.shared_prefetch.count(LARGE // 2, large.channel._deliveries())
+    assert min(chain(steps, large.channel.pause_in_steps())) > 0
 
 
 def test_all_are_acknowledged_also_where_the_last_one_is_already() -> None:

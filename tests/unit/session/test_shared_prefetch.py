@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.in_process import InProcessPeer, socket_of
+from warren.broker.session.prefetch import WAKE_COST, WOKEN
 
 
 @pytest.mark.parametrize("limit", [1, 3])
@@ -60,6 +61,33 @@ def test_consumers_that_wait_get_the_room_in_turn(multiple: bool) -> None:
             ch.ack(delivery.tag, multiple=multiple)
     in_turn = ["b1 b2 b1 b2", "c1 c1 c1 c1", "a1 a1 a1 a1"]
     assert got == ["a1 a1 a1 a1", "a1 a1 a1 a1", *in_turn, *in_turn][: len(got)]
+
+
+def test_consumers_of_empty_queues_that_a_settlement_wakes_are_charged() -> None:
+    """And in the next turns, in which more of them are woken."""
+    broker = InProcessPeer()
+    ch = broker.connect().channel()
+    ch.declare("full")
+    ch.declare("empty", arguments={"x-max-length": 0})
+    ch.qos(1, globally=True)
+    ch.publish("", "full", b"x")
+    ch.consume("full")
+    for _ in range(3 * WOKEN):
+        ch.consume("empty")
+    consumers = broker.node.vhosts["/"].queues["empty"].consumers.all()
+    ch.publish("", "empty", b"x")
+    ch.sync()
+    before = broker.node.scheduler.spent
+    ch.ack(1)
+    ch.sync()
+    assert broker.node.scheduler.spent - before >= WOKEN * WAKE_COST
+    assert sum([consumer.waiting for consumer in consumers]) == 2 * WOKEN
+    broker.node.scheduler._left = 0  # other jobs had this turn
+    shared = broker.server.connections[socket_of(ch.client).transport].channels[ch.number].shared_prefetch
+    shared._wake_more()
+    assert sum([consumer.waiting for consumer in consumers]) == 2 * WOKEN
+    broker.wait(0)
+    assert not any(consumer.waiting for consumer in consumers)
 
 
 @pytest.mark.parametrize("priority", [0, 1])

@@ -2,8 +2,12 @@
 
 import errno
 import os
+import signal
+import tempfile
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pytest
@@ -11,6 +15,7 @@ import pytest
 from tests.support.journal import commit
 from warren.broker.amqp.framing import content_frames
 from warren.broker.app.store import Store
+from warren.broker.cli import main
 from warren.broker.config import Config
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.metadata.records import Change, StoredGlobalParameter, StoredQueue, StoredVHost
@@ -368,6 +373,70 @@ def test_metadata_of_an_earlier_version_is_read_and_left_for_its_broker(
     before = contents_of_files(tmp_path)
     assert examine(tmp_path) == 0
     assert "metadata: 0 vhosts" in capsys.readouterr().out and contents_of_files(tmp_path) == before
+
+
+@pytest.mark.parametrize("fault", ["none", "no room for the copy", "no room for its update"])
+def test_a_fault_of_the_folder_for_temporary_files_names_it_and_is_no_damage(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    def copy_to_full_disk(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(source), None, str(target))
+
+    def no_folder(prefix: str) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    if fault == "none":
+        monkeypatch.setattr(doctor, "TemporaryDirectory", no_folder)
+    elif fault == "no room for the copy":
+        monkeypatch.setattr(doctor, "copyfile", copy_to_full_disk)
+    else:
+        step = ("PRAGMA max_page_count = 1", *[f"CREATE TABLE new{number} (name BLOB)" for number in range(100)])
+        monkeypatch.setattr(metadata_store, "_STEPS", (*metadata_store._STEPS, step))
+        monkeypatch.setattr(metadata_store, "VERSION", metadata_store.VERSION + 1)
+    assert examine(tmp_path) == 69
+    output = capsys.readouterr()
+    says = "there is no such file or folder: check the path" if fault == "none" else "the disk is full"
+    place = "" if fault == "none" else f"{gettempdir()}, "
+    assert output.err.startswith(f"warren: {place}the folder for temporary files (TMPDIR): {says}")
+    assert output.out == "" and str(tmp_path) not in output.err
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_removes_the_copy_of_the_metadata(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch,
+    number: int, status: int,
+) -> None:  # fmt: skip
+    copies = tmp_path / "copies"
+    copies.mkdir()
+
+    def killed(self: SQLiteMetadata) -> None:
+        (folder,) = copies.iterdir()
+        assert (folder / "meta.sqlite").exists()
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(SQLiteMetadata, "load", killed)
+    monkeypatch.setattr(tempfile, "tempdir", str(copies))
+    before = signal.getsignal(number)
+    if number == signal.SIGINT:
+        assert main(["doctor", "--data", str(tmp_path)]) == status
+    else:
+        with pytest.raises(SystemExit, match=str(status)):
+            main(["doctor", "--data", str(tmp_path)])
+    assert list(copies.iterdir()) == [] and signal.getsignal(number) == before
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_names_are_printed_on_their_line_to_an_output_of_any_encoding(tmp_path: Path, log: Path, encoding: str) -> None:
+    metadata = SQLiteMetadata(tmp_path / "meta.sqlite")
+    metadata.load()
+    metadata.apply([Change(True, StoredQueue("/", "café \u4e2d\udcff\n\x1b[31mlog: BAD", 9, False, b""))])
+    metadata.close()
+    with open(tmp_path / "output", "w", encoding=encoding) as output, redirect_stdout(output):
+        assert main(["doctor", "--data", str(tmp_path)]) == 0
+    *_, line = (tmp_path / "output").read_bytes().splitlines()
+    shown = "café \u4e2d".encode(encoding, "backslashreplace").decode(encoding)
+    assert line.decode(encoding) == rf"queue {shown}\udcff\n\x1b[31mlog: BAD in /: 0 messages"
 
 
 def contents_of_files(folder: Path) -> dict[str, bytes]:

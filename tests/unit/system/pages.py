@@ -25,9 +25,11 @@ STATUSES = (
     (69, "an address, the data folder or another broker cannot be used"),
     (70, "a plugin cannot be loaded, or a vital task failed"),
     (73, "another broker uses the data folder"),
-    (74, "a write to the disk failed, or PostgreSQL could not be reached for long"),
+    (74, "a write to the disk or to the standard output failed, or PostgreSQL could not be reached for long"),
     (75, "another broker has taken over the store on PostgreSQL"),
+    (76, "PostgreSQL has lost transactions that were confirmed"),
     (78, "invalid configuration"),
+    (141, "the reader of the standard output has closed it"),
 )
 
 

@@ -9,14 +9,16 @@ import re
 import stat
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pika
 import pytest
 
-from tests.support.warrenctl import Ready, Told, Warrenctl, broker_process, commanded
+from tests.support.warrenctl import Controlled, Ready, Told, Warrenctl, broker_process, commanded
 from warren.broker.ctl.catalogue import COMMANDS
 from warren.broker.ctl.commands.table import COMMANDS as ANSWERED
-from warren.broker.ctl.main import main, save, write
+from warren.broker.ctl.main import main, write
+from warren.broker.hosting import node_control
 
 from .recorded import IN_ORDER, expected
 
@@ -140,6 +142,40 @@ def test_an_export_that_cannot_be_written_keeps_the_former_one(
     assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
 
 
+def test_an_export_to_memory_keeps_the_former_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        file = Path(folder, "definitions.json")
+        file.write_text("former")
+        monkeypatch.setattr(os, "fsync", full_disk)
+        with pytest.raises(OSError, match="space"):
+            write(file, "{}")
+        assert file.read_text() == "former" and list(Path(folder).iterdir()) == [file]
+
+
+def test_an_export_that_cannot_take_the_place_of_the_former_one_names_that(
+    warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def busy(new: str, place: Path) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), new, None, str(place))
+
+    monkeypatch.setattr(os, "replace", busy)
+    told = warrenctl(f"export_definitions {tmp_path}/new")
+    assert told[::2] == (
+        69, f"Error:\ncannot write {tmp_path}/new: it is in use, or a mount of its own: choose another path\n"
+    )  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_that_is_interrupted_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "new", "{}")
+    assert list(tmp_path.iterdir()) == []
+
+
 def full_disk(descriptor: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -186,14 +222,6 @@ def test_an_export_to_a_pipe_or_to_the_output_that_is_a_file_goes_there(
     write(pipe, "{}")
     assert os.read(reader, 10) == b"{}"
     os.close(reader)
-
-
-def test_an_export_whose_reader_has_gone_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    with open(writer, "wb", buffering=0) as raw, pytest.raises(BrokenPipeError):  # `main` ends with 0 then
-        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, write_through=True))
-        save("-", {})
 
 
 def test_the_name_of_an_export_may_be_too_long(warrenctl: Warrenctl, tmp_path: Path) -> None:
@@ -356,6 +384,43 @@ def test_definitions_pass_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pyte
     assert warrenctl("import_definitions") == (0, output, "")
     assert warrenctl("export_definitions -")[1] == exported
     assert warrenctl("clear_global_parameter piped")[0] == 0
+
+
+def test_an_input_that_cannot_be_read_is_named(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_password = (65, "", "Error:\nPassword is not provided via argument or stdin\n")
+    with open(os.open(os.devnull, os.O_WRONLY), encoding="utf-8") as unreadable:
+        for given in (None, unreadable):  # None: it was closed before the start
+            monkeypatch.setattr(sys, "stdin", given)
+            assert warrenctl("add_user silent") == no_password
+            assert warrenctl("import_definitions -") == (69, "", "Error:\ncannot read standard input: it is closed\n")
+
+
+def test_definitions_are_utf_8_whatever_the_locale_has(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(data: bytes, encoding: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding))
+
+    read(b'\xef\xbb\xbf{"vhosts": [{"name": "caf\xc3\xa9"}]}', "latin-1")
+    assert warrenctl("import_definitions")[0] == 0
+    assert warrenctl("delete_vhost café")[0] == 0
+    read(b"\xff", "latin-1")
+    assert warrenctl("import_definitions -")[::2] == (
+        65, "Error:\ncannot read standard input: not UTF-8, as JSON has to be\n"
+    )  # fmt: skip
+    read(b"\xff\n", "utf-8")
+    assert warrenctl("add_user u")[::2] == (65, "Error:\nPassword is not utf-8, the encoding of the locale\n")
+
+
+def test_a_reset_whose_new_password_cannot_be_printed_deletes_nothing(
+    controlled: Controlled, in_process: Warrenctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unprinted(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    assert in_process("add_vhost v")[0] == 0
+    monkeypatch.setattr(node_control, "default_user", unprinted)
+    controlled.host.control.app_is_stopped = True
+    assert in_process("reset")[0] == 69
+    assert "v" in in_process("list_vhosts -s")[1].split()
 
 
 def test_a_stopped_application_serves_nobody_and_a_started_one_does(

@@ -290,7 +290,7 @@ def test_a_restored_binding_routes_and_a_restored_user_may_do_what_was_allowed()
     definitions.next_queue = 9
     restore(node, definitions)
     vhost = node.vhosts["/"]
-    assert vhost.route(vhost.exchanges["amq.topic"], ("a.b",), None)[0] == (vhost.queues["q"],)
+    assert vhost.route(vhost.exchanges["amq.topic"], ("a.b",), None).targets == (vhost.queues["q"],)
     declare(vhost, "new")
     assert (vhost.queues["q"].number, vhost.queues["new"].number) == (5, 9)
     user = node.users.get("guest")

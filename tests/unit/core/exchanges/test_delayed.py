@@ -113,7 +113,7 @@ def test_the_delay_may_be_of_any_type_of_integer_or_text_and_is_negated(kind: st
 
 def publish(vhost: VHost, message: Message) -> bool:
     """Publish, and return whether the confirm waits for the journal."""
-    queues = vhost.route(vhost.exchanges["x"], (message.address.routing_key,), message)[0]
+    queues = vhost.route(vhost.exchanges["x"], (message.address.routing_key,), message).targets
     return vhost.enqueue([message], message.body_bytes, message.persistent, queues).stored
 
 
@@ -451,10 +451,10 @@ def test_a_message_whose_release_fails_delays_no_other_and_is_tried_again() -> N
     assert isinstance(type_, DelayedExchange) and type_._delay is not None
     release, failing = type_._delay._release, True
 
-    def failing_release(message: Message, targets: tuple[RouteTarget, ...]) -> Job:
+    def failing_release(message: Message) -> Job:
         if failing and message.body == b"poison":
             raise Refusal
-        return release(message, targets)
+        return release(message)
 
     type_._delay._release = failing_release
     assert broker.due(1000) == [b"a", b"b"]

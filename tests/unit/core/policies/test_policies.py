@@ -247,11 +247,11 @@ def test_an_alternate_exchange_comes_and_goes_with_a_policy(vhost: VHost, polici
     it, unrouted = exchange(vhost, "x"), queue(vhost, "unrouted")
     vhost.bind("amq.fanout", unrouted, "", Table.EMPTY)
     policies.set("/", "p", "^x$", {"alternate-exchange": "amq.fanout"})
-    assert vhost.route(it, ("k",), None)[0] == (unrouted,)
+    assert vhost.route(it, ("k",), None).targets == (unrouted,)
     vhost.routes["user"] = RouteCache()
     vhost.routes["user"].remember(b"octets", Route(Address("", ""), it, (), False, frozenset()))
     policies.clear("/", "p")
-    assert vhost.route(it, ("k",), None)[0] == () and not vhost.routes["user"]
+    assert vhost.route(it, ("k",), None).targets == () and not vhost.routes["user"]
 
 
 def test_predeclared_exchanges_have_policies_too(vhost: VHost, policies: Policies) -> None:

@@ -2,9 +2,21 @@
 
 import pytest
 
-from tests.support.queues import new_queue
+from tests.support.clock import FakeClock
+from tests.support.queues import Delivery, Taker, message, new_queue
+from warren.broker.amqp.field_table import Table
 from warren.broker.core.queues import consumers as consumers_module
-from warren.broker.core.queues.consumers import Consumer, Consumers, SingleActiveConsumers
+from warren.broker.core.queues.consumers import (
+    LEVEL_COST,
+    LOOK_COST,
+    LOOKS,
+    Consumer,
+    Consumers,
+    SingleActiveConsumers,
+    Turn,
+)
+from warren.broker.core.queues.message_log import MADE
+from warren.broker.core.queues.sorted_entries import BLOCK
 
 
 class FakeConsumer(Consumer):
@@ -27,7 +39,7 @@ def turn(consumers: Consumers, wanted: int) -> tuple[str, int]:
 
 
 def consumers_of(*members: FakeConsumer) -> Consumers:
-    consumers = Consumers()
+    consumers = Consumers(new_queue().host.scheduler)
     for consumer in members:
         consumers.add(consumer)
     return consumers
@@ -92,7 +104,7 @@ def test_consumers_of_very_many_priorities_are_served_in_several_turns(
     each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue serves those of each priority by themselves, which takes longer than a batch."""
-    monkeypatch.setattr(consumers_module, "LEVELS", 5)
+    monkeypatch.setattr(consumers_module, "VAIN_COST", 5 * (LEVEL_COST + (each > 1) * LOOK_COST * each))
     members = [FakeConsumer("c", 1, priority=number // each) for number in range(12 * each)]
     consumers = consumers_of(*members)
     served, counts = 0, []
@@ -104,7 +116,25 @@ def test_consumers_of_very_many_priorities_are_served_in_several_turns(
         served += len(takers)
         if not takers:
             counts.append(served)
-    assert counts == [6 * each, 11 * each, 12 * each]
+            consumers.vain = 0
+    assert counts == [5 * each, 10 * each, 12 * each]
+
+
+def test_consumers_that_are_asked_in_vain_are_charged() -> None:
+    queue = new_queue()
+    for number in range(100):
+        queue.consumers.add(FakeConsumer(str(number), 0))
+    queue.push([message()], 10)
+    queue.pump()
+    assert queue.host.scheduler.spent == 100 * LOOK_COST
+
+
+def test_consumers_that_get_none_of_the_messages_they_were_asked_for_are_charged() -> None:
+    consumers = consumers_of(*[FakeConsumer(str(number)) for number in range(100)])
+    for served in (1, 100):
+        takers, _ = consumers.take_turn(100, 0)
+        consumers.rotate(takers, served)
+    assert consumers.vain == 99 * LOOK_COST
 
 
 def test_a_consumer_that_shares_its_room_is_taken_alone() -> None:
@@ -137,6 +167,14 @@ def test_a_priority_is_removed_with_its_last_consumer_and_added_again() -> None:
     assert turn(consumers, 1)[0] == "a"
 
 
+def test_a_priority_is_found_among_very_many_without_a_move_of_all() -> None:
+    turn = Turn()
+    for priority in range(10 * BLOCK):
+        turn.of(-priority)[FakeConsumer("c", priority=-priority)] = None
+    assert [consumer.priority for consumer in turn.best()] == [0]
+    assert max(len(block) for block in turn._priorities._blocks) <= BLOCK
+
+
 def test_the_consumers_are_exclusive_until_the_exclusive_one_is_removed() -> None:
     consumer = FakeConsumer("a", exclusive=True)
     consumers = consumers_of(consumer)
@@ -146,7 +184,7 @@ def test_the_consumers_are_exclusive_until_the_exclusive_one_is_removed() -> Non
 
 
 def single(*members: FakeConsumer, preempts: bool = False) -> SingleActiveConsumers:
-    consumers = SingleActiveConsumers(preempts)
+    consumers = SingleActiveConsumers(new_queue().host.scheduler, preempts)
     for consumer in members:
         consumers.add(consumer)
     return consumers
@@ -198,3 +236,52 @@ def test_a_consumer_preempted_by_one_that_left_again_is_served_as_before() -> No
     assert turn(consumers, 1) == ("", 0)
     consumers.remove(second)
     assert turn(consumers, 1) == ("a", 100)
+
+
+class Asked:
+    """A queue whose consumers have to be asked in several pumps before those that have room."""
+
+    def __init__(self, by_priority: bool, **arguments: object) -> None:
+        table = Table.of({f"x-{name.replace('_', '-')}": value for name, value in arguments.items()})
+        self.queue = new_queue(number=0, arguments=table)
+        self.deliveries: list[Delivery] = []
+        for number in range(600 if by_priority else 2 * LOOKS):
+            priority, credit = (number, 1) if by_priority else (0, 0)
+            self.queue.consumers.add(Taker(str(number), self.queue, self.deliveries, True, priority, credit))
+        self.queue.consumers.add(Taker("last", self.queue, self.deliveries, True, -1, 1_000))
+
+    def pump(self) -> None:
+        self.queue.pump()
+        assert isinstance(self.queue.host.clock, FakeClock)
+        self.queue.host.clock.advance(0)
+
+
+@pytest.mark.parametrize("by_priority", [True, False])
+def test_a_length_limit_drops_nothing_while_consumers_with_room_are_not_asked_yet(by_priority: bool) -> None:
+    asked = Asked(by_priority, max_length=0)
+    asked.queue.push([message() for _ in range(900)], 9_000)
+    asked.pump()
+    assert len(asked.deliveries) == 900 and not asked.queue.dropped
+    asked.queue.push([message() for _ in range(900)], 9_000)
+    asked.pump()
+    room = 1_000 + 600 * by_priority
+    assert (len(asked.deliveries), asked.queue.dropped) == (room, 1_800 - room)
+
+
+@pytest.mark.parametrize("by_priority", [True, False])
+def test_no_publish_is_refused_while_consumers_with_room_are_not_asked_yet(by_priority: bool) -> None:
+    asked = Asked(by_priority, max_length=1, overflow="reject-publish")
+    assert not asked.queue.accept([message() for _ in range(900)], MADE, False).refused
+    asked.pump()
+    assert len(asked.deliveries) == 900
+
+
+@pytest.mark.parametrize("by_priority", [True, False])
+def test_a_message_without_time_to_live_does_not_expire_while_consumers_with_room_are_not_asked_yet(
+    by_priority: bool,
+) -> None:
+    asked = Asked(by_priority, message_ttl=0)
+    for _ in range(900):
+        asked.queue.accept([message()], MADE, False)
+    asked.pump()
+    assert len(asked.deliveries) == 900 and not asked.queue.expired

@@ -825,7 +825,7 @@ def test_an_exchange_keeps_a_dead_letter_once_that_waits_for_a_full_queue(
     assert not len(waiting.outbox) and house.ch.drain("full") == [b"first"] * {"": 1, "policy": 0, "queue": 1}[changed]
     house.ch.declare("replayed")
     house.ch.bind("replayed", "history")
-    assert house.ch.drain("replayed") == [b"first"]
+    assert house.ch.drain("replayed") == [b"first"] * (changed != "policy"), "else it went another way"
 
 
 def test_few_of_very_many_that_wait_for_an_outbox_go_on_when_it_has_fewer_messages(

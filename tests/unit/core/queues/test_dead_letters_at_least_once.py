@@ -16,6 +16,7 @@ from warren.broker.core.counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, 
 from warren.broker.core.queues import dead_letter_circle, dead_lettering, ready_messages
 from warren.broker.core.queues.dead_lettering import QUICK_RETRY_MS, RETRY_MS, UNCONFIRMED
 from warren.broker.core.queues.queue import Queue
+from warren.plugins.exchanges.presence import PresenceExchange
 
 QUORUM = {"x-queue-type": "quorum"}
 AT_LEAST_ONCE_ARGUMENTS = QUORUM | {
@@ -529,3 +530,28 @@ def test_an_unknown_strategy_is_refused() -> None:
     channel = connected(new_node()).channel()
     arguments = {**QUORUM, "x-dead-letter-strategy": "foo"}
     channel.refused(406, QueueMethods.Declare, queue="q", durable=True, arguments=arguments)
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_other_targets_get_a_letter_once_while_a_relay_has_a_full_listener(between: bool) -> None:
+    house = House(letters=None)
+    house.node.registry.register("x-presence", PresenceExchange)
+    house.ch.exchange("p", "x-presence", durable=True, arguments={"x-presence-relay": True})
+    house.ch.bind_exchange("p", "dlx")
+    house.letters("others")
+    house.ch.declare("listener", durable=True, arguments=ONE)
+    if between:
+        house.ch.exchange("between", "fanout", durable=True)
+        house.ch.bind("listener", "between")
+        house.ch.bind_exchange("between", "p")
+    else:
+        house.ch.bind("listener", "p")
+    house.ch.drain("listener")
+    house.ch.fill("listener", b"full")
+    house.publish(2)
+    house.clock.advance(10 * RETRY_MS)
+    assert house.ch.drain("others") == [b"0", b"1"] and house.kept() == 2
+    for _ in range(2):
+        house.ch.drain("listener")
+        house.clock.advance(2 * RETRY_MS)
+    assert house.ch.count("listener") == 1 and not house.ch.count("others") and not house.kept()

@@ -1,5 +1,7 @@
 """Paging: messages on the disk return in order, once, and unchanged."""
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.queues import fifo as line_module
-from warren.broker.core.queues import packed_tail
+from warren.broker.core.queues import packed_tail, ready_messages
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.paged_tail import PagedTail
 from warren.broker.core.queues.queue import Queue
@@ -285,6 +287,22 @@ def test_a_restored_queue_reads_what_the_journal_has() -> None:
     assert bodies(log) == list(range(32)) and not journal.live
     assert [redelivered for *_, redelivered in log] == [True] * 30 + [False] * 2, "earlier deliveries are not known"
     emptied(queue)
+
+
+@pytest.mark.pure("it lowers a constant of the core, so that few messages are needed")
+def test_the_first_messages_of_many_priorities_are_read_back_in_several_pumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be due: each priority is read by itself."""
+    monkeypatch.setattr(ready_messages, "SLICE_BYTES", 1)
+    journal = journal_of(full_queue(30, persistent=True))
+    queue = new_queue(journal=journal, budget=Ledger(0), arguments=Table.of({"x-max-priority": 29}))
+    pages = recovered([(each.id, each.location) for each in journal.live.values()], 300)
+    pages.levels, pages.deadlines_ms = bytes(range(30)), array("q", [0] * 30)
+    queue.restore(pages)
+    for _ in range(30):
+        before = journal.reads
+        queue.pump()
+        assert journal.reads - before <= 1
+    assert journal.reads == 30
 
 
 def test_after_a_purge_of_restored_messages_new_ones_are_not_redelivered() -> None:

@@ -13,8 +13,9 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.queues.fifo import BATCH_BYTES
+from warren.broker.core.queues.fifo import BATCH_BYTES, Fifo
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW, Publisher
+from warren.broker.core.queues.message_log import MADE
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.reply_queue import ReplyQueue
 
@@ -310,3 +311,40 @@ def test_a_reply_queue_keeps_to_its_limit_with_replies_that_expire() -> None:
         each.state = MessageState(1000)
     enqueue(messages, queue)
     assert (queue.ready, queue.ready_bytes) == (ReplyQueue.LIMIT, 10 * ReplyQueue.LIMIT)
+
+
+def test_priorities_without_messages_are_not_looked_at_with_each_message() -> None:
+    queue = new_queue(number=0, arguments=Table.of({"x-max-priority": 200, "x-max-length": 50}))
+    levels = queue.ready_messages
+    for level in range(1, 201):
+        queue.push_at(level, [message()], 10)
+        assert queue.get(True) is not None
+    queue.push_at(0, [message() for _ in range(100)], 1_000)
+    queue.pump()
+    assert queue.dropped == 50 and levels.all == [levels.default]
+    assert [len(removed.fresh) for removed in levels.remove_all()] == [50] and levels.all == [levels.default]
+    queue.push_at(7, [message()], 10)
+    queue.push_at(9, [message()], 10)
+    assert [fifo.level for fifo in levels.all] == [9, 7, 0]
+
+
+@pytest.mark.pure("it counts calls")
+def test_a_delivery_looks_for_due_messages_of_its_own_priority_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = new_queue(number=0, arguments=Table.of({"x-max-priority": 50, "x-message-ttl": 1_000}))
+    for level in [*range(50), *[50] * 50]:
+        queue.accept([framed(Address("", "q"), Properties(priority=level), b"")], MADE, False)
+    for position, each, _ in [queue.get(False) or pytest.fail("nothing") for _ in range(50)]:
+        queue.requeue(position, each)
+    queue.add_consumer(Taker("1", queue, log := [], True, 0, 1_000))
+    looks, remove_due = 0, Fifo.remove_due
+
+    def counted(fifo: Fifo, *arguments: int) -> list[Message]:
+        nonlocal looks
+        looks += 1
+        return remove_due(fifo, *arguments)
+
+    monkeypatch.setattr(Fifo, "remove_due", counted)
+    before = queue.host.scheduler.spent
+    queue.pump()
+    assert len(log) == 100 and looks <= 3 * 100
+    assert queue.host.scheduler.spent - before > 50 + 50, "requeued messages, and a look at each priority"

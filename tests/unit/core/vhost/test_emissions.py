@@ -42,7 +42,7 @@ def vhost(peer: InProcessPeer) -> VHost:
 def publish(vhost: VHost, exchange: str, body: bytes, delay_ms: int = 0) -> None:
     headers = Table.of({"x-delay": delay_ms} if delay_ms else {})
     message = framed(Address(exchange, "k"), Properties(headers=headers), body)
-    found = vhost.route(vhost.exchanges[exchange], ("k",), message)[0]
+    found = vhost.route(vhost.exchanges[exchange], ("k",), message).targets
     if found:
         vhost.enqueue([message], len(body), False, found)
 

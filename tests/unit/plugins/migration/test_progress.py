@@ -33,6 +33,10 @@ def test_of_many_queues_those_with_messages_have_a_link_and_keep_it_until_they_a
     assert names(choose(progress, {QueueName("/", "d"), QueueName("/", "b")}, 2)) == ["d", "c"]
 
 
+def test_a_name_stays_on_its_line() -> None:
+    assert Progress(QueueName("/", "a\nb\x1b[31m")).title == r"a\nb\x1b[31m"
+
+
 def test_a_virtual_host_takes_the_place_of_that_of_a_uri() -> None:
     assert with_vhost("amqp://u:p%40@host:5673/old?heartbeat=5", "a/b") == "amqp://u:p%40@host:5673/a%2Fb?heartbeat=5"
     assert with_vhost("amqps://u@[::1]", "/") == "amqps://u@[::1]/%2F"

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from warren.broker.session.sorted_entries import BLOCK, Entry, SortedEntries
+from warren.broker.core.queues.sorted_entries import BLOCK, Entry, SortedEntries
 
 MOST = 4 * BLOCK
 
