@@ -270,7 +270,7 @@ class FeaturesMachine(RuleBasedStateMachine):
     @invariant()
     def they_balance(self) -> None:
         kept: set[tuple[int, int]] = set()
-        resident = unacked_bytes = 0
+        resident = 0
         pages: list[int] = []
         out = self.entries()
         for queue in self.vhost.queues.values():
@@ -293,8 +293,6 @@ class FeaturesMachine(RuleBasedStateMachine):
             resident += sum(message.body_bytes + self.node.budget.OVERHEAD for message in held) + header_bytes_of(held)
             unacked = [message for of, _, _, message in out if of is queue]
             assert queue.unacked == len(unacked)
-            unacked_bytes += sum(message.body_bytes + self.node.budget.OVERHEAD for message in unacked)
-            unacked_bytes += header_bytes_of(unacked)
             waiting = [message for message, _, queued in queue.outbox.waiting if queued]
             kept |= {(queue.number, m.id) for m in [*held, *unacked, *waiting] if queue.number and m.persistent}
             assert not queue.dirty and not queue.deleted
@@ -304,6 +302,8 @@ class FeaturesMachine(RuleBasedStateMachine):
                 mine = [entry for entry in out if entry[1] is consumer]
                 assert consumer.unacked == len(mine)
         assert set(self.journal.live) == kept and sorted(self.journal.loose) == sorted(pages)
+        held = [message for _, _, _, message in out]  # also of deleted queues
+        unacked_bytes = sum(message.body_bytes + self.node.budget.OVERHEAD for message in held) + header_bytes_of(held)
         assert self.node.budget.ready_bytes == resident and self.node.budget.unacked_bytes == unacked_bytes
         assert not self.node.pending
 

@@ -1,4 +1,4 @@
-"""The memory of messages that the broker says it has, by what holds them, beside what its process has really grown by."""
+"""The memory of messages that the broker says it has, by what holds them, beside what its process has grown by."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -99,4 +99,4 @@ def test_what_is_counted_is_what_the_process_has_grown_by(
 
     until(settled, within_s=10, every_s=0.5)
     grown = rss_bytes(broker.process.pid) - grown
-    assert abs(grown - counted) < 0.1 * grown + OTHER_BYTES, f"{counted >> 20} MiB are counted, it grew by {grown >> 20}"
+    assert abs(grown - counted) < 0.1 * grown + OTHER_BYTES, f"{counted >> 20} MiB counted, {grown >> 20} held"
