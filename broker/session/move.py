@@ -69,11 +69,12 @@ class Run:
             not isinstance(target, Queue) or target.rejects_overflow for target in self.targets
         )
 
-    def takes(self, targets: tuple[RouteTarget, ...], copy: Message) -> bool:
+    def takes(self, search: Search, copy: Message) -> bool:
         """Return whether a message may be published with those before."""
         first = self.copies[0]
         return (
-            targets == self.targets
+            search.targets == self.targets
+            and search.recorders == self.recorders
             and copy.address is first.address
             and (copy.state is None) == (first.state is None)
             and not self.is_single
@@ -194,7 +195,7 @@ class Move:
             targets = search.targets
             self._cost += search.cost + header_cost + PER_MESSAGE_COST * len(search.targets)
             self._cost += cost_of_records(len(copy.frames), search.targets)
-            if self._run is not None and not self._run.takes(targets, copy):
+            if self._run is not None and not self._run.takes(search, copy):
                 self._publish(result)
             if not result.problem:
                 result.problem = self._problem(copy, targets)

@@ -33,6 +33,7 @@ SOUND_STATUS, DAMAGED_STATUS = 0, 1
 NOTHING_STATUS = 66  # EX_NOINPUT of sysexits.h
 NO_FILE = (errno.EINVAL, errno.EISDIR)  # what has the name of a file is none
 TEMPORARY = "the folder for temporary files (TMPDIR)"
+NO_MEMORY = "there is not enough memory to read it: raise the limit of this process, or use a larger machine"
 UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the data, or the server with them, cannot be read
 
 
@@ -97,6 +98,8 @@ def examine(folder: Path) -> int:
         return IN_USE_STATUS
     except Unavailable as fault:
         print(f"warren: {fault}", file=sys.stderr)
+    except MemoryError:
+        print(f"warren: {folder}: {NO_MEMORY}", file=sys.stderr)
     except OSError as error:
         print(f"warren: {file_error(error, str(folder))}", file=sys.stderr)
         if error.errno in NO_FILE:
@@ -162,6 +165,9 @@ def examine_url(url: str, password_file: str, schema: str) -> int:
         print(f"warren: {fault}", file=sys.stderr)
         kinds = ((Unavailable, UNAVAILABLE_STATUS), (Missing, NOTHING_STATUS), (StorageFault, DAMAGED_STATUS))
         return next(status for kind, status in kinds if isinstance(fault, kind))
+    except MemoryError:
+        print(f"warren: {NO_MEMORY}", file=sys.stderr)
+        return UNAVAILABLE_STATUS
     except OSError as error:
         print(f"warren: {error.strerror}", file=sys.stderr)
         return UNAVAILABLE_STATUS if error.errno in EXHAUSTED else DAMAGED_STATUS

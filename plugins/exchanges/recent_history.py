@@ -114,9 +114,6 @@ class RecentHistoryExchange(FanoutExchange):
         while len(self._kept) > self._length or self._bytes > HISTORY_BYTES and len(self._kept) > DEFAULT_LENGTH:
             self._drop_oldest()
 
-    def peek(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
-        return self.add_bound(found)
-
     @property
     def route_cost(self) -> int:
         return self._route_cost

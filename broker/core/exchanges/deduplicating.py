@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ...amqp.field_table import Table
 from ..messages.binding import Destination
@@ -37,23 +37,30 @@ class DeduplicatingExchange(ExchangeDecorator):
         super().on_created(context)
 
     def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
-        duplicate = self._has_seen(message)
-        self.deduplication.duplicates += duplicate
-        yield self.deduplication.read_cost
-        found.update(dict.fromkeys(self._dropped if duplicate else self._recorder))
-        if not duplicate:
-            yield from super().search(keys, message, found)
+        return self._find(self.inner.search, keys, message, found, 1)
 
     def peek(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
-        duplicate = self._has_seen(message)
-        yield self.deduplication.read_cost
-        found.update(dict.fromkeys(self._dropped if duplicate else self._recorder))
-        if not duplicate:
-            yield from super().peek(keys, message, found)
+        return self._find(self.inner.peek, keys, message, found, 0)
 
-    def _has_seen(self, message: Message) -> bool:
+    def _find(
+        self,
+        search: Callable[[tuple[str, ...], Message, dict[Destination, None]], Iterator[int]],
+        keys: tuple[str, ...],
+        message: Message,
+        found: dict[Destination, None],
+        count: int,
+    ) -> Iterator[int]:
+        """Find the destinations by this search, or drop the message and count it as so many duplicates."""
         assert self._context is not None, "on_created has been called"
-        return self.deduplication.has_seen(self.deduplication.key_of(message), self._context.clock.now_ms())
+        deduplication = self.deduplication
+        duplicate = deduplication.has_seen(deduplication.key_of(message), self._context.clock.now_ms())
+        yield deduplication.read_cost
+        if duplicate:
+            deduplication.duplicates += count
+            found.update(dict.fromkeys(self._dropped))
+        else:
+            found.update(dict.fromkeys(self._recorder))
+            yield from search(keys, message, found)
 
 
 class DiscardSink(Sink):

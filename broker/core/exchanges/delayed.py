@@ -37,7 +37,7 @@ HEADER = "x-delay"
 LONGEST_MS = (1 << 32) - 1  # as in RabbitMQ's plugin; a message with a longer delay is not delayed
 SLICE, SLICE_BYTES = 200, 1 << 20  # messages read at once, and about how many bytes of frames
 STEP_COST = 500  # of messages released in one step
-RELEASE_COST = 10  # of one message beside its enqueueing
+BEGIN_COST, RELEASE_COST = 60, 10  # of messages released together, with a timer and a job, and of each of them
 READ_SHIFT = 9  # to read and copy 512 bytes costs 1
 DROP_SLICE, DROP_COST = 200, 3  # messages of a deleted exchange dropped in one step, and the cost of each
 RETRY_MS = 10_000  # the wait after a due message could not be read or released
@@ -250,7 +250,7 @@ class Delay(Sink):
         that raised are released in the next slice. One for which there is no room waits, and so do all after it.
         """
         messages: list[Message | None] = []
-        done = cost = 0
+        done, cost = 0, BEGIN_COST
         later = entries
         try:
             messages = self._read(entries)

@@ -1,12 +1,12 @@
 """The fanout exchange: it routes each message to all bound destinations."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from .bound_destinations import Destinations
-from .exchange_type import Emission, ExchangeType, add_all
+from .exchange_type import Emission, ExchangeType
 
 
 class FanoutExchange(ExchangeType):
@@ -33,7 +33,3 @@ class FanoutExchange(ExchangeType):
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         return self.bound.all()
-
-    def add_bound(self, found: dict[Destination, None]) -> Iterator[int]:
-        """Add all bound destinations in steps, for a type with a `peek` of its own; yield the costs."""
-        return add_all(self.bound.all(), found)

@@ -168,9 +168,10 @@ class Search:
                             seen.add(destination.name)
                             work.append(destination)
                 elif isinstance(destination, KeptMessage):
-                    self._kept.append(destination)
-                    if not self._defers:
-                        destination.keep()  # now: destinations that are bound between two steps get it by that
+                    if not self._peeks:
+                        self._kept.append(destination)
+                        if not self._defers:
+                            destination.keep()  # now: destinations that are bound between two steps get it by that
                 elif isinstance(destination, Recorder):
                     recorders.append(destination)
             alternate = current.alternate if not routed else None

@@ -57,7 +57,8 @@ DELETED_BYTES = 6_000  # of memory of a deleted queue, with its job
 OVERHEAD = 400  # bytes of memory of a message beside its frames
 FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after a step of a queue
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
-LOOK_SHIFT = 3  # to ask 8 targets whether they must not reject costs 1
+LOOKS, LOOK_SHIFT = 1_000, 3  # targets that are looked at in one step; to look at 8 of them costs 1,
+ASK_SHIFT = 1  # or at 2, if it is asked whether they must not reject
 FULL_LOOKS = 100  # targets of which it is asked whether they wait for this queue
 WAITS_COST = 20  # of asking one of them: 10 us
 WAITS = 100  # queues that are looked at which wait for each other
@@ -72,6 +73,7 @@ class DeadLetter:
     copy       the copy that is published; the message itself between attempts, as the copy takes as much memory
     stable     whether its targets depend on its routing keys alone
     targets    None until the search is complete
+    full       those of them that must not reject more, or the first ones
     recorders  of the exchanges on the way that are to record the message once all targets have taken it
     topology   `QueueHost.topology` when the search began
     divided    whether the targets are offered the copy in several parts
@@ -84,8 +86,9 @@ class DeadLetter:
     """
 
     __slots__ = (
-        *("message", "reason", "copy", "targets", "recorders", "topology", "divided", "stable", "accepted"),
-        *("confirmed", "ticket", "waits_for", "_at", "_parts", "_search", "_refused"),
+        *("message", "reason", "copy", "targets", "full", "recorders", "topology", "divided", "stable", "accepted"),
+        *("confirmed", "ticket", "waits_for", "_at", "_parts", "_search", "_refused", "_found", "_looked", "_passed"),
+        *("_missing", "_more_missing"),
     )
 
     def __init__(self, message: Message, reason: str) -> None:
@@ -103,6 +106,12 @@ class DeadLetter:
         self._parts: Iterator[tuple[RouteTarget, ...]] = iter(())
         self._search: TargetSearch | None = None
         self._refused = False
+        self.full: list[RouteTarget] = []
+        self._found: list[RouteTarget] = []  # of those that are looked at
+        self._looked = 0
+        self._passed: set[str] = set()  # queues that it must not reach again
+        self._missing: list[RouteTarget] = []  # the first ones that have not taken it in this attempt
+        self._more_missing = False
 
     def find_targets(self, queue: Queue, exchange: str, timestamp_s: int, cost_limit: int) -> int:
         """Search for the targets, or continue the search; return the cost."""
@@ -118,15 +127,35 @@ class DeadLetter:
             search = self._search = queue.host.search_from(exchange, routing_keys(self.message, key), self.copy)
         cost -= search.cost
         if search.run(max(cost_limit, 1)):
-            self.targets, self.recorders, self.stable = search.targets, list(search.recorders), search.stable
-            if self.reason != REJECTED:
-                self.targets = without_cycles(self.copy, self.targets)
-            each = PER_MESSAGE_COST
-            if queue.host.budget.exceeded:
-                each = PAGE_COST + (len(self.copy.frames) >> STORE_SHIFT)
-            each += cost_of_reading([self.copy], self.targets)
-            self._parts = in_parts(self.targets, each, len(self.copy.frames), PART_COST)
+            cost += self._look(queue, search, cost_limit - cost - search.cost)
         return cost + search.cost
+
+    def _look(self, queue: Queue, search: TargetSearch, cost_limit: int) -> int:
+        """Look at the targets that the search has found, or at more of them; return the cost."""
+        targets, cost = search.targets, 0
+        if not self._looked:
+            self._passed = cycle(self.copy) if self.reason != REJECTED and may_cycle(self.copy, targets) else set()
+        asks = queue.host.budget.dead_letters.full_outboxes > 0
+        while self._looked < len(targets):
+            some = targets[self._looked : self._looked + LOOKS]
+            self._looked += len(some)
+            cost += len(some) >> (ASK_SHIFT if asks else LOOK_SHIFT)
+            if self._passed:
+                some = tuple([target for target in some if target.name not in self._passed])
+                self._found += some
+            if asks and len(self.full) < FULL_LOOKS:
+                self.full += [target for target in some if target.outbox_full]
+            if cost >= cost_limit and self._looked < len(targets):
+                return cost
+        self.targets = tuple(self._found) if self._passed else targets
+        self._found = []
+        self.recorders, self.stable = list(search.recorders), search.stable
+        each = PER_MESSAGE_COST
+        if queue.host.budget.exceeded:
+            each = PAGE_COST + (len(self.copy.frames) >> STORE_SHIFT)
+        each += cost_of_reading([self.copy], self.targets)
+        self._parts = in_parts(self.targets, each, len(self.copy.frames), PART_COST)
+        return cost
 
     @property
     def is_found(self) -> bool:
@@ -168,21 +197,31 @@ class DeadLetter:
     @property
     def is_confirmed(self) -> bool:
         """True if there are targets, and all of them have taken the message."""
-        targets = existing(self.targets or ())
-        return len(targets) > 0 and self.confirmed.issuperset(targets)
+        return bool(self.targets) and len(self.confirmed) > 0 and not self._more_missing and not self._still_missing()
+
+    def note_missing(self, targets: tuple[RouteTarget, ...]) -> None:
+        """Note which of some targets have not taken the message; if they are several, two of them are enough."""
+        missing = [target for target in targets if target not in self.confirmed]
+        room = 2 - len(self._missing)
+        self._missing += missing[:room]
+        self._more_missing = self._more_missing or len(missing) > room
 
     def note_last(self) -> None:
         """Note the target that alone has not taken the message, if that is a full queue."""
-        missing = [target for target in existing(self.targets or ()) if target not in self.confirmed]
-        full = len(missing) == 1 and missing[0].rejects_overflow
+        missing = self._still_missing()
+        full = not self._more_missing and len(missing) == 1 and missing[0].rejects_overflow
         self.waits_for = cast("Queue", missing[0]) if full else None
+
+    def _still_missing(self) -> list[RouteTarget]:
+        return [target for target in self._missing if not target.deleted and target not in self.confirmed]
 
     def end_attempt(self) -> None:
         """Copy the message and search again in the next attempt: the targets may be others by then."""
         self.copy = self.message
         self.targets = self._search = None
-        self.recorders = []
-        self._at = 0
+        self.full, self.recorders, self._found, self._missing = [], [], [], []
+        self._at = self._looked = 0
+        self._more_missing = False
 
 
 class LastLetter:
@@ -596,6 +635,7 @@ class DeadLetterOutbox:
                     if some and not self._enqueue([copy], some, len(letter.targets) > 1).refused:
                         letter.confirmed.update(some)
                         letter.ticket = host.journal.ticket()
+                letter.note_missing(targets)
             if not letter.complete:
                 return cost
             letter.note_last()
@@ -677,6 +717,7 @@ class DeadLetterOutbox:
         if exchange is None or not host.has_exchange(exchange) or letter.ticket > host.journal.durable:
             return 0, False
         cost = letter.find_targets(queue, exchange, host.clock.timestamp_s(), cost_limit)
+        letter.note_missing(letter.targets or ())
         letter.note_last()
         return cost, letter.waits_for is last
 
@@ -810,7 +851,7 @@ class DeadLetterOutbox:
                 letter = DeadLetter(message, reason)
             cost += letter.find_targets(queue, exchange, timestamp_s, cost_limit - cost)
             if letter.is_found:
-                must_wait, its_cost = self._must_wait(letter.targets or ())
+                must_wait, its_cost = self._must_wait(tuple(letter.full))
                 cost += its_cost
                 if must_wait:
                     break  # it is searched for again, as its targets may be others by then
@@ -879,9 +920,6 @@ def waits_for(queue: Queue, other: Queue) -> bool:
     return True
 
 
-def without_cycles(copy: Message, targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
-    """Return the targets that close no cycle of queues."""
-    if len(targets) <= FEW:
-        return tuple([target for target in targets if not cycles(copy, target.name)])
-    passed = cycle(copy)
-    return tuple([target for target in targets if target.name not in passed])
+def may_cycle(copy: Message, targets: tuple[RouteTarget, ...]) -> bool:
+    """Return whether some of the targets may close a cycle of queues."""
+    return len(targets) > FEW or any(cycles(copy, target.name) for target in targets)

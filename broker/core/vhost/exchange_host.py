@@ -75,7 +75,7 @@ class ExchangeHost(ExchangeContext):
             yield LOOKS >> LOOK_SHIFT
         if full:
             raise TryLater(targets)
-        search.keep()
+        yield search.keep()
         recorders = search.recorders
         yield from enqueue_in_slices(self._vhost, targets, [message], DELAYED, FORWARD_COST, recorders, result)
 

@@ -561,8 +561,8 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
         queues = route.targets and existing(route.targets)
     by_message = route.markers and route.needs_message(message.property_bytes)
     recorders: tuple[Recorder, ...] = ()
-    search: Search | None = None
     on_full = channel.on_full
+    deferred: Search | None = None
     if route.direct:
         if by_message:
             message.state = message.state or MessageState()
@@ -571,8 +571,8 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
         defers = channel.all_or_none or on_full is not None
         search = channel.vhost.search(route.exchange, keys, message, defers=defers)
         yield from search.in_steps()
-        if search.stored and channel.connection.node.journal.behind():
-            channel.connection.suspend_for_journal()
+        deferred = search if defers else None
+        await_journal_for(channel, search)
         queues, recorders = existing(search.targets), search.recorders
     assert queues is not None, "a direct route has targets"
     if channel.transaction is None:
@@ -586,10 +586,17 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     elif channel.transaction is not None:
         publish_to(channel, route, message, keys, queues, recorders)
     elif admits(channel, message, keys, queues):
-        if search is not None:
-            yield search.keep()
+        if deferred is not None:
+            yield deferred.keep()
+            await_journal_for(channel, deferred)
         queues = existing((yield from accepted_in_steps(queues, message)))
         yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
+
+
+def await_journal_for(channel: Channel, search: Search) -> None:
+    """Read no more while the journal is behind, if it has the message for exchanges on its way."""
+    if search.stored and channel.connection.node.journal.behind():
+        channel.connection.suspend_for_journal()
 
 
 def accepted_in_steps(
@@ -675,7 +682,7 @@ def routed_again(
 
 def is_dropped(queues: tuple[RouteTarget, ...]) -> bool:
     """Return whether a message with these targets is a duplicate, which nothing takes."""
-    return len(queues) == 1 and isinstance(queues[0], DiscardSink)
+    return len(queues) > 0 and all(isinstance(queue, DiscardSink) for queue in queues)
 
 
 def enqueue_in_steps(

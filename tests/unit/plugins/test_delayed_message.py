@@ -1,5 +1,6 @@
 """x-delayed-message: its inner type, by unit; and what it holds, through restarts, over a socket."""
 
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,11 +19,14 @@ from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.delayed import LOOKS, RETRY_MS, ROOM_MS, Delay
+from warren.broker.core.exchanges.router import SEARCH_COST
+from warren.broker.core.jobs.scheduler import Job
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.enqueue import EnqueueResult
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost import emissions
+from warren.broker.core.vhost.exchange_host import ExchangeHost
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
 from warren.plugins.exchanges.modulus_hash import ModulusHashExchange
 from warren.plugins.exchanges.recent_history import RecentHistoryExchange
@@ -222,6 +226,62 @@ def test_a_due_message_reaches_the_queue_with_room_though_that_is_full_when_othe
     monkeypatch.setattr(emissions, "enqueue", enqueue_and_fill)
     clock.advance(10_000)
     assert queues[4].ready_bytes == 2 << 20 and not vhost.exchanges["x"].type.messages_delayed
+
+
+def costs_of_jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which the costs of all steps of jobs of exchanges are added."""
+    steps: list[int] = []
+    start = ExchangeHost.start
+
+    def counted(job: Job) -> Job:
+        for cost in job:
+            steps.append(cost)
+            yield cost
+
+    monkeypatch.setattr(ExchangeHost, "start", lambda host, job, appends=True: start(host, counted(job), appends))
+    return steps
+
+
+@pytest.mark.parametrize("between", ["", "fanout", "x-recent-history"])
+def test_the_targets_of_a_due_message_are_searched_in_short_steps_and_none_is_kept(
+    node: Node, monkeypatch: pytest.MonkeyPatch, between: str
+) -> None:
+    """Also while all of them are full. Very many exchanges would keep very many of them, which no limit counts."""
+    declare(node, x_delayed_type="fanout")
+    vhost, clock = node.vhosts["/"], node.clock
+    assert isinstance(clock, FakeClock)
+    if between:
+        vhost.bind("x", vhost.declare_exchange("between", between), "", Table.EMPTY)
+    source = "between" if between else "x"
+    for number in range(6_000):
+        vhost.bind(source, vhost.declare_queue(f"q{number}"), "", Table.EMPTY)
+    monkeypatch.setattr(Queue, "must_not_reject", True)
+    vhost.budget.dead_letters.full_outboxes = 1
+    steps = costs_of_jobs(monkeypatch)
+    publish(node, "")
+    vhost.search(vhost.exchanges[source], ("",), framed(Address("x", ""), Properties(), b""), peeks=True).run()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        clock.advance(1_000)
+        after_release = len(steps)
+        clock.advance(RETRY_MS)
+        assert tracemalloc.get_traced_memory()[0] - before < 20_000
+    finally:
+        tracemalloc.stop()
+    assert vhost.exchanges["x"].type.messages_delayed == 1 and len(steps) > after_release > 0
+    assert max(steps) <= 2 * SEARCH_COST
+
+
+def test_a_due_message_by_itself_counts_at_what_it_takes(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timer, job and read take 70 us or more: 10,000 exchanges made turns of 30 ms."""
+    declare(node, x_delayed_type="fanout")
+    queue = bound(node, "q", "")
+    steps = costs_of_jobs(monkeypatch)
+    publish(node, "")
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(100)
+    assert queue.ready == 1 and sum(steps) >= 70
 
 
 def test_an_exchange_keeps_no_long_properties_of_the_last_message(node: Node) -> None:

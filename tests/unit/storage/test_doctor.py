@@ -401,6 +401,17 @@ def test_a_fault_of_the_folder_for_temporary_files_names_it_and_is_no_damage(
     assert output.out == "" and str(tmp_path) not in output.err
 
 
+def test_a_lack_of_memory_is_no_damage(
+    capsys: pytest.CaptureFixture[str], log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(doctor, "contents", exhausted)
+    assert examine(log.parent) == 69
+    assert capsys.readouterr().err.startswith(f"warren: {log.parent}: there is not enough memory to read it")
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_removes_the_copy_of_the_metadata(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch,

@@ -942,3 +942,20 @@ def test_each_letter_has_the_properties_and_the_route_of_its_time() -> None:
     ch.reject_next("queue")
     assert ch.get("a").headers["x-death"][0]["routing-keys"] == ["mine"]
     assert counts(headers={"one": 1}) == counts(headers={"one": 2}) == {"a": 2, "b": 0}
+
+
+def test_very_many_targets_of_a_dead_letter_are_looked_at_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are asked whether they are full, and close no cycle: 100,000 in one step took 57 ms."""
+    house = House()
+    vhost = house.node.vhosts["/"]
+    targets = tuple([vhost.declare_queue(f"q{number}") for number in range(5 * dead_lettering.LOOKS)])
+    for target in targets:
+        vhost.bind("amq.fanout", target, "", Table.EMPTY)
+    vhost.budget.dead_letters.full_outboxes = 1
+    monkeypatch.setattr(queue.Queue, "outbox_full", True)
+    letter = dead_lettering.DeadLetter(new_messages(house.node)[0], "expired")
+    costs = []
+    while letter.targets is None:
+        costs.append(letter.find_targets(vhost.queues["queue"], "amq.fanout", 0, dead_lettering.LOOKS // 2))
+    assert letter.targets == targets and len(letter.full) >= dead_lettering.FULL_LOOKS
+    assert len(costs) > 5 and max(costs) < 2 * dead_lettering.LOOKS
