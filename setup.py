@@ -30,7 +30,7 @@ UNITS: dict[str, tuple[str, ...]] = {
     "core.counters": ("statistics",),
     "core.exchanges": ("exchange", "router"),
     "core.queues": (
-        *("consumers", "enqueue", "fifo", "flow_control", "memory_budget", "packed_tail", "queue", "queue_host"),
+        *("consumers", "enqueue", "fifo", "flow_control", "ledger", "packed_tail", "queue", "queue_host"),
         *("queue_journal", "ready_messages", "route_target", "sorted_entries"),
     ),
     "storage": ("log_records", "segment"),

@@ -312,7 +312,7 @@ class Config(Part):
     data_dir: str = "./data"
     memory: bool = False  # nothing is stored, and data_dir is ignored
     sync: Sync = "fsync"  # what a confirm waits for: the disk, or the operating system only
-    message_memory_bytes: int | None = None  # of ready messages, the rest is on disk; None: 40 %, <= 1.5 GiB
+    message_memory_bytes: int | None = None  # of messages in queues, the rest is on disk; None: 40 %, <= 1.5 GiB
 
     def __post_init__(self) -> None:
         if 0 < self.frame_max < SMALLEST_FRAME:

@@ -256,6 +256,9 @@ class Transport(asyncio.Protocol, TransportPort):
     def flush_soon(self) -> None:
         self._server.flush_soon(self)
 
+    def unsent_bytes(self) -> int:
+        return self._socket.get_write_buffer_size() if self._socket is not None else 0
+
     def call_next_turn(self, fn: Callable[[], None]) -> None:
         self._loop.call_soon(fn)  # after the flush, which was requested before
 

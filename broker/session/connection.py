@@ -208,6 +208,11 @@ class Connection(Publisher):
         return self._handshake.state if self.state == HANDSHAKE and self._handshake else state_text(self)
 
     @property
+    def held_bytes(self) -> tuple[int, int, int]:
+        """The bytes of contents that are still arriving, of output, and of publishes in transactions."""
+        return self.reader.held_bytes, self.output.held_bytes + self.transport.unsent_bytes(), self.transaction_bytes
+
+    @property
     def ended(self) -> bool:
         return self.vhost is None
 

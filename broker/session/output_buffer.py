@@ -57,6 +57,11 @@ class OutputBuffer:
         """Whether there is output."""
         return bool(self.buffer) or bool(self._large)
 
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of all output that no write has taken."""
+        return len(self.buffer) + self._large_bytes
+
     def full(self) -> bool:
         """Whether the client has to read some of it before it is served again."""
-        return len(self.buffer) + self._large_bytes > LIMIT
+        return self.held_bytes > LIMIT

@@ -81,6 +81,10 @@ class TransportPort:
         """Call `Connection.take_output` before this turn of the loop ends, and then `Connection.flushed`."""
         raise NotImplementedError
 
+    def unsent_bytes(self) -> int:
+        """Return the bytes that were written and that the socket has not taken."""
+        return 0
+
     def call_next_turn(self, fn: Callable[[], None]) -> None:
         """Call `fn` once the present output is written; at once if the transport has no socket."""
         fn()

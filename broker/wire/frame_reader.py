@@ -133,6 +133,7 @@ class FrameReader:
         "_at",
         "_parts",
         "_missing",
+        "_awaited_bytes",
         "_next_data",
         "_next_at",
         "_unfinished",
@@ -148,6 +149,7 @@ class FrameReader:
         self._at = 0
         self._parts: list[bytes] = []  # of an incomplete frame
         self._missing = 0  # bytes that this frame still needs
+        self._awaited_bytes = 0  # of the whole frame
         self._next_data = b""  # the read that completed the frame
         self._next_at = 0  # offset of the next frame in it
         self._unfinished: dict[int, Content] = {}
@@ -426,6 +428,12 @@ class FrameReader:
             return Publishes(channel, content.method, [], True, content.body_bytes)
         return Publishes(channel, content.method, [b"".join(content.frames)], True, 0, content.largest_frame)
 
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of contents and frames of which a part has come."""
+        of_frame = self._awaited_bytes - self._missing if self._parts else len(self._data) - self._at
+        return self._kept_bytes + of_frame
+
     def in_content(self) -> bool:
         """Whether any content has its header but not all of its body."""
         return any(not content.waits_for_header for content in self._unfinished.values())
@@ -434,6 +442,7 @@ class FrameReader:
         """Begin to collect an incomplete frame that needs `count` more bytes; its parts are joined once, at the end."""
         self._parts = [self._data[self._at :]]
         self._missing = count
+        self._awaited_bytes = len(self._parts[0]) + count
         self._data = b""
         self._at = 0
 

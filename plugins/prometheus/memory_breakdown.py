@@ -38,7 +38,12 @@ USES = {
     "reserved_unallocated": "runtime_reserved_unallocated",
 }
 KNOWN = {
-    "binary": "Bodies and properties of messages",
+    "queue_procs": "Ready messages",
+    "connection_channels": "Unacknowledged messages, and publishes in transactions",
+    "quorum_queue_dlx_procs": "Messages that wait to be dead-lettered",
+    "connection_readers": "Contents that are still arriving",
+    "connection_writers": "Output that waits for its socket",
+    "other_proc": "What is to be written to the journal",
     "mgmt_db": "Samples of counters, for the HTTP API",
     "other_system": "All else that the process has",
 }

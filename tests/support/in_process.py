@@ -48,6 +48,9 @@ class FakeSocket(asyncio.Transport):
         if self.stalled and len(self.outgoing) > self.high:
             self.transport.pause_writing()
 
+    def get_write_buffer_size(self) -> int:
+        return len(self.outgoing) if self.stalled else 0
+
     def pause_reading(self) -> None:
         self.reading = False
 

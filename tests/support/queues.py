@@ -12,7 +12,7 @@ from warren.broker.core.queues import dead_letter_budget, dead_lettering
 from warren.broker.core.queues import ready_messages as ready_messages_module
 from warren.broker.core.queues.consumers import Consumer
 from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
-from warren.broker.core.queues.memory_budget import MemoryBudget
+from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.queue_host import QueueHost
 from warren.broker.core.vhost.vhost import VHost
@@ -33,14 +33,14 @@ def new_queue(
     kind: type[Queue] = Queue,
     number: int = 1,
     journal: SlowJournal | None = None,
-    budget: MemoryBudget | None = None,
+    budget: Ledger | None = None,
     arguments: Table = Table.EMPTY,
 ) -> Queue:
     """A queue, which is durable unless its number is 0."""
     clock = FakeClock()
     journal = journal or SlowJournal()
     scheduler = Scheduler(clock, journal)
-    home = NoVHost("/", clock, journal, budget or MemoryBudget(UNLIMITED_BYTES), scheduler)
+    home = NoVHost("/", clock, journal, budget or Ledger(UNLIMITED_BYTES), scheduler)
     queue = kind(home, f"q{number}", number=number, arguments=arguments)
     queue.outbox = NotingOutbox(queue, home.dead)
     return queue
@@ -61,7 +61,7 @@ class NotingOutbox(DeadLetterOutbox):
 class NoVHost(QueueHost):
     """A queue host that records the requests of its queues."""
 
-    def __init__(self, name: str, clock: Clock, journal: Journal, budget: MemoryBudget, scheduler: Scheduler) -> None:
+    def __init__(self, name: str, clock: Clock, journal: Journal, budget: Ledger, scheduler: Scheduler) -> None:
         super().__init__(name, clock, journal, budget, scheduler)
         self.dead: list[tuple[Message, str]] = []
         self.over: list[Queue] = []

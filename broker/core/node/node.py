@@ -21,7 +21,7 @@ from ..policies.limits import Limits
 from ..policies.parameters import CLUSTER_NAME, Parameters
 from ..policies.policies import Policies
 from ..policies.upstream_parameters import register_upstreams
-from ..queues.memory_budget import MemoryBudget
+from ..queues.ledger import Ledger
 from ..queues.queue_journal import QueueNumbers
 from ..telemetry.detailed_rates import DetailedRates
 from ..telemetry.event_exchange import Events
@@ -94,7 +94,7 @@ class Node:
         self.pending = self.scheduler.pending
         self._unfinished: dict[str, UnfinishedPublishes] = {}  # by account
         self.numbering = QueueNumbers()
-        self.budget = MemoryBudget(message_memory_bytes)
+        self.budget = Ledger(message_memory_bytes)
         self.open_connections = 0
         self.census = ConnectionCounts()
         self.churn = Churn()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from ..messages.message import Message, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import Pages
-from .memory_budget import MemoryBudget
+from .ledger import Ledger
 from .packed_tail import PackedTail
 from .paged_tail import PagedTail, Unread
 from .queue_journal import QueueJournal
@@ -34,7 +34,9 @@ LEVEL_SHIFT: Final = 48  # the bits of a position above these are the priority l
 BATCH_BYTES: Final = 1 << 20  # delivered at once, whatever their number: the first may be longer than the average
 PACK_ABOVE = 10_000  # fresh messages; more than queues with consumers have (`flow_control`), as packing takes time
 UNPACK_BELOW = 256  # fresh messages; as many as one write to a consumer has
-PAGE_ABOVE = 4_000  # messages that a fifo may have in memory even when the node's budget is spent
+# Messages that a fifo may have in memory even when the budget of the node is spent, and bytes of its queue: messages of
+# a queue whose consumers keep up pass through memory.
+PAGE_ABOVE, PAGE_BYTES = 4_000, 1 << 20
 UNREAD_LIMIT = 10_000  # the most successive messages that are set aside at once because they cannot be read
 UNPAGE, UNPAGE_BYTES = 1_000, 4 << 20  # messages read back at once, and bytes estimated from their average
 
@@ -90,7 +92,7 @@ class Fifo:
     )
     __deletable__ = ("_ready",)  # `ReadyMessages.break_cycles`
 
-    def __init__(self, level: int, ready: ReadyMessages, journal: QueueJournal, budget: MemoryBudget) -> None:
+    def __init__(self, level: int, ready: ReadyMessages, journal: QueueJournal, budget: Ledger) -> None:
         self.level = level
         self.fresh: deque[Message] = deque()
         self.head = (level << LEVEL_SHIFT) + 1
@@ -121,7 +123,7 @@ class Fifo:
         messages are also in other queues.
         """
         fresh, packed = self.fresh, self.packed
-        if len(self.backlog) or (self._budget.exceeded and len(fresh) + packed.count > PAGE_ABOVE):
+        if len(self.backlog) or self._budget.exceeded and self._pages():
             self._page_out(messages)
         else:
             if packed.count or len(fresh) > PACK_ABOVE:
@@ -131,11 +133,17 @@ class Fifo:
             if header_bytes:
                 if header_bytes < 0:
                     header_bytes = header_bytes_of(messages)
-                self.header_bytes += header_bytes
+                self._add_headers(header_bytes)
             self._budget.add(len(messages), body_bytes + header_bytes)
         ready = self._ready
         ready.count += len(messages)
         ready.body_bytes += body_bytes
+
+    def _add_headers(self, header_bytes: int) -> None:
+        """Count long headers of messages that are in memory now."""
+        if header_bytes:
+            self.header_bytes += header_bytes
+            self._ready.long_headers = True
 
     def push_timed(self, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
         """Append messages that may have deadlines."""
@@ -154,7 +162,7 @@ class Fifo:
         self._ready.count += 1
         self._ready.body_bytes += message.body_bytes
         header_bytes = header_bytes_of([message])
-        self.header_bytes += header_bytes
+        self._add_headers(header_bytes)
         self._budget.add(1, message.body_bytes + header_bytes)
 
     def restore(self, pages: Pages, timed: bool) -> None:
@@ -284,6 +292,11 @@ class Fifo:
 
     # Paging
 
+    def _pages(self) -> bool:
+        """Return whether new messages are kept in the journal alone, as the node's memory for messages is used up."""
+        ready = self._ready
+        return len(self.fresh) + self.packed.count > PAGE_ABOVE or ready.body_bytes + self.header_bytes > PAGE_BYTES
+
     def _page_out(self, messages: list[Message]) -> None:
         """Keep the location of each message only; the journal stores those that it does not have for this queue."""
         for page in self._journal.page_out(messages):
@@ -307,7 +320,7 @@ class Fifo:
                 self.head += 1
         self.fresh.extend(fresh)
         header_bytes = header_bytes_of(fresh)
-        self.header_bytes += header_bytes
+        self._add_headers(header_bytes)
         self._budget.add(len(fresh), total_bytes(fresh) + header_bytes)
         return len(read) - len(fresh)
 

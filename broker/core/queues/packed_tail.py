@@ -18,9 +18,10 @@ from mypy_extensions import mypyc_attr
 from ...amqp.framing import FRAME_OVERHEAD
 from ..messages.message import Message, total_bytes
 from .lazy_deque import LazyDeque, made
-from .memory_budget import MemoryBudget
+from .ledger import Ledger
 
 RUN = 256  # messages in a run
+RUN_BYTES, ADDRESS_BYTES = 250, 8  # of memory of a run beside its contents, and of a reference to an address
 LONGEST = 512  # bytes of frames; of longer messages the object is a small part, and copying them takes longer
 
 _head: Final[Callable[[bytes, int], tuple[int, int, int]]] = Struct(">xHI4xQ").unpack_from  # channel, header, body
@@ -46,6 +47,13 @@ class PackedRun:
         self.lengths = None if alike else array("H", map(len, frames))
         self.persistent = messages[0].persistent
         self.body_bytes = total_bytes(messages)
+
+    @property
+    def saved_bytes(self) -> int:
+        """The bytes of memory that the run saves, of those that the ledger counts for its messages."""
+        lengths_bytes = 0 if self.lengths is None else self.lengths.itemsize * self.count
+        run_bytes = RUN_BYTES + len(self.contents) + lengths_bytes + ADDRESS_BYTES * len(self.addresses)
+        return self.count * Ledger.OVERHEAD + self.body_bytes - run_bytes
 
     def unpack(self) -> list[Message]:
         """Return the messages. HOT: the consumers of a backlog."""
@@ -102,12 +110,12 @@ def splitter(length: int, count: int) -> Callable[[bytes], tuple[bytes, ...]]:
 class PackedTail:
     """A FIFO of messages that are packed in runs; runs of messages that cannot be packed, and the last ones, are not.
 
-    `count` is the number of messages. The budget counts packed messages as smaller than others.
+    `count` is the number of messages. The ledger counts what packed ones really take.
     """
 
     __slots__ = ("count", "_runs", "_last", "_shared", "_budget")
 
-    def __init__(self, budget: MemoryBudget) -> None:
+    def __init__(self, budget: Ledger) -> None:
         self.count = 0
         self._runs: LazyDeque[PackedRun | list[Message]] = ()
         self._last: list[Message] = []  # fewer than RUN
@@ -131,7 +139,7 @@ class PackedTail:
             run = last[at : at + RUN]
             packed = None if self._shared else pack(run)
             if packed is not None:
-                self._budget.add_packed(packed.count)
+                self._budget.save(packed.saved_bytes)
                 runs.append(packed)
             else:
                 runs.append(run)
@@ -147,7 +155,7 @@ class PackedTail:
             run = made(self._runs).popleft()
             if isinstance(run, PackedRun):
                 messages = run.unpack()
-                self._budget.add_packed(-run.count)
+                self._budget.save(-run.saved_bytes)
             else:
                 messages = run
         self.count -= len(messages)

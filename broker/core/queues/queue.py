@@ -491,10 +491,23 @@ class Queue(RouteTarget):
                 self._take_back_undelivered([(position + at * step, message) for at, message in enumerate(messages)])
         self.delivering.delivered(len(messages), consumer.no_ack, redelivered)
         if not consumer.no_ack:
-            self.unacked += len(messages)
-            self.unacked_bytes += body_bytes
+            self._hold_unacked(messages, body_bytes)
         elif self.number:
             self.journal.settle(messages, body_bytes)
+
+    def _hold_unacked(self, messages: list[Message], body_bytes: int) -> None:
+        """Count messages that were delivered; `body_bytes` is the sum of their bodies. HOT: bench B, D, I, L."""
+        self.unacked += len(messages)
+        self.unacked_bytes += body_bytes
+        header_bytes = header_bytes_of(messages) if self.ready_messages.long_headers else 0
+        self.host.budget.add_unacked(len(messages), body_bytes + header_bytes)
+
+    def _free_unacked(self, messages: list[Message], body_bytes: int) -> None:
+        """Count messages that are settled or come back. HOT: bench B, D, I, L."""
+        self.unacked -= len(messages)
+        self.unacked_bytes -= body_bytes
+        header_bytes = header_bytes_of(messages) if self.ready_messages.long_headers else 0
+        self.host.budget.add_unacked(-len(messages), -body_bytes - header_bytes)
 
     def _take_back_undelivered(self, undelivered: list[tuple[int, Message]]) -> None:
         """Requeue messages, by position, after a consumer has raised; any of them may have been sent to it."""
@@ -525,8 +538,7 @@ class Queue(RouteTarget):
         self._expire(self.ready_messages.all)  # due messages behind it are not counted as remaining
         self.delivering.got(no_ack, redelivered)
         if not no_ack:
-            self.unacked += 1
-            self.unacked_bytes += message.body_bytes
+            self._hold_unacked([message], message.body_bytes)
         else:
             self.release([message])
         return position, message, redelivered
@@ -536,8 +548,7 @@ class Queue(RouteTarget):
     def settle(self, messages: list[Message]) -> None:
         """Acknowledge delivered messages. HOT: bench B, D, I, L."""
         body_bytes = total_bytes(messages)
-        self.unacked -= len(messages)
-        self.unacked_bytes -= body_bytes
+        self._free_unacked(messages, body_bytes)
         self.delivering.acked(len(messages))
         self.release(messages, body_bytes)
         if self.deleted:
@@ -550,8 +561,7 @@ class Queue(RouteTarget):
 
     def _take_back(self, message: Message) -> bool:
         """Take a message back from its consumer; return False if the queue is deleted, and the message with it."""
-        self.unacked -= 1
-        self.unacked_bytes -= message.body_bytes
+        self._free_unacked([message], message.body_bytes)
         if self.deleted:
             self.host.left(self, [message], DELETED)
             self.release([message])

@@ -11,7 +11,7 @@ from ..jobs.scheduler import Scheduler
 from ..messages.message import Message, header_bytes_of
 from ..messages.ports import Clock, Journal
 from .enqueue import ACCEPTED, DURABLE, EnqueueResult, enqueue_per_message, store
-from .memory_budget import MemoryBudget
+from .ledger import Ledger
 from .message_log import MADE, MessageLog
 from .queue_settings import QueueSettingsCache
 from .reread import Reread
@@ -35,7 +35,7 @@ class QueueHost:
     held            publishes and deliveries wait, as the firehose has very many messages to copy
     """
 
-    def __init__(self, name: str, clock: Clock, journal: Journal, budget: MemoryBudget, scheduler: Scheduler) -> None:
+    def __init__(self, name: str, clock: Clock, journal: Journal, budget: Ledger, scheduler: Scheduler) -> None:
         self.name = name
         self.clock = clock
         self.journal = journal

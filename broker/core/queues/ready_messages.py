@@ -11,7 +11,7 @@ from ..messages.message_state import NEVER
 from ..messages.ports import Pages, RecoveredQueue
 from .dead_lettering import FEW_BYTES
 from .fifo import Fifo, Removed
-from .memory_budget import MemoryBudget
+from .ledger import Ledger
 from .queue_journal import QueueJournal
 from .queue_settings import NONE, QueueSettings
 from .reread import EXHAUSTED_MS
@@ -35,6 +35,7 @@ class ReadyMessages:
     read_bytes     of all messages that were read back, ever: `message.read_bytes`, and MESSAGE_BYTES for each
     removed_bytes  of all messages that have expired or were dropped, ever: the sum of their frames
     awaits_room    unread messages are read again as soon as others have left memory
+    long_headers   some messages have had long headers (`header_bytes_of`)
 
     Unread messages, which the disk did not return, belong to neither total. As their length is unknown, `body_bytes` is
     an estimate from then until all ready messages are in memory.
@@ -48,6 +49,7 @@ class ReadyMessages:
         "read_bytes",
         "removed_bytes",
         "awaits_room",
+        "long_headers",
         "_fifos",
         "_estimated",
         "_settings",
@@ -57,14 +59,14 @@ class ReadyMessages:
     )
     __deletable__ = ("_queue",)  # `break_cycles`
 
-    def __init__(self, queue: Queue, settings: QueueSettings, journal: QueueJournal, budget: MemoryBudget) -> None:
+    def __init__(self, queue: Queue, settings: QueueSettings, journal: QueueJournal, budget: Ledger) -> None:
         self.default = Fifo(0, self, journal, budget)
         self.all = [self.default]
         self._fifos: dict[int, Fifo] = {}  # the other ones by level, also those that all their messages have left
         self.count = 0
         self.body_bytes = 0
         self.read_bytes = self.removed_bytes = 0
-        self.awaits_room = False
+        self.awaits_room = self.long_headers = False
         self._estimated = False
         self._settings = settings
         self._queue = queue

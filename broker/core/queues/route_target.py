@@ -15,7 +15,7 @@ from ..messages.message import Message
 if TYPE_CHECKING:
     from .deduplication import Recorder
     from .enqueue import EnqueueResult
-    from .memory_budget import MemoryBudget
+    from .ledger import Ledger
 
 PER_MESSAGE_COST = 3  # of a queue that looks at each message (`jobs.scheduler`)
 PAGE_COST = 8  # of a queue that stores the message and keeps its location, as memory is used up
@@ -104,12 +104,12 @@ class RouteTarget(Destination):
         return False
 
 
-def must_wait(budget: MemoryBudget, targets: tuple[RouteTarget, ...]) -> bool:
+def must_wait(budget: Ledger, targets: tuple[RouteTarget, ...]) -> bool:
     """Return whether one of the targets must not reject more messages."""
     return budget.dead_letters.full_outboxes > 0 and any(target.must_not_reject for target in targets)
 
 
-def without_full(budget: MemoryBudget, targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
+def without_full(budget: Ledger, targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
     """Return the targets without those that must not reject more messages."""
     if not budget.dead_letters.full_outboxes:
         return targets

@@ -9,7 +9,7 @@ from ..exchanges.exchange import Exchange
 from ..exchanges.registry import Registry
 from ..jobs.scheduler import Scheduler
 from ..messages.ports import Clock, Journal
-from ..queues.memory_budget import MemoryBudget
+from ..queues.ledger import Ledger
 from ..queues.queue import Queue
 from ..queues.queue_journal import QueueNumbers
 from .observer import Observers
@@ -49,7 +49,7 @@ class NodeServices:
 
     clock: Clock
     journal: Journal
-    budget: MemoryBudget
+    budget: Ledger
     scheduler: Scheduler
     registry: Registry
     numbering: QueueNumbers

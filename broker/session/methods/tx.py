@@ -15,7 +15,7 @@ from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, TURN_COST, UNLIMITED, Job, do_at_once
 from ...core.messages.message import Message
 from ...core.queues.deduplication import Recorder
-from ...core.queues.memory_budget import MemoryBudget
+from ...core.queues.ledger import Ledger
 from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_headers, cost_of_records, existing
 from ...wire import method_encoder
 from .. import closing
@@ -94,7 +94,7 @@ class Transaction:
                     self.settle(tag, delivery, settlement)
             yield (SLICE >> LOOKUP_SHIFT) + len(self.settlements) - before
 
-    def is_long(self, budget: MemoryBudget) -> bool:
+    def is_long(self, budget: Ledger) -> bool:
         """Whether its commit or rollback takes more than one turn of the loop."""
         cost = self._cost * PAGE_COST if budget.exceeded else self._cost
         return cost + self._extra_cost > TURN_COST or len(self.settlements) > acknowledge.TOGETHER

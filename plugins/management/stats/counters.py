@@ -47,6 +47,9 @@ class ConnectionCounters(Protocol):
     @property
     def channels(self) -> Mapping[int, ChannelCounters]: ...
 
+    @property
+    def held_bytes(self) -> tuple[int, int, int]: ...
+
 
 class ChannelCounters(Protocol):
     """The counters of a channel."""

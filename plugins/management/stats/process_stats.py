@@ -33,12 +33,23 @@ class Readings:
         return self._host.resources.used_bytes() or 0
 
     def memory_by_use(self, samples_bytes: int) -> dict[str, int]:
-        """The bytes of messages and samples, and the rest as one part."""
-        total = self.mem_used
+        """The bytes of messages, by what holds them, and of samples, and the rest as one part."""
+        node = self._host.node
+        ledger = node.budget
         used = dict.fromkeys(MEMORY, 0)
-        used["binary"] = min(self._host.node.budget.used_bytes, total)
-        used["mgmt_db"] = min(samples_bytes, total - used["binary"])
-        used["other_system"] = total - used["binary"] - used["mgmt_db"]
+        left = self.mem_used
+        for use, size in (
+            ("queue_procs", ledger.ready_bytes),
+            ("connection_channels", ledger.unacked_bytes + ledger.transaction_bytes),
+            ("quorum_queue_dlx_procs", ledger.dead_letters.total),
+            ("connection_readers", ledger.arriving_bytes),
+            ("connection_writers", ledger.output_bytes),
+            ("other_proc", node.journal.unwritten_bytes()),
+            ("mgmt_db", samples_bytes),
+        ):
+            used[use] = min(size, left)
+            left -= used[use]
+        used["other_system"] = left
         return used
 
     @property

@@ -95,7 +95,9 @@ class Sampler:
     def _sample_connections(self, vhost_bytes: dict[str, tuple[int, int]]) -> Iterator[None]:
         """Sample connections and channels; add received and sent bytes to `vhost_bytes` by virtual host."""
         samples = self._samples
+        held = (0, 0, 0)
         for connection in list(self._connections()):
+            held = plus(held, connection.held_bytes)
             came, went = connection.received_bytes, connection.sent_bytes
             samples.add_sample("connection", counters.connection_key(connection), connection, (came, went))
             if connection.vhost is not None:
@@ -109,6 +111,8 @@ class Sampler:
                     self._watermarks.add("channel", key, channel, ((0, channel.delivery_tag + 1),))
                 yield
             yield
+        ledger = self._node.budget
+        ledger.arriving_bytes, ledger.output_bytes, ledger.transaction_bytes = held
 
     def _sample_node(self, lengths: tuple[int, int, int]) -> None:
         node, samples = self._node, self._samples

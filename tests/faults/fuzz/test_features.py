@@ -280,7 +280,7 @@ class FeaturesMachine(RuleBasedStateMachine):
                 held += [*each.fresh, *[message for _, message, _ in each.returned]]
                 for run in [*each.packed._runs, each.packed._last]:
                     if isinstance(run, packed_tail.PackedRun):
-                        resident -= run.count * self.node.budget.SAVED
+                        resident -= run.saved_bytes
                         held += run.unpack()
                     else:
                         held += run
@@ -302,7 +302,10 @@ class FeaturesMachine(RuleBasedStateMachine):
                 mine = [entry for entry in out if entry[1] is consumer]
                 assert consumer.unacked == len(mine)
         assert set(self.journal.live) == kept and sorted(self.journal.loose) == sorted(pages)
-        assert self.node.budget.used_bytes == resident and not self.node.pending
+        held = [message for _, _, _, message in out]  # also of deleted queues
+        unacked_bytes = sum(message.body_bytes + self.node.budget.OVERHEAD for message in held) + header_bytes_of(held)
+        assert self.node.budget.ready_bytes == resident and self.node.budget.unacked_bytes == unacked_bytes
+        assert not self.node.pending
 
     def consumers(self, client: RandomClient, queue: queues.Queue) -> list[Any]:
         found: list[Any] = []
@@ -345,7 +348,7 @@ class FeaturesMachine(RuleBasedStateMachine):
             self.node.pump()
             self.clock.advance(0)  # the last turn of jobs
             assert not self.journal.live and not self.journal.left and not self.journal.loose
-            assert not self.node.budget.used_bytes and not self.node.pending
+            assert not self.node.budget.queued_bytes and not self.node.pending
             assert not [timer for timer in self.clock._timers if not timer.cancelled], "a timer is left behind"
         finally:
             self.patch.undo()

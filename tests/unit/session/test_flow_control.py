@@ -9,7 +9,7 @@ from tests.support.session import SlowJournal, dial, new_node, pipe_of
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW
-from warren.broker.core.queues.memory_budget import MemoryBudget
+from warren.broker.core.queues.ledger import Ledger
 from warren.broker.session.flow_control import FREE_LOOKS, HOLD_PROGRESS, PublisherThrottle
 
 PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0)
@@ -176,7 +176,7 @@ def test_the_last_consumer_takes_the_hold_along(scenario: Scenario) -> None:
 def test_who_has_transient_messages_paged_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch, paged: bool) -> None:
     if paged:
         monkeypatch.setattr(line_module, "PAGE_ABOVE", 0)
-        monkeypatch.setattr(MemoryBudget, "OVERHEAD", 1 << 60)
+        monkeypatch.setattr(Ledger, "OVERHEAD", 1 << 60)
     journal = SlowJournal()
     publisher = connected(new_node(journal)).channel(1)
     publisher.declare("queue")

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from warren.broker.core.counters.statistics import DeliveryCounters
-from warren.broker.core.messages.message import Message, header_bytes_of
+from warren.broker.core.messages.message import Message, header_bytes_of, total_bytes
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues.memory_budget import MemoryBudget
 from warren.broker.core.queues.message_log import MessageLog, Origin
 from warren.broker.core.queues.packed_tail import PackedRun
 from warren.broker.core.queues.queue import Queue
@@ -85,9 +84,13 @@ def check_accounts(process: Process) -> None:
     if len(node.scheduler):
         return  # work is under way
     out: Counter[Queue] = Counter()
+    unacked_bytes = 0
     for connection in process.server.connections.values():
         for channel in connection.channels.values():
-            out.update(entry[0] for entry in channel.unacked.entries.values())
+            entries = channel.unacked.entries.values()
+            out.update(entry[0] for entry in entries)
+            messages = [entry[3] for entry in entries]
+            unacked_bytes += total_bytes(messages) + header_bytes_of(messages) + node.budget.OVERHEAD * len(messages)
     for queue in process.vhost.queues.values():
         assert queue.unacked == out[queue], f"{queue} counts {queue.unacked} unacknowledged, channels have {out[queue]}"
         held = sum(len(fifo) for fifo in queue.ready_messages.all)
@@ -97,8 +100,9 @@ def check_accounts(process: Process) -> None:
         assert logged == kept, f"{queue} has {kept} messages, and {logged} by the message log"
         counted, listed = queue.delivering.values(), process.ledger.deliveries[queue].values()
         assert counted == listed, f"{queue} counts deliveries {counted}, the message log {listed}"
-    held_bytes = resident_bytes(node)
-    assert node.budget.used_bytes == held_bytes, f"{node.budget.used_bytes} bytes are counted, {held_bytes} are held"
+    counted = node.budget.ready_bytes, node.budget.unacked_bytes
+    holds = resident_bytes(node), unacked_bytes
+    assert counted == holds, f"bytes of ready and of unacknowledged messages: {counted} are counted, {holds} are held"
 
 
 def resident_bytes(node: Node) -> int:
@@ -107,8 +111,8 @@ def resident_bytes(node: Node) -> int:
     for vhost in node.vhosts.values():
         for queue in vhost.queues.values():
             for fifo in queue.ready_messages.all:
-                packed = sum(run.count for run in fifo.packed._runs if isinstance(run, PackedRun))
-                total += fifo.resident_bytes + fifo.resident * MemoryBudget.OVERHEAD - packed * MemoryBudget.SAVED
+                saved_bytes = sum(run.saved_bytes for run in fifo.packed._runs if isinstance(run, PackedRun))
+                total += fifo.resident_bytes + fifo.resident * node.budget.OVERHEAD - saved_bytes
                 total += header_bytes_of([*fifo.fresh, *[message for _, message, _ in fifo.returned]])
                 apart = [run for run in [*fifo.packed._runs, fifo.packed._last] if not isinstance(run, PackedRun)]
                 total += sum(map(header_bytes_of, apart))

@@ -15,7 +15,7 @@ from warren.broker.core.exchanges.router import SEARCH_COST, Search
 from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.binding import Binding
 from warren.broker.core.messages.message import Address, Message, framed
-from warren.broker.core.queues.memory_budget import MemoryBudget
+from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.queue_host import QueueHost
 from warren.broker.storage.memory_journal import MemoryJournal
@@ -28,7 +28,7 @@ class Map:
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         clock, journal = FakeClock(), MemoryJournal()
-        self.host = QueueHost("/", clock, journal, MemoryBudget(0), Scheduler(clock, journal))
+        self.host = QueueHost("/", clock, journal, Ledger(0), Scheduler(clock, journal))
         self.exchange("", "direct")
 
     def exchange(self, name: str, type_: str = "fanout", alternate: str | None = None) -> None:

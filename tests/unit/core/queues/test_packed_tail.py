@@ -13,7 +13,7 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.queues import fifo, packed_tail
-from warren.broker.core.queues.memory_budget import MemoryBudget
+from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.packed_tail import LONGEST, PackedRun, PackedTail, pack
 from warren.broker.core.queues.reply_queue import ReplyQueue
 
@@ -107,7 +107,7 @@ def test_messages_of_both_delivery_modes_are_not_packed_together() -> None:
 @given(st.lists(st.one_of(st.none(), st.tuples(st.integers(0, 10), st.booleans())), max_size=40))
 @examples(100)
 def test_a_packed_tail_is_first_in_first_out(steps: list[tuple[int, bool] | None]) -> None:
-    budget = MemoryBudget(1 << 40)
+    budget = Ledger(1 << 40)
     tail = PackedTail(budget)
     model: list[bytes] = []
     number = 0
@@ -121,14 +121,14 @@ def test_a_packed_tail_is_first_in_first_out(steps: list[tuple[int, bool] | None
             tail.append(numbered(number, count), shared)
             model += [message.body for message in numbered(number, count)]
             number += count
-        packed = sum(run.count for run in tail._runs if isinstance(run, PackedRun))
+        saved_bytes = sum(run.saved_bytes for run in tail._runs if isinstance(run, PackedRun))
         assert (tail.count, tail.body_bytes) == (len(model), 6 * len(model))
-        assert budget.used_bytes == -packed * MemoryBudget.SAVED
+        assert budget.ready_bytes == -saved_bytes
 
 
 def test_the_caller_keeps_its_list() -> None:
     each = numbered(0, RUN + 1)
-    tail = PackedTail(MemoryBudget(1 << 40))
+    tail = PackedTail(Ledger(1 << 40))
     tail.append(each, False)
     tail.append(numbered(5, 3), False)
     assert [message.body for message in each] == [message.body for message in numbered(0, RUN + 1)]
@@ -136,7 +136,7 @@ def test_the_caller_keeps_its_list() -> None:
 
 def test_shared_messages_stay_the_same_objects() -> None:
     each = numbered(0, 2 * RUN)
-    tail = PackedTail(MemoryBudget(1 << 40))
+    tail = PackedTail(Ledger(1 << 40))
     tail.append(each[:1], False)
     tail.append(each[1:RUN], True)
     tail.append(each[RUN:], False)
@@ -154,7 +154,9 @@ def test_a_long_queue_is_packed_and_delivered_in_order() -> None:
     line = queue.ready_messages.default
     assert len(line.fresh) == PACK_ABOVE + 2 and line.packed.count == 60 - PACK_ABOVE - 2
     assert (len(line), queue.ready, queue.ready_bytes, line.tail) == (60, 60, 360, 61)
-    assert queue.host.budget.used_bytes == 60 * (6 + MemoryBudget.OVERHEAD) - 48 * MemoryBudget.SAVED
+    runs = [run for run in line.packed._runs if isinstance(run, PackedRun)]
+    assert sum(run.count for run in runs) == 48
+    assert queue.host.budget.ready_bytes == 60 * (6 + Ledger.OVERHEAD) - sum(run.saved_bytes for run in runs)
     log: list[Delivery] = []
     taker = Taker("1", queue, log, False, 0, 25)
     queue.add_consumer(taker)
@@ -168,7 +170,7 @@ def test_a_long_queue_is_packed_and_delivered_in_order() -> None:
     queue.wake(taker)
     queue.pump()
     assert [int(message.body) for _, _, message, _ in log[25:]] == [7, *range(40, 60)]
-    assert not queue.ready and not queue.ready_bytes and not queue.host.budget.used_bytes
+    assert not queue.ready and not queue.ready_bytes and not queue.host.budget.ready_bytes
 
 
 def test_a_run_is_unpacked_when_all_messages_before_it_are_taken_and_no_earlier() -> None:
@@ -203,7 +205,7 @@ def test_a_purge_releases_packed_messages() -> None:
     enqueue(numbered(0, 1), queue)
     queue.host.scheduler.finish_all()
     assert not journal_of(queue).live and queue.ready == 1 and not queue.journal.count
-    assert queue.host.budget.used_bytes == 6 + MemoryBudget.OVERHEAD
+    assert queue.host.budget.ready_bytes == 6 + Ledger.OVERHEAD
 
 
 def test_a_reply_queue_keeps_to_its_limit_when_packed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues import packed_tail, ready_messages
-from warren.broker.core.queues.memory_budget import MemoryBudget
+from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.paged_tail import PagedTail
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.reply_queue import ReplyQueue
@@ -38,13 +38,13 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_budget_is_exceeded_above_its_limit() -> None:
-    budget = MemoryBudget(1000)
-    budget.add(1, 1000 - MemoryBudget.OVERHEAD)
+    budget = Ledger(1000)
+    budget.add(1, 1000 - Ledger.OVERHEAD)
     assert not budget.exceeded
     budget.add(0, 1)
     assert budget.exceeded
-    budget.add(-1, -1 - (1000 - MemoryBudget.OVERHEAD))
-    assert not budget.exceeded and budget.used_bytes == 0
+    budget.add(-1, -1 - (1000 - Ledger.OVERHEAD))
+    assert not budget.exceeded and budget.ready_bytes == 0
 
 
 @given(st.lists(st.one_of(st.just("append"), st.integers(0, 5)), max_size=60))
@@ -97,7 +97,7 @@ def numbered(first: int, count: int, persistent: bool | None = None) -> list[Mes
 
 def full_queue(count: int, number: int = 1, persistent: bool | None = None) -> Queue:
     """Return a queue on a node without memory from the beginning. It has PAGE_ABOVE + 1 messages in memory."""
-    queue = new_queue(number=number, budget=MemoryBudget(0))
+    queue = new_queue(number=number, budget=Ledger(0))
     for first in range(count):
         enqueue(numbered(first, 1, persistent), queue)
     assert len(queue.ready_messages.default.fresh) == min(count, PAGE_ABOVE + 1) and queue.ready == count
@@ -121,7 +121,7 @@ def emptied(queue: Queue) -> None:
     assert (
         not queue.ready
         and not queue.ready_bytes
-        and not queue.host.budget.used_bytes
+        and not queue.host.budget.ready_bytes
         and not len(queue.ready_messages.default.backlog)
     )
 
@@ -158,6 +158,51 @@ def test_messages_that_the_journal_has_for_the_queue_are_not_stored_again() -> N
 def test_some_messages_stay_in_memory_even_if_the_budget_is_exceeded() -> None:
     queue = full_queue(PAGE_ABOVE + 1)
     assert not len(queue.ready_messages.default.backlog) and journal_of(queue).stored == (PAGE_ABOVE + 1) // 2
+
+
+def long_messages(count: int, body_bytes: int, header_bytes: int) -> list[Message]:
+    raw = properties.replace(NO_FLAGS, properties.HEADERS, Table.of({"h": "v" * header_bytes}))
+    frames = content_frames(0, raw if header_bytes else NO_FLAGS, bytes(body_bytes))
+    return [message(body_bytes, True, frames) for _ in range(count)]
+
+
+@pytest.mark.parametrize(("body_bytes", "header_bytes"), [(1 << 20, 0), (0, 60_000)])
+def test_few_long_messages_are_paged_once_the_memory_is_used_up(
+    monkeypatch: pytest.MonkeyPatch, body_bytes: int, header_bytes: int
+) -> None:
+    """A few thousand of them are no few bytes."""
+    monkeypatch.setattr(line_module, "PAGE_ABOVE", 4_000)
+    budget = Ledger(20 << 20)
+    queue = new_queue(budget=budget)
+    for each in long_messages(600, body_bytes, header_bytes):
+        enqueue([each], queue)
+    fifo = queue.ready_messages.default
+    resident = [len(each.frames) for each in fifo.fresh]
+    assert 18 << 20 < sum(resident) < 22 << 20 and queue.ready == 600
+    assert sum(resident) - (1 << 20) < budget.ready_bytes <= sum(resident) + Ledger.OVERHEAD * len(resident)
+
+
+@pytest.mark.parametrize("header_bytes", [0, 60_000])
+def test_unacknowledged_messages_count_until_they_are_settled(header_bytes: int) -> None:
+    budget = Ledger(20 << 20)
+    queue, log = new_queue(budget=budget), []
+    queue.add_consumer(Taker("1", queue, log, False, 0, 500))
+    for each in long_messages(500, 1000, header_bytes):
+        enqueue([each], queue)
+        queue.pump()
+    held_bytes = 500 * (Ledger.OVERHEAD + (len(log[0][2].frames) if header_bytes else 1000))
+    assert (budget.ready_bytes, budget.unacked_bytes) == (0, budget.queued_bytes)
+    assert abs(budget.unacked_bytes - held_bytes) <= 500 * 16 and budget.exceeded is bool(header_bytes)
+    for _, position, each, _ in log[:100]:
+        queue.requeue(position, each)
+    for _, position, each, _ in log[100:200]:
+        queue.reject(position, each)
+    assert budget.ready_bytes and budget.ready_bytes < budget.unacked_bytes
+    queue.settle([each for _, _, each, _ in log[200:]])
+    assert budget.unacked_bytes == 0
+    while queue.get(True) is not None:
+        pass
+    assert not budget.queued_bytes
 
 
 def test_as_long_as_there_is_memory_nothing_is_paged() -> None:
@@ -232,7 +277,7 @@ def test_a_backlog_is_not_read_while_no_consumer_has_room() -> None:
 def test_a_restored_queue_reads_what_the_journal_has() -> None:
     before, log = full_queue(30, persistent=True), []
     journal = journal_of(before)
-    queue = new_queue(journal=journal, budget=MemoryBudget(0))
+    queue = new_queue(journal=journal, budget=Ledger(0))
     pages = [(each.id, each.location) for each in journal.live.values()]
     queue.restore(recovered(pages, 300))
     enqueue(numbered(30, 2, True), queue)
@@ -249,7 +294,7 @@ def test_the_first_messages_of_many_priorities_are_read_back_in_several_pumps(mo
     """They may be due: each priority is read by itself."""
     monkeypatch.setattr(ready_messages, "SLICE_BYTES", 1)
     journal = journal_of(full_queue(30, persistent=True))
-    queue = new_queue(journal=journal, budget=MemoryBudget(0), arguments=Table.of({"x-max-priority": 29}))
+    queue = new_queue(journal=journal, budget=Ledger(0), arguments=Table.of({"x-max-priority": 29}))
     pages = recovered([(each.id, each.location) for each in journal.live.values()], 300)
     pages.levels, pages.deadlines_ms = bytes(range(30)), array("q", [0] * 30)
     queue.restore(pages)
@@ -262,7 +307,7 @@ def test_the_first_messages_of_many_priorities_are_read_back_in_several_pumps(mo
 
 def test_after_a_purge_of_restored_messages_new_ones_are_not_redelivered() -> None:
     journal = journal_of(full_queue(30, persistent=True))
-    queue = new_queue(journal=journal, budget=MemoryBudget(0))
+    queue = new_queue(journal=journal, budget=Ledger(0))
     queue.restore(recovered([(each.id, each.location) for each in journal.live.values()], 300))
     queue.purge()
     enqueue(numbered(30, 1), queue)
@@ -272,7 +317,7 @@ def test_after_a_purge_of_restored_messages_new_ones_are_not_redelivered() -> No
 
 def test_a_reply_queue_keeps_to_its_limit_if_the_budget_is_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReplyQueue, "LIMIT", 3 * PAGE_ABOVE)
-    queue = new_queue(ReplyQueue, 0, budget=MemoryBudget(0))
+    queue = new_queue(ReplyQueue, 0, budget=Ledger(0))
     for first in range(0, 5 * PAGE_ABOVE, 5):
         enqueue(numbered(first, 5), queue)
     assert queue.ready == ReplyQueue.LIMIT
@@ -283,7 +328,7 @@ def test_a_reply_queue_keeps_to_its_limit_if_the_budget_is_exceeded(monkeypatch:
 
 @pytest.mark.parametrize("numbers", [(1, 2), (1, 0), (0, 1)])
 def test_a_message_of_two_queues_is_paged_by_both(numbers: tuple[int, int]) -> None:
-    journal, budget = SlowJournal(), MemoryBudget(0)
+    journal, budget = SlowJournal(), Ledger(0)
     queues = [new_queue(number=number, journal=journal, budget=budget) for number in numbers]
     for first in range(0, 40, 2):
         enqueue(numbered(first, 2), *queues)
@@ -299,7 +344,7 @@ def test_a_message_of_two_queues_is_paged_by_both(numbers: tuple[int, int]) -> N
             queue.settle([each])
         assert {number for number, _ in journal.live} == ({other.number} - {0} if other.ready else set())
         emptied_alone(queue)
-    assert not journal.live and not journal.loose and not budget.used_bytes
+    assert not journal.live and not journal.loose and not budget.ready_bytes
 
 
 def emptied_alone(queue: Queue) -> None:
@@ -307,7 +352,7 @@ def emptied_alone(queue: Queue) -> None:
 
 
 def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
-    journal, budget = SlowJournal(), MemoryBudget(0)
+    journal, budget = SlowJournal(), Ledger(0)
     busy, idle = (new_queue(number=number, journal=journal, budget=budget) for number in (1, 2))
     log: list[Delivery] = []
     busy.add_consumer(Taker("1", busy, log, True, 0, 1000))
@@ -321,7 +366,7 @@ def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
     )
     assert {number for number, _ in journal.live} == {2}
     assert idle.purge() == 30
-    assert not journal.live and not journal.loose and not budget.used_bytes
+    assert not journal.live and not journal.loose and not budget.ready_bytes
 
 
 # Against a model
@@ -338,7 +383,7 @@ class PagingMachine(RuleBasedStateMachine):
         self.patch.setattr(line_module, "PACK_ABOVE", self.PACK_ABOVE)
         self.patch.setattr(line_module, "UNPACK_BELOW", 2)
         self.patch.setattr(packed_tail, "RUN", 2)
-        self.queue = new_queue(budget=MemoryBudget(8 * MemoryBudget.OVERHEAD))
+        self.queue = new_queue(budget=Ledger(8 * Ledger.OVERHEAD))
         self.ready: list[tuple[int, bool]] = []  # number and redelivered
         self.out: list[tuple[int, Message]] = []
         self.persistent: set[int] = set()
@@ -411,10 +456,10 @@ class PagingMachine(RuleBasedStateMachine):
         in_memory = len(fifo.fresh) + fifo.packed.count + len(fifo.returned)
         assert fifo.fresh or not fifo.packed.count
         assert fifo.resident_bytes == 10 * in_memory
-        packed = sum(run.count for run in fifo.packed._runs if isinstance(run, packed_tail.PackedRun))
-        used_bytes = in_memory * (10 + MemoryBudget.OVERHEAD) - packed * MemoryBudget.SAVED
+        used_bytes = in_memory * (10 + Ledger.OVERHEAD)
+        used_bytes -= sum(run.saved_bytes for run in fifo.packed._runs if isinstance(run, packed_tail.PackedRun))
         used_bytes += sum(number in self.long for number, _ in self.ready[:in_memory]) * LONG_BYTES
-        assert queue.host.budget.used_bytes == used_bytes
+        assert queue.host.budget.ready_bytes == used_bytes
         alive = {number for number, _ in self.ready} | {int(each.body) for _, each in self.out}
         kept = sorted(int(each.body) for each in journal.live.values())
         assert kept == sorted(alive & self.persistent)

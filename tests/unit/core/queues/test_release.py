@@ -77,7 +77,7 @@ def replies(client: Client) -> list[object]:
 def house(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> House:
     if request.param == "on the disk":
         monkeypatch.setattr(line_module, "PAGE_ABOVE", 100)
-        monkeypatch.setattr("warren.broker.core.queues.memory_budget.MemoryBudget.OVERHEAD", 1 << 60)
+        monkeypatch.setattr("warren.broker.core.queues.ledger.Ledger.OVERHEAD", 1 << 60)
     house = House()
     assert house.queue.ready_messages.paged == (request.param == "on the disk")
     return house
@@ -92,7 +92,7 @@ def test_a_purge_takes_effect_before_the_messages_are_released(house: House) -> 
     assert [house.queue.get(True) is not None for _ in range(4)] == [True, True, True, False]
     house.check_slices()
     assert finished == [0]
-    assert house.node.budget.used_bytes == 0
+    assert house.node.budget.queued_bytes == 0
 
 
 def test_a_deleted_queue_is_released_in_slices_and_its_name_is_free_at_once(house: House) -> None:
