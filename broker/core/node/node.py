@@ -285,10 +285,12 @@ class Node:
             if not self.scheduler.finish_all(budget):
                 return False
             queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
-            while waiting := [queue for queue in queues if queue.outbox.waiting or queue.outbox.forwarded]:
+            waiting = [queue for queue in queues if queue.outbox.waiting or queue.outbox.forwarded]
+            while waiting:
                 for queue in waiting:
                     if not queue.outbox.publish_all(budget):
                         return False
+                waiting = [queue for queue in queues if queue.outbox.unpublished]
             return True
         finally:
             self.scheduler.finishing = False

@@ -375,8 +375,11 @@ class DeadLetterOutbox:
     @property
     def publishable(self) -> bool:
         """True if messages can be published before the next retry."""
-        if self.awaits_journal or self.awaited is not None:
-            return False
+        return self.unpublished and not self.awaits_journal and self.awaited is None
+
+    @property
+    def unpublished(self) -> bool:
+        """True if there are messages that may be published before the next retry, or wait for room."""
         waiting = len(self.waiting) > 0 and (len(self.unconfirmed) < UNCONFIRMED or not self._at_least_once)
         return waiting or len(self.forwarded) > 0
 
@@ -527,18 +530,18 @@ class DeadLetterOutbox:
             yield cost
 
     def publish_all(self, budget: int) -> bool:
-        """Publish all messages, as the node stops.
+        """Publish all messages, as the node stops; at least once, until UNCONFIRMED of them are not confirmed.
 
         Return False, with the rest undone, where there is no room, or that has cost `budget`. Stored messages that
         targets do not take, or that are not published, are in the queue after a restart.
         """
         self.awaits_journal = False
         self._await(None)
+        self._retry()
         cost = 0
-        while self.waiting or self.forwarded:
+        while self.unpublished:
             if cost >= budget or not self._queue.host.scheduler.has_room():
                 return False
-            self.unconfirmed.clear()
             cost += self._publish_first(len(self.waiting), SLICE_COST)
         return True
 

@@ -485,6 +485,17 @@ def test_a_stop_keeps_what_no_target_took() -> None:
     assert house.kept() == 38 and house.kept("letters") == 1
 
 
+def test_a_stop_publishes_no_more_again_than_a_retry() -> None:
+    """Another target has room, and would get all of them again at each start."""
+    house = House(letters=ONE)
+    house.letters("others")
+    house.publish(200)
+    house.clock.advance(10)
+    before = house.ch.count("others")
+    house.node.finish()
+    assert house.kept() == 199 and house.ch.count("others") - before <= UNCONFIRMED
+
+
 def test_rejected_messages_and_those_beyond_the_delivery_limit_wait_too() -> None:
     house = House(letters=ONE, **{"x-message-ttl": 60_000, "x-delivery-limit": 0})
     house.publish(3)
