@@ -6,7 +6,7 @@ from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from .bound_destinations import Destinations
-from .exchange_type import STEP_COST, Emission, ExchangeType, add_all
+from .exchange_type import Emission, ExchangeType, add_all
 
 
 class DirectExchange(ExchangeType):
@@ -42,9 +42,5 @@ class DirectExchange(ExchangeType):
         for key in keys:
             bound = self._by_key.get(key)
             if bound is not None:
-                for added in add_all(bound.all(), found):
-                    cost += added
-                    if cost >= STEP_COST:
-                        yield cost
-                        cost = 0
+                cost = yield from add_all(bound.all(), found, cost)
         yield cost

@@ -151,11 +151,7 @@ class ExchangeType:
         defines `route` or `search`.
         """
         destinations = self.route(keys, message)
-        cost = self.route_cost + len(keys)
-        for added in add_all(destinations, found):
-            yield cost + added
-            cost = 0
-        yield cost
+        yield (yield from add_all(destinations, found, self.route_cost + len(keys)))
 
     def peek(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
         """Add the destinations as `search` does, to know them and nothing more: it counts and keeps nothing.
@@ -195,9 +191,17 @@ class ExchangeType:
         """
 
 
-def add_all(destinations: list[Destination], found: dict[Destination, None]) -> Iterator[int]:
-    """Add destinations, of which there may be very many, to those found, in steps; yield their costs."""
+def add_all(destinations: list[Destination], found: dict[Destination, None], cost: int) -> Generator[int, None, int]:
+    """Add destinations, of which there may be very many, to those found, in steps.
+
+    `cost` is that of the search since its last step. Yields it with that of the destinations whenever it has reached
+    STEP_COST, and returns the rest.
+    """
     for at in range(0, len(destinations), DESTINATIONS):
         some = destinations[at : at + DESTINATIONS]
         found.update(dict.fromkeys(some))
-        yield len(some) >> DESTINATIONS_SHIFT
+        cost += len(some) >> DESTINATIONS_SHIFT
+        if cost >= STEP_COST:
+            yield cost
+            cost = 0
+    return cost

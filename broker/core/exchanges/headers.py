@@ -143,7 +143,7 @@ class HeadersExchange(ExchangeType):
     def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
         cost = 0
         if self._unconditional:
-            yield from add_all(self._unconditional.all(), found)
+            cost = yield from add_all(self._unconditional.all(), found, cost)
         fields = properties.headers(message.property_bytes) if self._headers else None
         if fields is None:
             yield cost
@@ -158,12 +158,7 @@ class HeadersExchange(ExchangeType):
         sent = set(found_by)
         for header in found_by:
             if header.any is not None:
-                cost += 1
-                for added in add_all(header.any.all(), found):
-                    cost += added
-                    if cost >= STEP_COST:
-                        yield cost
-                        cost = 0
+                cost = yield from add_all(header.any.all(), found, cost + 1)
             for wanted in list(header.all.values()) if header.all is not None else ():
                 if wanted.matches(sent):
                     found[wanted.destination] = None

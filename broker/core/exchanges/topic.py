@@ -111,12 +111,7 @@ class TopicExchange(ExchangeType):
                     yield cost
                     cost = 0
         for node in matched:
-            cost += 1
-            for added in add_all(node.bound.all(), found):
-                cost += added
-                if cost >= STEP_COST:
-                    yield cost
-                    cost = 0
+            cost = yield from add_all(node.bound.all(), found, cost + 1)
         yield cost
 
     def _match(self, key: str, matched: dict[_Node, None]) -> Iterator[int]:  # HOT: load K

@@ -774,7 +774,7 @@ class DeadLetterOutbox:
             cost += WAITS_COST
             if not waits_for(full, self._queue):
                 self._await(full)
-                full.outbox.when_fewer(self._wait_no_longer)
+                full.outbox.when_fewer(self.wait_no_longer)
                 return True, cost
         if full is not None and self.passes_to is None:
             self.passes_to = full
@@ -791,17 +791,14 @@ class DeadLetterOutbox:
         else:
             waiting.remove(self)
 
-    def _wait_no_longer(self) -> None:
+    def wait_no_longer(self) -> None:
+        """Go on with the message that waits for a full queue: its targets are searched again."""
         if self.awaited is not None:
             self._await(None)
             if self._resume is not None:
                 self._resume()
             else:
                 self._queue.schedule_pump()
-
-    def search_again(self) -> None:
-        """Search the targets again of the message that waits for a full queue, as the bindings are others now."""
-        self._wait_no_longer()
 
     def _pass_no_longer(self) -> None:
         """Wake those that wait, but later: they may be a chain of any length of queues that passed to the next one."""

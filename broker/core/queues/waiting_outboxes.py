@@ -47,7 +47,7 @@ class WaitingOutboxes:
     def _search_again(self) -> Job:
         topology = self._host.topology
         for outbox in list(self._outboxes):
-            outbox.search_again()
+            outbox.wait_no_longer()
             yield LOOK_COST
         self._ended()
         if self._host.topology != topology:

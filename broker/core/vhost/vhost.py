@@ -18,7 +18,7 @@ from ..exchanges.exchange_type import Emission, ExchangeType
 from ..exchanges.registry import decorate
 from ..exchanges.route_cache import RouteCache
 from ..exchanges.router import Search
-from ..jobs.scheduler import OBJECT_COST, SLICE, Job
+from ..jobs.scheduler import OBJECT_COST, SLICE, Job, do_at_once
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from ..metadata.records import StoredVHost
@@ -297,11 +297,7 @@ class VHost(QueueHost):
         doomed: deque[Exchange] = deque()
         steps = self._remove_exchange(exchange, doomed)
         limit = self._at_once_cost(exchange)
-        step: int | None = 0
-        cost = 0
-        while step is not None and cost < limit:
-            step = next(steps, None)
-            cost += step or 0
+        _, cost = do_at_once(steps, limit - 1) if limit else (True, 0)
         self._observers.exchange_deleted(exchange)
         self._delete_rest(exchange, steps, doomed, cost)
 
@@ -322,12 +318,9 @@ class VHost(QueueHost):
         key = target.kind, target.name
         limit = self._at_once_cost(target)
         job = self.unbindings[key] = self._delete_in_steps(key, steps, doomed)
-        step: int | None = 0
-        while step is not None and cost < limit:
-            step = next(job, None)
-            cost += step or 0
-        self.scheduler.charge(cost)
-        if step is not None:
+        more, spent = do_at_once(job, limit - cost - 1) if cost < limit else (True, 0)
+        self.scheduler.charge(cost + spent)
+        if more:
             # Emissions of its exchange, which the job advances, append messages. A deletion that does not must go on
             # while the disk is full.
             self.scheduler.start(f"bindings of {target}", job, appends=target in self.emitting)

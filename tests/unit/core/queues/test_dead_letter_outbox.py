@@ -806,7 +806,7 @@ def test_an_exchange_keeps_a_dead_letter_once_that_waits_for_a_full_queue(
     for _ in range(20):
         house.clock.advance(100)
         assert waiting.outbox.awaited is full
-        waiting.outbox._wait_no_longer()
+        waiting.outbox.wait_no_longer()
         house.node.pump()
     if changed == "queue":
         house.ch.delete("full")
