@@ -42,10 +42,10 @@ from warren.broker.plugin import (
     EnqueueSteps,
     ExchangeContext,
     ExchangeType,
+    LookSteps,
     Message,
     PreconditionFailed,
     Properties,
-    Queue,
     Sink,
     Table,
     UpstreamExchange,
@@ -90,7 +90,6 @@ class PresenceExchange(ExchangeType):
         "_remote_notices",
         "_restored",
         "_relay",
-        "_relays",
         "_removing",
         "_deleted",
     )
@@ -104,8 +103,7 @@ class PresenceExchange(ExchangeType):
         if given is not None and given[0] != "t":
             found = type_name(given)
             raise PreconditionFailed(f"invalid arg '{RELAY}' for exchange '{name}': expected bool, got {found}")
-        self._relays = arguments.flag(RELAY) is True
-        self.routes_by_key_only = not self._relays  # else the cost of a route is that of each message
+        self.routes_by_key_only = not self.relays  # else the cost of a route is that of each message
         self._removing = False  # the rest of the removals is due in the next turn
         self._deleted = False
         self._relay: Relay | None = None
@@ -120,7 +118,7 @@ class PresenceExchange(ExchangeType):
 
     def on_created(self, context: ExchangeContext) -> None:
         self._context = context
-        if self._relays:
+        if self.relays:
             self._relay = Relay(context, self.name, self._listeners, self._links)
 
     # Bindings
@@ -289,9 +287,13 @@ class PresenceExchange(ExchangeType):
     # Messages
 
     @property
+    def relays(self) -> bool:
+        return self.arguments.flag(RELAY) is True
+
+    @property
     def route_cost(self) -> int:
         """The cost of relaying a message, as the relay enqueues it at once."""
-        return len(self._listeners.all()) + len(self._links.all()) if self._relays else 0
+        return len(self._listeners.all()) + len(self._links.all()) if self._relay is not None else 0
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         return [self._relay] if self._relay is not None and (self._listeners or self._links) else []
@@ -300,31 +302,32 @@ class PresenceExchange(ExchangeType):
 class Relay(Sink):
     """A sink that relays published messages to the listeners, with headers of the exchange in place of the client's.
 
-    A listener may be an exchange that routes back to this one; then the message is not relayed again. The header
-    `exchange` is always the name of this exchange. Messages from a link have such headers already.
+    A listener may be an exchange that routes to this one or to another relay, which do not get it (`relays`). The
+    header `exchange` is always the name of this exchange. Messages from a link have such headers already.
     """
 
-    __slots__ = ("_exchange", "_listeners", "_links", "_relaying")
+    __slots__ = ("_exchange", "_listeners", "_links")
 
     def __init__(self, context: ExchangeContext, exchange: str, listeners: Destinations, links: Destinations) -> None:
         super().__init__(context)
         self._exchange = exchange
         self._listeners = listeners
         self._links = links
-        self._relaying = False
-
-    def has_room(self, body_bytes: int) -> bool:
-        return all(receiver.has_room(body_bytes) for receiver in self._receivers() if isinstance(receiver, Queue))
 
     def handle(self, messages: list[Message]) -> EnqueueResult:
-        return self._deliver([self._wrap(message) for message in messages])
+        return self.context.deliver(self._receivers(), [self._wrap(message) for message in messages])
 
     def accept_in_steps(self, messages: list[Message]) -> EnqueueSteps:
-        relayed = [self._wrap(message) for message in messages]
-        return self._deliver_in_steps(self.context.deliver_in_steps(self._receivers(), relayed))
+        return self.context.deliver_in_steps(self._receivers(), [self._wrap(message) for message in messages])
+
+    def has_room_in_steps(self, message: Message) -> LookSteps:
+        return self.context.destinations_have_room(self._receivers(), self._wrap(message))
 
     def forward(self, message: Message, headers: Table, path: Path) -> EnqueueSteps:
-        """Relay a message that another site has relayed, adding the site, in steps."""
+        """Relay a message that another site has relayed, adding the site, in steps.
+
+        No listener gets it while another one would refuse it, as the link repeats it then.
+        """
         key = headers.text("key") or ""
         cluster_name, vhost = path[-1]
         own = Table.of({"action": "message", "exchange": self._exchange, "key": key})
@@ -332,33 +335,12 @@ class Relay(Sink):
         own = Table(own.raw + Table.of({"cluster-name": cluster_name, "vhost": vhost}).raw)
         properties = Properties(headers=own, delivery_mode=PERSISTENT if message.persistent else None)
         relayed = framed(Address(self._exchange, message.address.routing_key), properties, message.body)
-        return self._deliver_in_steps(self.context.deliver_in_steps(self._receivers(), [relayed]))
+        if not (yield from self.context.destinations_have_room(self._receivers(), relayed)):
+            return EnqueueResult(False, frozenset((0,)))
+        return (yield from self.context.deliver_in_steps(self._receivers(), [relayed]))
 
     def _receivers(self) -> list[Destination]:
         return [*self._listeners.all(), *self._links.all()]
-
-    def _deliver(self, messages: list[Message]) -> EnqueueResult:
-        if self._relaying:
-            return ACCEPTED
-        self._relaying = True
-        try:
-            return self.context.deliver(self._receivers(), messages)
-        finally:
-            self._relaying = False
-
-    def _deliver_in_steps(self, steps: EnqueueSteps) -> EnqueueSteps:
-        """Do the steps; what returns to this exchange in one of them is not relayed again."""
-        while not self._relaying:
-            self._relaying = True
-            try:
-                cost = next(steps)
-            except StopIteration as end:
-                result: EnqueueResult = end.value
-                return result
-            finally:
-                self._relaying = False
-            yield cost
-        return ACCEPTED
 
     def _wrap(self, message: Message) -> Message:
         key = message.address.routing_key

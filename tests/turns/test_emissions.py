@@ -222,21 +222,26 @@ def test_messages_that_are_relayed_to_very_many_listeners(peer: MeasuredPeer, st
 
 
 @best_of_some
-def test_a_message_that_is_relayed_to_very_many_listeners_of_two_exchanges(
-    peer: MeasuredPeer, step_meter: StepMeter
-) -> None:
-    vhost, listeners = virtual_host(peer), 12_000
-    for name in ("p", "r"):
-        vhost.declare_exchange(name, "x-presence", arguments=Table.of({"x-presence-relay": True}))
-    listen(vhost, "p", listeners)
-    listen(vhost, "r", listeners)
-    for source, destination in (("p", "r"), ("r", "p")):
-        vhost.bind(source, vhost.exchanges[destination], "", Table.EMPTY)
+def test_a_message_for_a_chain_of_relays_with_very_many_listeners(peer: MeasuredPeer, step_meter: StepMeter) -> None:
+    vhost, listeners, relays = virtual_host(peer), 6_000, 30
+    listener = vhost.declare_queue("listener")
+    listen(vhost, "amq.fanout", listeners)
+    for number in range(relays):
+        relay = vhost.declare_exchange(f"p{number}", "x-presence", arguments=Table.of({"x-presence-relay": True}))
+        vhost.bind(f"p{number}", listener, "", Table.EMPTY)
+        for way in ("a", "b"):
+            between = vhost.declare_exchange(f"{way}{number}", "fanout")
+            vhost.bind(f"p{number}", between, "", Table.EMPTY)
+            vhost.bind(f"{way}{number}", vhost.exchanges["amq.fanout"], "", Table.EMPTY)
+            if number:
+                vhost.bind(f"{way}{number - 1}", relay, "", Table.EMPTY)
     peer.settle()
     client = peer.connect()
     channel = client.channel()
     channel.confirm()
-    check(step_meter, lambda: (client.raw(frames("p", "k") * 2), peer.settle(), peer.wait(0)))
+    published = listener.published
+    check(step_meter, lambda: (client.raw(frames("p0", "k") * 2), peer.settle(), peer.wait(0)))
+    assert listener.published - published == 2
     assert {vhost.queues[name].published for name in ("q0", f"q{listeners - 1}")} == {2 * 2}
 
 

@@ -43,6 +43,10 @@ class ExchangeDecorator(ExchangeType):
         return self.inner.route_cost
 
     @property
+    def relays(self) -> bool:
+        return self.inner.relays
+
+    @property
     def persists_messages(self) -> bool:
         return self.inner.persists_messages
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 TargetSteps = Generator[int, None, tuple[RouteTarget, ...]]
 """A part of a job that searches for targets: it yields the cost of each step, and returns them."""
 
+LookSteps = Generator[int, None, bool]
+"""A part of a job that looks at targets: it yields the cost of each step, and returns whether all have room."""
+
 
 class TryLater(Exception):
     """An error: a message cannot be enqueued now, as none of the queues to which it was routed may reject more.
@@ -79,6 +82,10 @@ class ExchangeContext:
 
     def deliver_in_steps(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueSteps:
         """Enqueue messages as `deliver`, but in steps: a part of a job. Others may publish between two steps."""
+        raise NotImplementedError
+
+    def destinations_have_room(self, destinations: Collection[Destination], message: Message) -> LookSteps:
+        """Return whether `deliver` of this message would be refused by no queue, in steps."""
         raise NotImplementedError
 
     def forward(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> Job:

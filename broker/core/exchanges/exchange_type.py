@@ -169,6 +169,15 @@ class ExchangeType:
         return 0
 
     @property
+    def relays(self) -> bool:
+        """True if the type makes messages of its own out of those that clients publish, and takes no others.
+
+        Of dead letters, moved messages, the broker's own messages and those of other relays it is not asked: the
+        messages that relays make of one publish would double with each relay on their way.
+        """
+        return False
+
+    @property
     def persists_messages(self) -> bool:
         """True if the type stores messages through its context. Those of a durable exchange survive a restart."""
         return False

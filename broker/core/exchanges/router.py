@@ -48,7 +48,8 @@ class Search:
 
     A search that `peeks` is for the targets alone: no exchange counts or keeps the message. One that `defers` leaves it
     to the caller to have it kept (`keep`): the message may have to wait, or be refused for now, and be searched for
-    again. With a `first` type, this routes in place of the type of the exchange, which has it inside.
+    again. With a `first` type, this routes in place of the type of the exchange, which has it inside. Only what a
+    client has `published` is relayed (`ExchangeType.relays`).
 
     Without a message there are no targets unless they are stable. The default exchange ("") routes to the queue named
     by each key. An alternate exchange gets the messages that its exchange cannot route. With `some_deleted`, and in
@@ -58,7 +59,7 @@ class Search:
     __slots__ = (
         *("targets", "recorders", "stable", "markers", "cost", "stored", "_kept", "_defers"),
         *("_exchange", "_exchanges", "_queues", "_keys", "_message", "_journal", "_some_deleted", "_peeks", "_first"),
-        "_steps",
+        *("_published", "_steps"),
     )
 
     def __init__(
@@ -73,6 +74,7 @@ class Search:
         peeks: bool = False,
         defers: bool = False,
         first: ExchangeType | None = None,
+        published: bool = False,
     ) -> None:
         self.targets: tuple[RouteTarget, ...] = ()
         self.recorders: tuple[Recorder, ...] = ()
@@ -91,6 +93,7 @@ class Search:
         self._peeks = peeks
         self._defers = defers
         self._first = first
+        self._published = published
         self._steps = self._search()
 
     def run(self, limit: int = UNLIMITED) -> bool:
@@ -146,8 +149,9 @@ class Search:
                 if message is None:
                     return
             destinations: dict[Destination, None] = {}
-            search = type_.peek if self._peeks else type_.search
-            yield from search(keys, message or NOTHING, destinations)
+            if self._published or not type_.relays:
+                search = type_.peek if self._peeks else type_.search
+                yield from search(keys, message or NOTHING, destinations)
             routed = False
             for count, destination in enumerate(destinations, 1):
                 if not count % DESTINATIONS:

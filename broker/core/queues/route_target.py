@@ -63,6 +63,10 @@ class RouteTarget(Destination):
         """Return a generator that does `accept` in steps and yields their costs, or None if one step is enough."""
         return None
 
+    def has_room_in_steps(self, message: Message) -> Generator[int, None, bool] | None:
+        """Return a generator that looks whether the message would be rejected, or None if `has_room` tells."""
+        return None
+
     def count_stored(self, count: int, body_bytes: int) -> None:
         """Count persistent messages that were stored for this target, if it is a durable queue."""
 

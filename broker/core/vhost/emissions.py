@@ -220,6 +220,22 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
     return result
 
 
+def have_room(vhost: VHost, destinations: Collection[Destination], message: Message) -> Generator[int, None, bool]:
+    """Return whether `deliver` of this message would be refused by no queue, in steps."""
+    targets = targets_of(destinations)
+    for destination in (None, *destinations):
+        if isinstance(destination, Exchange) and vhost.has(destination):
+            search = vhost.search(destination, (message.address.routing_key,), message, peeks=True)
+            yield from search.in_steps()
+            targets = search.targets
+        for at in range(0, len(targets), LOOKS):
+            if not all(target.has_room(message.body_bytes) for target in existing(targets[at : at + LOOKS])):
+                return False
+            yield LOOKS >> LOOK_SHIFT
+        targets = ()
+    return True
+
+
 def enqueue(
     vhost: VHost,
     targets: tuple[RouteTarget, ...],

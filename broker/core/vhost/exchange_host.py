@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
-from ..exchanges.exchange_context import ExchangeContext, TargetSteps, TryLater
+from ..exchanges.exchange_context import ExchangeContext, LookSteps, TargetSteps, TryLater
 from ..exchanges.exchange_type import Emission, EnqueueSteps, ExchangeType
 from ..jobs.scheduler import Job
 from ..messages.binding import Destination
@@ -15,7 +15,7 @@ from ..messages.ports import Timer
 from ..queues.enqueue import EnqueueResult
 from ..queues.message_log import DELAYED
 from ..queues.route_target import RouteTarget, queues_of, without_full
-from .emissions import LOOK_SHIFT, LOOKS, deliver, deliver_in_slices, enqueue, enqueue_in_slices
+from .emissions import LOOK_SHIFT, LOOKS, deliver, deliver_in_slices, enqueue, enqueue_in_slices, have_room
 
 if TYPE_CHECKING:
     from .vhost import VHost
@@ -58,8 +58,12 @@ class ExchangeHost(ExchangeContext):
     def deliver_in_steps(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueSteps:
         return deliver_in_slices(self._vhost, Emission(destinations, messages))
 
+    def destinations_have_room(self, destinations: Collection[Destination], message: Message) -> LookSteps:
+        return have_room(self._vhost, destinations, message)
+
     def forward(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> Job:
-        search = self._vhost.search(self._exchange, keys, message, first=inner, defers=True)
+        published = not message.dead_lettered
+        search = self._vhost.search(self._exchange, keys, message, defers=True, first=inner, published=published)
         yield from search.in_steps()
         targets, result, full = search.targets, None, False
         for at in range(0, len(targets), LOOKS):
@@ -80,7 +84,8 @@ class ExchangeHost(ExchangeContext):
         yield from enqueue_in_slices(self._vhost, targets, [message], DELAYED, FORWARD_COST, recorders, result)
 
     def peek(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> TargetSteps:
-        search = self._vhost.search(self._exchange, keys, message, peeks=True, first=inner)
+        published = not message.dead_lettered
+        search = self._vhost.search(self._exchange, keys, message, peeks=True, first=inner, published=published)
         yield from search.in_steps()
         return search.targets
 

@@ -189,6 +189,7 @@ class VHost(QueueHost):
         peeks: bool = False,
         defers: bool = False,
         first: ExchangeType | None = None,
+        published: bool = False,
     ) -> Search:
         """Begin the search for the targets of a message with these keys (`router.Search`)."""
         queues: Mapping[str, Queue] = self.queues
@@ -196,7 +197,9 @@ class VHost(QueueHost):
             queues = ChainMap[str, Queue](self.queues, cast("dict[str, Queue]", self.volatile))
         some_deleted = bool(self.unbindings)
         exchanges, journal = self.exchanges, self.journal
-        return Search(exchange, exchanges, queues, keys, message, journal, some_deleted, peeks, defers, first)
+        return Search(
+            exchange, exchanges, queues, keys, message, journal, some_deleted, peeks, defers, first, published
+        )
 
     def route(self, exchange: Exchange, keys: tuple[str, ...], message: Message | None) -> Search:
         """Search for the targets of a message with these keys, and return the result."""

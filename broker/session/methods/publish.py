@@ -569,7 +569,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
             message.state.dead_lettered = BY_QUEUE
     elif queues is None or len(keys) > 1 or by_message:
         defers = channel.all_or_none or on_full is not None
-        search = channel.vhost.search(route.exchange, keys, message, defers=defers)
+        search = channel.vhost.search(route.exchange, keys, message, defers=defers, published=True)
         yield from search.in_steps()
         deferred = search if defers else None
         await_journal_for(channel, search)
@@ -585,12 +585,23 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
         on_full()
     elif channel.transaction is not None:
         publish_to(channel, route, message, keys, queues, recorders)
-    elif admits(channel, message, keys, queues):
+    elif (not channel.all_or_none or (yield from sinks_have_room(channel, queues, message))) and admits(
+        channel, message, keys, queues
+    ):
         if deferred is not None:
             yield deferred.keep()
             await_journal_for(channel, deferred)
         queues = existing((yield from accepted_in_steps(queues, message)))
         yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
+
+
+def sinks_have_room(channel: Channel, targets: tuple[RouteTarget, ...], message: Message) -> Generator[int, None, bool]:
+    """Refuse a message that one of the sinks would refuse, as the publisher repeats it, and return False."""
+    for target in targets:
+        if target.internal and (steps := target.has_room_in_steps(message)) is not None and not (yield from steps):
+            refuse(channel)
+            return False
+    return True
 
 
 def await_journal_for(channel: Channel, search: Search) -> None:
@@ -638,12 +649,18 @@ def admits(channel: Channel, message: Message, keys: tuple[str, ...], queues: tu
         and confirms is not None
         and (confirms.has_refusals or not all(queue.has_room(message.body_bytes) for queue in queues))
     ):
-        confirms.refused(channel.connection.node.journal.durable)
+        refuse(channel)
         return False
     if channel.vhost.tracer is not None:
         channel.vhost.tracer.published(channel.origin, message, keys, queues)
         channel.connection.spent += TRACED_COST
     return True
+
+
+def refuse(channel: Channel) -> None:
+    """Refuse a publish before any queue has it, in confirm mode."""
+    if channel.confirms is not None:
+        channel.confirms.refused(channel.connection.node.journal.durable)
 
 
 def enqueue_one(
@@ -671,7 +688,7 @@ def routed_again(
 ) -> Generator[int, None, tuple[tuple[RouteTarget, ...], tuple[Recorder, ...]]]:
     """Return the targets and recorders of a message, which others replace if a duplicate was accepted meanwhile."""
     while (yield from find_duplicate(recorders, message)):
-        search = channel.vhost.search(exchange, routing_keys(message, None), message, peeks=True)
+        search = channel.vhost.search(exchange, routing_keys(message, None), message, peeks=True, published=True)
         yield from search.in_steps()
         accepted = {queue.sink: queue for queue in queues if isinstance(queue, Accepted)}
         queues = (*accepted.values(), *[target for target in search.targets if target not in accepted])

@@ -11,9 +11,12 @@ from tests.support.speed import within
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges.exchange_type import UpstreamExchange
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.route_target import RouteTarget
 from warren.broker.core.vhost.vhost import VHost
+from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
 from warren.plugins.exchanges.presence import PresenceExchange, wants_summary
 
 ZEROS = [(kind, 0) for kind in "bBsuIilL"] + [("f", 0.0), ("d", -0.0), ("D", (2, 0)), ("t", False)]
@@ -29,6 +32,7 @@ def vhost() -> VHost:
 def new_vhost() -> VHost:
     node = new_node()
     node.registry.register("x-presence", PresenceExchange)
+    node.registry.register("x-delayed-message", DelayedMessageExchange)
     node.vhosts["/"].declare_exchange("p", "x-presence")
     return node.vhosts["/"]
 
@@ -45,9 +49,16 @@ def relaying(vhost: VHost, name: str) -> None:
 def publish(vhost: VHost, exchange: str, key: str = "k", body: bytes = b"body") -> int:
     """Publish a message. Returns the number of queues that get it."""
     message = framed(Address(exchange, key), Properties(), body)
-    queues = vhost.route(vhost.exchanges[exchange], (key,), message).targets
+    queues = targets(vhost, exchange, message)
     vhost.enqueue([message], len(body), False, queues)
     return len(queues)
+
+
+def targets(vhost: VHost, exchange: str, message: Message) -> tuple[RouteTarget, ...]:
+    """Return the targets of a client's publish."""
+    search = vhost.search(vhost.exchanges[exchange], (message.address.routing_key,), message, published=True)
+    assert search.run()
+    return search.targets
 
 
 def taken(queue: Queue) -> list[Message]:
@@ -163,8 +174,7 @@ def test_a_relay_is_persistent_where_the_message_was():
     listener = vhost.declare_queue("l", durable=True)
     vhost.bind("r", listener, "", Table.EMPTY)
     message = framed(Address("r", "k"), Properties(delivery_mode=2), b"")
-    queues = vhost.route(vhost.exchanges["r"], ("k",), message).targets
-    assert vhost.enqueue([message], 0, True, queues).stored
+    assert vhost.enqueue([message], 0, True, targets(vhost, "r", message)).stored
     (relayed,) = taken(listener)
     assert relayed.persistent and relayed.id
 
@@ -180,19 +190,99 @@ def test_what_a_relay_is_told_by_way_of_other_exchanges_bears_its_own_name(vhost
     assert message.headers.text("exchange") == "r"
 
 
-def test_relays_that_listen_to_each_other_and_to_themselves_come_to_an_end(vhost):
+def test_relays_that_listen_to_each_other_and_to_themselves_relay_what_clients_publish_alone(vhost):
     relaying(vhost, "r")
     relaying(vhost, "s")
     listener = queue(vhost, "l")
     for source, destination in (("r", "r"), ("r", "s"), ("s", "r"), ("s", "s")):
         vhost.bind(source, vhost.exchanges[destination], "", Table.EMPTY)
-    vhost.bind("s", listener, "", Table.EMPTY)
+    for relay in ("r", "s"):
+        vhost.bind(relay, listener, "", Table.EMPTY)
     publish(vhost, "r")
-    (message,) = taken(listener)
-    assert message.headers.text("exchange") == "s"
-    assert message.headers.get("properties")[1].get("headers")[1].text("exchange") == "r"
-    vhost.bind("r", listener, "k", Table.EMPTY)  # a notice goes to r and s, and from r to s
-    assert [each.headers.text("action") for each in taken(listener)] == ["message"] * 2
+    assert [each.headers.text("exchange") for each in taken(listener)] == ["r"]
+    vhost.bind("r", queue(vhost, "q"), "k", Table.EMPTY)
+    assert [each.headers.text("action") for each in taken(listener)] == ["bind"]
+
+
+def test_a_chain_of_relays_with_two_ways_each_relays_a_publish_once(vhost):
+    listener = queue(vhost, "l")
+    for number in range(40):  # 2 ** 40 messages, if each relayed what the one before has relayed
+        relaying(vhost, f"r{number}")
+        vhost.bind(f"r{number}", listener, "", Table.EMPTY)
+        for way in ("a", "b"):
+            vhost.declare_exchange(f"{way}{number}", "fanout")
+            vhost.bind(f"r{number}", vhost.exchanges[f"{way}{number}"], "", Table.EMPTY)
+            if number:
+                vhost.bind(f"{way}{number - 1}", vhost.exchanges[f"r{number}"], "", Table.EMPTY)
+    assert publish(vhost, "r0") == 1
+    assert [each.headers.text("exchange") for each in taken(listener)] == ["r0"]
+    assert publish(vhost, "a0") == 1
+    assert [each.headers.text("exchange") for each in taken(listener)] == ["r1"]
+
+
+def test_dead_letters_and_messages_of_the_broker_itself_are_not_relayed(vhost):
+    relaying(vhost, "r")
+    listener, others, unrouted = queue(vhost, "l"), queue(vhost, "others"), queue(vhost, "unrouted")
+    vhost.bind("r", listener, "", Table.EMPTY)
+    vhost.bind("amq.fanout", vhost.exchanges["r"], "", Table.EMPTY)
+    vhost.bind("amq.fanout", others, "", Table.EMPTY)
+    vhost.bind("amq.topic", unrouted, "#", Table.EMPTY)
+    vhost.declare_exchange("d", "x-delayed-message", arguments=Table.of({"x-delayed-type": "fanout"}))
+    vhost.bind("d", vhost.exchanges["r"], "", Table.EMPTY)
+    source = queue(vhost, "source", x_message_ttl=0, x_dead_letter_exchange="amq.fanout")
+    delayed = queue(vhost, "delayed", x_message_ttl=0, x_dead_letter_exchange="d")
+    for dropped in (source, delayed):
+        message = framed(Address("", dropped.name), Properties(headers=Table.of({"x-delay": 5})), b"x")
+        vhost.enqueue([message], 1, False, (dropped,))
+    vhost.pump()
+    vhost.clock.advance(10)
+    assert vhost.publish(vhost.exchanges["amq.fanout"], framed(Address("amq.fanout", ""), Properties(), b"event"))
+    assert [each.body for each in taken(others)] == [b"x", b"event"]
+    assert taken(listener) == []
+
+
+def test_what_is_not_relayed_goes_to_the_alternate_exchange(vhost):
+    arguments = Table.of({"x-presence-relay": True, "alternate-exchange": "amq.fanout"})
+    vhost.declare_exchange("r", "x-presence", arguments=arguments)
+    listener, unrouted = queue(vhost, "l"), queue(vhost, "unrouted")
+    vhost.bind("r", listener, "", Table.EMPTY)
+    vhost.bind("amq.fanout", unrouted, "", Table.EMPTY)
+    vhost.publish(vhost.exchanges["r"], framed(Address("r", "k"), Properties(), b"event"))
+    publish(vhost, "r", body=b"publish")
+    assert ([each.body for each in taken(unrouted)], [each.body for each in taken(listener)]) == (
+        [b"event"],
+        [b"publish"],
+    )
+
+
+UPSTREAM = UpstreamExchange("elsewhere", "/", "r")
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_what_a_link_brings_goes_to_no_listener_while_another_one_would_refuse_it(vhost, between):
+    relaying(vhost, "r")
+    first, full = queue(vhost, "first"), queue(vhost, "full", x_max_length=1, x_overflow="reject-publish")
+    vhost.bind("r", first, "", Table.EMPTY)
+    vhost.declare_exchange("between", "fanout")
+    vhost.bind("between", full, "", Table.EMPTY)
+    vhost.bind("r", vhost.exchanges["between"] if between else full, "", Table.EMPTY)
+    path = ("A", [("F", Table.of({"cluster-name": "elsewhere", "vhost": "/"}))])
+    headers = Table.of({"action": "message", "key": "k"}).with_items([("x-received-from", path)])
+    message = framed(Address("r", "k"), Properties(headers=headers), b"body")
+
+    def bring():
+        steps = vhost.exchanges["r"].type.on_federated(message, UPSTREAM)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value.refused
+
+    assert not bring()
+    assert [bring() for _ in range(3)] == [{0}] * 3
+    assert (len(taken(first)), len(taken(full))) == (1, 1)
+    assert not bring()
+    assert (len(taken(first)), len(taken(full))) == (1, 1)
 
 
 def test_whether_it_relays_must_be_said_again_and_be_a_bool(vhost):
