@@ -264,6 +264,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     hashing.close()
     await committer.finish(partial(node.finish, TURN_COST))
     clock.stop()
+    node.scheduler.stop()
     await services.stop(host)
     status = await close(committer, store, local, remote)
     await supervisor.stop()

@@ -238,6 +238,10 @@ class Scheduler:
             budget -= TURN_COST
         return not (self._tasks or self._waiting or self._suspended)
 
+    def stop(self) -> None:
+        """Run no more jobs: what they have not done by the end of the node is in the store for its next start."""
+        self._left = 0
+
     def _run(self) -> None:
         """Run steps of all jobs in turn until the budget of this turn is spent."""
         tasks = self._tasks

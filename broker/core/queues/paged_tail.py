@@ -22,7 +22,7 @@ class PagedTail:
         return len(self._ids) - self._first
 
     def append(self, id_: int, location: int, seq: int = 0) -> None:
-        if seq:
+        if seq > 0:  # else its message is that of a copy which has none, as the log ended meanwhile
             self._seqs.frombytes(bytes(8 * (len(self._ids) - len(self._seqs))))
             self._seqs.append(seq)
         self._ids.append(id_)

@@ -103,6 +103,7 @@ class Process:
         await self.server.stop("shutdown")
         await self.committer.finish(self.node.finish)
         self.clock.stop()
+        self.node.scheduler.stop()
         await self.throughput.stop()
         if not await self.committer.stop():  # the disk is full
             raise Exited

@@ -115,6 +115,17 @@ def test_all_jobs_are_finished_as_far_as_the_journal_has_room(jobs: Jobs) -> Non
     assert jobs.done[4:] == ["p1", "p2"] and not len(jobs.scheduler)
 
 
+def test_a_stopped_scheduler_starts_nothing_also_when_there_is_room_again(jobs: Jobs) -> None:
+    """The message log has ended by then, and would not say what a job still does."""
+    jobs.scheduler.full = True
+    jobs.scheduler.start("publish", jobs.job("p"), appends=True)
+    assert not jobs.scheduler.finish_all()
+    jobs.scheduler.stop()
+    jobs.scheduler.full = False
+    jobs.scheduler.start("connections", jobs.job("c"))
+    assert not jobs.done and len(jobs.scheduler) == 2
+
+
 def test_the_first_of_the_waiting_jobs_makes_a_step_although_publishers_have_filled_the_journal_again(
     jobs: Jobs,
 ) -> None:

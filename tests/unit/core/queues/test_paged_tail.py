@@ -73,6 +73,17 @@ def test_a_backlog_that_takes_over_another_keeps_the_recorders_numbers() -> None
     assert (first.peek(4), first.seqs(4)) == ([(1, 10), (3, 30), (4, 40), (5, 50)], [0, 0, 44, 0])
 
 
+def test_copies_that_the_message_log_did_not_number_are_paged() -> None:
+    """A dead letter has the negative number of its message until the log numbers it, which may have ended."""
+    queue = new_queue(number=1, budget=Ledger(0))
+    for copy in numbered(0, 3 * PAGE_ABOVE, True):
+        copy.seq = -1
+        enqueue([copy], queue)
+    taken = [got[1] for _ in range(3 * PAGE_ABOVE) if (got := queue.get(True)) is not None]
+    assert [int(each.body) for each in taken] == list(range(3 * PAGE_ABOVE))
+    assert taken[0].seq == -1 and taken[-1].seq == 0
+
+
 def test_a_backlog_frees_the_memory_of_taken_pages() -> None:
     backlog = PagedTail()
     for number in range(1000):
