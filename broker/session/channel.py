@@ -177,7 +177,7 @@ class Channel(ConsumerGroup):
             raise with_method_ids(error, ACK) from None
 
     def note_freed(self) -> None:
-        """Note that consumers may have room before they are woken."""
+        """Note that consumers that wait may have room, and are woken in one of the next turns."""
         self.freed = True
         self.connection.node.scheduler.freed += 1
 

@@ -25,6 +25,7 @@ LEVEL_COST = 6  # of a priority whose consumers have no room any more, beside th
 GROUPS_SHIFT = 5  # to look at 32 groups costs 1
 VAIN_COST = 3_000  # of those and of these, after which deliveries wait for the next pump of the queue
 NONE: OrderedDict[Consumer, None] = OrderedDict()  # of a queue that has had no consumer
+NO_GROUPS: dict[ConsumerGroup, int] = {}  # of a queue that has no consumer
 WAITING = "waiting"  # activity status of a consumer that waits for the active one
 
 
@@ -32,7 +33,8 @@ WAITING = "waiting"  # activity status of a consumer that waits for the active o
 class ConsumerGroup:
     """Consumers that may get room at the same time, as those of a channel do; a port that sessions implement.
 
-    freed  some that wait may have room, and are woken in one of the next turns, as they are very many
+    freed  some that wait may have room, and are woken in one of the next turns, as they are very many; it may still be
+           True when they have none any more (`still_freed`); `Scheduler.freed` counts how often it is set to True
     """
 
     __slots__ = ("freed",)
@@ -181,7 +183,7 @@ class Consumers:
         self._all: dict[Consumer, None] = {}
         self._live: dict[Consumer, None] = {}  # those not known to have ended
         self._turn = Turn()  # those that may have room
-        self._groups: dict[ConsumerGroup, int] = {}  # with the number of their consumers
+        self._groups = NO_GROUPS  # with the number of their consumers
         self._none_freed = 0  # `Scheduler.freed` when none of them was freed
         self.exclusive = False  # the only consumer is exclusive
 
@@ -219,6 +221,8 @@ class Consumers:
 
     def add(self, consumer: Consumer) -> None:
         """Add a consumer. If it is `waiting`, it joins the turn when it is woken."""
+        if not self._all:
+            self._groups = {}
         self._all[consumer] = self._live[consumer] = None
         self._groups[consumer.group] = self._groups.get(consumer.group, 0) + 1
         self.exclusive = consumer.exclusive
@@ -245,7 +249,7 @@ class Consumers:
         removed = list(self._all)
         for consumer in removed:
             consumer.waiting = False
-        self._all, self._live, self._turn, self._groups = {}, {}, Turn(), {}
+        self._all, self._live, self._turn, self._groups = {}, {}, Turn(), NO_GROUPS
         self.exclusive = False
         return removed
 

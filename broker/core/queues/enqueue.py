@@ -20,8 +20,8 @@ from .x_death import MAXLEN
 if TYPE_CHECKING:
     from .queue import Queue
 
-# That a message lives with a time to live of 0, or above a length limit, where very many consumers have to be asked, or
-# are woken.
+# How long a message stays although its time to live is 0, or it is above a length limit, where very many consumers have
+# to be asked, or are woken in turns.
 HAND_OVER_MS = 1_000
 
 

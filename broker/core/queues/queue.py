@@ -452,7 +452,7 @@ class Queue(RouteTarget):
         self._message_expiry.pump_again()
 
     def await_freed(self) -> None:
-        """Note it if consumers that wait may have room: messages that they do not take are dropped after a while."""
+        """Note it if consumers that wait may have room. What is above a limit is dropped later, if it stays."""
         if self.ready and not self.interrupted and self.consumers.any_freed():
             self.interrupted = True
             if self.settings.drops_head:

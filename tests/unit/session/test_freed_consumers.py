@@ -92,7 +92,7 @@ def test_no_message_is_lost_while_consumers_under_a_shared_limit_are_woken(limit
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_no_message_is_lost_while_deliveries_are_counted_for_a_shared_limit(limit: str) -> None:
-    """Those of a quorum queue do not count in the end."""
+    """Deliveries of a quorum queue do not count in the end."""
     waiting = Waiting(limit, count=1)
     waiting.ch.declare("full", durable=True, arguments={"x-queue-type": "quorum"})
     waiting.ch.consume("full")
