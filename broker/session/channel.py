@@ -15,6 +15,7 @@ from ..core.access.users import User
 from ..core.counters.statistics import DeliveryCounters, PublishCounters
 from ..core.jobs.scheduler import AT_ONCE_COST, CONSUMER_COST, OBJECT_COST, SLICE, Job, do_at_once
 from ..core.metadata.patterns import SearchTime
+from ..core.queues.consumers import ConsumerGroup
 from ..core.queues.message_log import CHANNEL, Origin
 from ..core.queues.queue import Queue
 from ..core.queues.reply_queue import ReplyQueue
@@ -69,7 +70,7 @@ KEYS_S = 0.01  # processor time to check the permission for all routing keys of 
 IGNORED = (commands.Basic.CancelOk.index, commands.Channel.FlowOk.index)
 
 
-class Channel:
+class Channel(ConsumerGroup):
     """State of one channel: its user's rights, consumers, unsettled deliveries, confirms and transaction.
 
     prefetch         limit of unsettled deliveries of each new consumer, 0 for none
@@ -84,6 +85,7 @@ class Channel:
     """
 
     def __init__(self, connection: Connection, number: int) -> None:
+        super().__init__()
         assert connection.vhost is not None and connection.user is not None
         self.connection = connection
         self.number = number
@@ -174,6 +176,17 @@ class Channel:
         except AMQPError as error:
             raise with_method_ids(error, ACK) from None
 
+    def note_freed(self) -> None:
+        """Note that consumers that wait may have room, and are woken in one of the next turns."""
+        self.freed = True
+        self.connection.node.scheduler.freed += 1
+
+    def still_freed(self) -> bool:
+        connection = self.connection
+        stalled = len(connection.stalled) > 0 and connection.output.room() > 0
+        self.freed = stalled or self.shared_prefetch.frees
+        return self.freed
+
     # For the functions that serve methods
 
     def send(self, frames: bytes) -> None:
@@ -246,6 +259,7 @@ class Channel:
         """
         self.connection.spent += len(self.consumers) >> 3
         if self.shared_prefetch.set_limit(count):
+            self.note_freed()
             outstanding = len(self.unacked) + self._settled
             self.do("prefetch limit", self.shared_prefetch.count(outstanding, self._deliveries()))
 

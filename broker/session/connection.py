@@ -503,6 +503,9 @@ class Connection(Publisher):
         if self.stalled:
             some = self.stalled[:WOKEN]
             del self.stalled[:WOKEN]
+            if self.stalled:
+                for channel in self.channels.values():
+                    channel.note_freed()
             for consumer in some:
                 consumer.stalled = False
                 consumer.queue.wake(consumer)

@@ -53,7 +53,7 @@ class ChannelConsumer(Consumer):
         arguments: Table,
     ) -> None:
         super().__init__(tag, queue, channel.connection, no_ack, exclusive, priority)
-        self.channel = channel
+        self.channel = self.group = channel
         self.prefetch = prefetch
         self.arguments = arguments
         self.stalled = self.awaits_limit = False

@@ -25,7 +25,7 @@ class SharedPrefetch:
     unacked  unsettled deliveries that count towards it
     """
 
-    __slots__ = ("limit", "unacked", "_consumers", "_turns", "_of_queues", "_deliveries", "_expected")
+    __slots__ = ("limit", "unacked", "_consumers", "_turns", "_of_queues", "_deliveries", "_counting", "_expected")
 
     def __init__(self, consumers: dict[str, ChannelConsumer]) -> None:
         self.limit = 0
@@ -34,7 +34,13 @@ class SharedPrefetch:
         self._turns = SortedEntries()  # consumers that wait, by `turn`: the queue of the first one is served next
         self._of_queues = SortedEntries()  # the same by queue, the highest priority first
         self._deliveries = 0
+        self._counting = False  # `count` is under way
         self._expected = False  # `_wake_more` is due in the next turn
+
+    @property
+    def frees(self) -> bool:
+        """Whether the limit may allow deliveries to consumers that wait for it."""
+        return self._counting or bool(self._turns) and (not self.limit or self.unacked < self.limit)
 
     def set_limit(self, limit: int) -> bool:
         """Change the limit, and return whether deliveries made before the change have to be counted now.
@@ -56,6 +62,7 @@ class SharedPrefetch:
         At first all of them count, so that consumers get no more than the limit allows.
         """
         self.unacked = outstanding
+        self._counting = True
         for deliveries in slices:
             counted = 0
             for _, consumer, _, _ in deliveries:
@@ -64,6 +71,7 @@ class SharedPrefetch:
                     counted += 1
             self.unacked -= len(deliveries) - counted
             yield SLICE >> COUNT_SHIFT
+        self._counting = False
         self._wake()
 
     def room(self, consumer: ChannelConsumer) -> int:
@@ -116,10 +124,13 @@ class SharedPrefetch:
             if consumer.waiting:
                 consumer.queue.wake(consumer)
                 room -= consumer.queue.ready > 0
-        if turns and not self._expected:
-            self._expected = True
-            clock = turns.first()[1].queue.host.clock
-            clock.call_at(clock.now_ms(), self._wake_more)
+        if turns and self.frees:
+            first: ChannelConsumer = turns.first()[1]
+            first.channel.note_freed()
+            if not self._expected:
+                self._expected = True
+                clock = first.queue.host.clock
+                clock.call_at(clock.now_ms(), self._wake_more)
 
     def _pop(self) -> ChannelConsumer:
         """Remove and return the consumer of the highest priority of the queue whose turn it is."""
@@ -140,7 +151,7 @@ class SharedPrefetch:
 
     def _wake_in_a_step(self) -> Job:
         self._expected = False
-        if self._turns and (not self.limit or self.unacked < self.limit):
+        if self._turns and self.frees:
             host = self._turns.first()[1].queue.host
             before = host.scheduler.spent
             self._wake()

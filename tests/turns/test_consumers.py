@@ -15,6 +15,11 @@ from .meter import LIMIT_MS, MANY, SLICE_MS
 FEW = MANY // 10
 ACKS = 20
 SINGLE = {"x-single-active-consumer": True}
+LIMITS: dict[str, dict[str, Any]] = {
+    "length limit": {"x-max-length": 0},
+    "rejected publishes": {"x-max-length": 1, "x-overflow": "reject-publish"},
+    "time to live": {"x-message-ttl": 0},
+}
 KINDS: dict[str, tuple[dict[str, Any], Callable[[int], int]]] = {
     "equal": ({}, lambda number: 0),
     "priorities": ({}, lambda number: number),
@@ -218,3 +223,30 @@ def test_consumers_that_wait_for_a_limit_that_they_share_and_are_cancelled(step_
         peer.close()
 
     step_meter.check_one_of(attempt, SLICE_MS)
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_messages_for_a_queue_with_a_limit_whose_consumers_are_woken_in_turns(
+    step_meter: StepMeter, limit: str
+) -> None:
+    """Each acknowledgement leaves room for one delivery to any of them."""
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        peer.connect().channel().declare("q0", arguments=LIMITS[limit])
+        prompter = Prompter(peer)
+        prompter.send(Basic.Qos, prefetch_count=1, global_=True)
+        consume(prompter)
+        peer.settle()
+        fill(peer, "q0", 2)
+        peer.wait(0)
+        assert all(consumer.waiting for consumer in peer.node.vhosts["/"].queues["q0"].consumers.all())
+        step_meter.begin()
+        for tag in range(1, 1 + ACKS):
+            assert prompter.unacked == 1
+            prompter.socket.incoming += codec.method_frame(1, Basic.Ack, {"delivery_tag": tag})
+            fill(peer, "q0", MANY // ACKS)
+            peer.wait(0)
+        peer.close()
+
+    step_meter.check_one_of(attempt)

@@ -87,18 +87,19 @@ class Scheduler:
     pending    queues that wait to be pumped
     report     writes one line to the log: event, level, fields
     spent      the cost of all pumps, and of what `charge` and `Fifo` add, ever: each request is charged what it adds
+    freed      how often groups of consumers were freed (`ConsumerGroup`)
     finishing  no job may wait for another one, as all of them are run to their end
     """
 
     __slots__ = (
-        *("pending", "report", "spent", "finishing", "_clock", "_journal", "_full", "_tasks", "_waiting", "_suspended"),
-        *("_current", "_left", "_running", "_expected", "_pumped", "_pumped_for_many"),
+        *("pending", "report", "spent", "freed", "finishing", "_clock", "_journal", "_full", "_tasks", "_waiting"),
+        *("_suspended", "_current", "_left", "_running", "_expected", "_pumped", "_pumped_for_many"),
     )
 
     def __init__(self, clock: Clock, journal: Journal) -> None:
         self.pending: deque[Pumpable] = deque()
         self.report: Report = lambda event, level, fields: None
-        self.spent = 0
+        self.spent = self.freed = 0
         self._clock = clock
         self._journal = journal
         self._full = False

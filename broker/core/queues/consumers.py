@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -22,9 +22,32 @@ if TYPE_CHECKING:
 LOOKS = 1_000  # consumers asked for their room at once: a millisecond
 LOOK_COST = 2  # of one of them that has no room, or gets no message (`jobs.scheduler`)
 LEVEL_COST = 6  # of a priority whose consumers have no room any more, beside theirs
+GROUPS_SHIFT = 5  # to look at 32 groups costs 1
 VAIN_COST = 3_000  # of those and of these, after which deliveries wait for the next pump of the queue
 NONE: OrderedDict[Consumer, None] = OrderedDict()  # of a queue that has had no consumer
+NO_GROUPS: dict[ConsumerGroup, int] = {}  # of a queue that has no consumer
 WAITING = "waiting"  # activity status of a consumer that waits for the active one
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ConsumerGroup:
+    """Consumers that may get room at the same time, as those of a channel do; a port that sessions implement.
+
+    freed  some that wait may have room, and are woken in one of the next turns, as they are very many; it may still be
+           True when they have none any more (`still_freed`); `Scheduler.freed` counts how often it is set to True
+    """
+
+    __slots__ = ("freed",)
+
+    def __init__(self) -> None:
+        self.freed = False
+
+    def still_freed(self) -> bool:
+        """Return whether the group, which was `freed`, is so now, and set that."""
+        return self.freed
+
+
+ALONE: Final = ConsumerGroup()  # of consumers that are always woken at once
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -32,17 +55,19 @@ class Consumer:
     """A consumer of a queue, as the queue sees it: a port that sessions and federation links implement.
 
     output   the output of its deliveries; consumers with the same output keep the order of all their deliveries
+    group    consumers that may get room at the same time as it; set before it is added to its queue
     waiting  it had no room when last asked, and gets no turn until it calls `Queue.wake`; set by the queue alone
     shares   it shares its room with other consumers
     unacked  deliveries that it has not settled
     """
 
-    __slots__ = ("tag", "queue", "output", "no_ack", "exclusive", "priority", "waiting", "shares", "unacked")
+    __slots__ = ("tag", "queue", "output", "group", "no_ack", "exclusive", "priority", "waiting", "shares", "unacked")
 
     def __init__(self, tag: str, queue: Queue, output: object, no_ack: bool, exclusive: bool, priority: int) -> None:
         self.tag = tag
         self.queue = queue
         self.output = output
+        self.group = ALONE
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.priority = priority
@@ -150,7 +175,7 @@ class Consumers:
     vain  the cost of consumers that were asked and of priorities that were looked at in vain, since it was set to 0
     """
 
-    __slots__ = ("vain", "_all", "_live", "_turn", "_scheduler", "exclusive")
+    __slots__ = ("vain", "_all", "_live", "_turn", "_groups", "_none_freed", "_scheduler", "exclusive")
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.vain = 0
@@ -158,6 +183,8 @@ class Consumers:
         self._all: dict[Consumer, None] = {}
         self._live: dict[Consumer, None] = {}  # those not known to have ended
         self._turn = Turn()  # those that may have room
+        self._groups = NO_GROUPS  # with the number of their consumers
+        self._none_freed = 0  # `Scheduler.freed` when none of them was freed
         self.exclusive = False  # the only consumer is exclusive
 
     def __len__(self) -> int:
@@ -194,7 +221,10 @@ class Consumers:
 
     def add(self, consumer: Consumer) -> None:
         """Add a consumer. If it is `waiting`, it joins the turn when it is woken."""
+        if not self._all:
+            self._groups = {}
         self._all[consumer] = self._live[consumer] = None
+        self._groups[consumer.group] = self._groups.get(consumer.group, 0) + 1
         self.exclusive = consumer.exclusive
         if not consumer.waiting:
             self._turn.of(consumer.priority)[consumer] = None
@@ -205,6 +235,9 @@ class Consumers:
             return False
         del self._all[consumer]
         self._live.pop(consumer, None)
+        self._groups[consumer.group] -= 1
+        if not self._groups[consumer.group]:
+            del self._groups[consumer.group]
         if consumer.exclusive:
             self.exclusive = False
         self._turn.remove(consumer)
@@ -216,7 +249,7 @@ class Consumers:
         removed = list(self._all)
         for consumer in removed:
             consumer.waiting = False
-        self._all, self._live, self._turn = {}, {}, Turn()
+        self._all, self._live, self._turn, self._groups = {}, {}, Turn(), NO_GROUPS
         self.exclusive = False
         return removed
 
@@ -236,6 +269,17 @@ class Consumers:
     def any_ready(self) -> bool:
         """Return whether a consumer is in the turn; it may have lost its room since."""
         return len(self._turn.best()) > 0
+
+    def any_freed(self) -> bool:
+        """Return whether consumers that wait may have room, and are woken in one of the next turns."""
+        freed = self._scheduler.freed
+        if freed == self._none_freed:
+            return False
+        self._scheduler.spent += len(self._groups) >> GROUPS_SHIFT
+        if any(group.freed and group.still_freed() for group in self._groups):
+            return True
+        self._none_freed = freed
+        return False
 
     def take_turn(self, wanted: int, body_bytes: int) -> tuple[list[Consumer], int]:
         """Return up to `wanted` consumers, in turn, and the number of messages that each of them can take.
@@ -350,6 +394,10 @@ class SingleActiveConsumers(Consumers):
 
     def any_ready(self) -> bool:
         return self.active is not None and not self.active.waiting
+
+    def any_freed(self) -> bool:
+        active = self.active
+        return active is not None and active.waiting and active.group.freed and active.group.still_freed()
 
     def take_turn(self, wanted: int, body_bytes: int) -> tuple[list[Consumer], int]:
         active = self.active

@@ -20,7 +20,9 @@ from .x_death import MAXLEN
 if TYPE_CHECKING:
     from .queue import Queue
 
-HAND_OVER_MS = 1_000  # that a message with a time to live of 0 lives where very many consumers have to be asked
+# How long a message stays although its time to live is 0, or it is above a length limit, where very many consumers have
+# to be asked, or are woken in turns.
+HAND_OVER_MS = 1_000
 
 
 class EnqueueResult:
@@ -199,10 +201,13 @@ class PerMessageEnqueue:
         """Deliver a message with a time to live of 0 to a consumer with room, or let it expire."""
         queue, state = self.queue, message.state
         assert state is not None
-        queue.host.feed(queue)  # first the messages before it
+        if not queue.interrupted:  # else `pump` goes on, as it may take long
+            queue.host.feed(queue)  # first the messages before it
         self.push()
         deadline_ms, state.deadline_ms = state.deadline_ms, NEVER
-        queue.host.feed(queue)
+        if not queue.interrupted:
+            queue.host.feed(queue)
+            queue.await_freed()
         state.deadline_ms = deadline_ms + HAND_OVER_MS if queue.interrupted else deadline_ms
         queue.ready_messages.at(state.level).timed = True
         queue.schedule_pump()

@@ -23,7 +23,7 @@ from ..queues.consumers import Consumer
 from .consumers import Consumers, SingleActiveConsumers
 from .dead_lettering import DeadLetterOutbox
 from .deduplication import Deduplication
-from .enqueue import ACCEPTED, DURABLE, EnqueueResult, PerMessageEnqueue
+from .enqueue import ACCEPTED, DURABLE, HAND_OVER_MS, EnqueueResult, PerMessageEnqueue
 from .expiry import MessageExpiry, QueueExpiry
 from .fifo import BATCH_BYTES, LEVEL_SHIFT, Fifo
 from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, HeldPublishers
@@ -53,7 +53,7 @@ class Queue(RouteTarget):
     dirty            the queue waits to be pumped
     unacked          the number of unacknowledged messages
     delivered_bytes  the sum of the bodies and long headers delivered to consumers
-    interrupted      consumers may have room for ready messages: `pump` goes on, as it takes long
+    interrupted      consumers may have room for ready messages: they are asked, or woken, in one of the next turns
     """
 
     __slots__ = (
@@ -239,6 +239,7 @@ class Queue(RouteTarget):
             return True
         if not self.interrupted:  # else `pump` goes on, as it may take long
             self.host.feed(self)
+            self.await_freed()
         self.schedule_pump()
         return self.interrupted or not self.is_full(body_bytes)
 
@@ -377,8 +378,10 @@ class Queue(RouteTarget):
                     self._deliver()
                 elif self.consumers.any_ready():
                     self.interrupted = True  # until `resume`, after which it is pumped
-            if self.settings.drops_head and not self.interrupted:
-                self._trim()
+            if self.settings.drops_head:
+                self.await_freed()
+                if not self.interrupted:
+                    self._trim()
             if timed and self._slice:
                 self._expire(self.ready_messages.all)  # the messages now in front
                 if self._slice:
@@ -447,6 +450,13 @@ class Queue(RouteTarget):
         """Note that consumers may have room for ready messages, and deliver these once other queues had their turn."""
         self.interrupted = True
         self._message_expiry.pump_again()
+
+    def await_freed(self) -> None:
+        """Note it if consumers that wait may have room. What is above a limit is dropped later, if it stays."""
+        if self.ready and not self.interrupted and self.consumers.any_freed():
+            self.interrupted = True
+            if self.settings.drops_head:
+                self._message_expiry.pump_at(self.host.clock.now_ms() + HAND_OVER_MS)
 
     def _hand_fresh(self, fifo: Fifo, takers: list[Consumer], count: int) -> None:
         """Deliver at most `count` fresh messages to these consumers in turn."""

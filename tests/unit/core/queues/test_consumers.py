@@ -7,15 +7,18 @@ from tests.support.queues import Delivery, Taker, message, new_queue
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.queues import consumers as consumers_module
 from warren.broker.core.queues.consumers import (
+    GROUPS_SHIFT,
     LEVEL_COST,
     LOOK_COST,
     LOOKS,
     Consumer,
+    ConsumerGroup,
     Consumers,
     SingleActiveConsumers,
     Turn,
 )
 from warren.broker.core.queues.message_log import MADE
+from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.sorted_entries import BLOCK
 
 
@@ -310,3 +313,72 @@ def test_a_paused_queue_drops_refuses_and_expires_nothing_that_a_consumer_has_ro
     queue.resume()
     queue.pump()
     assert limit != "max_length" or (queue.ready, queue.dropped) == (0, 5), "no consumer has room"
+
+
+class Group(ConsumerGroup):
+    """A group that counts how often it is asked. `has_room`: its consumers may have room, and are not woken yet."""
+
+    def __init__(self, queue: Queue, has_room: bool) -> None:
+        super().__init__()
+        self.has_room = has_room
+        self.asked = 0
+        self.consumer = Taker("", queue, [], True, 0, 0)
+        self.consumer.group = self
+        queue.add_consumer(self.consumer)
+
+    def free(self) -> None:
+        self.freed = True
+        self.consumer.queue.host.scheduler.freed += 1
+
+    def still_freed(self) -> bool:
+        self.asked += 1
+        self.freed = self.has_room
+        return self.freed
+
+
+def grouped(*has_room: bool, **arguments: object) -> tuple[Queue, list[Group]]:
+    """Return a queue with a message more than its limit, and freed groups of its consumers."""
+    table = Table.of({"x-max-length": 1, "x-overflow": "reject-publish"} | arguments)
+    queue = new_queue(number=0, arguments=table)
+    groups = [Group(queue, one) for one in has_room]
+    queue.accept([message()], MADE, False)
+    queue.pump()
+    for group in groups:
+        group.free()
+    return queue, groups
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_groups_of_consumers_are_asked_once_for_many_publishes_to_a_full_queue(has_room: bool) -> None:
+    queue, groups = grouped(*[False] * 10, has_room)
+    for _ in range(5):
+        assert len(queue.accept([message() for _ in range(5)], MADE, False).refused) == (0 if has_room else 5)
+    assert [group.asked for group in groups] == [1] * 11
+    queue.pump()
+    groups[0].free()
+    queue.accept([message()], MADE, False)
+    assert groups[0].asked == 2 and groups[1].asked == 1
+
+
+def test_a_group_without_a_consumer_of_the_queue_does_not_count() -> None:
+    queue, [group, other] = grouped(True, False)
+    queue.remove_consumer(group.consumer)
+    assert queue.accept([message()], MADE, False).refused and not group.asked and other.asked
+    queue.consumers.remove_all()
+    other.free()
+    assert queue.accept([message()], MADE, False).refused and other.asked == 1
+
+
+def test_of_consumers_with_a_single_active_one_the_group_of_this_one_counts() -> None:
+    queue, [active, other] = grouped(False, True, **{"x-single-active-consumer": True})
+    assert queue.accept([message()], MADE, False).refused and not other.asked
+    active.has_room = True
+    active.free()
+    assert not queue.accept([message()], MADE, False).refused
+
+
+def test_very_many_groups_count_at_what_it_takes_to_look_at_them() -> None:
+    queue, groups = grouped(*[False] * 1_000)
+    before = queue.host.scheduler.spent
+    assert not queue.consumers.any_freed() and not queue.consumers.any_freed()
+    assert queue.host.scheduler.spent - before == 1_000 >> GROUPS_SHIFT and groups[-1].asked == 1
