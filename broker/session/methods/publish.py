@@ -589,7 +589,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
         if deferred is not None:
             yield deferred.keep()
             await_journal_for(channel, deferred)
-        queues = existing((yield from accepted_in_steps(queues, message)))
+        queues = yield from accepted_in_steps(queues, message)
         yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
 
 
@@ -602,12 +602,13 @@ def await_journal_for(channel: Channel, search: Search) -> None:
 def accepted_in_steps(
     queues: tuple[RouteTarget, ...], message: Message
 ) -> Generator[int, None, tuple[RouteTarget, ...]]:
-    """Have targets accept a message that do so in steps; return all targets, with results in place of these."""
-    targets = list(queues)
-    for index, target in enumerate(queues):
-        if target.internal and (steps := target.accept_in_steps([message])) is not None:
-            targets[index] = Accepted(target, (yield from steps))
-        if not (index + 1) % LOOKS:
+    """Have targets accept a message that do so in steps; return those that exist, with results in place of these."""
+    targets: list[RouteTarget] = []
+    for index, target in enumerate(queues, 1):
+        if not target.deleted:
+            steps = target.accept_in_steps([message]) if target.internal else None
+            targets.append(target if steps is None else Accepted(target, (yield from steps)))
+        if not index % LOOKS:
             yield LOOKS >> DESTINATIONS_SHIFT
     return tuple(targets)
 
@@ -725,8 +726,9 @@ def enqueue_in_steps(
         parts = in_parts(queues, each, stored_bytes, ENQUEUE_COST)
         first_part = next(parts, ())
         yield from await_room(channel, first_part, each * len(first_part))
-        returns = mandatory and len(first_part) == len(queues)  # else there may be others when these have been deleted
-        result = enqueue(channel, exchange, some, body_bytes, persistent, existing(first_part), returns)
+        there = existing(first_part)
+        returns = mandatory and (len(there) > 0 or not existing(queues))
+        result = enqueue(channel, exchange, some, body_bytes, persistent, there, returns)
         for part in parts:
             yield max(ENQUEUE_COST, stored_bytes >> STORE_SHIFT)
             yield from await_room(channel, part)
