@@ -31,7 +31,7 @@ class OutputError(Exception):
 
 
 class Output(io.FileIO):
-    """The standard output. After a signal has ended a write, such as one for which nobody reads, the rest is lost."""
+    """The standard output. What is left when a signal ends a write is lost: perhaps nobody reads it."""
 
     _ended = False
 
@@ -47,7 +47,7 @@ class Output(io.FileIO):
             return written
         except OSError as error:
             raise OutputError(error) from None
-        except BaseException:
+        except (KeyboardInterrupt, SystemExit):
             self._ended = True
             raise
 

@@ -279,7 +279,7 @@ def test_one_publish_by_http(meter: Meter, limited: bool) -> None:
 
 
 def test_a_commit_looks_at_very_many_queues_in_steps(peer: MeasuredPeer, step_meter: StepMeter) -> None:
-    """Until the first of them have the message, a step takes no longer with more queues."""
+    """The steps before the first queues have the message take no longer with more queues."""
     vhost = peer.node.vhosts["/"]
     queue = vhost.declare_queue("q", arguments=Table.of({"x-message-deduplication": True}))
     channel = peer.connect().channel()

@@ -602,15 +602,14 @@ def await_journal_for(channel: Channel, search: Search) -> None:
 def accepted_in_steps(
     queues: tuple[RouteTarget, ...], message: Message
 ) -> Generator[int, None, tuple[RouteTarget, ...]]:
-    """Have targets accept a message that do so in steps; return those that exist, with results in place of these."""
-    targets: list[RouteTarget] = []
+    """Have targets accept a message that do so in steps; return all targets, with results in place of these."""
+    accepted: dict[RouteTarget, RouteTarget] = {}
     for index, target in enumerate(queues, 1):
-        if not target.deleted:
-            steps = target.accept_in_steps([message]) if target.internal else None
-            targets.append(target if steps is None else Accepted(target, (yield from steps)))
+        if target.internal and not target.deleted and (steps := target.accept_in_steps([message])) is not None:
+            accepted[target] = Accepted(target, (yield from steps))
         if not index % LOOKS:
             yield LOOKS >> DESTINATIONS_SHIFT
-    return tuple(targets)
+    return tuple([accepted.get(target, target) for target in queues]) if accepted else queues
 
 
 def publish_to(
@@ -727,7 +726,8 @@ def enqueue_in_steps(
         first_part = next(parts, ())
         yield from await_room(channel, first_part, each * len(first_part))
         there = existing(first_part)
-        returns = mandatory and (len(there) > 0 or not existing(queues))
+        exist = len(there) > 0 or len(existing(queues)) > 0
+        returns = mandatory and (len(there) > 0 or not exist)
         result = enqueue(channel, exchange, some, body_bytes, persistent, there, returns)
         for part in parts:
             yield max(ENQUEUE_COST, stored_bytes >> STORE_SHIFT)
@@ -735,7 +735,7 @@ def enqueue_in_steps(
             more = enqueue_more(channel, exchange, some, body_bytes, persistent, part)
             result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
         accepted = finish(channel, len(some), result)
-        if accepted and queues:
+        if accepted and exist:
             yield from record(recorders, some[0])
         taken = taken and accepted
     return taken
