@@ -727,8 +727,7 @@ def enqueue_in_steps(
         yield from await_room(channel, first_part, each * len(first_part))
         there = existing(first_part)
         exist = len(there) > 0 or len(existing(queues)) > 0
-        returns = mandatory and (len(there) > 0 or not exist)
-        result = enqueue(channel, exchange, some, body_bytes, persistent, there, returns)
+        result = enqueue(channel, exchange, some, body_bytes, persistent, there, mandatory and not exist)
         for part in parts:
             yield max(ENQUEUE_COST, stored_bytes >> STORE_SHIFT)
             yield from await_room(channel, part)

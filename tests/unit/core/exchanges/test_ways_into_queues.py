@@ -201,13 +201,15 @@ def test_a_move_takes_one_of_two_duplicates(queues: int, behind: bool) -> None:
     assert ways.ch.drain("wide") == [b"1", b"3"] and not ways.ch.count("origin")
 
 
-def test_a_returned_message_whose_queues_are_deleted_before_a_commit_is_not_remembered() -> None:
-    ways = Ways("fanout", False)
+@pytest.mark.parametrize("queues", [1, 500])
+def test_a_returned_message_whose_queues_are_deleted_before_a_commit_is_not_remembered(queues: int) -> None:
+    ways = Ways("fanout", False, queues)
     channel = connected(ways.node).channel()
     channel.transact()
     channel.publish("x", "", b"1", {"headers": {"x-deduplication-header": "a"}}, mandatory=True)
     channel.sync()
-    ways.ch.delete("q")
+    for queue in [queue for queue in ways.vhost.queues.values() if queue.name == "q" or "with" in queue.name]:
+        ways.vhost.delete_queue(queue)
     channel.send(Tx.Commit)
     returned = channel.next()
     assert isinstance(returned, Content) and isinstance(returned.method, Basic.Return)
