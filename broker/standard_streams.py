@@ -11,7 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from select import select
 from typing import Any, TextIO
 
@@ -31,10 +31,14 @@ class OutputError(Exception):
 
 
 class Output(io.FileIO):
-    """The standard output."""
+    """The standard output. What is left when a signal ends a write is lost: perhaps nobody reads it."""
+
+    _ended = False
 
     def write(self, data: Any) -> int:
         """Write what there is room for; wait if there is none. Raises OutputError."""
+        if self._ended:
+            return memoryview(data).nbytes
         try:
             written: int | None = super().write(data)
             while written is None:  # a program that has the same output has made it non-blocking
@@ -43,16 +47,22 @@ class Output(io.FileIO):
             return written
         except OSError as error:
             raise OutputError(error) from None
+        except (KeyboardInterrupt, SystemExit):
+            self._ended = True
+            raise
 
 
 class Messages(io.FileIO):
-    """The standard error. What cannot be written is lost: the exit status says the same."""
+    """The standard error. What cannot be written is lost: the exit status says the same.
+
+    So is what there is no room for, if it is non-blocking: the log of a broker waits for no reader.
+    """
 
     def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except OSError:
-            return memoryview(data).nbytes
+        written: int | None = None
+        with suppress(OSError):
+            written = super().write(data)
+        return memoryview(data).nbytes if written is None else written
 
 
 def run(program: str, command: Callable[[], int]) -> int:

@@ -37,7 +37,7 @@ DEMAND = "x-federation-demand"
 PATH_LIMIT = 16
 NAMES = ("cluster-name", "vhost", "queue")
 UNLIMITED = 1 << 30
-LOOKED = 2_000  # consumers in one step: about a millisecond
+LOOKED = 500  # consumers in one step: up to a millisecond
 BODY_BYTES = 0  # the message size in `Consumer.room`: a message of any size
 
 Identity = tuple[str, str, str]
@@ -63,8 +63,9 @@ def consumer_demand(
 ) -> Generator[None, None, ConsumerDemand]:
     """Return the demand of this queue's consumers for a link to `upstream`; `own` identifies this queue.
 
-    `current` is the link's present path, which is kept unless another one is shorter. Yields after LOOKED consumers
-    each: others may come and go meanwhile.
+    `current` is the link's present path, which is kept unless another one is shorter. Consumers without room are put
+    off: the queue's followers are notified when they have room. Yields after LOOKED consumers each: others may come and
+    go meanwhile.
     """
     priority: int | None = None
     here = elsewhere = 0
@@ -74,7 +75,9 @@ def consumer_demand(
             yield
         if count >= LOOKED and not queue.consumers.has(consumer):
             continue  # removed meanwhile, and not to be asked
-        active = not consumer.waiting and consumer.room(BODY_BYTES) > 0
+        if not consumer.waiting and consumer.room(BODY_BYTES) <= 0:
+            queue.consumers.put_off(consumer)
+        active = not consumer.waiting
         if active and (priority is None or consumer.priority > priority):
             priority = consumer.priority
         if consumer.priority >= 0:

@@ -221,9 +221,6 @@ class QueueLink(Link):
     ) -> None:
         """Start or cancel the consumer upstream, according to local demand."""
         key, demand = self.spec.key, self._demand
-        if len(self.queue.consumers) > LOOKED:
-            await self.pace.turns.wait(len(self.queue.consumers) * LOOKS_COST // LOOKED)
-        self.queue.consumers.put_off()
         own = (self.cluster_name, key.vhost, key.name)
         drains = self.settings.drain
         if drains:
@@ -231,6 +228,8 @@ class QueueLink(Link):
             if not self.queue.ready:
                 forwarder.retry_soon()
         else:
+            if cost := min(len(self.queue.consumers), LOOKED) * LOOKS_COST // LOOKED:
+                await self.pace.turns.wait(cost)  # of the first step
             looks = consumer_demand(self.queue, own, self._upstream(connection), self.spec.multi_hop, self._path)
             now = await self.pace.turns.do(LOOKS_COST, looks)
         alarm = self.node.alarms.reason

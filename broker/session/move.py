@@ -141,6 +141,8 @@ class Move:
                 count += 1
                 taken_bytes += taken[1].body_bytes
                 self._add(taken, result)
+                if self._run is not None and self._run.recorders:
+                    self._publish(result)  # before the search for the next one, which may be a duplicate of it
             self._publish(result)
         except (AccessRefused, NotNow) as error:
             self._publish(result)

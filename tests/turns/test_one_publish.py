@@ -12,6 +12,9 @@ from tests.support.http import Api, Response, asgi_scope, call_application
 from tests.support.in_process import socket_of
 from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.framing import header_frame
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.queues import fifo
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
@@ -27,6 +30,7 @@ KEYS: dict[str, str] = {"topic": "#", "direct": "k", "fanout": "", "headers": ""
 PLAIN: Headers = {}
 TTL: Headers = {"x-message-ttl": 60_000}
 ARRAYS: Headers = {"h": [[[]]] * 500}
+MILLION = 1_000_000
 WORDS = ".".join(["a"] * 127)
 
 
@@ -272,3 +276,25 @@ def test_one_publish_by_http(meter: Meter, limited: bool) -> None:
     queues = [queue for queue in vhost.queues.values() if queue.name != "last"]
     assert {queue.published for queue in queues} == {len(responses)}
     api.close()
+
+
+def test_a_commit_looks_at_very_many_queues_in_steps(peer: MeasuredPeer, step_meter: StepMeter) -> None:
+    """The steps before the first queues have the message take no longer with more queues."""
+    vhost = peer.node.vhosts["/"]
+    queue = vhost.declare_queue("q", arguments=Table.of({"x-message-deduplication": True}))
+    channel = peer.connect().channel()
+    channel.transact()
+    session = next(iter(peer.server.connections.values())).channels[1]
+    transaction = session.transaction
+    assert transaction is not None
+
+    def attempt() -> None:
+        message = Message(Address("x", "k"), header_frame(1, Properties().encode(), 0), 1, 0, 0, False)
+        transaction.publish(vhost.exchanges["amq.fanout"], message, (queue,) * MILLION, False, ())
+        before, steps = queue.published, transaction.commit(session)
+        step = step_meter.measured(lambda: next(steps))
+        step_meter.begin()
+        while queue.published == before:
+            step()
+
+    step_meter.check_one_of(attempt)

@@ -21,6 +21,7 @@ from tests.support.ports import ReservedPort
 from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
 from warren.broker.config.config import Federation
+from warren.broker.core.queues.consumers import Consumer
 from warren.broker.runtime.garbage_collection import collect_young
 from warren.federation import exchange_link, queue_link
 from warren.federation.exchange_link import ExchangeLink
@@ -32,7 +33,7 @@ from warren.plugins.management.application import application
 from warren.plugins.management.framework.context import State
 
 from .crowd import stay
-from .meter import ATTEMPTS, TURN_MS, Meter
+from .meter import ATTEMPTS, LIMIT_MS, MANY, TURN_MS, Meter
 
 pytestmark = pytest.mark.sockets
 
@@ -319,6 +320,28 @@ def test_consumers_of_a_queue_with_very_many_links(meter: Meter, up: Place, coun
 
 async def evaluate(meter: Meter, evaluated: list[tuple[QueueLink, int]], link: QueueLink, *_: object) -> None:
     evaluated.append((link, meter.turns))
+
+
+class Sated(Consumer):
+    """A consumer that has no room."""
+
+    def room(self, body_bytes: int) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("priorities", [1, MANY])
+def test_very_many_consumers_without_room_of_a_queue_with_a_link(meter: Meter, up: Place, priorities: int) -> None:
+    with Fan(meter, up, 1, "queue") as fan:
+        queue = fan.queue
+
+        def attempt() -> float:
+            queue.consumers.remove_all()
+            for number in range(MANY):
+                queue.add_consumer(Sated(f"c{number}", queue, None, True, False, number % priorities))
+            return fan.until(lambda: not queue.consumers.any_ready(), lambda: fan.vhost.consumers_changed(queue))
+
+        assert any(within(attempt(), LIMIT_MS) for _ in range(ATTEMPTS))
+        assert all(consumer.waiting for consumer in queue.consumers.all())
 
 
 @pytest.mark.parametrize("kind", ["exchange", "queue"])

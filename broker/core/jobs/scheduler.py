@@ -93,7 +93,7 @@ class Scheduler:
 
     __slots__ = (
         *("pending", "report", "spent", "freed", "finishing", "_clock", "_journal", "_full", "_tasks", "_waiting"),
-        *("_suspended", "_current", "_left", "_running", "_expected", "_pumped", "_pumped_for_many"),
+        *("_suspended", "_current", "_left", "_running", "_expected", "_pumped", "_pumped_for_many", "_spent_before"),
     )
 
     def __init__(self, clock: Clock, journal: Journal) -> None:
@@ -113,6 +113,7 @@ class Scheduler:
         self._expected = False  # a next turn is scheduled
         self._pumped = False  # as many queues as the turn has time for
         self._pumped_for_many = 0  # the cost of it in this turn
+        self._spent_before = 0  # `spent` at the end of the last turn
 
     def __len__(self) -> int:
         """The number of unfinished jobs and of queues that wait for the next turn."""
@@ -121,13 +122,14 @@ class Scheduler:
 
     # Queues
 
-    def pump(self) -> int:
+    def pump(self, earlier: int = 0) -> int:
         """Pump pending queues, also those that a delivery makes pending, and return the cost.
 
-        What the turn has no time for is pumped in the next ones, in order.
+        What the turn has no time for, beside what `earlier` pumps have cost, is pumped in the next ones, in order.
         """
         pending = self.pending
         before = self.spent
+        end = before + PUMP_LIMIT - earlier
         while pending and not self._pumped:
             queue = pending.popleft()
             try:
@@ -135,7 +137,7 @@ class Scheduler:
                 self.spent += cost  # after the call, in which messages that are read back add to it
             except Exception as error:  # a bug, or the disk: other queues and connections must not suffer from it
                 self.pump_failed(queue, error)
-            if self.spent - before >= PUMP_LIMIT and pending:
+            if self.spent >= end and pending:
                 self._pumped = True
                 self._expect()
         return self.spent - before
@@ -300,8 +302,10 @@ class Scheduler:
             self._clock.call_at(self._clock.now_ms(), self._turn)
 
     def _turn(self) -> None:
+        earlier = self.spent - self._spent_before  # perhaps in the same turn of the loop
         self._expected = self._pumped = False
         self._left, self._pumped_for_many = TURN_COST, 0
         self._run()
-        self.pump()
+        self.pump(earlier)
         self._expect()
+        self._spent_before = self.spent

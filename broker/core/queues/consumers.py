@@ -259,12 +259,10 @@ class Consumers:
             consumer.waiting = False
             self._turn.of(consumer.priority)[consumer] = None
 
-    def put_off(self) -> None:
-        """Take consumers without room out of the turn without a delivery; each calls `wake` when it has room."""
-        for consumer in self._all:
-            if not consumer.waiting and consumer.room(0) <= 0:
-                consumer.waiting = True
-                self._turn.remove(consumer)
+    def put_off(self, consumer: Consumer) -> None:
+        """Take a consumer without room out of the turn without a delivery; it calls `wake` when it has room."""
+        consumer.waiting = True
+        self._turn.remove(consumer)
 
     def any_ready(self) -> bool:
         """Return whether a consumer is in the turn; it may have lost its room since."""
@@ -387,10 +385,8 @@ class SingleActiveConsumers(Consumers):
         self.active = None
         return super().remove_all()
 
-    def put_off(self) -> None:
-        active = self.active
-        if active is not None and not active.waiting and active.room(0) <= 0:
-            active.waiting = True
+    def put_off(self, consumer: Consumer) -> None:
+        consumer.waiting = True
 
     def any_ready(self) -> bool:
         return self.active is not None and not self.active.waiting

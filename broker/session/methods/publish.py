@@ -591,7 +591,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
         if deferred is not None:
             yield deferred.keep()
             await_journal_for(channel, deferred)
-        queues = existing((yield from accepted_in_steps(queues, message)))
+        queues = yield from accepted_in_steps(queues, message)
         yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
 
 
@@ -614,13 +614,13 @@ def accepted_in_steps(
     queues: tuple[RouteTarget, ...], message: Message
 ) -> Generator[int, None, tuple[RouteTarget, ...]]:
     """Have targets accept a message that do so in steps; return all targets, with results in place of these."""
-    targets = list(queues)
-    for index, target in enumerate(queues):
-        if target.internal and (steps := target.accept_in_steps([message])) is not None:
-            targets[index] = Accepted(target, (yield from steps))
-        if not (index + 1) % LOOKS:
+    accepted: dict[RouteTarget, RouteTarget] = {}
+    for index, target in enumerate(queues, 1):
+        if target.internal and not target.deleted and (steps := target.accept_in_steps([message])) is not None:
+            accepted[target] = Accepted(target, (yield from steps))
+        if not index % LOOKS:
             yield LOOKS >> DESTINATIONS_SHIFT
-    return tuple(targets)
+    return tuple([accepted.get(target, target) for target in queues]) if accepted else queues
 
 
 def publish_to(
@@ -742,15 +742,16 @@ def enqueue_in_steps(
         parts = in_parts(queues, each, stored_bytes, ENQUEUE_COST)
         first_part = next(parts, ())
         yield from await_room(channel, first_part, each * len(first_part))
-        returns = mandatory and len(first_part) == len(queues)  # else there may be others when these have been deleted
-        result = enqueue(channel, exchange, some, body_bytes, persistent, existing(first_part), returns)
+        there = existing(first_part)
+        exist = len(there) > 0 or len(existing(queues)) > 0
+        result = enqueue(channel, exchange, some, body_bytes, persistent, there, mandatory and not exist)
         for part in parts:
             yield max(ENQUEUE_COST, stored_bytes >> STORE_SHIFT)
             yield from await_room(channel, part)
             more = enqueue_more(channel, exchange, some, body_bytes, persistent, part)
             result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
         accepted = finish(channel, len(some), result)
-        if accepted and queues:
+        if accepted and exist:
             yield from record(recorders, some[0])
         taken = taken and accepted
     return taken

@@ -16,7 +16,7 @@ from ...core.jobs.scheduler import SLICE, TURN_COST, UNLIMITED, Job, do_at_once
 from ...core.messages.message import Message
 from ...core.queues.deduplication import Recorder
 from ...core.queues.ledger import Ledger
-from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_headers, cost_of_records, existing
+from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_reading, cost_of_records
 from ...wire import method_encoder
 from .. import closing
 from ..unacked import LOOKUP_SHIFT, Settlement, Unacked
@@ -125,10 +125,8 @@ class Transaction:
                 if publishing.is_dropped(queues):
                     continue
                 returns = mandatory and not channel.closing
-                queues = existing(queues)
-                if True in [queue.reads_headers for queue in queues]:  # it may be of an exchange type
-                    cost += cost_of_headers([message]) * len(few)
-                    queues = existing((yield from publishing.accepted_in_steps(queues, message)))
+                cost += cost_of_reading([message], few) * len(few)
+                queues = yield from publishing.accepted_in_steps(queues, message)
                 taken = yield from publishing.enqueue_in_steps(channel, exchange, [message], queues, returns, recorders)
                 complete = complete and taken
             yield cost

@@ -12,7 +12,7 @@ from .counters import ConnectionCounters, Values
 from .history import Sample, Samples
 from .watermarks import Watermarks, tails
 
-SLICE = 100  # objects sampled in one turn of the loop: about a millisecond
+SLICE = 100  # objects, or priority levels of queues, sampled in one turn of the loop: about a millisecond
 
 
 class Sampler:
@@ -43,14 +43,18 @@ class Sampler:
         loop = asyncio.get_running_loop()
         next_s = loop.time()
         while True:
-            for number, _ in enumerate(self.sample_all(self._node.clock.now_ms()), 1):
-                if not number % SLICE:
-                    await asyncio.sleep(0)
+            await self.sample_in_slices()
             next_s = max(next_s + interval_s, loop.time())
             await asyncio.sleep(next_s - loop.time())
 
+    async def sample_in_slices(self) -> None:
+        """Sample all objects once, in several turns of the loop."""
+        for number, _ in enumerate(self.sample_all(self._node.clock.now_ms()), 1):
+            if not number % SLICE:
+                await asyncio.sleep(0)
+
     def sample_all(self, now_ms: int) -> Iterator[None]:
-        """Sample all objects once, yielding after each; objects created meanwhile are sampled at the next tick."""
+        """Sample all objects once, yielding often; objects created meanwhile are sampled at the next tick."""
         samples = self._samples
         if samples.mode == "none":
             return
@@ -71,7 +75,7 @@ class Sampler:
                 key = counters.queue_key(queue)
                 samples.add_sample("queue", key, queue, values)
                 if own[0]:
-                    self._watermarks.add("queue", key, queue, tails(queue))
+                    yield from self._watermarks.add("queue", key, queue, tails(queue))
                 yield
             for exchange in list(vhost.exchanges.values()):
                 values = (exchange.publish_in, exchange.publish_out)
@@ -108,7 +112,7 @@ class Sampler:
                 key = counters.channel_key(connection, channel)
                 samples.add_sample("channel", key, channel, values)
                 if channel.unacked:
-                    self._watermarks.add("channel", key, channel, ((0, channel.delivery_tag + 1),))
+                    yield from self._watermarks.add("channel", key, channel, ((0, channel.delivery_tag + 1),))
                 yield
             yield
         ledger = self._node.budget

@@ -74,13 +74,15 @@ class Watermarks:
         self._now_ms = 0
 
     def begin(self, now_ms: int) -> None:
-        """Begin a tick: `add` is then called for each object with messages, and `end` once."""
+        """Begin a tick: `add` is then run for each object with messages, and `end` once."""
         self._tick += 1
         self._now_ms = now_ms
 
-    def add(self, kind: str, key: Key, of: object, numbers: Numbers) -> None:
+    def add(self, kind: str, key: Key, of: object, numbers: Numbers) -> Iterator[None]:
+        """Mark the next numbers of an object, and yield after each numbering."""
         watched = self._watched.get((kind, key))
         if watched is None or watched.of is not of:
+            yield from self._drop(kind, key)
             watched = self._watched[kind, key] = Watched(of)
         watched.tick = self._tick
         for name, number in numbers:
@@ -88,12 +90,20 @@ class Watermarks:
             if marks is None:
                 marks = watched.marks[name] = Marks()
             marks.add(number, self._now_ms)
+            yield
 
     def end(self) -> Iterator[None]:
-        """End the tick: drop objects without messages, and yield after each object."""
-        for key in list(self._watched):
-            if self._watched[key].tick != self._tick:
-                del self._watched[key]
+        """End the tick: drop objects without messages, and yield after each object and each numbering dropped."""
+        for kind, key in list(self._watched):
+            if self._watched[kind, key].tick != self._tick:
+                yield from self._drop(kind, key)
+            yield
+
+    def _drop(self, kind: str, key: Key) -> Iterator[None]:
+        """Forget an object, and yield after each of its numberings: to free all marks at once would take long."""
+        watched = self._watched.pop((kind, key), None)
+        while watched is not None and watched.marks:
+            watched.marks.popitem()
             yield
 
     def age_s(self, kind: str, key: Key, of: object, name: int, number: int, now_ms: int) -> int | None:

@@ -5,9 +5,11 @@ import os
 import re
 import socket
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
@@ -87,31 +89,51 @@ def test_a_command_that_was_started_without_an_output_says_so_if_it_has_somethin
     assert main(["plugins"]) == 0
 
 
-def test_an_output_that_another_program_has_made_non_blocking_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def full_pipe() -> Iterator[tuple[int, TextIO]]:
+    """Both ends of a non-blocking pipe that has no room: a descriptor to read from, and a stream to write to."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with suppress(BlockingIOError):
         while True:
             os.write(writer, bytes(4096))
+    with open(writer, "w", encoding="utf-8", buffering=1) as output:
+        yield reader, output
+    os.close(reader)
 
+
+def test_an_output_that_another_program_has_made_non_blocking_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def wait(_: object, writers: list[io.FileIO], __: object) -> None:
-        assert [one.fileno() for one in writers] == [writer]
+        assert [one.fileno() for one in writers] == [full.fileno()]
         read.append(os.read(reader, 1 << 20))
 
     read: list[bytes] = []
     monkeypatch.setattr(standard_streams, "select", wait)
-    with open(writer, "w", encoding="utf-8") as full:
+    with full_pipe() as (reader, full):
         monkeypatch.setattr(sys, "stdout", full)
         assert main(["plugins"]) == 0
-    assert not read[0].strip(b"\0") and os.read(reader, 1 << 20).startswith(b"direct\tbuilt in\n")
-    os.close(reader)
+        assert not read[0].strip(b"\0") and os.read(reader, 1 << 20).startswith(b"direct\tbuilt in\n")
+
+
+def test_an_interrupt_ends_a_command_that_waits_for_a_reader_of_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[object] = []
+
+    def interrupted(*arguments: object) -> None:
+        waits.append(arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(standard_streams, "select", interrupted)
+    with full_pipe() as (_, unread):
+        monkeypatch.setattr(sys, "stdout", unread)
+        assert main(["plugins"]) == 130
+    assert len(waits) == 1
 
 
 def test_an_error_that_cannot_be_printed_keeps_its_status(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    with open("/dev/full", "w", encoding="utf-8", buffering=1) as full:
-        for output in (full, None):
+    with open("/dev/full", "w", encoding="utf-8", buffering=1) as full, full_pipe() as (_, unread):
+        for output in (full, unread, None):
             monkeypatch.setattr(sys, "stderr", output)
             assert main(["doctor", "--data", str(tmp_path)]) == 66
     assert capfd.readouterr().out == ""

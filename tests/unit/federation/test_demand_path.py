@@ -75,7 +75,9 @@ def test_while_one_consumer_is_active_as_much_is_wanted_as_all_may_have(queue: Q
     assert demand(queue, B, A, False) == ConsumerDemand(0, 50, (B,))
     free.waiting = True
     assert demand(queue, B, A, False) == ConsumerDemand(None, 50, ())
+    assert busy.waiting, "it is put off, so that it is woken when it has room"
     busy.free = 1
+    queue.wake(busy)
     assert demand(queue, B, A, False) == ConsumerDemand(3, 50, (B,))
 
 

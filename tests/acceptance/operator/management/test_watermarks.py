@@ -30,7 +30,7 @@ def test_an_object_without_messages_or_with_the_key_of_another_starts_anew() -> 
     watermarks, one, other = Watermarks(), object(), object()
     for now_ms in (1_000, 2_000):
         watermarks.begin(now_ms)
-        watermarks.add("queue", ("k",), one, [(0, 5)])
+        list(watermarks.add("queue", ("k",), one, [(0, 5)]))
         list(watermarks.end())
     assert watermarks.age_s("queue", ("k",), one, 0, 4, 9_000) == 8
     assert watermarks.age_s("queue", ("k",), one, 0, 5, 9_000) == 0

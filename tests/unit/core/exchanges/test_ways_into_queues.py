@@ -188,13 +188,28 @@ def test_a_duplicate_for_one_exchange_of_its_route_still_reaches_the_queues_of_o
     assert (ways.ch.drain("plain"), ways.ch.drain("q")) == ([b"2", b"1"], [b"2"])
 
 
-def test_a_returned_message_whose_queues_are_deleted_before_a_commit_is_not_remembered() -> None:
-    ways = Ways("fanout", False)
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("queues", [1, 2, 500])
+def test_a_move_takes_one_of_two_duplicates(queues: int, behind: bool) -> None:
+    ways = Ways("fanout", behind, queues)
+    ways.vhost.delete_queue(ways.vhost.queues["q"])
+    ways.ch.declare("wide", durable=True)
+    ways.ch.bind("wide", "x")
+    for body, value in ((b"1", "a"), (b"2", "a"), (b"3", "b"), (b"4", "a"), (b"5", "b")):
+        ways.ch.publish("", "origin", body, {"headers": {"x-deduplication-header": value}})
+    ways.move()
+    assert ways.ch.drain("wide") == [b"1", b"3"] and not ways.ch.count("origin")
+
+
+@pytest.mark.parametrize("queues", [1, 500])
+def test_a_returned_message_whose_queues_are_deleted_before_a_commit_is_not_remembered(queues: int) -> None:
+    ways = Ways("fanout", False, queues)
     channel = connected(ways.node).channel()
     channel.transact()
     channel.publish("x", "", b"1", {"headers": {"x-deduplication-header": "a"}}, mandatory=True)
     channel.sync()
-    ways.ch.delete("q")
+    for queue in [queue for queue in ways.vhost.queues.values() if queue.name == "q" or "with" in queue.name]:
+        ways.vhost.delete_queue(queue)
     channel.send(Tx.Commit)
     returned = channel.next()
     assert isinstance(returned, Content) and isinstance(returned.method, Basic.Return)

@@ -173,3 +173,17 @@ def test_many_who_pump_in_one_turn_share_one_limit(jobs: Jobs) -> None:
     for queue in queues:
         queue.schedule_pump()
     assert PUMP_LIMIT <= scheduler.pump() <= 2 * PUMP_LIMIT, "what pumps charge elsewhere counts"
+
+
+def test_a_turn_pumps_one_queue_after_others_have_pumped_as_many_as_it_has_time_for(jobs: Jobs) -> None:
+    scheduler, clock = jobs.scheduler, jobs.clock
+    queues = [Costly(scheduler) for _ in range(10)]
+    for queue in queues:
+        queue.schedule_pump()
+    pumped = []
+    scheduler.pump()
+    while True:
+        pumped.append(sum(queue.pumps for queue in queues))
+        if not clock.run_next(clock.now_ms()):
+            break
+    assert pumped == [3, 4, 7, 10]
