@@ -17,6 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
+from ..jobs.long_routes import SHORT_BYTES, TARGET_BYTES, Place
 from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, UNLIMITED, Job
 from ..messages.message import LONG_HEADER, Message, frame_bytes, total_bytes
 from .dead_letter_budget import ALL_BYTES, USER_BYTES, WOKEN
@@ -89,7 +90,7 @@ class DeadLetter:
     __slots__ = (
         *("message", "reason", "copy", "targets", "full", "recorders", "topology", "divided", "stable", "accepted"),
         *("confirmed", "ticket", "waits_for", "_at", "_parts", "_search", "_refused", "_found", "_looked", "_passed"),
-        *("_missing", "_more_missing"),
+        *("_missing", "_more_missing", "_cost"),
     )
 
     def __init__(self, message: Message, reason: str) -> None:
@@ -113,6 +114,7 @@ class DeadLetter:
         self._passed: frozenset[str] | set[str] = NO_QUEUES  # that it must not reach again
         self._missing: tuple[RouteTarget, ...] = ()  # the first ones that have not taken it in this attempt
         self._more_missing = False
+        self._cost = 0  # of all targets with their records, at most
 
     def find_targets(self, queue: Queue, exchange: str, timestamp_s: int, cost_limit: int) -> int:
         """Search for the targets, or continue the search; return the cost."""
@@ -156,6 +158,8 @@ class DeadLetter:
         if queue.host.budget.exceeded:
             each = PAGE_COST + (len(self.copy.frames) >> STORE_SHIFT)
         each += cost_of_reading([self.copy], self.targets)
+        search.targets = ()
+        self._cost = len(self.targets) * (each + (len(self.copy.frames) >> STORE_SHIFT))
         self._parts = in_parts(self.targets, each, len(self.copy.frames), PART_COST)
         return cost
 
@@ -163,6 +167,15 @@ class DeadLetter:
     def is_found(self) -> bool:
         """True if all targets are known, and none was offered the copy."""
         return self.targets is not None and not self._at
+
+    def long_bytes(self, queue: Queue) -> int:
+        """Return the bytes that it holds after a step, at most; 0 if they are few, or it is published in one step."""
+        size = len(self.copy.frames)
+        if self.targets is None:
+            return size + queue.host.route_bytes
+        size += TARGET_BYTES * (len(self.targets) + len(self.recorders))
+        in_one_step = not self.recorders and (len(self.targets) < 2 or self._cost <= PART_COST)
+        return 0 if in_one_step or size <= SHORT_BYTES else size
 
     @property
     def complete(self) -> bool:
@@ -219,6 +232,8 @@ class DeadLetter:
     def end_attempt(self) -> None:
         """Copy the message and search again in the next attempt: the targets may be others by then."""
         self.copy = self.message
+        if self._search is not None:
+            self._search.stop()
         self.targets = self._search = None
         self.full = self.recorders = self._found = self._missing = ()
         self._at = self._looked = 0
@@ -313,7 +328,7 @@ class DeadLetterOutbox:
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
         *("held_bytes", "loose_bytes", "account", "awaits_journal", "awaited", "passes_to", "exchanging", "_budget"),
         *("_first", "_last", "_retried", "_wait_ms", "_when_fewer", "_when_room", "_held_back", "_waking"),
-        *("_full", "_resume"),
+        *("_full", "_resume", "_place"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -336,6 +351,7 @@ class DeadLetterOutbox:
         self._held_back = False  # the queue is pumped when it may drop messages again
         self._waking = False  # the rest of those that wait, soon
         self._resume: Callable[[], None] | None = None  # the job of a deleted queue that waits
+        self._place: Place | None = None  # for a letter with a long route
         self.persistent_count = self.persistent_bytes = 0
         self.held_bytes = self.loose_bytes = 0
         self.account = ""
@@ -375,7 +391,12 @@ class DeadLetterOutbox:
     @property
     def publishable(self) -> bool:
         """True if messages can be published before the next retry."""
-        return self.unpublished and not self.awaits_journal and self.awaited is None
+        return self.unpublished and not self.awaits_journal and self.awaited is None and not self.awaits_place
+
+    @property
+    def awaits_place(self) -> bool:
+        """True if nothing is published until there is a place for the first letter, whose route is long."""
+        return self._place is not None and not self._place.held
 
     @property
     def unpublished(self) -> bool:
@@ -492,7 +513,8 @@ class DeadLetterOutbox:
             clock = queue.host.clock
             self._budget.add(self.account, DELETED_BYTES, self.held_bytes - self.loose_bytes + DELETED_BYTES, clock)
             self.loose_bytes = self.held_bytes
-            queue.host.scheduler.start(f"dead letters of {queue}", self._publish_rest(), appends=True)
+            job = self._publish_rest()
+            queue.host.scheduler.start(f"dead letters of {queue}", job, self._end_place, appends=True)
         if self._full or self.is_awaited:
             self.wake()
 
@@ -537,6 +559,8 @@ class DeadLetterOutbox:
         """
         self.awaits_journal = False
         self._await(None)
+        if self.awaits_place:
+            self._end_place()
         self._retry()
         cost = 0
         while self.unpublished:
@@ -551,21 +575,32 @@ class DeadLetterOutbox:
         self.awaits_journal = False  # the scheduler sees to it
         self._retry()
         while self.waiting or self.forwarded:
-            if self.awaited is not None and not scheduler.finishing:
+            if (self.awaited is not None or self.awaits_place) and not scheduler.finishing:
                 self._resume = scheduler.suspend()
                 yield SUSPENDED
             self._await(None)
-            yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
+            if not scheduler.finishing:
+                yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
+                continue
+            if self.awaits_place:
+                self._end_place()
+            yield self._publish_first(min(1, len(self.waiting)), UNLIMITED)  # with no place: in one step
         self._budget.add(self.account, -DELETED_BYTES, -DELETED_BYTES, queue.host.clock)
         self.passes_to = None
         self._set_full(False)
         queue.break_cycles()
 
     def _publish_first(self, count: int, cost_limit: int) -> int:
-        """Publish the first messages until they have cost too much; return the cost.
+        """Publish the first messages until they have cost too much, or one has to wait; return the cost."""
+        if self.awaits_place:
+            return 0
+        try:
+            return self._publish_some(count, cost_limit)
+        finally:
+            self._leave_place()
 
-        Successive ones with the same reason are published together.
-        """
+    def _publish_some(self, count: int, cost_limit: int) -> int:
+        """Publish the first messages: successive ones with the same reason together. Return the cost."""
         queue = self._queue
         cost = self._forward_all(cost_limit)
         while count and cost < cost_limit and self.publishable:
@@ -611,7 +646,7 @@ class DeadLetterOutbox:
     def _forward_all(self, cost_limit: int) -> int:
         """Publish the forwarded messages until they have cost too much; return the cost."""
         cost = 0
-        while self.forwarded and cost < cost_limit:
+        while self.forwarded and cost < cost_limit and not self.awaits_place:
             cost += self._forward(self.forwarded[0], cost_limit - cost)
         if self._retried and not self.forwarded:
             self._end_retry()
@@ -629,6 +664,9 @@ class DeadLetterOutbox:
         safe = letter.ticket <= host.journal.durable
         if not letter.accepted and exchange is not None and host.has_exchange(exchange):
             cost = letter.find_targets(queue, exchange, host.clock.timestamp_s(), cost_limit)
+            if not self._has_place(letter):
+                letter.end_attempt()
+                return cost
             while letter.targets is not None and not letter.complete and cost < cost_limit:
                 targets, copy = letter.next_targets(), letter.copy
                 cost += self._cost_of_targets(copy, targets)
@@ -657,6 +695,7 @@ class DeadLetterOutbox:
                 done = True
         made(self.forwarded).popleft()
         letter.end_attempt()
+        self._leave_place()
         if done:
             self._hold([message], -1)
             self._count([message], -1)
@@ -795,16 +834,44 @@ class DeadLetterOutbox:
         """Go on with the message that waits for a full queue: its targets are searched again."""
         if self.awaited is not None:
             self._await(None)
-            if self._resume is not None:
-                self._resume()
-            else:
-                self._queue.schedule_pump()
+            self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        if self._resume is not None:
+            self._resume()
+        else:
+            self._queue.schedule_pump()
 
     def _pass_no_longer(self) -> None:
         """Wake those that wait, but later: they may be a chain of any length of queues that passed to the next one."""
         if self.passes_to is not None:
             self.passes_to = None
             self._wake_soon()
+
+    def _has_place(self, letter: DeadLetter) -> bool:
+        """Return whether a letter whose targets are known, or not yet, may go on.
+
+        Otherwise nothing is published until it has a place, and it is searched for again. At a stop nothing waits.
+        """
+        if self._place is not None or letter.targets is not None and not letter.is_found:
+            return True
+        size = letter.long_bytes(self._queue)
+        if not size or self._queue.host.scheduler.finishing:
+            return True
+        self._place = Place(size)
+        return self._queue.host.budget.long_routes.begin(self._place, self._go_on_soon)
+
+    def _leave_place(self) -> None:
+        """Give the place back, if there is one, unless a letter is under way. Each letter waits for its own."""
+        if self._place is None or self._first is not None or self.awaits_place:
+            return
+        if not self.forwarded or self.forwarded[0].copy is self.forwarded[0].message:
+            self._end_place()
+
+    def _end_place(self) -> None:
+        place, self._place = self._place, None
+        if place is not None:
+            self._queue.host.budget.long_routes.end(place)
 
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]
@@ -851,6 +918,9 @@ class DeadLetterOutbox:
             if letter is None or letter.message is not message:
                 letter = DeadLetter(message, reason)
             cost += letter.find_targets(queue, exchange, timestamp_s, cost_limit - cost)
+            if not self._has_place(letter):
+                letter.end_attempt()
+                break
             if letter.is_found:
                 must_wait, its_cost = self._must_wait(letter.full)
                 cost += its_cost
@@ -878,6 +948,8 @@ class DeadLetterOutbox:
                 self._first = letter
                 break
             count += 1
+            if self._place is not None:
+                self._leave_place()
             copies = [letter.copy]
             if letter.stable and not letter.divided and letter.topology == host.topology:
                 last = LastLetter(letter, targets, queue.settings, timestamp_s, host.topology)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
-from ..exchanges.exchange_context import ExchangeContext, TargetSteps, TryLater
+from ..exchanges.exchange_context import ExchangeContext, RoomSteps, TryLater
 from ..exchanges.exchange_type import Emission, EnqueueSteps, ExchangeType
-from ..jobs.scheduler import Job
+from ..exchanges.router import SEARCH_COST, Search
+from ..jobs.long_routes import SHORT_BYTES, TARGET_BYTES, Place
+from ..jobs.scheduler import SUSPENDED, Job
 from ..messages.binding import Destination
 from ..messages.message import Message
 from ..messages.ports import Timer
@@ -59,8 +61,62 @@ class ExchangeHost(ExchangeContext):
         return deliver_in_slices(self._vhost, Emission(destinations, messages))
 
     def forward(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> Job:
-        search = self._vhost.search(self._exchange, keys, message, first=inner, defers=True)
-        yield from search.in_steps()
+        place = self._new_place(message)
+        try:
+            search = yield from self._search(place, inner, keys, message)
+            steps = self._forward(search, message)
+            if place.held or not self._vhost.scheduler.finishing:
+                yield from steps
+            else:
+                yield sum(steps)
+        finally:
+            self._vhost.budget.long_routes.end(place)
+
+    def look(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> RoomSteps:
+        place = self._new_place(message)
+        try:
+            search = yield from self._search(place, inner, keys, message, peeks=True)
+            queues = queues_of(search.targets)
+            room = not queues
+            for at in range(0, len(queues), LOOKS):
+                room = room or self.has_room(queues[at : at + LOOKS])
+                yield LOOKS >> LOOK_SHIFT
+            return queues, room
+        finally:
+            self._vhost.budget.long_routes.end(place)
+
+    def _new_place(self, message: Message) -> Place:
+        return Place(self._vhost.route_bytes + len(message.frames))
+
+    def _search(
+        self, place: Place, inner: ExchangeType, keys: tuple[str, ...], message: Message, peeks: bool = False
+    ) -> Generator[int, None, Search]:
+        """Search for the targets of a message, and return the search.
+
+        A search that takes more than one step, or whose targets are many, waits for its place, and begins again then.
+        At a stop it does not wait, and is made in one step.
+        """
+        vhost, exchange = self._vhost, self._exchange
+        search = vhost.search(exchange, keys, message, peeks, defers=not peeks, first=inner)
+        complete = search.run(SEARCH_COST)
+        yield search.cost
+        count = len(search.targets)
+        if complete and (count < 2 or count * TARGET_BYTES + len(message.frames) <= SHORT_BYTES):
+            return search
+        if not vhost.budget.long_routes.begin(place, vhost.scheduler.suspend()):
+            search.stop()
+            del search
+            while not (place.held or vhost.scheduler.finishing):
+                yield SUSPENDED
+            search = vhost.search(exchange, keys, message, peeks, defers=not peeks, first=inner)
+        if place.held:
+            yield from search.in_steps()
+        else:
+            search.run()
+            yield search.cost
+        return search
+
+    def _forward(self, search: Search, message: Message) -> Job:
         targets, result, full = search.targets, None, False
         for at in range(0, len(targets), LOOKS):
             some = targets[at : at + LOOKS]
@@ -78,11 +134,6 @@ class ExchangeHost(ExchangeContext):
         yield search.keep()
         recorders = search.recorders
         yield from enqueue_in_slices(self._vhost, targets, [message], DELAYED, FORWARD_COST, recorders, result)
-
-    def peek(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> TargetSteps:
-        search = self._vhost.search(self._exchange, keys, message, peeks=True, first=inner)
-        yield from search.in_steps()
-        return search.targets
 
     def has_room(self, targets: tuple[RouteTarget, ...]) -> bool:
         return not queues_of(targets) or len(self._with_room(targets)) > 0
