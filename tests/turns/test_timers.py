@@ -1,0 +1,30 @@
+"""No turn of the loop is long when very many timers are due together, as those of delayed exchanges may be."""
+
+import asyncio
+import time
+
+from tests.support.speed import within
+from warren.broker.runtime.clock import LoopClock
+
+from .meter import ATTEMPTS, LIMIT_MS, MANY, UVLoopMeter
+
+
+def test_timers_that_are_due_together() -> None:
+    longest_ms = []
+    for _ in range(ATTEMPTS):
+        meter = UVLoopMeter()
+        clock = LoopClock(meter.loop)
+        calls: list[int] = []
+        done = asyncio.Event()
+        now_ms = clock.now_ms()
+        for number in range(MANY):
+            clock.call_at(now_ms + number % 2, lambda number=number: calls.append(sum(range(50))))  # type: ignore[misc]
+        clock.call_at(now_ms + 2, done.set)
+        time.sleep(0.005)
+        meter.run(asyncio.wait_for(done.wait(), 10))
+        meter.close()
+        assert len(calls) == MANY
+        longest_ms.append(meter.longest_s * 1000)
+        if within(longest_ms[-1], LIMIT_MS):
+            return
+    raise AssertionError(f"longest turns of the attempts: {longest_ms} ms")
