@@ -96,24 +96,22 @@ class ExchangeHost(ExchangeContext):
         A search that takes more than one step, or whose targets are many, waits for its place, and begins again then.
         At a stop it does not wait, and is made in one step.
         """
-        vhost, exchange = self._vhost, self._exchange
-        search = vhost.search(exchange, keys, message, peeks, defers=not peeks, first=inner)
+        vhost, scheduler = self._vhost, self._vhost.scheduler
+        search = vhost.search(self._exchange, keys, message, peeks, defers=not peeks, first=inner)
         complete = search.run(SEARCH_COST)
-        yield search.cost
         count = len(search.targets)
-        if complete and (count < 2 or count * TARGET_BYTES + len(message.frames) <= SHORT_BYTES):
-            return search
-        if not vhost.budget.long_routes.begin(place, vhost.scheduler.suspend()):
+        short = complete and (count < 2 or count * TARGET_BYTES + len(message.frames) <= SHORT_BYTES)
+        if not short and not vhost.budget.long_routes.begin(place, scheduler.suspend()):
             search.stop()
+            scheduler.charge(search.cost)
             del search
-            while not (place.held or vhost.scheduler.finishing):
+            while not (place.held or scheduler.finishing):
                 yield SUSPENDED
-            search = vhost.search(exchange, keys, message, peeks, defers=not peeks, first=inner)
-        if place.held:
-            yield from search.in_steps()
-        else:
-            search.run()
-            yield search.cost
+            search = vhost.search(self._exchange, keys, message, peeks, defers=not peeks, first=inner)
+            if not place.held:
+                search.run()
+        yield search.cost
+        yield from search.in_steps()
         return search
 
     def _forward(self, search: Search, message: Message) -> Job:
