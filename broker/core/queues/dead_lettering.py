@@ -58,6 +58,8 @@ DELETED_BYTES = 6_000  # of memory of a deleted queue, with its job
 OVERHEAD = 400  # bytes of memory of a message beside its frames
 FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after a step of a queue
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
+MANY_TAKERS = 10_000  # of these: with so many targets that have taken them, further ones wait, too; each takes
+TAKER_BYTES = 8  # of memory
 LOOKS, LOOK_SHIFT = 1_000, 3  # targets that are looked at in one step; to look at 8 of them costs 1,
 ASK_SHIFT = 1  # or at 2, if it is asked whether they must not reject
 FULL_LOOKS = 100  # targets of which it is asked whether they wait for this queue
@@ -80,7 +82,9 @@ class DeadLetter:
     topology   `QueueHost.topology` when the search began
     divided    whether the targets are offered the copy in several parts
     accepted   whether targets have taken the message, and none has refused it; at least once: all of them
-    confirmed  at least once: the targets that have taken the message
+    confirmed  at least once, during an attempt: the targets that have taken the message
+    takers     the same between two attempts
+    counted    how many of these the outbox has counted
     ticket     at least once: the batch of the journal with the last copy; the message may be settled once that is
                durable
     waits_for  at least once: the full queue that alone had not taken the message at the end of the last attempt, or
@@ -90,13 +94,15 @@ class DeadLetter:
     __slots__ = (
         *("message", "reason", "copy", "targets", "full", "recorders", "topology", "divided", "stable", "accepted"),
         *("confirmed", "ticket", "waits_for", "_at", "_parts", "_search", "_refused", "_found", "_looked", "_passed"),
-        *("_missing", "_more_missing", "_cost"),
+        *("_missing", "_more_missing", "_cost", "takers", "counted"),
     )
 
     def __init__(self, message: Message, reason: str) -> None:
         self.message = message
         self.reason = reason
         self.confirmed: set[RouteTarget] = set()
+        self.takers: tuple[RouteTarget, ...] = ()
+        self.counted = 0
         self.ticket = 0
         self.waits_for: Queue | None = None
         self.copy = message
@@ -122,7 +128,8 @@ class DeadLetter:
         key = queue.settings.dead_letter_key
         if self.copy is self.message:
             self.copy = dead_letter_copy(self.message, queue.name, self.reason, exchange, key, timestamp_s)
-            cost = cost_of(self.message)
+            cost = cost_of(self.message) + (len(self.takers) >> LOOK_SHIFT)
+            self.confirmed.update(self.takers)
         if self.targets is not None:
             return cost
         if search is None:
@@ -229,8 +236,14 @@ class DeadLetter:
     def _still_missing(self) -> list[RouteTarget]:
         return [target for target in self._missing if not target.deleted and target not in self.confirmed]
 
+    def forget_takers(self) -> None:
+        """Forget which targets have taken the message, as all have, or it is published no more."""
+        self.confirmed, self.takers = set(), ()
+
     def end_attempt(self) -> None:
         """Copy the message and search again in the next attempt: the targets may be others by then."""
+        if self.confirmed:
+            self.takers, self.confirmed = tuple(self.confirmed), set()
         self.copy = self.message
         if self._search is not None:
             self._search.stop()
@@ -314,7 +327,7 @@ class DeadLetterOutbox:
     unconfirmed       those that are to be retried at `retry_at_ms`, which is 0 without any
     persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
-    held_bytes        of memory of all messages; 0 without any
+    held_bytes        of memory of all messages, with the targets that have taken them; 0 without any
     loose_bytes       of those of them that the queue has rejected, or of all when it is deleted (`DeadLetterBudget`)
     account           of the user for whom they count (`charge`); empty without one
     awaits_journal    nothing is published until the journal, which is behind, has caught up, or the disk has room
@@ -328,7 +341,7 @@ class DeadLetterOutbox:
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
         *("held_bytes", "loose_bytes", "account", "awaits_journal", "awaited", "passes_to", "exchanging", "_budget"),
         *("_first", "_last", "_retried", "_wait_ms", "_when_fewer", "_when_room", "_held_back", "_waking"),
-        *("_full", "_resume", "_place"),
+        *("_full", "_resume", "_place", "_takers"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -352,6 +365,7 @@ class DeadLetterOutbox:
         self._waking = False  # the rest of those that wait, soon
         self._resume: Callable[[], None] | None = None  # the job of a deleted queue that waits
         self._place: Place | None = None  # for a letter with a long route
+        self._takers = 0  # of all letters between two attempts
         self.persistent_count = self.persistent_bytes = 0
         self.held_bytes = self.loose_bytes = 0
         self.account = ""
@@ -401,7 +415,8 @@ class DeadLetterOutbox:
     @property
     def unpublished(self) -> bool:
         """True if there are messages that may be published before the next retry, or wait for room."""
-        waiting = len(self.waiting) > 0 and (len(self.unconfirmed) < UNCONFIRMED or not self._at_least_once)
+        few = not self.unconfirmed or len(self.unconfirmed) < UNCONFIRMED and self._takers < MANY_TAKERS
+        waiting = len(self.waiting) > 0 and (few or not self._at_least_once)
         return waiting or len(self.forwarded) > 0
 
     @property
@@ -694,8 +709,11 @@ class DeadLetterOutbox:
                 host.statistics.count_dead_letters(queue.settings.type, AT_LEAST_ONCE, CONFIRMED, 1)
                 done = True
         made(self.forwarded).popleft()
+        if done or letter.accepted:
+            letter.forget_takers()
         letter.end_attempt()
         self._leave_place()
+        self._hold_takers(letter)
         if done:
             self._hold([message], -1)
             self._count([message], -1)
@@ -768,6 +786,8 @@ class DeadLetterOutbox:
         """Settle an unconfirmed message if all targets have it."""
         if letter.waits_for in letter.confirmed:
             queue, message = self._queue, letter.message
+            letter.forget_takers()
+            self._hold_takers(letter)
             letter.keep()
             letter.record(UNLIMITED)  # few, as the search was short
             self.unconfirmed.remove(letter)
@@ -785,14 +805,24 @@ class DeadLetterOutbox:
 
     def _hold(self, messages: list[Message], sign: int, queued: bool = True) -> None:
         """Count the memory of messages that came, or that left with a `sign` of -1."""
+        self._hold_bytes(sign * (frame_bytes(messages) + OVERHEAD * len(messages)), queued)
+        if sign < 0 and (self._full or self.is_awaited):
+            self.wake()
+
+    def _hold_takers(self, letter: DeadLetter) -> None:
+        """Count the targets that have taken a letter so far, which it holds until all have."""
+        change = len(letter.takers) - letter.counted
+        if change:
+            letter.counted += change
+            self._takers += change
+            self._hold_bytes(TAKER_BYTES * change)
+
+    def _hold_bytes(self, held_bytes: int, queued: bool = True) -> None:
         queue = self._queue
-        held_bytes = sign * (frame_bytes(messages) + OVERHEAD * len(messages))
         loose_bytes = held_bytes if queue.deleted or not queued else 0
         self.held_bytes += held_bytes
         self.loose_bytes += loose_bytes
         self._budget.add(self.account, held_bytes, loose_bytes, queue.host.clock)
-        if sign < 0 and (self._full or self.is_awaited):
-            self.wake()
 
     def _set_full(self, full: bool) -> None:
         if full != self._full:
