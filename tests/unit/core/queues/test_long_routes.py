@@ -13,11 +13,13 @@ from tests.support.clock import FakeClock
 from tests.support.queues import limit_dead_letters, ready_messages
 from tests.support.session import SureJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.jobs import long_routes
+from warren.broker.core.exchanges import delayed
+from warren.broker.core.jobs import long_routes, scheduler
 from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.queues import dead_lettering
 from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost import exchange_host
 
 SOURCES, TARGETS = 6, 40
 STRATEGIES = pytest.mark.parametrize("strategy", ["at-most-once", "at-least-once"])
@@ -245,3 +247,45 @@ def test_very_many_long_routes_take_little_memory_at_a_time(kind: str, monkeypat
         tracemalloc.stop()
     assert peak < 700 << 10
     assert not vhost.budget.long_routes.held_bytes and not vhost.budget.long_routes._waiting
+
+
+@pytest.mark.parametrize("event", ["", "delete", "stop", "full"])
+def test_delayed_messages_with_long_routes_wait_for_a_place(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_routes, "LIMIT_BYTES", 1)
+    monkeypatch.setattr(exchange_host, "SHORT_BYTES", 0)
+    monkeypatch.setattr(exchange_host, "FORWARD_COST", 5)
+    monkeypatch.setattr(delayed, "STEP_COST", 1)
+    node = new_node()
+    vhost, ch = node.vhosts["/"], connected(node).channel()
+    routes, clock = vhost.budget.long_routes, node.clock
+    assert isinstance(clock, FakeClock)
+    for number in range(TARGETS):
+        ch.declare(f"target{number}")
+        ch.bind(f"target{number}", "amq.fanout")
+    for number in range(SOURCES):
+        ch.exchange(f"source{number}", "fanout", arguments={"x-delayed-exchange": True})
+        ch.bind_exchange("amq.fanout", f"source{number}")
+        for _ in range(2):
+            ch.publish(f"source{number}", "", b"%d" % number, {"headers": {"x-delay": 10}})
+    if event == "full":
+        monkeypatch.setattr(exchange_host, "without_full", lambda budget, targets: ())
+    clock.advance(9)
+    monkeypatch.setattr(scheduler, "TURN_COST", 1)
+    node.scheduler.charge(TURN_COST)  # so that all of them begin in the same turn
+    while len(routes._waiting) < SOURCES - 1:
+        assert clock.run_next(clock.now_ms() + 1_000)
+    expected = Counter({b"%d" % number: 2 for number in range(SOURCES)})
+    if event == "delete":
+        for number in range(SOURCES):
+            vhost.delete_exchange(f"source{number}")
+    elif event == "stop":
+        assert node.finish()
+    elif event == "full":
+        clock.advance(30_000)
+        assert not routes.held_bytes and not routes._waiting and not ch.count("target0")
+        monkeypatch.undo()
+    clock.advance(60_000)
+    arrived = Counter(bodies(vhost.queues["target0"]))
+    assert arrived == expected if event != "delete" else arrived <= expected
+    assert all(Counter(bodies(vhost.queues[f"target{number}"])) == arrived for number in range(TARGETS))
+    assert not routes.held_bytes and not routes._waiting and not len(node.scheduler)
