@@ -892,10 +892,12 @@ class DeadLetterOutbox:
         return self._queue.host.budget.long_routes.begin(self._place, self._go_on_soon)
 
     def _leave_place(self) -> None:
-        """Give the place back, if there is one, unless a letter is under way. Each letter waits for its own."""
-        if self._place is None or self._first is not None or self.awaits_place:
+        """Give the place back unless a letter is under way that goes on in the next step. Others wait for their own."""
+        if self._place is None or self.awaits_place:
             return
-        if not self.forwarded or self.forwarded[0].copy is self.forwarded[0].message:
+        forwarded = self.forwarded[0] if self.forwarded else None
+        under_way = self._first is not None or forwarded is not None and forwarded.copy is not forwarded.message
+        if not (under_way and self.publishable):
             self._end_place()
 
     def _end_place(self) -> None:
