@@ -80,6 +80,7 @@ class DeadLetter:
     full       those of them that must not reject more, or the first ones
     recorders  of the exchanges on the way that are to record the message once all targets have taken it
     topology   `QueueHost.topology` when the search began
+    long       whether it needs a place (`jobs.long_routes`), as it may hold many bytes from one step to the next
     divided    whether the targets are offered the copy in several parts
     accepted   whether targets have taken the message, and none has refused it; at least once: all of them
     confirmed  at least once, during an attempt: the targets that have taken the message
@@ -94,7 +95,7 @@ class DeadLetter:
     __slots__ = (
         *("message", "reason", "copy", "targets", "full", "recorders", "topology", "divided", "stable", "accepted"),
         *("confirmed", "ticket", "waits_for", "_at", "_parts", "_search", "_refused", "_found", "_looked", "_passed"),
-        *("_missing", "_more_missing", "_cost", "takers", "counted"),
+        *("_missing", "_more_missing", "long", "takers", "counted"),
     )
 
     def __init__(self, message: Message, reason: str) -> None:
@@ -120,7 +121,7 @@ class DeadLetter:
         self._passed: frozenset[str] | set[str] = NO_QUEUES  # that it must not reach again
         self._missing: tuple[RouteTarget, ...] = ()  # the first ones that have not taken it in this attempt
         self._more_missing = False
-        self._cost = 0  # of all targets with their records, at most
+        self.long = True
 
     def find_targets(self, queue: Queue, exchange: str, timestamp_s: int, cost_limit: int) -> int:
         """Search for the targets, or continue the search; return the cost."""
@@ -165,8 +166,7 @@ class DeadLetter:
         if queue.host.budget.exceeded:
             each = PAGE_COST + (len(self.copy.frames) >> STORE_SHIFT)
         each += cost_of_reading([self.copy], self.targets)
-        search.targets = ()
-        self._cost = len(self.targets) * (each + (len(self.copy.frames) >> STORE_SHIFT))
+        self.long = len(self.targets) + len(self.recorders) > 1 and self._is_long(each)
         self._parts = in_parts(self.targets, each, len(self.copy.frames), PART_COST)
         return cost
 
@@ -175,14 +175,18 @@ class DeadLetter:
         """True if all targets are known, and none was offered the copy."""
         return self.targets is not None and not self._at
 
-    def long_bytes(self, queue: Queue) -> int:
-        """Return the bytes that it holds after a step, at most; 0 if they are few, or it is published in one step."""
-        size = len(self.copy.frames)
-        if self.targets is None:
-            return size + queue.host.route_bytes
-        size += TARGET_BYTES * (len(self.targets) + len(self.recorders))
-        in_one_step = not self.recorders and (len(self.targets) < 2 or self._cost <= PART_COST)
-        return 0 if in_one_step or size <= SHORT_BYTES else size
+    def _is_long(self, each: int) -> bool:
+        """Return whether it holds many bytes after a step; `each` is the cost of a target beside the records."""
+        targets = self.targets or ()
+        if not self.recorders and len(targets) * (each + (len(self.copy.frames) >> STORE_SHIFT)) <= PART_COST:
+            return False  # it is published in one step
+        return self.held_bytes(0) > SHORT_BYTES
+
+    def held_bytes(self, search_bytes: int) -> int:
+        """Return how many bytes it holds after a step, of which a search that is not complete takes `search_bytes`."""
+        if self.targets is not None:
+            search_bytes = TARGET_BYTES * (len(self.targets) + len(self.recorders))
+        return len(self.copy.frames) + search_bytes
 
     @property
     def complete(self) -> bool:
@@ -251,6 +255,7 @@ class DeadLetter:
         self.full = self.recorders = self._found = self._missing = ()
         self._at = self._looked = 0
         self._more_missing = False
+        self.long = True
 
 
 class LastLetter:
@@ -679,7 +684,7 @@ class DeadLetterOutbox:
         safe = letter.ticket <= host.journal.durable
         if not letter.accepted and exchange is not None and host.has_exchange(exchange):
             cost = letter.find_targets(queue, exchange, host.clock.timestamp_s(), cost_limit)
-            if not self._has_place(letter):
+            if letter.long and not self._has_place(letter):
                 letter.end_attempt()
                 return cost
             while letter.targets is not None and not letter.complete and cost < cost_limit:
@@ -879,17 +884,15 @@ class DeadLetterOutbox:
             self._wake_soon()
 
     def _has_place(self, letter: DeadLetter) -> bool:
-        """Return whether a letter whose targets are known, or not yet, may go on.
+        """Return whether a long letter may go on, which has a place or is being published.
 
-        Otherwise nothing is published until it has a place, and it is searched for again. At a stop nothing waits.
+        Otherwise nothing is published until it has one, and it is searched for again. At a stop nothing waits.
         """
-        if self._place is not None or letter.targets is not None and not letter.is_found:
+        host = self._queue.host
+        if self._place is not None or host.scheduler.finishing or letter.targets is not None and not letter.is_found:
             return True
-        size = letter.long_bytes(self._queue)
-        if not size or self._queue.host.scheduler.finishing:
-            return True
-        self._place = Place(size)
-        return self._queue.host.budget.long_routes.begin(self._place, self._go_on_soon)
+        self._place = Place(letter.held_bytes(host.route_bytes))
+        return host.budget.long_routes.begin(self._place, self._go_on_soon)
 
     def _leave_place(self) -> None:
         """Give the place back unless a letter is under way that goes on in the next step. Others wait for their own."""
@@ -950,7 +953,7 @@ class DeadLetterOutbox:
             if letter is None or letter.message is not message:
                 letter = DeadLetter(message, reason)
             cost += letter.find_targets(queue, exchange, timestamp_s, cost_limit - cost)
-            if not self._has_place(letter):
+            if letter.long and not self._has_place(letter):
                 letter.end_attempt()
                 break
             if letter.is_found:

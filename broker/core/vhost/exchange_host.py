@@ -61,9 +61,14 @@ class ExchangeHost(ExchangeContext):
         return deliver_in_slices(self._vhost, Emission(destinations, messages))
 
     def forward(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> Job:
+        search, short = self._begin(inner, keys, message)
+        if short:
+            yield search.cost
+            yield from self._forward(search, message)
+            return
         place = self._new_place(message)
         try:
-            search = yield from self._search(place, inner, keys, message)
+            search = yield from self._search(place, search, inner, keys, message)
             steps = self._forward(search, message)
             if place.held or not self._vhost.scheduler.finishing:
                 yield from steps
@@ -75,7 +80,11 @@ class ExchangeHost(ExchangeContext):
     def look(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> RoomSteps:
         place = self._new_place(message)
         try:
-            search = yield from self._search(place, inner, keys, message, peeks=True)
+            search, short = self._begin(inner, keys, message, peeks=True)
+            if short:
+                yield search.cost
+            else:
+                search = yield from self._search(place, search, inner, keys, message, peeks=True)
             queues = queues_of(search.targets)
             room = not queues
             for at in range(0, len(queues), LOOKS):
@@ -88,23 +97,36 @@ class ExchangeHost(ExchangeContext):
     def _new_place(self, message: Message) -> Place:
         return Place(self._vhost.route_bytes + len(message.frames))
 
-    def _search(
-        self, place: Place, inner: ExchangeType, keys: tuple[str, ...], message: Message, peeks: bool = False
-    ) -> Generator[int, None, Search]:
-        """Search for the targets of a message, and return the search.
+    def _begin(
+        self, inner: ExchangeType, keys: tuple[str, ...], message: Message, peeks: bool = False
+    ) -> tuple[Search, bool]:
+        """Return the search for the targets of a message after its first step, and whether it needs no place.
 
-        A search that takes more than one step, or whose targets are many, waits for its place, and begins again then.
+        It needs one if it is not complete, or its targets are many.
+        """
+        search = self._vhost.search(self._exchange, keys, message, peeks, defers=not peeks, first=inner)
+        complete = search.run(SEARCH_COST)
+        count = len(search.targets)
+        return search, complete and (count < 2 or count * TARGET_BYTES + len(message.frames) <= SHORT_BYTES)
+
+    def _search(
+        self,
+        place: Place,
+        search: Search,
+        inner: ExchangeType,
+        keys: tuple[str, ...],
+        message: Message,
+        peeks: bool = False,
+    ) -> Generator[int, None, Search]:
+        """Go on with a search, and return it. Without a place, it waits for that, and begins again.
+
         At a stop it does not wait, and is made in one step.
         """
         vhost, scheduler = self._vhost, self._vhost.scheduler
-        search = vhost.search(self._exchange, keys, message, peeks, defers=not peeks, first=inner)
-        complete = search.run(SEARCH_COST)
-        count = len(search.targets)
-        short = complete and (count < 2 or count * TARGET_BYTES + len(message.frames) <= SHORT_BYTES)
-        if not short and not vhost.budget.long_routes.begin(place, scheduler.suspend()):
+        if not vhost.budget.long_routes.begin(place, scheduler.suspend()):
             search.stop()
             scheduler.charge(search.cost)
-            del search
+            search.targets = ()
             while not (place.held or scheduler.finishing):
                 yield SUSPENDED
             search = vhost.search(self._exchange, keys, message, peeks, defers=not peeks, first=inner)

@@ -93,7 +93,7 @@ def is_under_way(outbox: DeadLetterOutbox) -> bool:
     """Whether it holds a long route."""
     forwarded = outbox.forwarded[0] if outbox.forwarded else None
     letters = [letter for letter in (outbox._first, forwarded) if letter and letter.copy is not letter.message]
-    return any(letter.long_bytes(outbox._queue) > 0 for letter in letters)
+    return any(letter.long for letter in letters)
 
 
 def bodies(queue: Queue) -> list[bytes]:
