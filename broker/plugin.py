@@ -20,7 +20,7 @@ from .amqp.properties import Properties
 from .core.access.users import User
 from .core.exchanges.bound_destinations import Destinations
 from .core.exchanges.exchange import Exchange
-from .core.exchanges.exchange_context import ExchangeContext, LookSteps
+from .core.exchanges.exchange_context import ExchangeContext, RoomSteps
 from .core.exchanges.exchange_type import Emission, EnqueueSteps, ExchangeType, UpstreamExchange
 from .core.exchanges.fanout import FanoutExchange
 from .core.exchanges.kept_message import KeptMessage
@@ -68,7 +68,6 @@ __all__ = [
     "Invalid",
     "KeptMessage",
     "Listener",
-    "LookSteps",
     "Message",
     "Node",
     "NotFound",
@@ -82,6 +81,7 @@ __all__ = [
     "Queue",
     "RecoveredMessages",
     "Registry",
+    "RoomSteps",
     "Service",
     "Sink",
     "StandbyHost",

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 
 from ..core.messages.ports import Clock, Timer
 
 RESYNC_S = 5.0  # between two looks at the time for which the machine was suspended
+TURN_S = 0.005  # in which timers are called in one turn
+MOMENTS = 1_000  # milliseconds whose timers become due in one turn
+FEW = 1_000  # times without timers that are kept
+FAR_S = float("inf")
 
 
 class LoopTimer(Timer):
-    """A timer of the loop, which the clock sets again when the machine was suspended."""
+    """A timer of the clock; `fn` is None once it was called or cancelled."""
 
-    __slots__ = ("when_ms", "fn", "handle", "_clock")
+    __slots__ = ("when_ms", "fn", "_clock")
 
     def __init__(self, clock: LoopClock, when_ms: int, fn: Callable[[], None]) -> None:
         self.when_ms = when_ms
-        self.fn = fn
-        self.handle: asyncio.TimerHandle | None = None
+        self.fn: Callable[[], None] | None = fn
         self._clock = clock
 
     def cancel(self) -> None:
-        if self.handle is not None:
-            self.handle.cancel()
+        self.fn = None
         self._clock.forget(self)
-        self.handle = None  # which has a reference to the timer
 
 
 class LoopClock(Clock):
@@ -34,7 +37,9 @@ class LoopClock(Clock):
 
     So stored times are valid after a restart, and changes of the wall clock move no timer. `after` is called after each
     timer's callback, which may have published or settled messages. The loop's own time stands still while the machine
-    is suspended: the clock notices that within RESYNC_S, and sets all timers again.
+    is suspended: the clock notices that within RESYNC_S.
+
+    The clock has one timer of the loop at a time, and calls few of its own in one turn: any number may be due together.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, after: Callable[[], None] = lambda: None) -> None:
@@ -42,7 +47,11 @@ class LoopClock(Clock):
         self._after = after
         self._epoch_s = time.time() - loop.time()  # wall time at zero of the loop's clock, suspensions added
         self._suspended_s = suspended_s()
-        self._timers: set[LoopTimer] = set()
+        self._moments: dict[int, dict[LoopTimer, None]] = {}  # timers by their times in milliseconds
+        self._times: list[int] = []  # a heap of these, also of some whose timers were cancelled
+        self._due: deque[LoopTimer] = deque()  # that are to be called in this turn and the next ones
+        self._handle: asyncio.Handle | None = None  # which calls them
+        self._handle_s = FAR_S
         self._stopped = False
         self._resync_later()
 
@@ -57,27 +66,63 @@ class LoopClock(Clock):
 
     def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
         timer = LoopTimer(self, when_ms, fn)
-        self._timers.add(timer)
-        self._schedule(timer)
+        moment = self._moments.get(when_ms)
+        if moment is None:
+            self._moments[when_ms] = {timer: None}
+            heappush(self._times, when_ms)
+            self._expect(when_ms)
+        else:
+            moment[timer] = None
         return timer
 
     def forget(self, timer: LoopTimer) -> None:
-        """Forget a timer that was cancelled or is called."""
-        self._timers.discard(timer)
+        """Forget a timer that was cancelled."""
+        moment = self._moments.get(timer.when_ms)
+        if moment is None:
+            return
+        moment.pop(timer, None)
+        if not moment:
+            del self._moments[timer.when_ms]
+            if len(self._times) > 2 * len(self._moments) + FEW:
+                self._times = list(self._moments)
+                heapify(self._times)
 
     def stop(self) -> None:
         """Call back no more: nothing expires while the node stops."""
         self._stopped = True
 
-    def _schedule(self, timer: LoopTimer) -> None:
-        if timer.handle is not None:
-            timer.handle.cancel()
-        timer.handle = self._loop.call_at(timer.when_ms / 1000 - self._epoch_s, self._due, timer)
+    def _expect(self, when_ms: int) -> None:
+        """Have the loop call `_call_due` at this time, or before."""
+        when_s = when_ms / 1000 - self._epoch_s
+        if when_s < self._handle_s:
+            if self._handle is not None:
+                self._handle.cancel()
+            self._handle_s = when_s
+            self._handle = self._loop.call_at(when_s, self._call_due, when_ms)
 
-    def _due(self, timer: LoopTimer) -> None:
-        self._timers.discard(timer)
-        timer.handle = None
-        self._call(timer.fn)
+    def _call_due(self, when_ms: int) -> None:
+        """Call timers that are due at this time, or now; those for which this turn has no time in the next ones."""
+        self._handle, self._handle_s = None, FAR_S
+        end_s = time.perf_counter() + TURN_S
+        end_ms = max(when_ms, self.now_ms())  # the loop may call a millisecond early
+        due, times = self._due, self._times
+        for _ in range(MOMENTS):
+            if not times or times[0] > end_ms:
+                break
+            due.extend(self._moments.pop(heappop(times), ()))
+        try:
+            while due:
+                timer = due.popleft()
+                fn, timer.fn = timer.fn, None
+                if fn is not None:
+                    self._call(fn)
+                if time.perf_counter() >= end_s:
+                    break
+        finally:
+            if due:
+                self._expect(end_ms)
+            elif self._times:
+                self._expect(self._times[0])
 
     def _call(self, fn: Callable[[], None]) -> None:
         if self._stopped:
@@ -98,8 +143,8 @@ class LoopClock(Clock):
         if passed_s > 0.001:
             self._suspended_s += passed_s
             self._epoch_s += passed_s
-            for timer in sorted(self._timers, key=lambda timer: timer.when_ms):
-                self._schedule(timer)
+            if self._times:
+                self._expect(self._times[0])
         self._resync_later()
 
 

@@ -42,10 +42,10 @@ from warren.broker.plugin import (
     EnqueueSteps,
     ExchangeContext,
     ExchangeType,
-    LookSteps,
     Message,
     PreconditionFailed,
     Properties,
+    RoomSteps,
     Sink,
     Table,
     UpstreamExchange,
@@ -320,7 +320,7 @@ class Relay(Sink):
     def accept_in_steps(self, messages: list[Message]) -> EnqueueSteps:
         return self.context.deliver_in_steps(self._receivers(), [self._wrap(message) for message in messages])
 
-    def has_room_in_steps(self, message: Message) -> LookSteps:
+    def has_room_in_steps(self, message: Message) -> RoomSteps:
         return self.context.destinations_have_room(self._receivers(), self._wrap(message))
 
     def forward(self, message: Message, headers: Table, path: Path) -> EnqueueSteps:

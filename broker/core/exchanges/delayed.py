@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...amqp import properties
 from ...amqp.field_table import INTEGERS, Table
-from ..jobs.scheduler import Job
+from ..jobs.scheduler import SUSPENDED, Job
 from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
@@ -26,7 +26,7 @@ from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
 from ..queues.route_target import RouteTarget, queues_of
 from ..queues.x_death import routing_keys
 from .decorator import ExchangeDecorator
-from .exchange_context import TargetSteps, TryLater
+from .exchange_context import LookSteps, TryLater
 from .recovered import RecoveredMessages
 from .sink import Sink
 
@@ -43,9 +43,7 @@ DROP_SLICE, DROP_COST = 200, 3  # messages of a deleted exchange dropped in one 
 RETRY_MS = 10_000  # the wait after a due message could not be read or released
 ROOM_MS = 1_000  # between two looks whether one of its queues has room
 LAST_BYTES = 1 << 10  # of properties that each exchange keeps, which no limit counts
-LOOKS = 100  # queues that are looked at, of those of the first message
-SOME = 1_000  # queues that are looked at in one step, after RETRY_MS, or 1 ms for each; to look at 8 of them costs 1
-LOOK_SHIFT = 3
+LOOKS = 100  # queues that are looked at, of those of the first message; all of them after RETRY_MS, or 1 ms for each
 AGAIN_SHIFT = 6  # a waiting message is read and routed again, too: after RETRY_MS, or 1 ms for each 64 bytes and queue
 HEAD_BYTES = 4 << 10  # of properties and keys of a waiting message that each exchange keeps, which no limit counts
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128
@@ -71,7 +69,7 @@ class Delay(Sink):
         "_timer",
         "_when_ms",
         "_release",
-        "_peek",
+        "_look_at",
         "_releasing",
         "_at_once",
         "_awaited",
@@ -86,7 +84,7 @@ class Delay(Sink):
         self,
         context: ExchangeContext,
         release: Callable[[Message], Job],
-        peek: Callable[[Message], TargetSteps],
+        look: Callable[[Message], LookSteps],
     ) -> None:
         super().__init__(context)
         self.reads_headers = True
@@ -98,7 +96,7 @@ class Delay(Sink):
         self._timer: Timer | None = None
         self._when_ms = 0
         self._release = release
-        self._peek = peek
+        self._look_at = look
         self._releasing = False  # a job releases due messages
         self._at_once = 1  # messages to read next
         self._awaited: tuple[RouteTarget, ...] = ()  # of the first message: it waits until one of them has room
@@ -210,11 +208,7 @@ class Delay(Sink):
         try:
             self._look_ms = self.context.clock.now_ms() + RETRY_MS
             assert self._head is not None, "else it is released"
-            queues = queues_of((yield from self._peek(self._head)))
-            room = not queues
-            for at in range(0, len(queues), SOME):
-                room = room or self.context.has_room(queues[at : at + SOME])
-                yield SOME >> LOOK_SHIFT
+            queues, room = yield from self._look_at(self._head)
             if not self.deleted:
                 self._awaited = queues[:LOOKS]
                 self._look_ms = self.context.clock.now_ms() + max(RETRY_MS, len(queues))
@@ -266,6 +260,9 @@ class Delay(Sink):
                 turn = entry >> TURN_SHIFT & MASK
                 try:
                     for step in self._release(message):
+                        if step == SUSPENDED:
+                            yield SUSPENDED
+                            continue
                         cost += step
                         if cost >= STEP_COST:
                             yield cost
@@ -338,7 +335,7 @@ class DelayedExchange(ExchangeDecorator):
 
     def on_created(self, context: ExchangeContext) -> None:
         self._context = context
-        self._delay = Delay(context, self._release, self._peek)
+        self._delay = Delay(context, self._release, self._look)
         super().on_created(context)
 
     def restore(self, stored: RecoveredMessages) -> None:
@@ -376,13 +373,13 @@ class DelayedExchange(ExchangeDecorator):
         yield headers.read_cost
         yield from self._context.forward(self.inner, keys, message)
 
-    def _peek(self, message: Message) -> TargetSteps:
-        """Return the targets of a due message, whose body is not needed."""
+    def _look(self, message: Message) -> LookSteps:
+        """Return the queues of a due message, whose body is not needed, and whether one of them has room."""
         assert self._context is not None, "on_created has been called"
         keys = routing_keys(message, None)
         message = with_negated_delay(message)
         yield message.headers.read_cost
-        return (yield from self._context.peek(self.inner, keys, message))
+        return (yield from self._context.look(self.inner, keys, message))
 
 
 def head_of(message: Message) -> Message | None:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from .exchange_type import Emission, EnqueueSteps, ExchangeType
 
 
-TargetSteps = Generator[int, None, tuple[RouteTarget, ...]]
-"""A part of a job that searches for targets: it yields the cost of each step, and returns them."""
+LookSteps = Generator[int, None, tuple[tuple[RouteTarget, ...], bool]]
+"""A part of a job that looks for room: it yields the cost of each step, and returns the queues and `has_room`."""
 
-LookSteps = Generator[int, None, bool]
+RoomSteps = Generator[int, None, bool]
 """A part of a job that looks at targets: it yields the cost of each step, and returns whether all have room."""
 
 
@@ -84,19 +84,20 @@ class ExchangeContext:
         """Enqueue messages as `deliver`, but in steps: a part of a job. Others may publish between two steps."""
         raise NotImplementedError
 
-    def destinations_have_room(self, destinations: Collection[Destination], message: Message) -> LookSteps:
+    def destinations_have_room(self, destinations: Collection[Destination], message: Message) -> RoomSteps:
         """Return whether `deliver` of this message would be refused by no queue, in steps."""
         raise NotImplementedError
 
     def forward(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> Job:
         """Route a message that the type had stored, as if it were published now: a part of a job (`start`).
 
-        The type `inner` routes it first. Raises TryLater if its queues have no room (`has_room`).
+        The type `inner` routes it first. Raises TryLater if its queues have no room (`has_room`). The job must pass on
+        SUSPENDED at once: a long route may wait for others (`jobs.long_routes`).
         """
         raise NotImplementedError
 
-    def peek(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> TargetSteps:
-        """Return the targets to which `forward` would route a message, whose body is not needed."""
+    def look(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> LookSteps:
+        """Return the queues to which `forward` would route a message, whose body is not needed, and `has_room`."""
         raise NotImplementedError
 
     def has_room(self, targets: tuple[RouteTarget, ...]) -> bool:

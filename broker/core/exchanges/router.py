@@ -104,7 +104,12 @@ class Search:
             if self.cost >= end:
                 self._some_deleted = True
                 return False
+        self.stop()
         return True
+
+    def stop(self) -> None:
+        """Search no further, and free what was found but the targets, which a cycle of references would keep."""
+        self._steps = iter(())
 
     def in_steps(self) -> Iterator[int]:
         """Search to the end, in steps; yield the cost of each."""

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
+from ..jobs.long_routes import SHORT_BYTES, TARGET_BYTES, Place
 from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, UNLIMITED, Job
 from ..messages.message import LONG_HEADER, Message, frame_bytes, total_bytes
 from .dead_letter_budget import ALL_BYTES, USER_BYTES, WOKEN
@@ -57,6 +58,8 @@ DELETED_BYTES = 6_000  # of memory of a deleted queue, with its job
 OVERHEAD = 400  # bytes of memory of a message beside its frames
 FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after a step of a queue
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
+MANY_TAKERS = 10_000  # of these: with so many targets that have taken them, further ones wait, too; each takes
+TAKER_BYTES = 8  # of memory
 LOOKS, LOOK_SHIFT = 1_000, 3  # targets that are looked at in one step; to look at 8 of them costs 1,
 ASK_SHIFT = 1  # or at 2, if it is asked whether they must not reject
 FULL_LOOKS = 100  # targets of which it is asked whether they wait for this queue
@@ -77,9 +80,12 @@ class DeadLetter:
     full       those of them that must not reject more, or the first ones
     recorders  of the exchanges on the way that are to record the message once all targets have taken it
     topology   `QueueHost.topology` when the search began
+    long       whether it needs a place (`jobs.long_routes`), as it may hold many bytes from one step to the next
     divided    whether the targets are offered the copy in several parts
     accepted   whether targets have taken the message, and none has refused it; at least once: all of them
-    confirmed  at least once: the targets that have taken the message
+    confirmed  at least once, during an attempt: the targets that have taken the message
+    takers     the same between two attempts
+    counted    how many of these the outbox has counted
     ticket     at least once: the batch of the journal with the last copy; the message may be settled once that is
                durable
     waits_for  at least once: the full queue that alone had not taken the message at the end of the last attempt, or
@@ -89,13 +95,15 @@ class DeadLetter:
     __slots__ = (
         *("message", "reason", "copy", "targets", "full", "recorders", "topology", "divided", "stable", "accepted"),
         *("confirmed", "ticket", "waits_for", "_at", "_parts", "_search", "_refused", "_found", "_looked", "_passed"),
-        *("_missing", "_more_missing"),
+        *("_missing", "_more_missing", "long", "takers", "counted"),
     )
 
     def __init__(self, message: Message, reason: str) -> None:
         self.message = message
         self.reason = reason
         self.confirmed: set[RouteTarget] = set()
+        self.takers: tuple[RouteTarget, ...] = ()
+        self.counted = 0
         self.ticket = 0
         self.waits_for: Queue | None = None
         self.copy = message
@@ -113,6 +121,7 @@ class DeadLetter:
         self._passed: frozenset[str] | set[str] = NO_QUEUES  # that it must not reach again
         self._missing: tuple[RouteTarget, ...] = ()  # the first ones that have not taken it in this attempt
         self._more_missing = False
+        self.long = True
 
     def find_targets(self, queue: Queue, exchange: str, timestamp_s: int, cost_limit: int) -> int:
         """Search for the targets, or continue the search; return the cost."""
@@ -120,7 +129,8 @@ class DeadLetter:
         key = queue.settings.dead_letter_key
         if self.copy is self.message:
             self.copy = dead_letter_copy(self.message, queue.name, self.reason, exchange, key, timestamp_s)
-            cost = cost_of(self.message)
+            cost = cost_of(self.message) + (len(self.takers) >> LOOK_SHIFT)
+            self.confirmed.update(self.takers)
         if self.targets is not None:
             return cost
         if search is None:
@@ -156,6 +166,7 @@ class DeadLetter:
         if queue.host.budget.exceeded:
             each = PAGE_COST + (len(self.copy.frames) >> STORE_SHIFT)
         each += cost_of_reading([self.copy], self.targets)
+        self.long = len(self.targets) + len(self.recorders) > 1 and self._is_long(each)
         self._parts = in_parts(self.targets, each, len(self.copy.frames), PART_COST)
         return cost
 
@@ -163,6 +174,19 @@ class DeadLetter:
     def is_found(self) -> bool:
         """True if all targets are known, and none was offered the copy."""
         return self.targets is not None and not self._at
+
+    def _is_long(self, each: int) -> bool:
+        """Return whether it holds many bytes after a step; `each` is the cost of a target beside the records."""
+        targets = self.targets or ()
+        if not self.recorders and len(targets) * (each + (len(self.copy.frames) >> STORE_SHIFT)) <= PART_COST:
+            return False  # it is published in one step
+        return self.held_bytes(0) > SHORT_BYTES
+
+    def held_bytes(self, search_bytes: int) -> int:
+        """Return how many bytes it holds after a step, of which a search that is not complete takes `search_bytes`."""
+        if self.targets is not None:
+            search_bytes = TARGET_BYTES * (len(self.targets) + len(self.recorders))
+        return len(self.copy.frames) + search_bytes
 
     @property
     def complete(self) -> bool:
@@ -216,13 +240,22 @@ class DeadLetter:
     def _still_missing(self) -> list[RouteTarget]:
         return [target for target in self._missing if not target.deleted and target not in self.confirmed]
 
+    def forget_takers(self) -> None:
+        """Forget which targets have taken the message, as all have, or it is published no more."""
+        self.confirmed, self.takers = set(), ()
+
     def end_attempt(self) -> None:
         """Copy the message and search again in the next attempt: the targets may be others by then."""
+        if self.confirmed:
+            self.takers, self.confirmed = tuple(self.confirmed), set()
         self.copy = self.message
+        if self._search is not None:
+            self._search.stop()
         self.targets = self._search = None
         self.full = self.recorders = self._found = self._missing = ()
         self._at = self._looked = 0
         self._more_missing = False
+        self.long = True
 
 
 class LastLetter:
@@ -299,7 +332,7 @@ class DeadLetterOutbox:
     unconfirmed       those that are to be retried at `retry_at_ms`, which is 0 without any
     persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
-    held_bytes        of memory of all messages; 0 without any
+    held_bytes        of memory of all messages, with the targets that have taken them; 0 without any
     loose_bytes       of those of them that the queue has rejected, or of all when it is deleted (`DeadLetterBudget`)
     account           of the user for whom they count (`charge`); empty without one
     awaits_journal    nothing is published until the journal, which is behind, has caught up, or the disk has room
@@ -313,7 +346,7 @@ class DeadLetterOutbox:
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
         *("held_bytes", "loose_bytes", "account", "awaits_journal", "awaited", "passes_to", "exchanging", "_budget"),
         *("_first", "_last", "_retried", "_wait_ms", "_when_fewer", "_when_room", "_held_back", "_waking"),
-        *("_full", "_resume"),
+        *("_full", "_resume", "_place", "_takers"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -336,6 +369,8 @@ class DeadLetterOutbox:
         self._held_back = False  # the queue is pumped when it may drop messages again
         self._waking = False  # the rest of those that wait, soon
         self._resume: Callable[[], None] | None = None  # the job of a deleted queue that waits
+        self._place: Place | None = None  # for a letter with a long route
+        self._takers = 0  # of all letters between two attempts
         self.persistent_count = self.persistent_bytes = 0
         self.held_bytes = self.loose_bytes = 0
         self.account = ""
@@ -375,12 +410,18 @@ class DeadLetterOutbox:
     @property
     def publishable(self) -> bool:
         """True if messages can be published before the next retry."""
-        return self.unpublished and not self.awaits_journal and self.awaited is None
+        return self.unpublished and not self.awaits_journal and self.awaited is None and not self.awaits_place
+
+    @property
+    def awaits_place(self) -> bool:
+        """True if nothing is published until there is a place for the first letter, whose route is long."""
+        return self._place is not None and not self._place.held
 
     @property
     def unpublished(self) -> bool:
         """True if there are messages that may be published before the next retry, or wait for room."""
-        waiting = len(self.waiting) > 0 and (len(self.unconfirmed) < UNCONFIRMED or not self._at_least_once)
+        few = not self.unconfirmed or len(self.unconfirmed) < UNCONFIRMED and self._takers < MANY_TAKERS
+        waiting = len(self.waiting) > 0 and (few or not self._at_least_once)
         return waiting or len(self.forwarded) > 0
 
     @property
@@ -492,7 +533,8 @@ class DeadLetterOutbox:
             clock = queue.host.clock
             self._budget.add(self.account, DELETED_BYTES, self.held_bytes - self.loose_bytes + DELETED_BYTES, clock)
             self.loose_bytes = self.held_bytes
-            queue.host.scheduler.start(f"dead letters of {queue}", self._publish_rest(), appends=True)
+            job = self._publish_rest()
+            queue.host.scheduler.start(f"dead letters of {queue}", job, self._end_place, appends=True)
         if self._full or self.is_awaited:
             self.wake()
 
@@ -537,6 +579,8 @@ class DeadLetterOutbox:
         """
         self.awaits_journal = False
         self._await(None)
+        if self.awaits_place:
+            self._end_place()
         self._retry()
         cost = 0
         while self.unpublished:
@@ -551,21 +595,32 @@ class DeadLetterOutbox:
         self.awaits_journal = False  # the scheduler sees to it
         self._retry()
         while self.waiting or self.forwarded:
-            if self.awaited is not None and not scheduler.finishing:
+            if (self.awaited is not None or self.awaits_place) and not scheduler.finishing:
                 self._resume = scheduler.suspend()
                 yield SUSPENDED
             self._await(None)
-            yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
+            if not scheduler.finishing:
+                yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
+                continue
+            if self.awaits_place:
+                self._end_place()
+            yield self._publish_first(min(1, len(self.waiting)), UNLIMITED)  # with no place: in one step
         self._budget.add(self.account, -DELETED_BYTES, -DELETED_BYTES, queue.host.clock)
         self.passes_to = None
         self._set_full(False)
         queue.break_cycles()
 
     def _publish_first(self, count: int, cost_limit: int) -> int:
-        """Publish the first messages until they have cost too much; return the cost.
+        """Publish the first messages until they have cost too much, or one has to wait; return the cost."""
+        if self.awaits_place:
+            return 0
+        try:
+            return self._publish_some(count, cost_limit)
+        finally:
+            self._leave_place()
 
-        Successive ones with the same reason are published together.
-        """
+    def _publish_some(self, count: int, cost_limit: int) -> int:
+        """Publish the first messages: successive ones with the same reason together. Return the cost."""
         queue = self._queue
         cost = self._forward_all(cost_limit)
         while count and cost < cost_limit and self.publishable:
@@ -611,7 +666,7 @@ class DeadLetterOutbox:
     def _forward_all(self, cost_limit: int) -> int:
         """Publish the forwarded messages until they have cost too much; return the cost."""
         cost = 0
-        while self.forwarded and cost < cost_limit:
+        while self.forwarded and cost < cost_limit and not self.awaits_place:
             cost += self._forward(self.forwarded[0], cost_limit - cost)
         if self._retried and not self.forwarded:
             self._end_retry()
@@ -629,6 +684,9 @@ class DeadLetterOutbox:
         safe = letter.ticket <= host.journal.durable
         if not letter.accepted and exchange is not None and host.has_exchange(exchange):
             cost = letter.find_targets(queue, exchange, host.clock.timestamp_s(), cost_limit)
+            if letter.long and not self._has_place(letter):
+                letter.end_attempt()
+                return cost
             while letter.targets is not None and not letter.complete and cost < cost_limit:
                 targets, copy = letter.next_targets(), letter.copy
                 cost += self._cost_of_targets(copy, targets)
@@ -656,7 +714,11 @@ class DeadLetterOutbox:
                 host.statistics.count_dead_letters(queue.settings.type, AT_LEAST_ONCE, CONFIRMED, 1)
                 done = True
         made(self.forwarded).popleft()
+        if done or letter.accepted:
+            letter.forget_takers()
         letter.end_attempt()
+        self._leave_place()
+        self._hold_takers(letter)
         if done:
             self._hold([message], -1)
             self._count([message], -1)
@@ -729,6 +791,8 @@ class DeadLetterOutbox:
         """Settle an unconfirmed message if all targets have it."""
         if letter.waits_for in letter.confirmed:
             queue, message = self._queue, letter.message
+            letter.forget_takers()
+            self._hold_takers(letter)
             letter.keep()
             letter.record(UNLIMITED)  # few, as the search was short
             self.unconfirmed.remove(letter)
@@ -746,14 +810,24 @@ class DeadLetterOutbox:
 
     def _hold(self, messages: list[Message], sign: int, queued: bool = True) -> None:
         """Count the memory of messages that came, or that left with a `sign` of -1."""
+        self._hold_bytes(sign * (frame_bytes(messages) + OVERHEAD * len(messages)), queued)
+        if sign < 0 and (self._full or self.is_awaited):
+            self.wake()
+
+    def _hold_takers(self, letter: DeadLetter) -> None:
+        """Count the targets that have taken a letter so far, which it holds until all have."""
+        change = len(letter.takers) - letter.counted
+        if change:
+            letter.counted += change
+            self._takers += change
+            self._hold_bytes(TAKER_BYTES * change)
+
+    def _hold_bytes(self, held_bytes: int, queued: bool = True) -> None:
         queue = self._queue
-        held_bytes = sign * (frame_bytes(messages) + OVERHEAD * len(messages))
         loose_bytes = held_bytes if queue.deleted or not queued else 0
         self.held_bytes += held_bytes
         self.loose_bytes += loose_bytes
         self._budget.add(self.account, held_bytes, loose_bytes, queue.host.clock)
-        if sign < 0 and (self._full or self.is_awaited):
-            self.wake()
 
     def _set_full(self, full: bool) -> None:
         if full != self._full:
@@ -795,16 +869,44 @@ class DeadLetterOutbox:
         """Go on with the message that waits for a full queue: its targets are searched again."""
         if self.awaited is not None:
             self._await(None)
-            if self._resume is not None:
-                self._resume()
-            else:
-                self._queue.schedule_pump()
+            self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        if self._resume is not None:
+            self._resume()
+        else:
+            self._queue.schedule_pump()
 
     def _pass_no_longer(self) -> None:
         """Wake those that wait, but later: they may be a chain of any length of queues that passed to the next one."""
         if self.passes_to is not None:
             self.passes_to = None
             self._wake_soon()
+
+    def _has_place(self, letter: DeadLetter) -> bool:
+        """Return whether a long letter may go on, which has a place or is being published.
+
+        Otherwise nothing is published until it has one, and it is searched for again. At a stop nothing waits.
+        """
+        host = self._queue.host
+        if self._place is not None or host.scheduler.finishing or letter.targets is not None and not letter.is_found:
+            return True
+        self._place = Place(letter.held_bytes(host.route_bytes))
+        return host.budget.long_routes.begin(self._place, self._go_on_soon)
+
+    def _leave_place(self) -> None:
+        """Give the place back unless a letter is under way that goes on in the next step. Others wait for their own."""
+        if self._place is None or self.awaits_place:
+            return
+        forwarded = self.forwarded[0] if self.forwarded else None
+        under_way = self._first is not None or forwarded is not None and forwarded.copy is not forwarded.message
+        if not (under_way and self.publishable):
+            self._end_place()
+
+    def _end_place(self) -> None:
+        place, self._place = self._place, None
+        if place is not None:
+            self._queue.host.budget.long_routes.end(place)
 
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]
@@ -851,6 +953,9 @@ class DeadLetterOutbox:
             if letter is None or letter.message is not message:
                 letter = DeadLetter(message, reason)
             cost += letter.find_targets(queue, exchange, timestamp_s, cost_limit - cost)
+            if letter.long and not self._has_place(letter):
+                letter.end_attempt()
+                break
             if letter.is_found:
                 must_wait, its_cost = self._must_wait(letter.full)
                 cost += its_cost
@@ -878,6 +983,8 @@ class DeadLetterOutbox:
                 self._first = letter
                 break
             count += 1
+            if self._place is not None:
+                self._leave_place()
             copies = [letter.copy]
             if letter.stable and not letter.divided and letter.topology == host.topology:
                 last = LastLetter(letter, targets, queue.settings, timestamp_s, host.topology)

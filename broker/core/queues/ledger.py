@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ..jobs.long_routes import LongRoutes
 from .dead_letter_budget import DeadLetterBudget
 
 
@@ -16,13 +17,14 @@ class Ledger:
                    then page out what they get.
     unacked_bytes  of those that are unacknowledged
     dead_letters   of those that wait to be dead-lettered
+    long_routes    of the routes of dead letters and delayed messages that are under way
 
     Of all connections together, as they were when they were sampled last: `arriving_bytes` of contents of which a part
     has come, `output_bytes` that wait for their sockets, `transaction_bytes` of publishes in transactions.
     """
 
     __slots__ = (
-        *("limit_bytes", "queued_bytes", "unacked_bytes", "exceeded", "dead_letters"),
+        *("limit_bytes", "queued_bytes", "unacked_bytes", "exceeded", "dead_letters", "long_routes"),
         *("arriving_bytes", "output_bytes", "transaction_bytes"),
     )
     OVERHEAD: ClassVar[int] = 300
@@ -33,6 +35,7 @@ class Ledger:
         self.exceeded = False
         self.arriving_bytes = self.output_bytes = self.transaction_bytes = 0
         self.dead_letters = DeadLetterBudget()
+        self.long_routes = LongRoutes()
 
     @property
     def ready_bytes(self) -> int:

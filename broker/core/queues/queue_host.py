@@ -145,6 +145,11 @@ class QueueHost:
         """Return whether the exchange exists."""
         raise NotImplementedError
 
+    @property
+    def route_bytes(self) -> int:
+        """The bytes that one search may take, about."""
+        raise NotImplementedError
+
     def search_from(self, exchange: str, keys: tuple[str, ...], message: Message) -> TargetSearch:
         """Begin the search for the targets of a message, from an existing exchange."""
         raise NotImplementedError

@@ -210,5 +210,8 @@ class TargetSearch(Protocol):
     def run(self, limit: int) -> bool:
         """Search, and stop where that has cost `limit`; return whether the search is complete."""
 
+    def stop(self) -> None:
+        """Search no further, and free what was found but the targets."""
+
     def keep(self) -> int:
         """Have exchanges on the way keep the message, once it is enqueued for good; return the cost."""

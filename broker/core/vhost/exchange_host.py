@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
-from ..exchanges.exchange_context import ExchangeContext, LookSteps, TargetSteps, TryLater
+from ..exchanges.exchange_context import ExchangeContext, LookSteps, RoomSteps, TryLater
 from ..exchanges.exchange_type import Emission, EnqueueSteps, ExchangeType
-from ..jobs.scheduler import Job
+from ..exchanges.router import SEARCH_COST, Search
+from ..jobs.long_routes import SHORT_BYTES, TARGET_BYTES, Place
+from ..jobs.scheduler import SUSPENDED, Job
 from ..messages.binding import Destination
 from ..messages.message import Message
 from ..messages.ports import Timer
@@ -58,13 +60,90 @@ class ExchangeHost(ExchangeContext):
     def deliver_in_steps(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueSteps:
         return deliver_in_slices(self._vhost, Emission(destinations, messages))
 
-    def destinations_have_room(self, destinations: Collection[Destination], message: Message) -> LookSteps:
+    def destinations_have_room(self, destinations: Collection[Destination], message: Message) -> RoomSteps:
         return have_room(self._vhost, destinations, message)
 
     def forward(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> Job:
+        search, short = self._begin(inner, keys, message)
+        if short:
+            yield search.cost
+            yield from self._forward(search, message)
+            return
+        place = self._new_place(message)
+        try:
+            search = yield from self._search(place, search, inner, keys, message)
+            steps = self._forward(search, message)
+            if place.held or not self._vhost.scheduler.finishing:
+                yield from steps
+            else:
+                yield sum(steps)
+        finally:
+            self._vhost.budget.long_routes.end(place)
+
+    def look(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> LookSteps:
+        place = self._new_place(message)
+        try:
+            search, short = self._begin(inner, keys, message, peeks=True)
+            if short:
+                yield search.cost
+            else:
+                search = yield from self._search(place, search, inner, keys, message, peeks=True)
+            queues = queues_of(search.targets)
+            room = not queues
+            for at in range(0, len(queues), LOOKS):
+                room = room or self.has_room(queues[at : at + LOOKS])
+                yield LOOKS >> LOOK_SHIFT
+            return queues, room
+        finally:
+            self._vhost.budget.long_routes.end(place)
+
+    def _new_place(self, message: Message) -> Place:
+        return Place(self._vhost.route_bytes + len(message.frames))
+
+    def _begin(
+        self, inner: ExchangeType, keys: tuple[str, ...], message: Message, peeks: bool = False
+    ) -> tuple[Search, bool]:
+        """Return the search for the targets of a message after its first step, and whether it needs no place.
+
+        It needs one if it is not complete, or its targets are many.
+        """
+        search = self._new_search(inner, keys, message, peeks)
+        complete = search.run(SEARCH_COST)
+        count = len(search.targets)
+        return search, complete and (count < 2 or count * TARGET_BYTES + len(message.frames) <= SHORT_BYTES)
+
+    def _new_search(self, inner: ExchangeType, keys: tuple[str, ...], message: Message, peeks: bool) -> Search:
         published = not message.dead_lettered
-        search = self._vhost.search(self._exchange, keys, message, defers=True, first=inner, published=published)
+        return self._vhost.search(self._exchange, keys, message, peeks, not peeks, inner, published)
+
+    def _search(
+        self,
+        place: Place,
+        search: Search,
+        inner: ExchangeType,
+        keys: tuple[str, ...],
+        message: Message,
+        peeks: bool = False,
+    ) -> Generator[int, None, Search]:
+        """Go on with a search, and return it. Without a place, it waits for that, and begins again.
+
+        At a stop it does not wait, and is made in one step.
+        """
+        vhost, scheduler = self._vhost, self._vhost.scheduler
+        if not vhost.budget.long_routes.begin(place, scheduler.suspend()):
+            search.stop()
+            scheduler.charge(search.cost)
+            search.targets = ()
+            while not (place.held or scheduler.finishing):
+                yield SUSPENDED
+            search = self._new_search(inner, keys, message, peeks)
+            if not place.held:
+                search.run()
+        yield search.cost
         yield from search.in_steps()
+        return search
+
+    def _forward(self, search: Search, message: Message) -> Job:
         targets, result, full = search.targets, None, False
         for at in range(0, len(targets), LOOKS):
             some = targets[at : at + LOOKS]
@@ -82,12 +161,6 @@ class ExchangeHost(ExchangeContext):
         yield search.keep()
         recorders = search.recorders
         yield from enqueue_in_slices(self._vhost, targets, [message], DELAYED, FORWARD_COST, recorders, result)
-
-    def peek(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> TargetSteps:
-        published = not message.dead_lettered
-        search = self._vhost.search(self._exchange, keys, message, peeks=True, first=inner, published=published)
-        yield from search.in_steps()
-        return search.targets
 
     def has_room(self, targets: tuple[RouteTarget, ...]) -> bool:
         return not queues_of(targets) or len(self._with_room(targets)) > 0

@@ -18,6 +18,7 @@ from ..exchanges.exchange_type import Emission, ExchangeType
 from ..exchanges.registry import decorate
 from ..exchanges.route_cache import RouteCache
 from ..exchanges.router import Search
+from ..jobs.long_routes import TARGET_BYTES
 from ..jobs.scheduler import OBJECT_COST, SLICE, Job, do_at_once
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
@@ -675,6 +676,10 @@ class VHost(QueueHost):
 
     def has_exchange(self, name: str) -> bool:
         return name in self.exchanges
+
+    @property
+    def route_bytes(self) -> int:
+        return TARGET_BYTES * (len(self.queues) + len(self.volatile) + len(self.exchanges))
 
     def search_from(self, exchange: str, keys: tuple[str, ...], message: Message) -> Search:
         return self.search(self.exchanges[exchange], keys, message, defers=True)

@@ -87,4 +87,49 @@ async def test_time_passes_while_the_machine_is_suspended_and_timers_are_set_aga
     assert 3_601_000 <= clock.now_ms() - before < 3_660_000
     loop.call_later(0, loop.call_soon, called.set)
     await asyncio.wait_for(called.wait(), 5)
-    assert calls == ["one", "after", "two", "after"] and len(clock._timers) == 1
+    assert calls == ["one", "after", "two", "after"] and len(clock._moments) == 1
+
+
+async def test_timers_that_are_due_together_are_called_in_order_in_several_turns(monkeypatch: pytest.MonkeyPatch):
+    """Each turn calls one at least. One that fails keeps no other one, and one that is cancelled meanwhile is not."""
+    monkeypatch.setattr(clock_module, "TURN_S", 0.0)
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+    loop.set_exception_handler(lambda loop, context: calls.append(str(context["exception"])))
+    clock = LoopClock(loop)
+    calls: list[str] = []
+
+    def fail() -> None:
+        loop.call_soon(calls.append, "a turn")
+        raise ValueError("failed")
+
+    now_ms = clock.now_ms()
+    last = clock.call_at(now_ms - 1, lambda: pytest.fail("cancelled"))
+    clock.call_at(now_ms, lambda: calls.append("two"))
+    clock.call_at(now_ms - 2, last.cancel)
+    clock.call_at(now_ms - 2, fail)
+    clock.call_at(now_ms, lambda: clock.call_at(now_ms - 3, done.set))
+    await asyncio.wait_for(done.wait(), 5)
+    assert calls == ["failed", "a turn", "two"]
+
+
+async def test_timers_of_many_milliseconds_become_due_in_several_turns(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(clock_module, "MOMENTS", 2)
+    clock, done = LoopClock(asyncio.get_running_loop()), asyncio.Event()
+    now_ms = clock.now_ms()
+    calls: list[int] = []
+    for number in range(10):
+        clock.call_at(now_ms - 10 + number, lambda number=number: calls.append(number))  # type: ignore[misc]
+    clock.call_at(now_ms, done.set)
+    await asyncio.wait_for(done.wait(), 5)
+    assert calls == list(range(10))
+
+
+async def test_the_times_of_cancelled_timers_are_forgotten():
+    clock = LoopClock(asyncio.get_running_loop())
+    far_ms = clock.now_ms() + 3_600_000
+    kept = clock.call_at(far_ms, lambda: None)
+    for number in range(10 * clock_module.FEW):
+        clock.call_at(far_ms + number, lambda: None).cancel()
+    assert len(clock._times) <= 2 * clock_module.FEW and list(clock._moments) == [far_ms]
+    kept.cancel()
+    assert not clock._moments

@@ -565,3 +565,64 @@ def test_a_relay_is_no_target(between: bool) -> None:
     house.clock.advance(2 * RETRY_MS)
     assert house.ch.drain("others") == [b"0", b"1"] and not house.kept()
     assert not house.ch.count("listener")
+
+
+def test_targets_that_have_taken_messages_are_limited_and_count_and_get_each_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of 32 messages of each queue kept a set of them, of 2 MB for 20,000, which nothing counted."""
+    monkeypatch.setattr(dead_lettering, "MANY_TAKERS", 20)
+    house = House(letters=ONE)
+    for number in range(15):
+        house.letters(f"other{number}", **QUORUM)
+    house.publish(6)
+    house.clock.advance(2 * RETRY_MS)
+    outbox = house.source.outbox
+    assert [len(letter.takers) for letter in outbox.unconfirmed] == [15, 15] and len(outbox) == 5
+    assert not any(letter.confirmed for letter in outbox.unconfirmed)
+    message_bytes = sum(len(message.frames) for message, _, _ in outbox.waiting) // len(outbox.waiting)
+    held_bytes = 5 * (message_bytes + dead_lettering.OVERHEAD) + 2 * 15 * dead_lettering.TAKER_BYTES
+    assert outbox.held_bytes == house.node.budget.dead_letters.total == held_bytes
+    arrived = list[bytes]()
+    for _ in range(6):
+        arrived += house.ch.drain("letters")
+        house.clock.advance(2 * RETRY_MS)
+    expected = [b"%d" % number for number in range(6)]
+    assert sorted(arrived) == expected
+    assert all(sorted(house.ch.drain(f"other{number}")) == expected for number in range(15))
+    assert not outbox.held_bytes and not house.node.budget.dead_letters.total
+
+
+def test_a_message_that_all_targets_have_taken_holds_none_of_them_until_its_copies_are_durable() -> None:
+    house = House(SlowJournal(), letters=ONE)
+    house.letters("other", **QUORUM)
+    house.publish(2)
+    house.clock.advance(100)
+    [letter] = house.source.outbox.unconfirmed
+    assert len(letter.takers) == 1
+    assert house.ch.drain("letters") == [b"0"]
+    house.clock.advance(2 * RETRY_MS)
+    assert letter.accepted and not letter.takers and not letter.confirmed and len(house.source.outbox) == 1
+    house.journal.commit(house.journal.ticket())
+    house.clock.advance(2 * RETRY_MS)
+    assert house.ch.drain("letters") == [b"1"] and house.ch.drain("other") == [b"0", b"1"]
+    assert not len(house.source.outbox)
+
+
+@pytest.mark.parametrize("end", ["source", "target", "stop"])
+def test_the_targets_that_have_taken_messages_count_no_more_at_the_end(end: str) -> None:
+    house = House(letters=ONE)
+    house.letters("other", **QUORUM)
+    house.publish(3)
+    house.clock.advance(100)
+    assert len(house.source.outbox.unconfirmed) == 2
+    if end == "source":
+        house.ch.delete("source")
+    elif end == "target":
+        house.ch.delete("letters")
+    else:
+        assert house.node.finish()
+        house.ch.delete("letters")
+    house.clock.advance(2 * RETRY_MS)
+    assert house.ch.drain("other")[:3] == [b"0", b"1", b"2"]
+    assert not house.node.budget.dead_letters.total and not house.source.outbox._takers

@@ -1,0 +1,61 @@
+"""The memory of long routes, which are searched and followed in steps: those of dead letters and of delayed messages.
+
+A route to 20,000 queues takes megabytes while it is searched, and very many queues and exchanges may begin with one at
+the same time. While those that have a place take LIMIT_BYTES, others wait for one in their order, and hold nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+LIMIT_BYTES: Final = 32 << 20
+TARGET_BYTES: Final = 128  # at most, of each queue and exchange that a search finds
+SHORT_BYTES: Final = 32 << 10  # of a message and its targets that need no place
+
+
+class Place:
+    """The place of a route that takes `size` bytes at most. It is `held` from when it is given until it ends."""
+
+    __slots__ = ("size", "held", "call")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.held = False
+        self.call: Callable[[], None] | None = None
+
+
+class LongRoutes:
+    """The places of the long routes of a node. Whoever has one gives it back after one message."""
+
+    __slots__ = ("held_bytes", "_waiting")
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+        self._waiting: dict[Place, None] = {}
+
+    def begin(self, place: Place, call: Callable[[], None]) -> bool:
+        """Give a place, and return True; or return False, and call `call` once it is given."""
+        if not self._waiting and self.held_bytes < LIMIT_BYTES:
+            self._give(place)
+            return True
+        place.call = call
+        self._waiting[place] = None
+        return False
+
+    def end(self, place: Place) -> None:
+        """Take a place back, or let it wait no longer. It may be neither held nor wait."""
+        self._waiting.pop(place, None)
+        if place.held:
+            place.held = False
+            self.held_bytes -= place.size
+        while self._waiting and self.held_bytes < LIMIT_BYTES:
+            following = next(iter(self._waiting))
+            del self._waiting[following]
+            self._give(following)
+            if following.call is not None:
+                following.call()
+
+    def _give(self, place: Place) -> None:
+        place.held = True
+        self.held_bytes += place.size
