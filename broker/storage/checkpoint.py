@@ -11,9 +11,6 @@ With it a segment can be deleted although its records are what says that message
 The length is in bytes of the file, as far as it was durable when the checkpoint was saved: a segment with live messages
 that is shorter, or missing, has lost some.
 
-Version 3, which is still read, has neither length nor live. Version 2 also has, after all bitmaps, the messages of
-several queues (id u64 | queues u16 | queue u32 each) and then the delivery counts of all segments.
-
 A new checkpoint is written beside the old one, synced, and renamed over it. An old checkpoint is never wrong, because a
 dead message stays dead and attempts only grow. The first checkpoint is written before the first segment: it has the
 salt of the segments, in case the head of one is damaged.
@@ -32,14 +29,11 @@ from .segment import SegmentState
 from .shared_messages import Sharing
 
 NAME, NEW_NAME = "checkpoint", "checkpoint.new"
-MAGIC, VERSION, UNSIZED_VERSION, OLD_VERSION = b"WARRCP", 4, 3, 2
+MAGIC, VERSION = b"WARRCP", 4
 
 _HEAD = Struct("<6sBBIQI")
-_OLD_HEAD = Struct("<6sBBIQIII")
-_SEGMENT = Struct("<IQ")
-_SIZES = Struct("<QI")
+_SEGMENT = Struct("<IQQI")
 _COUNT = Struct("<I")
-_SHARED = Struct("<QH")
 _COUNTED = Struct("<IQI")
 _CRC = Struct("<I")
 
@@ -48,24 +42,22 @@ class Checkpoint:
     """The contents of a checkpoint.
 
     segments  by number
-    shared    by id, the queues that still want a message of several queues; only from a checkpoint of version 2
     attempts  delivery counts by queue and id, of all segments
     """
 
-    __slots__ = ("salt", "next_id", "segments", "shared", "attempts")
+    __slots__ = ("salt", "next_id", "segments", "attempts")
 
     def __init__(self, salt: int, next_id: int, segments: Iterable[SegmentState] = ()) -> None:
         self.salt = salt
         self.next_id = next_id
         self.segments = {state.number: state for state in segments}
-        self.shared: dict[int, set[int]] = {}
         self.attempts: dict[tuple[int, int], int] = {}  # filled by `load` only
 
     def encode(self) -> bytes:
         """Return the bytes of the file. Runs on the worker, and does nothing message by message."""
         out = bytearray(_HEAD.pack(MAGIC, VERSION, 0, self.salt, self.next_id, len(self.segments)))
         for state in self.segments.values():
-            out += _SEGMENT.pack(state.number, state.first_id) + _SIZES.pack(state.length, state.live)
+            out += _SEGMENT.pack(state.number, state.first_id, state.length, state.live)
             out += _COUNT.pack(len(state.dead))
             out += state.dead
             sharing = state.sharing.encode() if state.sharing is not None and state.sharing.touched else b""
@@ -101,15 +93,13 @@ def load(disk: Disk, report: list[str]) -> Checkpoint | None:
         report.append(f"{NAME}: it is damaged; messages that were settled may come back")
         return None
     version = data[len(MAGIC)]
-    if version == OLD_VERSION:
-        return _decode_old(data)
-    if version not in (VERSION, UNSIZED_VERSION):
+    if version != VERSION:
         raise StorageFault(f"{NAME}: of version {version} of the log, this broker reads version {VERSION}")
     _, _, _, salt, next_id, segments = _HEAD.unpack_from(data)
     saved = Checkpoint(salt, next_id)
     at = _HEAD.size
     for _ in range(segments):
-        state, at = _segment(data, at, version)
+        state, at = _segment(data, at)
         (sharing_bytes,) = _COUNT.unpack_from(data, at)
         at += _COUNT.size
         if sharing_bytes:
@@ -120,13 +110,9 @@ def load(disk: Disk, report: list[str]) -> Checkpoint | None:
     return saved
 
 
-def _segment(data: bytes, at: int, version: int) -> tuple[SegmentState, int]:
-    number, first_id = _SEGMENT.unpack_from(data, at)
+def _segment(data: bytes, at: int) -> tuple[SegmentState, int]:
+    number, first_id, length, live = _SEGMENT.unpack_from(data, at)
     at += _SEGMENT.size
-    length = live = 0
-    if version == VERSION:
-        length, live = _SIZES.unpack_from(data, at)
-        at += _SIZES.size
     (bitmap_bytes,) = _COUNT.unpack_from(data, at)
     at += _COUNT.size
     return SegmentState(number, first_id, data[at : at + bitmap_bytes], None, {}, length, live), at + bitmap_bytes
@@ -138,20 +124,3 @@ def _attempts(saved: Checkpoint, data: bytes, at: int, count: int) -> int:
         at += _COUNTED.size
         saved.attempts[queue, id_] = attempts
     return at
-
-
-def _decode_old(data: bytes) -> Checkpoint:
-    """Decode a checkpoint of version 2."""
-    _, _, _, salt, next_id, segments, shared, attempts = _OLD_HEAD.unpack_from(data)
-    saved = Checkpoint(salt, next_id)
-    at = _OLD_HEAD.size
-    for _ in range(segments):
-        state, at = _segment(data, at, OLD_VERSION)
-        saved.segments[state.number] = state
-    for _ in range(shared):
-        id_, count = _SHARED.unpack_from(data, at)
-        at += _SHARED.size
-        saved.shared[id_] = set(Struct(f"<{count}I").unpack_from(data, at))
-        at += 4 * count
-    _attempts(saved, data, at, attempts)
-    return saved

@@ -36,6 +36,7 @@ SEGMENT_BYTES = 64 << 20
 EARLY_BYTES = 1 << 20  # when the disk is full, a segment ends at this length if it is mostly dead, or grows by as much
 READ_LIMIT = 2 << 20  # bytes of frames that one read returns, but for the last message
 BUFFER_LIMIT = 4 << 20  # bytes buffered while a batch is written; beyond this, publishers and jobs wait for the disk
+NO_BATCH = bytes(log_records.BATCH_BYTES)  # in the place of the record that begins a batch, until that is sealed
 # The last deleted queues, for which settlements are no longer recorded. Those for older ones are, which is harmless.
 DELETED_QUEUES_LIMIT = 10_000
 
@@ -44,13 +45,14 @@ class Batch(ports.Batch):
     """Records and changes of metadata that are written and synced together.
 
     `write` and `sync` run on a worker, and may be called again after a full disk. `data` is the journal's buffer, which
-    is not copied, as it may be long, and does not change any more. `syncs` is False for a batch of
-    nothing but changes, which need not survive a power cut yet; `syncs_log` is False if its records need not.
-    `finished` is a segment that no batch needs any more. `written` is set by the worker; any thread may read it.
+    is not copied, as it may be long, and does not change any more; `logged` is its number in the log. `syncs` is False
+    for a batch of nothing but changes, which need not survive a power cut yet; `syncs_log` is False if its records need
+    not. `finished` is a segment that no batch needs any more. `written` is set by the worker; any thread may read it.
     """
 
     __slots__ = (
         "number",
+        "logged",
         "segment",
         "start",
         "data",
@@ -68,6 +70,7 @@ class Batch(ports.Batch):
     def __init__(
         self,
         number: int,
+        logged: int,
         segment: Segment,
         start: int,
         data: bytearray,
@@ -81,6 +84,7 @@ class Batch(ports.Batch):
         slot: int,
     ) -> None:
         self.number = number
+        self.logged = logged
         self.segment = segment
         self.start = start
         self.data = data
@@ -143,8 +147,10 @@ class Journal(ports.Journal):
         self._metadata = metadata
         self._segment_bytes = segment_bytes
         self._salt = 0
-        self._current = Segment(1, 1, 0)
-        self._buffer = bytearray()
+        self._next_segment = 1
+        self._current = self._new_segment()
+        self._buffer = bytearray(NO_BATCH)
+        self._logged = self._logged_durable = 0  # the number in the log of the last batch, and of the last durable one
         self._start = self._current.length  # offset of the buffer in the segment
         self._full_from = self._start  # length of the segment when the disk was found full, or of a new one
         self._filling = 1
@@ -153,7 +159,7 @@ class Journal(ports.Journal):
         self._finished: Segment | None = None  # to be closed by the next batch
         self._settled: dict[int, list[int]] = {}
         self._moved: dict[int, list[int]] = {}  # the same of messages that this batch stores anew for other queues
-        self._batch_first_id = 1
+        self._batch_first_id = 1  # the id of the first message that the buffer may have
         self._deleted_queues: dict[int, None] = {}
         self._deletion_bytes = 0  # of the buffer: records of deleted queues
         self._changes: list[Change] = []
@@ -185,8 +191,10 @@ class Journal(ports.Journal):
         self.segments = {segment.number: segment for segment in recovered.segments}
         self.next_id = self._first_id = self._batch_first_id = recovered.next_id
         self.next_queue = recovered.next_queue
+        self._logged = self._logged_durable = recovered.batch
         last = recovered.segments[-1] if recovered.segments else None
-        self._current = last if last is not None else Segment(1, self.next_id, self._salt)
+        self._next_segment = recovered.next_segment
+        self._current = last if last is not None else self._new_segment()
         self.segments[self._current.number] = self._current
         self._start = self._full_from = self._current.length
         # Ids of a segment have no gaps, so a log that has lost its end, or part of it, goes on in the next one.
@@ -262,11 +270,17 @@ class Journal(ports.Journal):
     def behind(self) -> bool:
         return len(self._buffer) > BUFFER_LIMIT
 
+    @property
+    def _buffers(self) -> bool:
+        """Whether the buffer has records."""
+        return len(self._buffer) > log_records.BATCH_BYTES
+
     def unwritten_bytes(self) -> int:
-        return len(self._buffer) + sum([len(batch.data) for batch in self._outstanding if not batch.written])
+        buffered = len(self._buffer) if self._buffers else 0
+        return buffered + sum([len(batch.data) for batch in self._outstanding if not batch.written])
 
     def ticket(self) -> int:
-        if self._buffer or self._settled or self._moved or self._changes:
+        if self._buffers or self._settled or self._moved or self._changes:
             return self._filling
         return self._outstanding[-1].number if self._outstanding else self.durable
 
@@ -324,16 +338,16 @@ class Journal(ports.Journal):
             return None
         self._compaction.step()
         ends_early = self._ends_early()
-        if not (self._buffer or self._settled or self._moved or self._changes or self._sync_due or ends_early):
+        if not (self._buffers or self._settled or self._moved or self._changes or self._sync_due or ends_early):
             return None
         salt, next_id = self._current.salt, self.next_id
         for queue, ids in self._settled.items():
             self._buffer += log_records.encode_settled(salt, next_id, queue, ids)
         for queue, ids in self._moved.items():
-            self._buffer += log_records.encode_moved(salt, next_id, queue, self._batch_first_id, ids)
-        if ends_early and not self._buffer:  # only what is appended can be synced
+            self._buffer += log_records.encode_moved(salt, next_id, queue, ids)
+        if ends_early and not self._buffers:  # only what is appended can be synced
             self._buffer += log_records.encode_settled(salt, next_id, 0, [])
-        data = self._buffer
+        data = self._sealed_buffer()
         self.written_bytes += len(data)
         segment = self._current
         last = ends_early or segment.length + len(data) >= self._segment_bytes
@@ -343,9 +357,10 @@ class Journal(ports.Journal):
         # A batch without data syncs nothing, so copies in the one before may not be durable when it ends.
         removal = self._compaction.removal(segment, self._filling) if data or not outstanding else None
         # Recovery drops the messages of a queue that the metadata, which is synced first, does not have.
-        syncs_log = len(data) > self._deletion_bytes or last or removal is not None
+        syncs_log = len(data) - log_records.BATCH_BYTES > self._deletion_bytes or last or removal is not None
         batch = Batch(
             self._filling,
+            self._logged,
             segment,
             self._start,
             data,
@@ -361,11 +376,9 @@ class Journal(ports.Journal):
         outstanding.append(batch)
         self.segments[segment.number] = segment
         self._filling += 1
-        self._buffer = bytearray()
         self._deletion_bytes = 0
         self._settled = {}
         self._moved = {}
-        self._batch_first_id = next_id
         self._changes = []
         segment.length += len(data)
         self._start = segment.length
@@ -375,6 +388,18 @@ class Journal(ports.Journal):
         if last:
             self._roll()
         return batch
+
+    def _sealed_buffer(self) -> bytearray:
+        """Return the buffer, which a batch record begins, and begin a new one; return nothing if it has no records."""
+        if not self._buffers:
+            return bytearray()
+        data, self._buffer = self._buffer, bytearray(NO_BATCH)
+        self._logged += 1
+        data[: log_records.BATCH_BYTES] = log_records.encode_batch(
+            self._current.salt, self._batch_first_id, self._logged, self._logged_durable, len(data)
+        )
+        self._batch_first_id = self.next_id
+        return data
 
     def _ends_early(self) -> bool:
         """Whether the current segment ends as the disk is full: what others need no more is deleted with its file.
@@ -397,7 +422,11 @@ class Journal(ports.Journal):
         """Note that the batch is durable, and call what waited for it, once all batches before are durable too."""
         self._committed.add(number)
         while self._outstanding and self._outstanding[0].number in self._committed:
-            self.durable = self._outstanding.pop(0).number
+            batch = self._outstanding.pop(0)
+            self.durable = batch.number
+            if batch.data and batch.syncs_log:  # with those before it that were only written
+                self._logged_durable = batch.logged
+                batch.segment.durable = batch.start + len(batch.data)
             self._committed.remove(self.durable)
             self._compaction.committed(self.durable)
         waiting = self._waiting
@@ -416,9 +445,15 @@ class Journal(ports.Journal):
             segment.close()
 
     def _roll(self) -> None:
-        self._current = Segment(self._current.number + 1, self.next_id, self._salt)
+        self._current = self._new_segment()
         self.segments[self._current.number] = self._current
         self._start = self._full_from = self._current.length
+
+    def _new_segment(self) -> Segment:
+        """Return a segment with a number that none had before: an old checkpoint says nothing about it."""
+        segment = Segment(self._next_segment, self.next_id, self._salt)
+        self._next_segment += 1
+        return segment
 
     # Reading back
 

@@ -1,8 +1,8 @@
 """Recovery: reads the files of a log and returns its live messages (`log_records` has the format).
 
-All segments are read once, in order. The end of the last one may be torn, as it was being written when the machine
-stopped: it is cut off. A bad record anywhere else is damage: it is reported with its offset and skipped, and reading
-continues at the next sound record. Settled ids without a message are ignored.
+All segments are read once, in order. The last batches of the last one may be torn, as they were being written when the
+machine stopped: the log is cut off before the first of them. A bad record anywhere else is damage: it is reported with
+its offset and skipped, and reading continues at the next sound record. Settled ids without a message are ignored.
 
 Each record of a segment has the next id, the first one that of the head. A sound record with any other id has moved,
 or another one has overwritten its neighbour: this is damage, too. A message that is found twice counts once.
@@ -45,6 +45,17 @@ SPAN_BYTES = 64 << 20
 _LEVEL, _DEADLINE = 0xFF, 8  # a mark: bits of the priority, and the shift of the deadline
 
 
+class SegmentReport:
+    """The records of a segment: the number of sound ones, offsets of bad ones, and the bytes of a torn end."""
+
+    __slots__ = ("sound", "bad", "torn_bytes")
+
+    def __init__(self) -> None:
+        self.sound = 0
+        self.bad: list[int] = []
+        self.torn_bytes = 0
+
+
 class Recovered:
     """The state of the journal as read from its files.
 
@@ -52,6 +63,9 @@ class Recovered:
     checkpointed  whether there was a usable checkpoint
     complete      False if records are missing: by the bytes that the checkpoint knows to be durable, or by ids
     segments      in ascending order
+    reports       by the name of each segment
+    batch         number of the last batch
+    next_segment  greater than the number of any segment, also of those that are deleted
     queues        by number, the messages that are not settled
     next_id       greater than the id of any message
     next_queue    greater than the number of any queue
@@ -62,6 +76,9 @@ class Recovered:
         "checkpointed",
         "complete",
         "segments",
+        "reports",
+        "batch",
+        "next_segment",
         "queues",
         "next_id",
         "next_queue",
@@ -72,6 +89,9 @@ class Recovered:
         self.checkpointed = checkpointed
         self.complete = True
         self.segments: list[Segment] = []
+        self.reports: dict[str, SegmentReport] = {}
+        self.batch = 0
+        self.next_segment = 1
         self.queues: dict[int, RecoveredQueue] = {}
         self.next_id = 1
         self.next_queue = 1
@@ -97,6 +117,8 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered
     salt = _salt(disk, heads, saved)
     recovered = Recovered(salt, saved is not None)
     saved = saved or Checkpoint(salt, 1)
+    durable = [number for number, state in saved.segments.items() if state.length]  # the others have never had a file
+    recovered.next_segment = max([0, *numbers, *durable]) + 1
     scan = _Scan(recovered, saved)
     ends, end_id = {}, 1 << 64
     for number in reversed(numbers):
@@ -107,37 +129,38 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered
         segment = Segment(number, 0, salt)
         file = segment.open(disk)
         last = number == numbers[-1]
+        found = recovered.reports[segment.name] = SegmentReport()
         state = saved.segments.get(number)
         head = heads[number]
         if head is None:
-            data = file.read(0, file.size)
-            if (
-                last
-                and len(data) <= log_records.SEGMENT_HEAD_BYTES
-                or last
-                and not log_records.next_record(salt, data, 0)
-            ):
-                if data:
-                    report.append(f"{segment.name}: {len(data)} bytes of a torn end cut off")
+            durable_bytes = state.length if state is not None else 0
+            if last and scan.whole_end(segment, file, durable_bytes) <= log_records.SEGMENT_HEAD_BYTES:
+                if file.size:
+                    found.torn_bytes = file.size
+                    report.append(f"{segment.name}: {file.size} bytes of a torn end cut off")
                 segment.close()
                 disk.remove(segment.name)
                 disk.sync_folder()
                 continue
+            found.bad.append(0)
             report.append(f"{segment.name}: its head is damaged, at offset 0")
-            first_id = state.first_id if state is not None else _first_id(salt, data, recovered.next_id)
+            first_id = _first_id(salt, file, recovered.next_id) if state is None else state.first_id
             head = log_records.Head(first_id, salt)
         segment.salt = head.salt
         segment.first_id = head.first_id
-        if state is not None and state.first_id == head.first_id:  # else it is of an older segment with this number
+        if state is not None and state.first_id == head.first_id:
             segment.restore(state)
         # The head counts even if all segments before are damaged or deleted.
         recovered.next_id = max(recovered.next_id, segment.first_id)
         recovered.segments.append(segment)
-        end = scan.read(segment, file, report, last, ends[number])
+        end = scan.whole_end(segment, file, state.length if state is not None else 0) if last else file.size
+        scan.read(segment, file, end, report, ends[number])
         if end < file.size:
+            found.torn_bytes = file.size - end
+            report.append(f"{segment.name}: {found.torn_bytes} bytes of a torn end cut off at offset {end}")
             file.truncate(end)
         file.sync()  # bytes of a killed process can be read here, but may not survive a power cut yet
-        segment.length = end
+        segment.length = segment.durable = end
         segment.close()
     scan.finish(known)
     if max(recovered.next_id >> 32, recovered.next_queue) >> 31:
@@ -275,6 +298,31 @@ def _salt(disk: Disk, heads: dict[int, log_records.Head | None], saved: Checkpoi
     return disk.salt()
 
 
+def _records(segment: Segment, file: File, size: int) -> Iterator[tuple[int, bytes, int, int]]:
+    """Yield the records in the first `size` bytes of a segment: their offset, bytes that have them, where, and the end.
+
+    The end is 0 for a bad record; the next one follows at the next sound record.
+    """
+    base, at, data = log_records.SEGMENT_HEAD_BYTES, 0, b""
+    while base + at < size:
+        end = log_records.record_end(segment.salt, data, at)
+        if end:
+            yield base + at, data, at, end
+            at = end
+            continue
+        if base + len(data) < size and not log_records.is_complete(data, at):
+            length = 0
+            if at + log_records.RECORD_BYTES <= len(data):
+                length = log_records.RECORD_HEAD.unpack_from(data, at)[2] + log_records.RECORD_BYTES
+            count = min(max(length, CHUNK_BYTES), size - base - at)
+            base, at, data = base + at, 0, file.read(base + at, count)
+            continue
+        if base + len(data) < size:
+            base, at, data = base + at, 0, file.read(base + at, size - base - at)
+        yield base + at, data, at, 0
+        at = log_records.next_record(segment.salt, data, at + 1) or len(data)
+
+
 class _SortedRun:
     """Messages of one queue in ascending order: mostly 20 bytes each, as optional arrays are made when first needed."""
 
@@ -350,65 +398,75 @@ class _Scan:
         self._counted = saved.attempts
         self._segments: dict[int, Segment] = {}
         self._deleted_queues: set[int] = set()
-        self._contiguous_first = self._contiguous_end = 0  # ids of the last messages without a gap: first, end
+        self._next_id = 0  # of the record that follows
+        self._whole = False  # the batch is, so far
         self._ends: dict[int, int] = {}  # by segment, an id above those that it may have
         self._end_id = 0  # the same of the segment that is read
         self._resumed_at = 0  # offset of the first sound record after a damaged one
         self._misplaced = self._misplaced_at = 0  # records of this segment without the next id; offset of the first
         recovered.next_id = max(recovered.next_id, saved.next_id)
 
-    def read(self, segment: Segment, file: File, report: list[str], last: bool, end_id: int) -> int:
-        """Read all records of a segment, whose ids are below `end_id`, and return its length without a torn end."""
+    def whole_end(self, segment: Segment, file: File, durable_bytes: int) -> int:
+        """Return where the last segment ends without the batches that a power cut has torn.
+
+        A bad record is damage, and no reason to cut, where a later batch or the checkpoint says that it was durable.
+        """
+        number, at, end = self._recovered.batch, 0, log_records.SEGMENT_HEAD_BYTES  # of the present batch
+        torn: list[tuple[int, int]] = []  # number of a batch that is bad, and where to cut
+        bad_at = 0
+        for offset, data, start, sound in _records(segment, file, file.size):
+            if not sound:
+                bad_at = offset
+                if offset >= durable_bytes:
+                    torn.append((number, at) if offset < end else (number + 1, offset))
+            elif data[start + log_records.RECORD_BYTES] == log_records.BATCH:
+                before = number
+                body = start + log_records.RECORD_BYTES
+                _, _, number, durable, count = log_records.BATCH_BODY.unpack_from(data, body)
+                if number > before + 1 and bad_at >= max(at, durable_bytes, 1):
+                    torn.append((number - 1, bad_at))  # the bad part has more batches than the present one
+                torn = [each for each in torn if each[0] > durable]
+                at, end = offset, offset + count
+        if end > file.size > durable_bytes and at:
+            torn.append((number, at))
+        return min([where for _, where in torn], default=file.size)
+
+    def read(self, segment: Segment, file: File, size: int, report: list[str], end_id: int) -> None:
+        """Read all records of the first `size` bytes of a segment, whose ids are below `end_id`."""
         self._segments[segment.number] = segment
         count = max(file.size, SPAN_BYTES) // MESSAGE_BYTES
         self._end_id = self._ends[segment.number] = min(end_id, segment.first_id + count)
-        if segment.first_id != self._contiguous_end:
-            self._contiguous_first = self._contiguous_end = segment.first_id
+        self._next_id = segment.first_id
         self._resumed_at = self._misplaced = 0
-        length = self._read(segment, file, report, last)
+        found = self._recovered.reports[segment.name]
+        bad = False
+        for offset, data, at, end in _records(segment, file, size):
+            if bad:
+                self._resumed_at = offset
+            bad = not end
+            if end:
+                found.sound += 1
+                self._take(segment, offset, data, at, end)
+            else:
+                self._whole = False
+                found.bad.append(offset)
+                report.append(f"{segment.name}: a damaged record at offset {offset} is skipped")
         if self._misplaced:
             records = f"{self._misplaced} records are" if self._misplaced > 1 else "a record is"
             report.append(
                 f"{segment.name}: {records} out of order from offset {self._misplaced_at} on; others may be missing"
             )
             self._recovered.complete = False
-        return length
 
-    def _read(self, segment: Segment, file: File, report: list[str], last: bool) -> int:
-        base, at, data = log_records.SEGMENT_HEAD_BYTES, 0, b""
-        while base + at < file.size:
-            end = log_records.record_end(segment.salt, data, at)
-            if end:
-                self._take(segment, base, data, at, end)
-                at = end
-                continue
-            if base + len(data) < file.size and not log_records.is_complete(data, at):
-                length = 0
-                if at + log_records.RECORD_BYTES <= len(data):
-                    length = log_records.RECORD_HEAD.unpack_from(data, at)[2] + log_records.RECORD_BYTES
-                count = min(max(length, CHUNK_BYTES), file.size - base - at)
-                base, at, data = base + at, 0, file.read(base + at, count)
-                continue
-            if base + len(data) < file.size:
-                base, at, data = base + at, 0, file.read(base + at, file.size - base - at)
-            sound = log_records.next_record(segment.salt, data, at + 1)
-            if not sound and last:
-                report.append(f"{segment.name}: {len(data) - at} bytes of a torn end cut off at offset {base + at}")
-                return base + at
-            report.append(f"{segment.name}: a damaged record at offset {base + at} is skipped")
-            at = sound or len(data)
-            self._resumed_at = base + at
-        return file.size
-
-    def _take(self, segment: Segment, base: int, data: bytes, at: int, end: int) -> None:
+    def _take(self, segment: Segment, offset: int, data: bytes, at: int, end: int) -> None:
         recovered = self._recovered
         start = at + log_records.RECORD_BYTES
         if data[start] == log_records.MESSAGE:
             _, id_, order, _, body_bytes, _, flags, count = log_records.MESSAGE_HEAD.unpack_from(data, start)
-            follows = id_ == self._contiguous_end and id_ < self._end_id
-            if not follows and not self._is_possible(segment, base + at, id_, id_ + 1):
+            follows = id_ == self._next_id and id_ < self._end_id
+            if not follows and not self._is_possible(segment, offset, id_, id_ + 1):
                 return
-            self._contiguous_end = id_ + 1
+            self._next_id = id_ + 1
             if id_ >= recovered.next_id:
                 recovered.next_id = id_ + 1
             segment.total += 1
@@ -421,33 +479,32 @@ class _Scan:
                     level, _, _, deadline_ms = log_records.STATE.unpack_from(data, queues_at)
                     mark = level | deadline_ms << _DEADLINE
                     queues_at = log_records.state_end(data, queues_at)
-                location = segment.number << OFFSET_BITS | base + at
+                location = segment.number << OFFSET_BITS | offset
                 queue = log_records.QUEUE.unpack_from(data, queues_at)[0]
                 entries = self._entries.get(queue) or self._new_entries(queue)
                 entries.add(order, id_, location, body_bytes, mark)
                 if count > 1:
                     queues = Struct(f"<{count}I").unpack_from(data, queues_at)
                     if segment.wanting(id_) is None:
-                        self._share(segment, id_, queues)
+                        segment.share(id_, 1, queues)
                     for queue in queues[1:]:
                         entries = self._entries.get(queue) or self._new_entries(queue)
                         entries.add(order, id_, location, body_bytes, mark)
             return
         kind, id_ = log_records.KIND_ID.unpack_from(data, start)
-        if id_ != self._contiguous_end and not self._is_possible(segment, base + at, id_, id_):
+        if id_ != self._next_id and not self._is_possible(segment, offset, id_, id_):
             return
         recovered.next_id = max(recovered.next_id, id_)
+        if kind == log_records.BATCH:
+            recovered.batch = max(recovered.batch, log_records.BATCH_BODY.unpack_from(data, start)[2])
+            self._whole = True
+            return
         queue = log_records.QUEUE.unpack_from(data, start + log_records.KIND_ID.size)[0]
         if kind == log_records.QUEUE_DELETED:
             self._deleted_queues.add(queue)
-        elif kind == log_records.SETTLED:
+        elif kind == log_records.SETTLED or kind == log_records.MOVED and self._whole:
             at = start + log_records.SETTLED_HEAD.size
             self._settle(queue, id_, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
-        elif kind == log_records.MOVED:
-            first = log_records.MOVED_HEAD.unpack_from(data, start)[3]
-            at = start + log_records.MOVED_HEAD.size
-            if first == id_ or self._contiguous_first <= first and self._contiguous_end == id_:  # all copies are there
-                self._settle(queue, id_, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
         elif kind == log_records.DELIVERY_COUNT:
             _, _, _, counted, attempts = log_records.DELIVERY_COUNT_BODY.unpack_from(data, start)
             self._counted[queue, counted] = max(attempts, self._counted.get((queue, counted), 0))
@@ -458,24 +515,17 @@ class _Scan:
         `end_id` is the id of the record after it.
         """
         possible = segment.first_id <= id_ and end_id <= self._end_id
-        if not possible or id_ < self._contiguous_end or offset != self._resumed_at:  # no damaged record explains it
+        self._whole = False
+        if not possible or id_ < self._next_id or offset != self._resumed_at:  # no damaged record explains it
             self._misplaced_at = self._misplaced_at if self._misplaced else offset
             self._misplaced += 1
         if possible:
-            self._contiguous_first = self._contiguous_end = id_
+            self._next_id = id_
         return possible
 
     def _new_entries(self, queue: int) -> _Entries:
         entries = self._entries[queue] = _Entries()
         return entries
-
-    def _share(self, segment: Segment, id_: int, queues: tuple[int, ...]) -> None:
-        """Note a message of several queues; a checkpoint of version 2 may say that only some still want it."""
-        segment.share(id_, 1, queues)
-        wanting = self._saved.shared.get(id_)
-        for queue in queues if wanting is not None else ():
-            if wanting is not None and queue not in wanting:
-                self._unwanted(segment, queue, id_)
 
     def _settle(self, queue: int, next_id: int, ids: Sequence[int]) -> None:
         if max(ids, default=0) >= next_id:
@@ -602,7 +652,8 @@ def _mark(bits: bytearray, id_: int, segment: Segment) -> bool:
     return True
 
 
-def _first_id(salt: int, data: bytes, otherwise: int) -> int:
+def _first_id(salt: int, file: File, otherwise: int) -> int:
     """Return the id of the first sound record of a segment without a head, or `otherwise`."""
+    data = file.read(0, file.size)
     at = log_records.next_record(salt, data, 0)
     return int(log_records.KIND_ID.unpack_from(data, at + log_records.RECORD_BYTES)[1]) if at else otherwise

@@ -27,8 +27,8 @@ class SegmentState:
     """The state of one segment in a checkpoint.
 
     dead    one bit for each message, from the first id on
-    length  bytes that are durable at least; 0 if unknown
-    live    messages that a queue still wants; 0 if unknown
+    length  bytes that are durable at least
+    live    messages that a queue still wants
     """
 
     __slots__ = ("number", "first_id", "dead", "sharing", "attempts", "length", "live")
@@ -56,6 +56,7 @@ class Segment:
     """One file of the log.
 
     length    bytes, those that are still to be written included
+    durable   those of them that are durable, at least
     live      messages that a queue still wants, of `total`
     file      batches are appended to it; only the workers use it once they run. The loop reads by files of its own
               (`Reader`), as each object caches the size of its file
@@ -68,6 +69,7 @@ class Segment:
         "first_id",
         "salt",
         "length",
+        "durable",
         "live",
         "total",
         "file",
@@ -83,6 +85,7 @@ class Segment:
         self.first_id = first_id
         self.salt = salt
         self.length = SEGMENT_HEAD_BYTES
+        self.durable = 0
         self.live = 0
         self.total = 0
         self.file: File | None = None
@@ -176,7 +179,7 @@ class Segment:
         """Return the present state, which does not change until `give_back`."""
         self._lent = True
         state = self.number, self.first_id, self._dead, self.sharing, self.attempts
-        return SegmentState(*state, self.length, self.live)
+        return SegmentState(*state, self.durable, self.live)
 
     def give_back(self) -> None:
         self._lent = False

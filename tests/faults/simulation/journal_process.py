@@ -109,6 +109,7 @@ class JournalProcess:
         found = self.journal.recover(set(world.metadata.queues))
         for line in self.journal.report:
             self.trace(f"recovered with: {line}")
+            assert "of a torn end cut off" in line or line.startswith("checkpoint"), "a stop is no damage"
         assert not found.keys() - world.queues.keys(), "a queue that was never declared"
         for queue in world.queues.values():
             there = queue.number in world.metadata.queues

@@ -13,6 +13,8 @@ from tests.support.journal import commit
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage.journal import Batch, Journal
 
+FIRST = "00000001.log"
+
 
 def sealed(journal: Journal) -> Batch:
     batch = journal.seal()
@@ -61,6 +63,89 @@ def test_a_batch_is_durable_when_those_before_it_are() -> None:
     assert (journal.durable, calls) == (0, [])
     journal.committed(batches[0].number)
     assert (journal.durable, calls) == (2, [2, 2])
+
+
+def two_batches(after: int) -> tuple[bytes, list[int]]:
+    """Return a segment and where its batches begin: one, two that were under way at a time, and some `after` these."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    starts = []
+    append(journal, b"before")
+    commit(journal)
+    batches = []
+    for body in (b"one", b"two"):
+        append(journal, body, body)
+        starts.append(journal._start)
+        batches.append(sealed(journal))
+    for batch in batches:
+        batch.write()
+    for batch in batches:
+        batch.sync()
+        journal.committed(batch.number)
+    for _ in range(after):
+        append(journal, b"after")
+        commit(journal)
+    return bytes(disk.content(FIRST)), starts
+
+
+def torn_in(data: bytes, start: int, end: int, checkpoint: bytes | None = None) -> tuple[Journal, list[bytes]]:
+    """Recover a segment of which some bytes are others."""
+    disk = SimulatedDisk(Random(1))
+    disk.put(FIRST, data[:start] + bytes(byte ^ 0xFF for byte in data[start:end]) + data[end:])
+    if checkpoint is not None:
+        disk.put("checkpoint", checkpoint)
+    journal, pages = opened(disk)
+    return journal, bodies(journal, pages)
+
+
+def test_a_torn_batch_is_absent_with_the_one_after_it_which_was_not_durable_either() -> None:
+    data, (one, two) = two_batches(after=0)
+    for start in (one, one + 60, two - 10):
+        for end in (start + 10, two + 10, two + 70, len(data)):
+            journal, found = torn_in(data, start, end)
+            assert found == [b"before"]
+            assert f"{len(data) - one} bytes of a torn end cut off at offset {one}" in journal.report[-1]
+            assert not [line for line in journal.report if "damaged record" in line]
+    for start in range(two, len(data), 7):
+        assert torn_in(data, start, len(data))[1] == [b"before", b"one", b"one"]
+
+
+def test_a_bad_batch_that_a_later_one_says_to_be_durable_is_damage() -> None:
+    data, (one, two) = two_batches(after=1)
+    for start in (one + 1, one + 60, two - 10):
+        journal, found = torn_in(data, start, start + 5)
+        assert found[-3:] == [b"two", b"two", b"after"], "they are read nevertheless"
+        assert [line for line in journal.report if "damaged record" in line]
+
+
+def test_a_bad_batch_that_the_checkpoint_says_to_be_durable_is_damage() -> None:
+    """The last one before a stop: nothing comes after it."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    append(journal, b"one")
+    commit(journal)
+    append(journal, b"two")
+    commit(journal)
+    journal.close()
+    data = bytes(disk.content(FIRST))
+    after, found = torn_in(data, len(data) - 5, len(data) - 4, bytes(disk.content("checkpoint")))
+    assert found == [b"one"] and [line for line in after.report if "damaged record" in line]
+    after, found = torn_in(data, len(data) - 5, len(data) - 4)
+    assert found == [b"one"] and "torn end" in after.report[-1]
+
+
+def test_a_batch_is_whole_or_absent_wherever_the_log_ends() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    append(journal, b"before")
+    commit(journal)
+    append(journal, b"one", b"two", b"three")
+    commit(journal)
+    data = bytes(disk.content(FIRST))
+    for size in range(len(data) + 1):
+        found = torn_in(data[:size], size, size)[1]
+        assert found in ([], [b"before"], [b"before", b"one", b"two", b"three"]), size
+    assert len(found) == 4
 
 
 def test_a_segment_begins_when_the_one_before_is_durable() -> None:

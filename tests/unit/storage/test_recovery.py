@@ -66,15 +66,16 @@ def salt_of(data: bytes) -> int:
     return head.salt
 
 
-def records_of(data: bytes) -> list[int]:
-    """Return the offset of each record of a segment, and the end of the last one."""
+def records_of(data: bytes) -> list[tuple[int, int]]:
+    """Return where each record of a segment begins and ends, without those that begin a batch."""
     salt = salt_of(data)
     at, found = log_records.SEGMENT_HEAD_BYTES, []
     while at < len(data):
-        found.append(at)
-        at = log_records.record_end(salt, data, at)
+        start, at = at, log_records.record_end(salt, data, at)
         assert at
-    return [*found, at]
+        if data[start + log_records.RECORD_BYTES] != log_records.BATCH:
+            found.append((start, at))
+    return found
 
 
 def survives_two_restarts(disk: SimulatedDisk, expected: list[bytes]) -> None:
@@ -101,11 +102,11 @@ def test_an_empty_folder() -> None:
 
 def test_cut_off_at_every_byte_of_the_last_two_records() -> None:
     data = write_log(*BODIES).content(FIRST)
-    starts = records_of(data)
-    for size in range(starts[-3], len(data) + 1):
+    records = records_of(data)
+    for size in range(records[-2][0], len(data) + 1):
         disk = SimulatedDisk(Random(1))
         disk.put(FIRST, data[:size])
-        survives_two_restarts(disk, BODIES[: sum(end <= size for end in starts[1:])])
+        survives_two_restarts(disk, BODIES[: sum(end <= size for _, end in records)])
 
 
 def test_cut_off_in_the_head() -> None:
@@ -121,7 +122,7 @@ def test_cut_off_in_the_head() -> None:
 def test_an_end_that_means_nothing(size: int, kind: str) -> None:
     data = write_log(*BODIES).content(FIRST)
     head = log_records.LENGTH.pack(log_records.MAGIC)
-    last = records_of(data)[-2]
+    last, _ = records_of(data)[-1]
     tail = {
         "zeros": bytes(size),
         "garbage": Random(size).randbytes(size),
@@ -151,8 +152,8 @@ def test_a_flipped_bit_in_any_byte_of_a_record_in_the_middle(bit: int) -> None:
     """The record is reported with segment and offset and is lost; the ones after it are served."""
     sound = write_log(*BODIES)
     data = sound.content(FIRST)
-    starts = records_of(data)
-    for at in range(starts[1], starts[2]):
+    start, end = records_of(data)[1]
+    for at in range(start, end):
         damaged = bytearray(data)
         damaged[at] ^= 1 << bit
         disk = SimulatedDisk(Random(1))
@@ -161,7 +162,7 @@ def test_a_flipped_bit_in_any_byte_of_a_record_in_the_middle(bit: int) -> None:
         journal, found = open_journal(disk.crash())
         assert found == {1: [b"one", b"three", b"four"]}, f"byte {at}"
         assert len(journal.report) == 1, journal.report
-        assert FIRST in journal.report[0] and f"offset {starts[1]}" in journal.report[0]
+        assert FIRST in journal.report[0] and f"offset {start}" in journal.report[0]
         survives_two_restarts(disk, [b"one", b"three", b"four"])
 
 
@@ -171,18 +172,16 @@ def test_a_flipped_bit_in_an_old_segment(number: int) -> None:
     disk = write_log(*BODIES, segment_bytes=100)
     name = f"{number + 1:08d}.log"
     data = disk.content(name)
+    [(start, _)] = records_of(data)
     for at in range(log_records.SEGMENT_HEAD_BYTES, len(data)):
         damaged = bytearray(data)
         damaged[at] ^= 1
         disk.put(name, bytes(damaged))
         disk = disk.crash()
         journal, found = open_journal(disk)
-        assert found[1] == [body for body in BODIES if body != BODIES[number]]
-        assert (
-            len(journal.report) == 1
-            and name in journal.report[0]
-            and f"offset {log_records.SEGMENT_HEAD_BYTES}" in journal.report[0]
-        )
+        assert found[1] == [body for body in BODIES if at < start or body != BODIES[number]]
+        offset = start if at >= start else log_records.SEGMENT_HEAD_BYTES
+        assert len(journal.report) == 1 and f"{name}: a damaged record at offset {offset} " in journal.report[0]
         assert disk.content(name) == bytes(damaged)
     survives_two_restarts(disk, [body for body in BODIES if body != BODIES[number]])
 
@@ -249,7 +248,7 @@ def test_an_ack_outlives_its_message_from_the_same_batch() -> None:
     journal.settle(1, lost[-1].id, lost[-1].location)
     commit(journal)
     data = disk.content(FIRST)
-    ack = records_of(data)[-2]
+    ack, _ = records_of(data)[-1]
     disk.put(FIRST, data[:start] + bytes(ack - start) + data[ack:])
     journal, found = open_journal(disk)
     assert found == {1: [b"one"]}
@@ -268,7 +267,7 @@ def test_a_damaged_ack_brings_its_message_back_and_no_other() -> None:
         journal.settle(1, each.id, each.location)
         commit(journal)
     data = bytearray(disk.content(FIRST))
-    data[starts[1] + 14] ^= 1
+    data[starts[1] + log_records.BATCH_BYTES + 14] ^= 1
     disk.put(FIRST, bytes(data))
     assert open_journal(disk.crash())[1] == {1: [b"two", b"four"]}
 
@@ -317,8 +316,8 @@ def test_one_damaged_while_the_broker_runs_is_left_out() -> None:
     """Wherever the bit flips, even in the length, reading neither fails nor returns other bytes."""
     disk = write_log(*BODIES)
     data = disk.content(FIRST)
-    starts = records_of(data)
-    for at in range(starts[1], starts[2]):
+    start, end = records_of(data)[1]
+    for at in range(start, end):
         for bit in (0, 7):
             fresh = disk.crash()
             journal = Journal(fresh, cast("Metadata", MemoryMetadata()), SEGMENT_BYTES)
@@ -328,7 +327,7 @@ def test_one_damaged_while_the_broker_runs_is_left_out() -> None:
             fresh.put(FIRST, bytes(damaged))
             read = journal.read_all(pages)
             assert [m and m.body for m in read] == [b"one", None, b"three", b"four"], f"byte {at}, bit {bit}"
-            assert len(journal.report) == 1 and f"offset {starts[1]}" in journal.report[0]
+            assert len(journal.report) == 1 and f"offset {start}" in journal.report[0]
 
 
 def test_a_record_that_a_publisher_wrote_into_a_body_is_none() -> None:
@@ -340,7 +339,7 @@ def test_a_record_that_a_publisher_wrote_into_a_body_is_none() -> None:
     planted = [log_records.encode_message(salt, 2, 2, 0, 6, 1, 1, 1, b"\1\0\0\0\0\0", frames) for salt in range(100)]
     append(journal, [1], b"".join(planted), b"three")
     data = bytearray(disk.content(FIRST))
-    data[records_of(bytes(data))[1] + 4] ^= 1
+    data[records_of(bytes(data))[1][0] + 4] ^= 1
     disk.put(FIRST, bytes(data))
     assert open_journal(disk)[1] == {1: [b"one", b"three"]}
 
@@ -366,13 +365,13 @@ def test_a_head_that_nothing_can_stand_in_for_is_refused_and_left_alone() -> Non
 
 
 @pytest.mark.parametrize("name", [FIRST, SECOND])
-def test_a_log_of_version_1_is_refused_and_left_alone(name: str) -> None:
+def test_a_log_of_another_version_is_refused_and_left_alone(name: str) -> None:
     disk = write_log(*BODIES)
-    head = log_records.SEGMENT_HEAD_1.pack(log_records.SEGMENT_MAGIC, 1, 0, 1)
+    head = log_records.SEGMENT_HEAD.pack(log_records.SEGMENT_MAGIC, 2, 0, 1, 1)
     data = head + log_records.CRC.pack(log_records.crc32(head)) + b"records"
     disk.put(name, data)
     before = {each: disk.content(each) for each in disk.names()}
-    with pytest.raises(StorageFault, match=f"{name}: of version 1 of the log, this broker reads version 2"):
+    with pytest.raises(StorageFault, match=f"{name}: of version 2 of the log, this broker reads version 3"):
         open_journal(disk)
     assert {each: disk.content(each) for each in disk.names()} == before
 
@@ -385,7 +384,8 @@ def test_a_checkpoint_of_version_1_is_refused() -> None:
         open_journal(disk)
 
 
-def test_the_checkpoint_says_nothing_about_a_later_segment_with_the_same_number() -> None:
+def test_no_segment_gets_the_number_of_one_before() -> None:
+    """The checkpoint, which may be older, would say of its messages that they are dead, or of its batches durable."""
     disk = SimulatedDisk(Random(1))
     journal, _ = open_journal(disk, 300)
     gone = message(b"x" * 300)
@@ -399,10 +399,10 @@ def test_the_checkpoint_says_nothing_about_a_later_segment_with_the_same_number(
     journal, _ = open_journal(disk, 300)
     settled = message(b"y" * 300)
     journal.append([1], [settled, message(b"one")])
-    commit(journal)  # fills another first segment
+    commit(journal)  # fills the first segment that has a file
     journal.settle(1, settled.id, settled.location)
     append(journal, [1], b"two")
-    assert disk.names() == [FIRST, SECOND, "checkpoint"]
+    assert disk.names() == [SECOND, "00000003.log", "checkpoint"]
     assert open_journal(disk.crash(), 300)[1] == {1: [b"one", b"two"]}
 
 
@@ -445,9 +445,9 @@ def test_a_checkpoint_with_a_sound_checksum_and_impossible_counts_is_a_fault() -
 
 def copied(data: bytes, number: int, over: int) -> bytes:
     """Return a segment in which a record, counted from 0, is written over the beginning of another one."""
-    starts = records_of(data)
-    record = data[starts[number] : starts[number + 1]]
-    at = starts[over]
+    records = records_of(data)
+    record = data[slice(*records[number])]
+    at, _ = records[over]
     return data[:at] + record + data[at + len(record) :]
 
 
@@ -495,10 +495,9 @@ def test_a_record_that_overwrites_an_acknowledgement_is_reported() -> None:
         commit(journal)
     append(journal, [1], b"three")
     data = disk.content(FIRST)
-    starts = records_of(data)
+    start, end = records_of(data)[2]
     deleted = log_records.encode_queue_deleted(salt_of(data), 1, 7)
-    padded = deleted + data[starts[2] + len(deleted) : starts[3]]
-    disk.put(FIRST, data[: starts[2]] + padded + data[starts[3] :])
+    disk.put(FIRST, data[:start] + deleted + data[start + len(deleted) : end] + data[end:])
     journal, found = open_journal(disk.crash())
     assert found == {1: [b"one", b"three"]}
     assert any("out of order" in line for line in journal.report)

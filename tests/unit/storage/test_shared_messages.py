@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from binascii import crc32
 from random import Random
-from struct import Struct
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -15,7 +13,6 @@ from tests.faults.simulation.metadata import MemoryMetadata
 from tests.support.journal import commit_any
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.storage import checkpoint
 from warren.broker.storage import journal as journal_module
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.shared_messages import LISTS, Sharing
@@ -128,22 +125,6 @@ def test_a_checkpoint_says_what_was_settled_when_it_was_sealed_whatever_came_sin
     journal, found = open_journal(disk.crash())
     assert found == {1: [late.id, counted.id], 2: [early.id, late.id, counted.id]}
     assert not any(segment.attempts for segment in journal.segments.values())
-
-
-def test_a_checkpoint_of_the_version_before_is_read() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk)
-    first, second = append(journal, [1, 2, 3], 2)
-    commit_any(journal)
-    (salt,) = {segment.salt for segment in journal.segments.values()}
-    old = Struct("<6sBBIQIII").pack(b"WARRCP", 2, 0, salt, 3, 1, 2, 1)
-    old += Struct("<IQI").pack(1, 1, 0)
-    old += Struct("<QH2I").pack(first.id, 2, 1, 3) + Struct("<QH3I").pack(second.id, 3, 1, 2, 3)
-    old += Struct("<IQI").pack(3, second.id, 4)
-    disk.put(checkpoint.NAME, old + Struct("<I").pack(crc32(old)))
-    journal, found = open_journal(disk.crash())
-    assert found == {1: [1, 2], 2: [2], 3: [1, 2]} and not journal.report
-    assert journal.segments[1].attempts == {(3, second.id): 4}
 
 
 def test_what_compaction_has_moved_is_forgotten_once_each_queue_has_asked() -> None:
