@@ -1,4 +1,4 @@
-"""A short tx.commit is whole or absent after a power cut: its publishes and acknowledgements are one batch of the log."""
+"""A short tx.commit is whole or absent after a power cut: all that it publishes and settles is one batch of the log."""
 
 from __future__ import annotations
 
