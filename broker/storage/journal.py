@@ -6,14 +6,15 @@ batches may be outstanding (`Disk.in_flight`), so one is written and synced whil
 timer: a batch is what arrived while all were outstanding. The threads share no data: a batch owns its bytes, and only
 workers write files.
 
-Settlements are collected by queue and written once per batch. The message itself knows its place (`id`, `location`), so
-the journal needs one bit of memory for each message, and 8 bytes for a message of several queues.
+Settlements are collected by queue and written once per batch. The index (`index`) knows the place of each message by its
+id, which is for life.
 """
 
 from __future__ import annotations
 
+import errno
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -21,9 +22,10 @@ from ..core.messages import ports
 from ..core.messages.message import Message, read_bytes
 from ..core.messages.message_state import MessageState
 from . import checkpoint, log_records
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, SegmentState
 from .compaction import Compaction
 from .disk import Disk, write_with_reserve
+from .index import Block, Index
 from .recovery import recover
 from .segment import OFFSET_BITS, OFFSET_MASK, Segment
 from .segment_reader import READ_BYTES, Reader, Shortage
@@ -131,7 +133,7 @@ class Journal(ports.Journal):
     durable     number of the last durable batch
     report      one line for each damage that `recover` found
     next_queue  greater than any queue number in the log, after `recover`
-    segments    by number; the last one is being filled
+    index       where each message is, and which ones are live
     next_id     id of the next message
     """
 
@@ -140,8 +142,9 @@ class Journal(ports.Journal):
         self.report: list[str] = []
         self.reader = Reader(disk, self.report.append)
         self.next_queue = 1
-        self.segments: dict[int, Segment] = {}
+        self.index = Index()
         self.next_id = self._first_id = 1
+        self._copied = 0  # by compaction
         self.disk = disk
         self.in_flight = disk.in_flight
         self._metadata = metadata
@@ -149,8 +152,11 @@ class Journal(ports.Journal):
         self._salt = 0
         self._next_segment = 1
         self._current = self._new_segment()
+        self._block = Block(1, 1)  # of the messages that are first written to the current segment
         self._buffer = bytearray(NO_BATCH)
         self._logged = self._logged_durable = 0  # the number in the log of the last batch, and of the last durable one
+        self._vouched = 0  # that a batch says to be durable
+        self._vouch_due = False
         self._start = self._current.length  # offset of the buffer in the segment
         self._full_from = self._start  # length of the segment when the disk was found full, or of a new one
         self._filling = 1
@@ -169,8 +175,13 @@ class Journal(ports.Journal):
         self._compaction = Compaction(self)
 
     @property
+    def segments(self) -> dict[int, Segment]:
+        """The segments by number; the last one is being filled."""
+        return self.index.segments
+
+    @property
     def written_messages(self) -> int:
-        return self.next_id - self._first_id
+        return self.next_id - self._first_id + self._copied
 
     @property
     def read_errors(self) -> int:
@@ -188,17 +199,18 @@ class Journal(ports.Journal):
         self._metadata.sync()
         recovered = recover(self.disk, self.report, known)
         self._salt = recovered.salt
-        self.segments = {segment.number: segment for segment in recovered.segments}
+        self.index = recovered.index
         self.next_id = self._first_id = self._batch_first_id = recovered.next_id
         self.next_queue = recovered.next_queue
-        self._logged = self._logged_durable = recovered.batch
+        self._logged = self._logged_durable = self._vouched = recovered.batch
         last = recovered.segments[-1] if recovered.segments else None
         self._next_segment = recovered.next_segment
         self._current = last if last is not None else self._new_segment()
         self.segments[self._current.number] = self._current
+        self._block = self.index.last_block(self._current.number) or Block(self._current.number, self.next_id)
         self._start = self._full_from = self._current.length
         # Ids of a segment have no gaps, so a log that has lost its end, or part of it, goes on in the next one.
-        gap = last is not None and self.next_id != last.first_id + last.total
+        gap = last is not None and self.next_id != (self._block.end_id if self._block.count else last.first_id)
         if self._start >= self._segment_bytes or gap:
             self._roll()
         elif last is not None:
@@ -212,45 +224,44 @@ class Journal(ports.Journal):
 
     def append(self, queues: list[int], messages: list[Message]) -> None:
         """Append each message once, for all these queues. HOT: bench D."""
-        segment = self._current
-        location = segment.number << OFFSET_BITS
-        log_records.append_messages(self._buffer, self._start, location, segment.salt, self.next_id, queues, messages)
+        segment, block, buffer, count = self._current, self._block, self._buffer, len(messages)
+        if not block.count:
+            block.first_id = self.next_id
+            self.index.add(block)
+        before = len(buffer)
+        log_records.append_messages(
+            buffer, self._start, segment.salt, self.next_id, queues, messages, block.offsets, block.sizes
+        )
         if len(queues) > 1:
-            segment.share(self.next_id, len(messages), queues)
-        self.next_id += len(messages)
-        segment.live += len(messages)
-        segment.total += len(messages)
+            block.share(self.next_id, count, queues)
+        self.next_id += count
+        block.count += count
+        segment.live += count
+        segment.total += count
+        segment.live_bytes += len(buffer) - before
 
-    def settle(self, queue: int, id_: int, location: int) -> None:
-        if self._compaction.relocations:
-            id_, location = self._compaction.forward(id_, location)
+    def settle(self, queue: int, id_: int) -> None:
         if queue and queue not in self._deleted_queues:
             self._settled.setdefault(queue, []).append(id_)
-        self.segments[location >> OFFSET_BITS].settle(queue, id_)
+        self.index.settle(queue, id_)
 
     def settle_many(self, queue: int, messages: list[Message]) -> None:
-        """Settle messages, in one step if they are in one segment. HOT: bench D."""
-        numbers = [message.location >> OFFSET_BITS for message in messages]
-        if self._compaction.relocations or numbers.count(numbers[0]) < len(numbers):
-            for message in messages:
-                self.settle(queue, message.id, message.location)
-            return
+        """Settle messages, in one step if they are of one block. HOT: bench D."""
         ids = [message.id for message in messages]
         if queue and queue not in self._deleted_queues:
             self._settled.setdefault(queue, []).extend(ids)
-        self.segments[numbers[0]].settle_many(queue, ids)
+        self.index.settle_many(queue, ids)
 
-    def settle_moved(self, queue: int, id_: int, location: int) -> None:
-        if self._compaction.relocations:
-            id_, location = self._compaction.forward(id_, location)
+    def settle_moved(self, queue: int, id_: int) -> None:
         if queue and queue not in self._deleted_queues:
             self._moved.setdefault(queue, []).append(id_)
-        self.segments[location >> OFFSET_BITS].settle(queue, id_)
+        self.index.settle(queue, id_)
 
-    def record_delivery_count(self, queue: int, id_: int, location: int, attempts: int) -> None:
+    def record_delivery_count(self, queue: int, id_: int, attempts: int) -> None:
         """Record how often the message has returned to the queue."""
-        id_, location = self._compaction.locate(id_, location)
-        self.segments[location >> OFFSET_BITS].count(queue, id_, attempts)
+        block = self.index.find(id_)
+        if block is not None:
+            block.record_attempts(queue, id_, attempts)
         self._buffer += log_records.encode_delivery_count(self._current.salt, self.next_id, queue, id_, attempts)
 
     def queue_deleted(self, queue: int) -> None:
@@ -291,7 +302,7 @@ class Journal(ports.Journal):
 
     def copy(
         self,
-        order: int,
+        id_: int,
         largest: int,
         body_bytes: int,
         channel: int,
@@ -299,29 +310,31 @@ class Journal(ports.Journal):
         state: bytes,
         queues: list[int],
         content: memoryview,
-    ) -> tuple[int, int]:
-        """Append a copy of a message, with address and frames as `content`, and return its new id and place."""
+    ) -> None:
+        """Append a copy of a message, with address and frames as `content`, whose place counts from now on."""
         segment = self._current
-        id_, location = self.next_id, segment.number << OFFSET_BITS | (self._start + len(self._buffer))
+        place = segment.number << OFFSET_BITS | (self._start + len(self._buffer))
         addressed = state + Struct(f"<{len(queues)}I").pack(*queues)
-        self._buffer += log_records.encode_message(
-            segment.salt, id_, order, largest, body_bytes, channel, flags, len(queues), addressed, content
+        flags |= log_records.COPIED
+        record = log_records.encode_message(
+            segment.salt, id_, largest, body_bytes, channel, flags, len(queues), addressed, content
         )
-        if len(queues) > 1:
-            segment.share(id_, 1, queues)
-        self.next_id += 1
-        segment.live += 1
+        self._buffer += record
+        self._copied += 1
         segment.total += 1
-        return id_, location
+        self.index.move(id_, place, len(record))
 
     def snapshot(self) -> Checkpoint:
         """Return a checkpoint that the worker may encode: its contents do not change until `give_back`."""
-        return Checkpoint(self._salt, self.next_id, [segment.lend() for segment in self.segments.values()])
+        segments = [
+            SegmentState(each.number, each.first_id, each.durable, each.live) for each in self.segments.values()
+        ]
+        return Checkpoint(self._salt, self.next_id, segments, [block.lend() for block in self.index])
 
     def give_back(self) -> None:
         """End the loan of the last snapshot."""
-        for segment in self.segments.values():
-            segment.give_back()
+        for block in self.index:
+            block.give_back()
 
     def is_current(self, segment: Segment) -> bool:
         return segment is self._current
@@ -338,7 +351,8 @@ class Journal(ports.Journal):
             return None
         self._compaction.step()
         ends_early = self._ends_early()
-        if not (self._buffers or self._settled or self._moved or self._changes or self._sync_due or ends_early):
+        waits = self._buffers or self._settled or self._moved or self._changes or self._sync_due or ends_early
+        if not (waits or self._vouch_due):
             return None
         salt, next_id = self._current.salt, self.next_id
         for queue, ids in self._settled.items():
@@ -351,7 +365,7 @@ class Journal(ports.Journal):
         self.written_bytes += len(data)
         segment = self._current
         last = ends_early or segment.length + len(data) >= self._segment_bytes
-        sync = self._sync_due or bool(data)
+        sync = self._sync_due or bool(waits and data)
         self._sync_due = False
         self._unsynced = not sync and (self._unsynced or bool(self._changes))
         # A batch without data syncs nothing, so copies in the one before may not be durable when it ends.
@@ -390,8 +404,8 @@ class Journal(ports.Journal):
         return batch
 
     def _sealed_buffer(self) -> bytearray:
-        """Return the buffer, which a batch record begins, and begin a new one; return nothing if it has no records."""
-        if not self._buffers:
+        """Return the buffer, which a batch record begins, and begin a new one; or nothing, if it has no records."""
+        if not (self._buffers or self._vouch_due):
             return bytearray()
         data, self._buffer = self._buffer, bytearray(NO_BATCH)
         self._logged += 1
@@ -399,6 +413,8 @@ class Journal(ports.Journal):
             self._current.salt, self._batch_first_id, self._logged, self._logged_durable, len(data)
         )
         self._batch_first_id = self.next_id
+        self._vouched = self._logged_durable
+        self._vouch_due = False
         return data
 
     def _ends_early(self) -> bool:
@@ -410,6 +426,12 @@ class Journal(ports.Journal):
         if not self.full or current.length < EARLY_BYTES:
             return False
         return current.mostly_dead or current.length - self._full_from >= EARLY_BYTES
+
+    def unvouched(self) -> bool:
+        return self._vouched < self._logged_durable
+
+    def vouch(self) -> None:
+        self._vouch_due = self.unvouched()
 
     def unsynced(self) -> bool:
         return self._unsynced
@@ -446,6 +468,7 @@ class Journal(ports.Journal):
 
     def _roll(self) -> None:
         self._current = self._new_segment()
+        self._block = Block(self._current.number, self.next_id)
         self.segments[self._current.number] = self._current
         self._start = self._full_from = self._current.length
 
@@ -457,17 +480,19 @@ class Journal(ports.Journal):
 
     # Reading back
 
-    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
+    def read(self, ids: Sequence[int], queue: int = 0) -> list[Message | None]:
         messages: list[Message | None] = []
         data, segment_number, base = b"", -1, 0
         left_bytes = READ_LIMIT
-        for page in pages:
-            location = self._compaction.locate(*page)[1] if self._compaction.relocations else page[1]
-            number, offset = location >> OFFSET_BITS, location & OFFSET_MASK
-            segment = self.segments[number]
+        for id_ in ids:
+            place = self.index.place(id_)
+            number, offset = place >> OFFSET_BITS, place & OFFSET_MASK
+            segment = self.segments.get(number)
             at = offset - base
             message = None
             try:
+                if segment is None:
+                    raise OSError(errno.ENOENT, "no record of it is left")
                 if number != segment_number or at < 0 or not log_records.is_complete(data, at):
                     data, segment_number, base, at = self._read_record(segment, offset), number, offset, 0
                 message = log_records.parse_message(segment.salt, data, at)
@@ -478,11 +503,9 @@ class Journal(ports.Journal):
             except OSError:
                 segment_number = -1
             if message is not None:
-                if self._compaction.relocations:
-                    self._compaction.forward(*page)
-                message.location = location
-                if segment.attempts:
-                    recount(message, segment.attempts.get((queue, message.id), 0))
+                block = self.index.find(id_)
+                if block is not None and block.attempts:
+                    recount(message, block.attempts.get((queue, id_), 0))
                 self.read_messages += 1
             elif messages and messages[-1] is not None:
                 break

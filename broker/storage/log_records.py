@@ -7,7 +7,7 @@
               length counts from kind on; crc is the CRC-32 of everything after it, seeded with the salt
 
     kind                payload
-    MESSAGE         1   order u64 | largest frame u32 | body bytes u64 | channel u16 | flags u8 | queues u32 |
+    MESSAGE         1   largest frame u32 | body bytes u64 | channel u16 | flags u8 | queues u32 |
                         state, if flagged | queue u32 each | address | frames
     SETTLED         2   queue u32 | ids of messages, u64 each
     QUEUE_DELETED   3   queue u32
@@ -16,17 +16,17 @@
     BATCH           6   number u64 | number of the last batch that was durable u64 | bytes of the whole batch u64
 
     flags   1 persistent, 2 has a state: priority u8 | marks u8 | attempts u32 | deadline u64 in milliseconds |
-            if marked, the BCC keys: bytes u32, then each as a short string
+            if marked, the BCC keys: bytes u32, then each as a short string; 4 copied from an earlier segment
     marks   1 dead-lettered, 2 has BCC keys
 
 The salt is random and the same in all segments of a log. Without it a publisher could write records of its own into a
 body, and recovery would find them when it skips a damaged record.
 
 Only messages have ids of their own, ascending through the whole log and without gaps in a segment; other records have
-the id of the next message.
+the id of the next message. An id is for life: compaction copies live messages to the end of the log with the ids that
+they have. The last copy of a message counts, and a queue is in the order of the ids.
 A message is stored once, with the queues that it went to; one without a queue is a page of a transient backlog, which a
-restart forgets. `order` is the first id of the message: compaction copies live messages to the end of the log, and a
-queue is in the order of these first ids. `address` is exchange and routing key as two short strings; frames are as in
+restart forgets. `address` is exchange and routing key as two short strings; frames are as in
 `core.messages.message`. Metadata never assigns the number of a queue twice, so records of a deleted queue mean nothing.
 Of several DELIVERY_COUNT for one message and queue the highest holds.
 
@@ -43,6 +43,7 @@ To change any of this, raise VERSION. Until a first version is released, recover
 
 from __future__ import annotations
 
+from array import array
 from binascii import crc32
 from collections.abc import Callable
 from struct import Struct
@@ -64,6 +65,7 @@ MOVED: Final = 5
 BATCH: Final = 6
 PERSISTENT: Final = 1
 HAS_STATE: Final = 2
+COPIED: Final = 4
 DEAD_LETTERED: Final = 1
 HAS_BCC: Final = 2
 REPLACED_CC: Final = 4
@@ -77,9 +79,9 @@ RECORD_BYTES = RECORD_HEAD.size  # not included in `length`
 MAGIC_CRC = Struct("<II")
 CRC_START = MAGIC_CRC.size  # the crc covers the record from here on
 KIND_ID = Struct("<BQ")
-MESSAGE_HEAD = Struct("<BQQIQHBI")
+MESSAGE_HEAD = Struct("<BQIQHBI")
 MESSAGE_HEAD_BYTES: Final = MESSAGE_HEAD.size
-MESSAGE_LENGTH_HEAD = Struct("<IBQQIQHBI")  # with the length in front
+MESSAGE_LENGTH_HEAD = Struct("<IBQIQHBI")  # with the length in front
 STATE = Struct("<BBIQ")
 DELIVERY_COUNT_BODY = Struct("<BQIQI")
 QUEUE = Struct("<I")
@@ -130,7 +132,6 @@ def _is_head(data: bytes) -> bool:
 def encode_message(
     salt: int,
     id_: int,
-    order: int,
     largest: int,
     body_bytes: int,
     channel: int,
@@ -147,7 +148,6 @@ def encode_message(
             MESSAGE_HEAD_BYTES + len(addressed) + len(content),
             MESSAGE,
             id_,
-            order,
             largest,
             body_bytes,
             channel,
@@ -160,17 +160,23 @@ def encode_message(
 
 
 def append_messages(
-    buffer: bytearray, start: int, location: int, salt: int, id_: int, queues: list[int], messages: list[Message]
+    buffer: bytearray,
+    start: int,
+    salt: int,
+    id_: int,
+    queues: list[int],
+    messages: list[Message],
+    offsets: array[int],
+    sizes: array[int],
 ) -> None:
-    """Give messages their ids, from `id_` on, and locations, and append their records to the buffer. HOT: bench D.
+    """Give messages their ids, from `id_` on, and append their records to the buffer. HOT: bench D.
 
-    `location` is that of the segment, in which the buffer begins at `start`.
+    The buffer begins at `start` in the segment. Their offsets there and their sizes are appended, too.
     """
     count = len(queues)
     numbers = Struct(f"<{count}I").pack(*queues)
     for message in messages:
         message.id = id_
-        message.location = location | (start + len(buffer))
         flags: int = message.persistent  # 1 is PERSISTENT
         addressed = numbers + message.address.encoded
         if message.state is not None:
@@ -182,7 +188,6 @@ def append_messages(
                 MESSAGE_HEAD_BYTES + len(addressed) + len(frames),
                 MESSAGE,
                 id_,
-                id_,
                 message.largest_frame,
                 message.body_bytes,
                 message.channel,
@@ -191,6 +196,8 @@ def append_messages(
             )
             + addressed
         )
+        offsets.append(start + len(buffer))
+        sizes.append(CRC_START + len(head) + len(frames))
         buffer += _magic_crc(MAGIC, crc32(frames, crc32(head, salt)))
         buffer += head
         buffer += frames
@@ -298,7 +305,7 @@ def parse_message(salt: int, data: bytes, at: int) -> Message | None:
         return None
     try:
         start = at + RECORD_BYTES
-        _, id_, _, largest, body_bytes, channel, flags, queues = MESSAGE_HEAD.unpack_from(data, start)
+        _, id_, largest, body_bytes, channel, flags, queues = MESSAGE_HEAD.unpack_from(data, start)
         state: MessageState | None = None
         queues_at = start + MESSAGE_HEAD.size
         if flags & HAS_STATE:

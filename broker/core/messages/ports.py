@@ -203,6 +203,13 @@ class Journal:
         """Have the next batch sync declarations, and delete what a full disk kept from being deleted."""
         raise NotImplementedError
 
+    def unvouched(self) -> bool:
+        """Return whether damage to the last durable batch would pass for one that a power cut has torn."""
+        return False
+
+    def vouch(self) -> None:
+        """Have the next batch say that all before it is durable, if nothing else does: it need not survive itself."""
+
     def committed(self, number: int) -> None:
         """Mark the batch as durable once all batches before are: its `sync` has returned."""
         raise NotImplementedError

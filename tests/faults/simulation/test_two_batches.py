@@ -134,6 +134,28 @@ def test_a_bad_batch_that_the_checkpoint_says_to_be_durable_is_damage() -> None:
     assert found == [b"one"] and "torn end" in after.report[-1]
 
 
+def test_a_batch_of_its_own_vouches_for_the_last_one() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    assert not journal.unvouched()
+    append(journal, b"one", b"two")
+    commit(journal)
+    length = len(disk.content(FIRST))
+    assert journal.unvouched()
+    journal.vouch()
+    batch = sealed(journal)
+    assert not batch.syncs and not batch.syncs_log
+    batch.write()
+    batch.sync()
+    journal.committed(batch.number)
+    assert not journal.unvouched() and journal.seal() is None
+    journal.vouch()
+    assert journal.seal() is None, "nothing is new"
+    data = bytes(disk.content(FIRST))
+    assert torn_in(data, length - 5, length - 4)[1] == [b"one"], "a flipped bit loses one message, and is named"
+    assert torn_in(data[:length], length - 5, length - 4)[1] == []
+
+
 def test_a_batch_is_whole_or_absent_wherever_the_log_ends() -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
@@ -167,13 +189,13 @@ def test_a_checkpoint_has_nothing_that_is_newer_than_its_batch() -> None:
     commit(journal)  # fills the first segment
     alive = append(journal, b"alive")[0]
     first = sealed(journal)
-    journal.settle(1, dead.id, dead.location)
+    journal.settle(1, dead.id)
     second = sealed(journal)  # saves a checkpoint, and removes the first segment
     for batch in (first, second):
         batch.write()
     first.sync()
     journal.committed(first.number)
-    journal.settle(1, alive.id, alive.location)  # this is in no batch yet
+    journal.settle(1, alive.id)  # this is in no batch yet
     second.sync()
     assert "00000001.log" not in disk.names()
     after, pages = opened(disk.power_loss(Random(1)), SEGMENT_BYTES)
@@ -188,7 +210,7 @@ def test_a_batch_without_data_removes_no_segment_whose_copies_are_not_durable() 
     commit(journal)  # fills the first segment
     *settled, _ = append(journal, *[b"%d" % number + b"x" * 200 for number in range(8)], b"alive")
     commit(journal)  # fills the second one
-    journal.settle(1, dead.id, dead.location)
+    journal.settle(1, dead.id)
     first = sealed(journal)  # removes the first segment
     journal.settle_many(1, settled)
     second = sealed(journal)  # has a copy of the last message of the second segment

@@ -35,7 +35,7 @@ def message(id_: int, queues: list[int], body: bytes = b"body") -> bytes:
     numbers = b"".join(map(log_records.QUEUE.pack, queues))
     address = Address("", "key").encoded
     frames = content_frames(1, b"\0\0", body)
-    return log_records.encode_message(SALT, id_, id_, 0, len(body), 1, 1, len(queues), numbers + address, frames)
+    return log_records.encode_message(SALT, id_, 0, len(body), 1, 1, len(queues), numbers + address, frames)
 
 
 def new_metadata(folder: Path, *queues: int) -> SQLiteMetadata:
