@@ -97,14 +97,14 @@ def test_settlements_and_delivery_counts_do_not_fill_a_full_disk(monkeypatch: py
 def test_long_live_messages_among_many_dead_ones_are_copied_only_where_the_disk_has_room_for_them(
     monkeypatch: pytest.MonkeyPatch, left_bytes: int, full: bool
 ) -> None:
-    disk, journal, long, short = one_long_message(monkeypatch)
+    disk, journal, long, short = one_long_message(monkeypatch, LONG_BODY // 10)
     monkeypatch.setattr(disk, "free_bytes", lambda: left_bytes + record_bytes(long) + journal.unwritten_bytes())
     journal.full = full
     journal.settle_many(1, short)
     settle_down(journal)
     copied = left_bytes == COPY_FREE_BYTES
     assert (journal.index.place(long.id) >> OFFSET_BITS == 1) is not copied
-    assert disk.used_bytes < 2 * LONG_BODY
+    assert (disk.used_bytes < 2 * LONG_BODY) is copied
     journal.settle_many(1, [long])
     settle_down(journal)
     assert disk.used_bytes < 2_000, "what is dead is deleted"
@@ -138,13 +138,15 @@ def test_a_segment_with_a_live_message_that_is_too_long_for_a_copy_stays_until_t
 LONG_BODY = 400_000  # more than a slice
 
 
-def one_long_message(monkeypatch: pytest.MonkeyPatch) -> tuple[ReservingDisk, Journal, Message, list[Message]]:
-    """Return a journal with a long message and many short ones, and these."""
+def one_long_message(
+    monkeypatch: pytest.MonkeyPatch, short_bytes: int = 0
+) -> tuple[ReservingDisk, Journal, Message, list[Message]]:
+    """Return a journal with a long message and many shorter ones, and these."""
     monkeypatch.setattr("warren.broker.storage.journal.EARLY_BYTES", 1_000)
     disk = ReservingDisk(Random(1))
     journal, _ = opened(disk, LONG_BODY)
     [long] = append(journal, b"x" * LONG_BODY)
-    short = append(journal, *[b"%03d" % number for number in range(40)])
+    short = append(journal, *[b"%03d" % number + bytes(short_bytes) for number in range(40)])
     commit(journal)
     return disk, journal, long, short
 
