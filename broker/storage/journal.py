@@ -6,8 +6,7 @@ batches may be outstanding (`Disk.in_flight`), so one is written and synced whil
 timer: a batch is what arrived while all were outstanding. The threads share no data: a batch owns its bytes, and only
 workers write files.
 
-Settlements are collected by queue and written once per batch. The index knows the place of each message by its id, which
-is for life.
+Settlements are collected by queue and written once per batch. The index knows the place of each message by its id.
 """
 
 from __future__ import annotations
