@@ -76,7 +76,7 @@ def build_node(
         log.error("not_restored", what=loss.text)
     for queue in restored.queues:
         queue.restore(store.queues.pop(queue.number, RecoveredQueue()))
-    shared: dict[tuple[int, int], Message] = {}
+    shared: dict[int, Message] = {}
     for exchange in restored.exchanges:
         exchange.type.restore(RecoveredMessages(store.queues.pop(exchange.number, RecoveredQueue()), shared))
     node.numbering.next = max(node.numbering.next, store.next_queue)

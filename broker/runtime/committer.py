@@ -21,7 +21,7 @@ FINISH_S = 5.0  # for jobs and dead letters, when the node stops: a container ge
 STOP_WAIT_S = 10.0  # for the last batch, when the node stops
 RETRY_S = 1.0  # until a full disk is checked again
 OWNED_S = 0.05  # until the owner of the journal is looked at again
-SYNC_S = 0.05  # until declarations without later messages are synced
+SYNC_S = 0.05  # until declarations without later messages are synced, and the last batch is vouched for
 
 
 class Committer:
@@ -169,7 +169,7 @@ class Committer:
         self._check_disk()
         self._journal.committed(batch.number)
         self.commit_soon()
-        if self._syncing is None and self._journal.unsynced():
+        if self._syncing is None and (self._journal.unsynced() or self._journal.unvouched()):
             self._syncing = self._loop.call_later(SYNC_S, self._sync)
         if not self._outstanding:
             self._idle.set()
@@ -192,6 +192,8 @@ class Committer:
             self._syncing.cancel()
             self._syncing = None
         self._journal.sync()
+        if not self._outstanding:
+            self._journal.vouch()
         self.commit_soon()
 
     def check_disk(self) -> None:

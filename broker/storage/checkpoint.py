@@ -2,17 +2,16 @@
 
 With it a segment can be deleted although its records are what says that messages of other segments are dead.
 
-    "WARRCP" | version u8 | 0 u8 | salt u32 | next id u64 | segments u32
-    per segment: number u32 | first id u64 | length u64 | live u32 | bytes u32 | bitmap of the dead messages
-                 bytes u32 | `sharing`, if a message of several queues was settled by one of them
-                 count u32 | per message with a delivery count: queue u32 | id u64 | attempts u32
+    "WARRCP" | version u8 | 0 u8 | salt u32 | next id u64 | segments u32 | blocks u32
+    per segment: number u32 | first id u64 | length u64 | live u32
+    per block: number of its segment u32 | first id u64 | ids u32 | bytes u32 | bitmap of the dead messages
+               bytes u32 | `sharing`, if a message of several queues was settled by one of them
+               count u32 | per message with a delivery count: queue u32 | id u64 | attempts u32
     crc u32 of everything before it
 
 The length is in bytes of the file, as far as it was durable when the checkpoint was saved: a segment with live messages
-that is shorter, or missing, has lost some.
-
-Version 3, which is still read, has neither length nor live. Version 2 also has, after all bitmaps, the messages of
-several queues (id u64 | queues u16 | queue u32 each) and then the delivery counts of all segments.
+that is shorter, or missing, has lost some. All blocks with live messages are there, so messages of others, whose
+segments were deleted, are dead.
 
 A new checkpoint is written beside the old one, synced, and renamed over it. An old checkpoint is never wrong, because a
 dead message stays dead and attempts only grow. The first checkpoint is written before the first segment: it has the
@@ -28,44 +27,63 @@ from struct import Struct
 
 from .disk import Disk, contents
 from .errors import StorageFault
-from .segment import SegmentState
+from .index import BlockState
 from .shared_messages import Sharing
 
 NAME, NEW_NAME = "checkpoint", "checkpoint.new"
-MAGIC, VERSION, UNSIZED_VERSION, OLD_VERSION = b"WARRCP", 4, 3, 2
+MAGIC, VERSION = b"WARRCP", 5
 
-_HEAD = Struct("<6sBBIQI")
-_OLD_HEAD = Struct("<6sBBIQIII")
-_SEGMENT = Struct("<IQ")
-_SIZES = Struct("<QI")
+_HEAD = Struct("<6sBBIQII")
+_SEGMENT = Struct("<IQQI")
+_BLOCK = Struct("<IQI")
 _COUNT = Struct("<I")
-_SHARED = Struct("<QH")
 _COUNTED = Struct("<IQI")
 _CRC = Struct("<I")
+
+
+class SegmentState:
+    """The state of one segment.
+
+    length  bytes that are durable at least
+    live    messages that a queue still wants
+    """
+
+    __slots__ = ("number", "first_id", "length", "live")
+
+    def __init__(self, number: int, first_id: int, length: int, live: int) -> None:
+        self.number = number
+        self.first_id = first_id
+        self.length = length
+        self.live = live
 
 
 class Checkpoint:
     """The contents of a checkpoint.
 
     segments  by number
-    shared    by id, the queues that still want a message of several queues; only from a checkpoint of version 2
-    attempts  delivery counts by queue and id, of all segments
+    blocks    by the numbers of their segments
+    attempts  delivery counts by queue and id, of all blocks
     """
 
-    __slots__ = ("salt", "next_id", "segments", "shared", "attempts")
+    __slots__ = ("salt", "next_id", "segments", "blocks", "attempts")
 
-    def __init__(self, salt: int, next_id: int, segments: Iterable[SegmentState] = ()) -> None:
+    def __init__(
+        self, salt: int, next_id: int, segments: Iterable[SegmentState] = (), blocks: Iterable[BlockState] = ()
+    ) -> None:
         self.salt = salt
         self.next_id = next_id
         self.segments = {state.number: state for state in segments}
-        self.shared: dict[int, set[int]] = {}
+        self.blocks = {state.number: state for state in blocks}
         self.attempts: dict[tuple[int, int], int] = {}  # filled by `load` only
 
     def encode(self) -> bytes:
         """Return the bytes of the file. Runs on the worker, and does nothing message by message."""
-        out = bytearray(_HEAD.pack(MAGIC, VERSION, 0, self.salt, self.next_id, len(self.segments)))
-        for state in self.segments.values():
-            out += _SEGMENT.pack(state.number, state.first_id) + _SIZES.pack(state.length, state.live)
+        segments, blocks = self.segments.values(), self.blocks.values()
+        out = bytearray(_HEAD.pack(MAGIC, VERSION, 0, self.salt, self.next_id, len(segments), len(blocks)))
+        for segment in segments:
+            out += _SEGMENT.pack(segment.number, segment.first_id, segment.length, segment.live)
+        for state in blocks:
+            out += _BLOCK.pack(state.number, state.first_id, state.count)
             out += _COUNT.pack(len(state.dead))
             out += state.dead
             sharing = state.sharing.encode() if state.sharing is not None and state.sharing.touched else b""
@@ -101,57 +119,38 @@ def load(disk: Disk, report: list[str]) -> Checkpoint | None:
         report.append(f"{NAME}: it is damaged; messages that were settled may come back")
         return None
     version = data[len(MAGIC)]
-    if version == OLD_VERSION:
-        return _decode_old(data)
-    if version not in (VERSION, UNSIZED_VERSION):
+    if version != VERSION:
         raise StorageFault(f"{NAME}: of version {version} of the log, this broker reads version {VERSION}")
-    _, _, _, salt, next_id, segments = _HEAD.unpack_from(data)
+    _, _, _, salt, next_id, segments, blocks = _HEAD.unpack_from(data)
     saved = Checkpoint(salt, next_id)
     at = _HEAD.size
     for _ in range(segments):
-        state, at = _segment(data, at, version)
-        (sharing_bytes,) = _COUNT.unpack_from(data, at)
-        at += _COUNT.size
-        if sharing_bytes:
-            state.sharing, at = Sharing.decode(data, at)
-        (count,) = _COUNT.unpack_from(data, at)
-        saved.segments[state.number] = state
-        at = _attempts(saved, data, at + _COUNT.size, count)
+        segment = SegmentState(*_SEGMENT.unpack_from(data, at))
+        saved.segments[segment.number] = segment
+        at += _SEGMENT.size
+    for _ in range(blocks):
+        at = _load_block(saved, data, at)
     return saved
 
 
-def _segment(data: bytes, at: int, version: int) -> tuple[SegmentState, int]:
-    number, first_id = _SEGMENT.unpack_from(data, at)
-    at += _SEGMENT.size
-    length = live = 0
-    if version == VERSION:
-        length, live = _SIZES.unpack_from(data, at)
-        at += _SIZES.size
-    (bitmap_bytes,) = _COUNT.unpack_from(data, at)
+def _load_block(saved: Checkpoint, data: bytes, at: int) -> int:
+    """Add the block at `at`, and return its end."""
+    number, first_id, count = _BLOCK.unpack_from(data, at)
+    dead, at = _piece(data, at + _BLOCK.size)
+    encoded, at = _piece(data, at)
+    sharing = Sharing.decode(encoded, 0)[0] if encoded else None
+    saved.blocks[number] = BlockState(number, first_id, count, dead, sharing, {})
+    (counted,) = _COUNT.unpack_from(data, at)
     at += _COUNT.size
-    return SegmentState(number, first_id, data[at : at + bitmap_bytes], None, {}, length, live), at + bitmap_bytes
-
-
-def _attempts(saved: Checkpoint, data: bytes, at: int, count: int) -> int:
-    for _ in range(count):
+    for _ in range(counted):
         queue, id_, attempts = _COUNTED.unpack_from(data, at)
         at += _COUNTED.size
         saved.attempts[queue, id_] = attempts
     return at
 
 
-def _decode_old(data: bytes) -> Checkpoint:
-    """Decode a checkpoint of version 2."""
-    _, _, _, salt, next_id, segments, shared, attempts = _OLD_HEAD.unpack_from(data)
-    saved = Checkpoint(salt, next_id)
-    at = _OLD_HEAD.size
-    for _ in range(segments):
-        state, at = _segment(data, at, OLD_VERSION)
-        saved.segments[state.number] = state
-    for _ in range(shared):
-        id_, count = _SHARED.unpack_from(data, at)
-        at += _SHARED.size
-        saved.shared[id_] = set(Struct(f"<{count}I").unpack_from(data, at))
-        at += 4 * count
-    _attempts(saved, data, at, attempts)
-    return saved
+def _piece(data: bytes, at: int) -> tuple[bytes, int]:
+    """Return the bytes of the length at `at`, and their end."""
+    (count,) = _COUNT.unpack_from(data, at)
+    at += _COUNT.size
+    return data[at : at + count], at + count

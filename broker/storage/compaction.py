@@ -1,8 +1,8 @@
 """Compaction: deletes segments without live messages, and copies the live ones out of segments that have few.
 
 A segment is deleted only after a checkpoint: its records may be what says that messages of other segments are dead. A
-copy gets a new id and keeps its order. The original is dead only once the copy is durable, one batch later: whenever
-the machine stops, at least one of them is there, and recovery counts the message once.
+copy keeps the id of the message, and the index has its new place. The segment with the original is deleted only once
+the copy is durable: whenever the machine stops, at least one of them is there, and recovery counts the message once.
 
 A copy needs space before it frees any, and all later batches wait for its own. So a slice is copied only where the disk
 keeps COPY_FREE_BYTES besides. A segment with a live record of more than LONG_BYTES stays until that is dead: the copy
@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from ..core.messages.ports import EXHAUSTED, FULL
 from . import checkpoint, log_records
 from .disk import RESERVE_BYTES, write_with_reserve
-from .relocations import Relocations
-from .segment import OFFSET_BITS, OFFSET_MASK, Segment
+from .segment import OFFSET_BITS, Segment
 from .segment_reader import RETRY_S, Shortage
 
 if TYPE_CHECKING:
@@ -35,14 +34,12 @@ LONG_BYTES = 8 << 20  # of a record that is copied, an eighth of a segment: in 1
 class Compaction:
     """The compaction of one journal.
 
-    relocations  by the number of a segment: new places of its messages, while some in memory still have the old ones
-    unsaved      no checkpoint could be saved, so that dead segments are still there
+    unsaved  no checkpoint could be saved, so that dead segments are still there
     """
 
-    __slots__ = ("relocations", "unsaved", "_journal", "_source", "_at", "_retry_at_s", "_long", "_lent_to", "_removed")
+    __slots__ = ("unsaved", "_journal", "_source", "_at", "_retry_at_s", "_long", "_lent_to", "_removed")
 
     def __init__(self, journal: Journal) -> None:
-        self.relocations: dict[int, Relocations] = {}
         self.unsaved = False
         self._journal = journal
         self._source: Segment | None = None
@@ -51,26 +48,6 @@ class Compaction:
         self._long: dict[int, int] = {}  # by the number of a segment, the id of a live message that is not copied
         self._lent_to = 0  # the batch after which a worker encodes a snapshot of the segments, or 0
         self._removed: list[Segment] = []  # by the worker, after that batch
-
-    def forward(self, id_: int, location: int) -> tuple[int, int]:
-        """Return the present id and place of a message. Each of its queues calls this once, to read or settle it."""
-        while (moved := self.relocations.get(number := location >> OFFSET_BITS)) is not None:
-            place = moved.take(location & OFFSET_MASK)
-            if place is None:
-                break
-            if not moved.pending:
-                del self.relocations[number]
-            id_, location = place
-        return id_, location
-
-    def locate(self, id_: int, location: int) -> tuple[int, int]:
-        """Return the present id and place of a message, without counting this as its queue's one call of `forward`."""
-        while (moved := self.relocations.get(location >> OFFSET_BITS)) is not None:
-            place = moved.find(location & OFFSET_MASK)
-            if place is None:
-                break
-            id_, location = place
-        return id_, location
 
     def step(self) -> None:
         """Copy a slice of a segment that is mostly dead; called before a batch is sealed."""
@@ -129,7 +106,7 @@ class Compaction:
         self._lent_to = 0
         for segment in self._removed:
             self._journal.reader.forget(segment)
-            self._journal.segments.pop(segment.number, None)
+            self._journal.index.remove(segment)
             self._retry_at_s.pop(segment.number, None)
             self._long.pop(segment.number, None)
             if segment is self._source:
@@ -146,14 +123,15 @@ class Compaction:
     def _choose(self) -> Segment | None:
         journal = self._journal
         for segment in journal.segments.values():
-            if segment.live and segment.mostly_dead and not journal.is_current(segment) and self._may_copy(segment):
+            wanted = segment.live and segment.mostly_dead and not segment.stuck and not journal.is_current(segment)
+            if wanted and self._may_copy(segment):
                 return segment
         return None
 
     def _may_copy(self, segment: Segment) -> bool:
         """Whether its long message is dead by now, and its wait after a failure or for space is over."""
         long = self._long.get(segment.number)
-        if long is not None and not segment.is_dead(long):
+        if long is not None and self._journal.index.place(long) >> OFFSET_BITS == segment.number:
             return False
         again_s = self._retry_at_s.get(segment.number)
         return again_s is None or self._journal.reader.now_s() >= again_s
@@ -166,7 +144,7 @@ class Compaction:
         end = log_records.claimed_end(data)
         if len(data) < end <= left_bytes:
             kind, id_ = log_records.KIND_ID.unpack_from(data, log_records.RECORD_BYTES)
-            if kind != log_records.MESSAGE or source.is_dead(id_):
+            if kind != log_records.MESSAGE or not self._is_live(source, id_, self._at):
                 self._at += end
                 return
             if end > LONG_BYTES:
@@ -181,7 +159,7 @@ class Compaction:
         at = live_bytes = 0
         while end := log_records.record_end(source.salt, data, at):
             kind, id_ = log_records.KIND_ID.unpack_from(data, at + log_records.RECORD_BYTES)
-            if kind == log_records.MESSAGE and not source.is_dead(id_):
+            if kind == log_records.MESSAGE and self._is_live(source, id_, self._at + at):
                 records.append((at, end, id_))
                 live_bytes += end - at
             at = end
@@ -189,37 +167,33 @@ class Compaction:
             self._leave(source, RETRY_S)
             return
         for record in records:
-            self._copy_one(source, data, *record)
+            self._copy_one(data, *record)
         if at:
             self._at += at
             return
         if data:
             reader.report_damage(source, self._at)
         self._source = None  # at its end, or at a damaged record: messages after that are not moved
-        source.total = 0  # never chosen again
+        source.stuck = source.live > 0
+
+    def _is_live(self, source: Segment, id_: int, offset: int) -> bool:
+        return self._journal.index.is_live_at(id_, source.number << OFFSET_BITS | offset)
 
     def _leave(self, source: Segment, wait_s: float) -> None:
         """Stop, and start again from its beginning after the wait; what was copied from it is dead by then."""
         self._source = None
         self._retry_at_s[source.number] = self._journal.reader.now_s() + wait_s
 
-    def _copy_one(self, source: Segment, data: bytes, at: int, end: int, old: int) -> None:
+    def _copy_one(self, data: bytes, at: int, end: int, id_: int) -> None:
         journal = self._journal
+        block = journal.index.find(id_)
+        assert block is not None, "it is live"
         start = at + log_records.RECORD_BYTES
-        _, _, order, largest, body_bytes, channel, flags, count = log_records.MESSAGE_HEAD.unpack_from(data, start)
+        _, _, largest, body_bytes, channel, flags, count = log_records.MESSAGE_HEAD.unpack_from(data, start)
         state_at = queues_at = start + log_records.MESSAGE_HEAD.size
         if flags & log_records.HAS_STATE:
             queues_at = log_records.state_end(data, queues_at)
         state = data[state_at:queues_at]
         rest_at = queues_at + count * log_records.QUEUE.size
-        queues = source.wanting(old) or list(Struct(f"<{count}I").unpack_from(data, queues_at))
-        offset = self._at + at
-        id_, location = journal.copy(
-            order, largest, body_bytes, channel, flags, state, queues, memoryview(data)[rest_at:end]
-        )
-        self.relocations.setdefault(source.number, Relocations()).add(offset, id_, location, len(queues) or 1)
-        for queue in queues if source.attempts else ():
-            attempts = source.take_count(queue, old)
-            if attempts:
-                journal.record_delivery_count(queue, id_, location, attempts)
-        source.release(old)
+        queues = block.wanting(id_) or list(Struct(f"<{count}I").unpack_from(data, queues_at))
+        journal.copy(id_, largest, body_bytes, channel, flags, state, queues, memoryview(data)[rest_at:end])

@@ -6,14 +6,14 @@ batches may be outstanding (`Disk.in_flight`), so one is written and synced whil
 timer: a batch is what arrived while all were outstanding. The threads share no data: a batch owns its bytes, and only
 workers write files.
 
-Settlements are collected by queue and written once per batch. The message itself knows its place (`id`, `location`), so
-the journal needs one bit of memory for each message, and 8 bytes for a message of several queues.
+Settlements are collected by queue and written once per batch. The index knows the place of each message by its id.
 """
 
 from __future__ import annotations
 
+import errno
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -21,9 +21,10 @@ from ..core.messages import ports
 from ..core.messages.message import Message, read_bytes
 from ..core.messages.message_state import MessageState
 from . import checkpoint, log_records
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, SegmentState
 from .compaction import Compaction
 from .disk import Disk, write_with_reserve
+from .index import Block, Index
 from .recovery import recover
 from .segment import OFFSET_BITS, OFFSET_MASK, Segment
 from .segment_reader import READ_BYTES, Reader, Shortage
@@ -36,6 +37,7 @@ SEGMENT_BYTES = 64 << 20
 EARLY_BYTES = 1 << 20  # when the disk is full, a segment ends at this length if it is mostly dead, or grows by as much
 READ_LIMIT = 2 << 20  # bytes of frames that one read returns, but for the last message
 BUFFER_LIMIT = 4 << 20  # bytes buffered while a batch is written; beyond this, publishers and jobs wait for the disk
+NO_BATCH = bytes(log_records.BATCH_BYTES)  # in the place of the record that begins a batch, until that is sealed
 # The last deleted queues, for which settlements are no longer recorded. Those for older ones are, which is harmless.
 DELETED_QUEUES_LIMIT = 10_000
 
@@ -44,13 +46,14 @@ class Batch(ports.Batch):
     """Records and changes of metadata that are written and synced together.
 
     `write` and `sync` run on a worker, and may be called again after a full disk. `data` is the journal's buffer, which
-    is not copied, as it may be long, and does not change any more. `syncs` is False for a batch of
-    nothing but changes, which need not survive a power cut yet; `syncs_log` is False if its records need not.
-    `finished` is a segment that no batch needs any more. `written` is set by the worker; any thread may read it.
+    is not copied, as it may be long, and does not change any more; `logged` is its number in the log. `syncs` is False
+    for a batch of nothing but changes, which need not survive a power cut yet; `syncs_log` is False if its records need
+    not. `finished` is a segment that no batch needs any more. `written` is set by the worker; any thread may read it.
     """
 
     __slots__ = (
         "number",
+        "logged",
         "segment",
         "start",
         "data",
@@ -68,6 +71,7 @@ class Batch(ports.Batch):
     def __init__(
         self,
         number: int,
+        logged: int,
         segment: Segment,
         start: int,
         data: bytearray,
@@ -81,6 +85,7 @@ class Batch(ports.Batch):
         slot: int,
     ) -> None:
         self.number = number
+        self.logged = logged
         self.segment = segment
         self.start = start
         self.data = data
@@ -127,7 +132,7 @@ class Journal(ports.Journal):
     durable     number of the last durable batch
     report      one line for each damage that `recover` found
     next_queue  greater than any queue number in the log, after `recover`
-    segments    by number; the last one is being filled
+    index       where each message is, and which ones are live
     next_id     id of the next message
     """
 
@@ -136,15 +141,21 @@ class Journal(ports.Journal):
         self.report: list[str] = []
         self.reader = Reader(disk, self.report.append)
         self.next_queue = 1
-        self.segments: dict[int, Segment] = {}
+        self.index = Index()
         self.next_id = self._first_id = 1
+        self._copied = 0  # by compaction
         self.disk = disk
         self.in_flight = disk.in_flight
         self._metadata = metadata
         self._segment_bytes = segment_bytes
         self._salt = 0
-        self._current = Segment(1, 1, 0)
-        self._buffer = bytearray()
+        self._next_segment = 1
+        self._current = self._new_segment()
+        self._block = Block(1, 1)  # of the messages that are first written to the current segment
+        self._buffer = bytearray(NO_BATCH)
+        self._logged = self._logged_durable = 0  # the number in the log of the last batch, and of the last durable one
+        self._vouched = 0  # that a batch says to be durable
+        self._vouch_due = False
         self._start = self._current.length  # offset of the buffer in the segment
         self._full_from = self._start  # length of the segment when the disk was found full, or of a new one
         self._filling = 1
@@ -153,7 +164,7 @@ class Journal(ports.Journal):
         self._finished: Segment | None = None  # to be closed by the next batch
         self._settled: dict[int, list[int]] = {}
         self._moved: dict[int, list[int]] = {}  # the same of messages that this batch stores anew for other queues
-        self._batch_first_id = 1
+        self._batch_first_id = 1  # the id of the first message that the buffer may have
         self._deleted_queues: dict[int, None] = {}
         self._deletion_bytes = 0  # of the buffer: records of deleted queues
         self._changes: list[Change] = []
@@ -163,8 +174,13 @@ class Journal(ports.Journal):
         self._compaction = Compaction(self)
 
     @property
+    def segments(self) -> dict[int, Segment]:
+        """The segments by number; the last one is being filled."""
+        return self.index.segments
+
+    @property
     def written_messages(self) -> int:
-        return self.next_id - self._first_id
+        return self.next_id - self._first_id + self._copied
 
     @property
     def read_errors(self) -> int:
@@ -182,15 +198,18 @@ class Journal(ports.Journal):
         self._metadata.sync()
         recovered = recover(self.disk, self.report, known)
         self._salt = recovered.salt
-        self.segments = {segment.number: segment for segment in recovered.segments}
+        self.index = recovered.index
         self.next_id = self._first_id = self._batch_first_id = recovered.next_id
         self.next_queue = recovered.next_queue
+        self._logged = self._logged_durable = self._vouched = recovered.batch
         last = recovered.segments[-1] if recovered.segments else None
-        self._current = last if last is not None else Segment(1, self.next_id, self._salt)
+        self._next_segment = recovered.next_segment
+        self._current = last if last is not None else self._new_segment()
         self.segments[self._current.number] = self._current
+        self._block = self.index.last_block(self._current.number) or Block(self._current.number, self.next_id)
         self._start = self._full_from = self._current.length
         # Ids of a segment have no gaps, so a log that has lost its end, or part of it, goes on in the next one.
-        gap = last is not None and self.next_id != last.first_id + last.total
+        gap = last is not None and self.next_id != (self._block.end_id if self._block.count else last.first_id)
         if self._start >= self._segment_bytes or gap:
             self._roll()
         elif last is not None:
@@ -204,45 +223,44 @@ class Journal(ports.Journal):
 
     def append(self, queues: list[int], messages: list[Message]) -> None:
         """Append each message once, for all these queues. HOT: bench D."""
-        segment = self._current
-        location = segment.number << OFFSET_BITS
-        log_records.append_messages(self._buffer, self._start, location, segment.salt, self.next_id, queues, messages)
+        segment, block, buffer, count = self._current, self._block, self._buffer, len(messages)
+        if not block.count:
+            block.first_id = self.next_id
+            self.index.add(block)
+        before = len(buffer)
+        log_records.append_messages(
+            buffer, self._start, segment.salt, self.next_id, queues, messages, block.offsets, block.sizes
+        )
         if len(queues) > 1:
-            segment.share(self.next_id, len(messages), queues)
-        self.next_id += len(messages)
-        segment.live += len(messages)
-        segment.total += len(messages)
+            block.share(self.next_id, count, queues)
+        self.next_id += count
+        block.count += count
+        segment.live += count
+        segment.total += count
+        segment.live_bytes += len(buffer) - before
 
-    def settle(self, queue: int, id_: int, location: int) -> None:
-        if self._compaction.relocations:
-            id_, location = self._compaction.forward(id_, location)
+    def settle(self, queue: int, id_: int) -> None:
         if queue and queue not in self._deleted_queues:
             self._settled.setdefault(queue, []).append(id_)
-        self.segments[location >> OFFSET_BITS].settle(queue, id_)
+        self.index.settle(queue, id_)
 
     def settle_many(self, queue: int, messages: list[Message]) -> None:
-        """Settle messages, in one step if they are in one segment. HOT: bench D."""
-        numbers = [message.location >> OFFSET_BITS for message in messages]
-        if self._compaction.relocations or numbers.count(numbers[0]) < len(numbers):
-            for message in messages:
-                self.settle(queue, message.id, message.location)
-            return
+        """Settle messages, in one step if they are of one block. HOT: bench D."""
         ids = [message.id for message in messages]
         if queue and queue not in self._deleted_queues:
             self._settled.setdefault(queue, []).extend(ids)
-        self.segments[numbers[0]].settle_many(queue, ids)
+        self.index.settle_many(queue, ids)
 
-    def settle_moved(self, queue: int, id_: int, location: int) -> None:
-        if self._compaction.relocations:
-            id_, location = self._compaction.forward(id_, location)
+    def settle_moved(self, queue: int, id_: int) -> None:
         if queue and queue not in self._deleted_queues:
             self._moved.setdefault(queue, []).append(id_)
-        self.segments[location >> OFFSET_BITS].settle(queue, id_)
+        self.index.settle(queue, id_)
 
-    def record_delivery_count(self, queue: int, id_: int, location: int, attempts: int) -> None:
+    def record_delivery_count(self, queue: int, id_: int, attempts: int) -> None:
         """Record how often the message has returned to the queue."""
-        id_, location = self._compaction.locate(id_, location)
-        self.segments[location >> OFFSET_BITS].count(queue, id_, attempts)
+        block = self.index.find(id_)
+        if block is not None:
+            block.record_attempts(queue, id_, attempts)
         self._buffer += log_records.encode_delivery_count(self._current.salt, self.next_id, queue, id_, attempts)
 
     def queue_deleted(self, queue: int) -> None:
@@ -262,11 +280,17 @@ class Journal(ports.Journal):
     def behind(self) -> bool:
         return len(self._buffer) > BUFFER_LIMIT
 
+    @property
+    def _buffers(self) -> bool:
+        """Whether the buffer has records."""
+        return len(self._buffer) > log_records.BATCH_BYTES
+
     def unwritten_bytes(self) -> int:
-        return len(self._buffer) + sum([len(batch.data) for batch in self._outstanding if not batch.written])
+        buffered = len(self._buffer) if self._buffers else 0
+        return buffered + sum([len(batch.data) for batch in self._outstanding if not batch.written])
 
     def ticket(self) -> int:
-        if self._buffer or self._settled or self._moved or self._changes:
+        if self._buffers or self._settled or self._moved or self._changes:
             return self._filling
         return self._outstanding[-1].number if self._outstanding else self.durable
 
@@ -277,7 +301,7 @@ class Journal(ports.Journal):
 
     def copy(
         self,
-        order: int,
+        id_: int,
         largest: int,
         body_bytes: int,
         channel: int,
@@ -285,29 +309,31 @@ class Journal(ports.Journal):
         state: bytes,
         queues: list[int],
         content: memoryview,
-    ) -> tuple[int, int]:
-        """Append a copy of a message, with address and frames as `content`, and return its new id and place."""
+    ) -> None:
+        """Append a copy of a message, with address and frames as `content`, whose place counts from now on."""
         segment = self._current
-        id_, location = self.next_id, segment.number << OFFSET_BITS | (self._start + len(self._buffer))
+        place = segment.number << OFFSET_BITS | (self._start + len(self._buffer))
         addressed = state + Struct(f"<{len(queues)}I").pack(*queues)
-        self._buffer += log_records.encode_message(
-            segment.salt, id_, order, largest, body_bytes, channel, flags, len(queues), addressed, content
+        flags |= log_records.COPIED
+        record = log_records.encode_message(
+            segment.salt, id_, largest, body_bytes, channel, flags, len(queues), addressed, content
         )
-        if len(queues) > 1:
-            segment.share(id_, 1, queues)
-        self.next_id += 1
-        segment.live += 1
+        self._buffer += record
+        self._copied += 1
         segment.total += 1
-        return id_, location
+        self.index.move(id_, place, len(record))
 
     def snapshot(self) -> Checkpoint:
         """Return a checkpoint that the worker may encode: its contents do not change until `give_back`."""
-        return Checkpoint(self._salt, self.next_id, [segment.lend() for segment in self.segments.values()])
+        segments = [
+            SegmentState(each.number, each.first_id, each.durable, each.live) for each in self.segments.values()
+        ]
+        return Checkpoint(self._salt, self.next_id, segments, [block.lend() for block in self.index])
 
     def give_back(self) -> None:
         """End the loan of the last snapshot."""
-        for segment in self.segments.values():
-            segment.give_back()
+        for block in self.index:
+            block.give_back()
 
     def is_current(self, segment: Segment) -> bool:
         return segment is self._current
@@ -324,28 +350,30 @@ class Journal(ports.Journal):
             return None
         self._compaction.step()
         ends_early = self._ends_early()
-        if not (self._buffer or self._settled or self._moved or self._changes or self._sync_due or ends_early):
+        waits = self._buffers or self._settled or self._moved or self._changes or self._sync_due or ends_early
+        if not (waits or self._vouch_due):
             return None
         salt, next_id = self._current.salt, self.next_id
         for queue, ids in self._settled.items():
             self._buffer += log_records.encode_settled(salt, next_id, queue, ids)
         for queue, ids in self._moved.items():
-            self._buffer += log_records.encode_moved(salt, next_id, queue, self._batch_first_id, ids)
-        if ends_early and not self._buffer:  # only what is appended can be synced
+            self._buffer += log_records.encode_moved(salt, next_id, queue, ids)
+        if ends_early and not self._buffers:  # only what is appended can be synced
             self._buffer += log_records.encode_settled(salt, next_id, 0, [])
-        data = self._buffer
+        data = self._sealed_buffer()
         self.written_bytes += len(data)
         segment = self._current
         last = ends_early or segment.length + len(data) >= self._segment_bytes
-        sync = self._sync_due or bool(data)
+        sync = self._sync_due or bool(waits and data)
         self._sync_due = False
         self._unsynced = not sync and (self._unsynced or bool(self._changes))
         # A batch without data syncs nothing, so copies in the one before may not be durable when it ends.
         removal = self._compaction.removal(segment, self._filling) if data or not outstanding else None
         # Recovery drops the messages of a queue that the metadata, which is synced first, does not have.
-        syncs_log = len(data) > self._deletion_bytes or last or removal is not None
+        syncs_log = len(data) - log_records.BATCH_BYTES > self._deletion_bytes or last or removal is not None
         batch = Batch(
             self._filling,
+            self._logged,
             segment,
             self._start,
             data,
@@ -361,11 +389,9 @@ class Journal(ports.Journal):
         outstanding.append(batch)
         self.segments[segment.number] = segment
         self._filling += 1
-        self._buffer = bytearray()
         self._deletion_bytes = 0
         self._settled = {}
         self._moved = {}
-        self._batch_first_id = next_id
         self._changes = []
         segment.length += len(data)
         self._start = segment.length
@@ -376,6 +402,20 @@ class Journal(ports.Journal):
             self._roll()
         return batch
 
+    def _sealed_buffer(self) -> bytearray:
+        """Return the buffer, which a batch record begins, and begin a new one; or nothing, if it has no records."""
+        if not (self._buffers or self._vouch_due):
+            return bytearray()
+        data, self._buffer = self._buffer, bytearray(NO_BATCH)
+        self._logged += 1
+        data[: log_records.BATCH_BYTES] = log_records.encode_batch(
+            self._current.salt, self._batch_first_id, self._logged, self._logged_durable, len(data)
+        )
+        self._batch_first_id = self.next_id
+        self._vouched = self._logged_durable
+        self._vouch_due = False
+        return data
+
     def _ends_early(self) -> bool:
         """Whether the current segment ends as the disk is full: what others need no more is deleted with its file.
 
@@ -385,6 +425,12 @@ class Journal(ports.Journal):
         if not self.full or current.length < EARLY_BYTES:
             return False
         return current.mostly_dead or current.length - self._full_from >= EARLY_BYTES
+
+    def unvouched(self) -> bool:
+        return self._vouched < self._logged_durable
+
+    def vouch(self) -> None:
+        self._vouch_due = self.unvouched()
 
     def unsynced(self) -> bool:
         return self._unsynced
@@ -397,7 +443,11 @@ class Journal(ports.Journal):
         """Note that the batch is durable, and call what waited for it, once all batches before are durable too."""
         self._committed.add(number)
         while self._outstanding and self._outstanding[0].number in self._committed:
-            self.durable = self._outstanding.pop(0).number
+            batch = self._outstanding.pop(0)
+            self.durable = batch.number
+            if batch.data and batch.syncs_log:  # with those before it that were only written
+                self._logged_durable = batch.logged
+                batch.segment.durable = batch.start + len(batch.data)
             self._committed.remove(self.durable)
             self._compaction.committed(self.durable)
         waiting = self._waiting
@@ -416,23 +466,32 @@ class Journal(ports.Journal):
             segment.close()
 
     def _roll(self) -> None:
-        self._current = Segment(self._current.number + 1, self.next_id, self._salt)
+        self._current = self._new_segment()
+        self._block = Block(self._current.number, self.next_id)
         self.segments[self._current.number] = self._current
         self._start = self._full_from = self._current.length
 
+    def _new_segment(self) -> Segment:
+        """Return a segment with a number that none had before: an old checkpoint says nothing about it."""
+        segment = Segment(self._next_segment, self.next_id, self._salt)
+        self._next_segment += 1
+        return segment
+
     # Reading back
 
-    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
+    def read(self, ids: Sequence[int], queue: int = 0) -> list[Message | None]:
         messages: list[Message | None] = []
         data, segment_number, base = b"", -1, 0
         left_bytes = READ_LIMIT
-        for page in pages:
-            location = self._compaction.locate(*page)[1] if self._compaction.relocations else page[1]
-            number, offset = location >> OFFSET_BITS, location & OFFSET_MASK
-            segment = self.segments[number]
+        for id_ in ids:
+            place = self.index.place(id_)
+            number, offset = place >> OFFSET_BITS, place & OFFSET_MASK
+            segment = self.segments.get(number)
             at = offset - base
             message = None
             try:
+                if segment is None:
+                    raise OSError(errno.ENOENT, "no record of it is left")
                 if number != segment_number or at < 0 or not log_records.is_complete(data, at):
                     data, segment_number, base, at = self._read_record(segment, offset), number, offset, 0
                 message = log_records.parse_message(segment.salt, data, at)
@@ -443,11 +502,9 @@ class Journal(ports.Journal):
             except OSError:
                 segment_number = -1
             if message is not None:
-                if self._compaction.relocations:
-                    self._compaction.forward(*page)
-                message.location = location
-                if segment.attempts:
-                    recount(message, segment.attempts.get((queue, message.id), 0))
+                block = self.index.find(id_)
+                if block is not None and block.attempts:
+                    recount(message, block.attempts.get((queue, id_), 0))
                 self.read_messages += 1
             elif messages and messages[-1] is not None:
                 break

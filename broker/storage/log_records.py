@@ -1,41 +1,49 @@
 """The format of the log: segments and their records. All numbers are little-endian.
 
-    segment:  head | record | record | ...
+    segment:  head | batch | batch | ...
+    batch:    a record of kind BATCH | record | record | ...
     head:     "WARREN" | version u8 | 0 u8 | first id u64 | salt u32 | crc u32 of everything before it  (24 bytes)
     record:   magic u32 | crc u32 | length u32 | kind u8 | id u64 | payload
               length counts from kind on; crc is the CRC-32 of everything after it, seeded with the salt
 
     kind                payload
-    MESSAGE         1   order u64 | largest frame u32 | body bytes u64 | channel u16 | flags u8 | queues u32 |
+    MESSAGE         1   largest frame u32 | body bytes u64 | channel u16 | flags u8 | queues u32 |
                         state, if flagged | queue u32 each | address | frames
     SETTLED         2   queue u32 | ids of messages, u64 each
     QUEUE_DELETED   3   queue u32
     DELIVERY_COUNT  4   queue u32 | id of a message u64 | attempts u32
-    MOVED           5   queue u32 | first id u64 | ids of messages, u64 each
+    MOVED           5   queue u32 | ids of messages, u64 each
+    BATCH           6   number u64 | number of the last batch that was durable u64 | bytes of the whole batch u64
 
     flags   1 persistent, 2 has a state: priority u8 | marks u8 | attempts u32 | deadline u64 in milliseconds |
-            if marked, the BCC keys: bytes u32, then each as a short string
+            if marked, the BCC keys: bytes u32, then each as a short string; 4 copied from an earlier segment
     marks   1 dead-lettered, 2 has BCC keys
 
 The salt is random and the same in all segments of a log. Without it a publisher could write records of its own into a
 body, and recovery would find them when it skips a damaged record.
 
 Only messages have ids of their own, ascending through the whole log and without gaps in a segment; other records have
-the id of the next message.
+the id of the next message. An id is for life: compaction copies live messages to the end of the log with the ids that
+they have. The last copy of a message counts, and a queue is in the order of the ids.
 A message is stored once, with the queues that it went to; one without a queue is a page of a transient backlog, which a
-restart forgets. `order` is the first id of the message: compaction copies live messages to the end of the log, and a
-queue is in the order of these first ids. `address` is exchange and routing key as two short strings; frames are as in
+restart forgets. `address` is exchange and routing key as two short strings; frames are as in
 `core.messages.message`. Metadata never assigns the number of a queue twice, so records of a deleted queue mean nothing.
-Of several DELIVERY_COUNT for one message and queue the highest holds. MOVED settles messages that were stored anew for
-other queues in the same batch, of which `first id` is the first message. It holds only if every message from there to
-the record can be read: after a power cut it may be there without the copies.
+Of several DELIVERY_COUNT for one message and queue the highest holds.
 
-To change any of this, raise VERSION and let `recovery` read the version before: segments are never rewritten in place,
-so a log has both for a while. Version 1 was never released, and is refused.
+A batch is written and synced together, and is whole or absent: recovery ends the log before a batch that a power cut
+has torn, as nothing in it was confirmed. Two batches may be under way at a time, so the second one may be whole behind
+a torn one; it is absent, too, as a batch counts as durable only after those before it. Batches are numbered without
+gaps, and each says which one was durable when it was written. So a torn batch that a later one says to be durable is
+damage, and so is one of which a checkpoint says so: its other records are read, and the log goes on. MOVED settles
+messages that were stored anew for other queues in the same batch: it does not hold if that batch is damaged, as the
+copies may be missing.
+
+To change any of this, raise VERSION. Until a first version is released, recovery refuses all others.
 """
 
 from __future__ import annotations
 
+from array import array
 from binascii import crc32
 from collections.abc import Callable
 from struct import Struct
@@ -47,22 +55,23 @@ from ..core.messages.message_state import NO_TTL, WITHOUT_CC, MessageState
 
 MAGIC: Final = 0x4E525701
 SEGMENT_MAGIC = b"WARREN"
-VERSION = 2
+VERSION = 3
 
 MESSAGE: Final = 1
 SETTLED: Final = 2
 QUEUE_DELETED: Final = 3
 DELIVERY_COUNT: Final = 4
 MOVED: Final = 5
+BATCH: Final = 6
 PERSISTENT: Final = 1
 HAS_STATE: Final = 2
+COPIED: Final = 4
 DEAD_LETTERED: Final = 1
 HAS_BCC: Final = 2
 REPLACED_CC: Final = 4
 DEAD_LETTER_MARKS: Final = (0, DEAD_LETTERED, DEAD_LETTERED | REPLACED_CC)  # by `MessageState.dead_lettered`
 
 SEGMENT_HEAD = Struct("<6sBBQI")
-SEGMENT_HEAD_1 = Struct("<6sBBQ")  # of version 1
 CRC = Struct("<I")
 SEGMENT_HEAD_BYTES = SEGMENT_HEAD.size + CRC.size
 RECORD_HEAD = Struct("<III")
@@ -70,14 +79,15 @@ RECORD_BYTES = RECORD_HEAD.size  # not included in `length`
 MAGIC_CRC = Struct("<II")
 CRC_START = MAGIC_CRC.size  # the crc covers the record from here on
 KIND_ID = Struct("<BQ")
-MESSAGE_HEAD = Struct("<BQQIQHBI")
+MESSAGE_HEAD = Struct("<BQIQHBI")
 MESSAGE_HEAD_BYTES: Final = MESSAGE_HEAD.size
-MESSAGE_LENGTH_HEAD = Struct("<IBQQIQHBI")  # with the length in front
+MESSAGE_LENGTH_HEAD = Struct("<IBQIQHBI")  # with the length in front
 STATE = Struct("<BBIQ")
 DELIVERY_COUNT_BODY = Struct("<BQIQI")
 QUEUE = Struct("<I")
 SETTLED_HEAD = Struct("<BQI")
-MOVED_HEAD = Struct("<BQIQ")
+BATCH_BODY = Struct("<BQQQQ")
+BATCH_BYTES: Final = RECORD_BYTES + BATCH_BODY.size
 LENGTH = Struct("<I")
 MAGIC_BYTES = LENGTH.pack(MAGIC)
 
@@ -101,7 +111,7 @@ class Head:
 
 def parse_head(data: bytes) -> Head | None:
     """Return the head of a segment that starts with `data`, or None if it is incomplete or of another version."""
-    if not _is_head(data, SEGMENT_HEAD) or data[len(SEGMENT_MAGIC)] != VERSION:
+    if not _is_head(data) or data[len(SEGMENT_MAGIC)] != VERSION:
         return None
     _, _, _, first_id, salt = SEGMENT_HEAD.unpack_from(data)
     return Head(first_id, salt)
@@ -109,22 +119,19 @@ def parse_head(data: bytes) -> Head | None:
 
 def unknown_version(data: bytes) -> int:
     """Return the version of a segment that starts with `data` if this broker cannot read it, else 0."""
-    if not _is_head(data, SEGMENT_HEAD) and not _is_head(data, SEGMENT_HEAD_1):
-        return 0
-    version = data[len(SEGMENT_MAGIC)]
+    version = data[len(SEGMENT_MAGIC)] if _is_head(data) else VERSION
     return version if version != VERSION else 0
 
 
-def _is_head(data: bytes, layout: Struct) -> bool:
-    if not data.startswith(SEGMENT_MAGIC) or len(data) < layout.size + CRC.size:
+def _is_head(data: bytes) -> bool:
+    if not data.startswith(SEGMENT_MAGIC) or len(data) < SEGMENT_HEAD_BYTES:
         return False
-    return bool(CRC.unpack_from(data, layout.size)[0] == crc32(data[: layout.size]))
+    return bool(CRC.unpack_from(data, SEGMENT_HEAD.size)[0] == crc32(data[: SEGMENT_HEAD.size]))
 
 
 def encode_message(
     salt: int,
     id_: int,
-    order: int,
     largest: int,
     body_bytes: int,
     channel: int,
@@ -141,7 +148,6 @@ def encode_message(
             MESSAGE_HEAD_BYTES + len(addressed) + len(content),
             MESSAGE,
             id_,
-            order,
             largest,
             body_bytes,
             channel,
@@ -154,17 +160,23 @@ def encode_message(
 
 
 def append_messages(
-    buffer: bytearray, start: int, location: int, salt: int, id_: int, queues: list[int], messages: list[Message]
+    buffer: bytearray,
+    start: int,
+    salt: int,
+    id_: int,
+    queues: list[int],
+    messages: list[Message],
+    offsets: array[int],
+    sizes: array[int],
 ) -> None:
-    """Give messages their ids, from `id_` on, and locations, and append their records to the buffer. HOT: bench D.
+    """Give messages their ids, from `id_` on, and append their records to the buffer. HOT: bench D.
 
-    `location` is that of the segment, in which the buffer begins at `start`.
+    The buffer begins at `start` in the segment. Their offsets there and their sizes are appended, too.
     """
     count = len(queues)
     numbers = Struct(f"<{count}I").pack(*queues)
     for message in messages:
         message.id = id_
-        message.location = location | (start + len(buffer))
         flags: int = message.persistent  # 1 is PERSISTENT
         addressed = numbers + message.address.encoded
         if message.state is not None:
@@ -176,7 +188,6 @@ def append_messages(
                 MESSAGE_HEAD_BYTES + len(addressed) + len(frames),
                 MESSAGE,
                 id_,
-                id_,
                 message.largest_frame,
                 message.body_bytes,
                 message.channel,
@@ -185,6 +196,8 @@ def append_messages(
             )
             + addressed
         )
+        offsets.append(start + len(buffer))
+        sizes.append(CRC_START + len(head) + len(frames))
         buffer += _magic_crc(MAGIC, crc32(frames, crc32(head, salt)))
         buffer += head
         buffer += frames
@@ -226,12 +239,16 @@ def encode_settled(salt: int, id_: int, queue: int, ids: list[int]) -> bytes:
     return _encode_record(salt, SETTLED_HEAD.pack(SETTLED, id_, queue) + Struct(f"<{len(ids)}Q").pack(*ids))
 
 
-def encode_moved(salt: int, id_: int, queue: int, first: int, ids: list[int]) -> bytes:
-    return _encode_record(salt, MOVED_HEAD.pack(MOVED, id_, queue, first) + Struct(f"<{len(ids)}Q").pack(*ids))
+def encode_moved(salt: int, id_: int, queue: int, ids: list[int]) -> bytes:
+    return _encode_record(salt, SETTLED_HEAD.pack(MOVED, id_, queue) + Struct(f"<{len(ids)}Q").pack(*ids))
 
 
 def encode_queue_deleted(salt: int, id_: int, queue: int) -> bytes:
     return _encode_record(salt, SETTLED_HEAD.pack(QUEUE_DELETED, id_, queue))
+
+
+def encode_batch(salt: int, id_: int, number: int, durable: int, batch_bytes: int) -> bytes:
+    return _encode_record(salt, BATCH_BODY.pack(BATCH, id_, number, durable, batch_bytes))
 
 
 def encode_delivery_count(salt: int, id_: int, queue: int, message_id: int, attempts: int) -> bytes:
@@ -288,7 +305,7 @@ def parse_message(salt: int, data: bytes, at: int) -> Message | None:
         return None
     try:
         start = at + RECORD_BYTES
-        _, id_, _, largest, body_bytes, channel, flags, queues = MESSAGE_HEAD.unpack_from(data, start)
+        _, id_, largest, body_bytes, channel, flags, queues = MESSAGE_HEAD.unpack_from(data, start)
         state: MessageState | None = None
         queues_at = start + MESSAGE_HEAD.size
         if flags & HAS_STATE:

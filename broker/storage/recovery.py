@@ -1,14 +1,14 @@
 """Recovery: reads the files of a log and returns its live messages (`log_records` has the format).
 
-All segments are read once, in order. The end of the last one may be torn, as it was being written when the machine
-stopped: it is cut off. A bad record anywhere else is damage: it is reported with its offset and skipped, and reading
-continues at the next sound record. Settled ids without a message are ignored.
+All segments are read once, in order. The last batches of the last one may be torn, as they were being written when the
+machine stopped: the log is cut off before the first of them. A bad record anywhere else is damage: it is reported with
+its offset and skipped, and reading continues at the next sound record. Settled ids without a message are ignored.
 
 Each record of a segment has the next id, the first one that of the head. A sound record with any other id has moved,
 or another one has overwritten its neighbour: this is damage, too. A message that is found twice counts once.
 
-A message that compaction has copied is in the log twice until the old segment is deleted: of copies with the same
-`order` the one with the highest id counts, with the highest delivery count of them all.
+A message that compaction has copied is in the log twice until the old segment is deleted: the last copy counts. Its
+block, if the segment is deleted, is in the checkpoint; a copy without a block is one of a dead message.
 
 The salt that seeds the checksums is in the head of each segment, and in the checkpoint in case a head is damaged.
 """
@@ -16,9 +16,8 @@ The salt that seeds the checksums is in the head of each segment, and in the che
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence, Sized
 from heapq import merge
 from itertools import groupby, repeat
 from operator import itemgetter
@@ -30,9 +29,10 @@ from . import checkpoint, log_records
 from .checkpoint import Checkpoint
 from .disk import UNFINISHED_NAME, Disk, File
 from .errors import StorageFault
+from .index import Block, Index
 from .segment import OFFSET_BITS, Segment, number_of
 
-_Entry = tuple[int, int, int, int, int]  # order, id, place, bytes of the body, mark
+_Entry = tuple[int, int, int]  # id, bytes of the body, mark
 
 # Raised by decoding lengths and numbers that another program has written with a checksum of its own
 IMPOSSIBLE = (StructError, IndexError, ValueError, OverflowError, MemoryError)
@@ -45,6 +45,17 @@ SPAN_BYTES = 64 << 20
 _LEVEL, _DEADLINE = 0xFF, 8  # a mark: bits of the priority, and the shift of the deadline
 
 
+class SegmentReport:
+    """The records of a segment: the number of sound ones, offsets of bad ones, and the bytes of a torn end."""
+
+    __slots__ = ("sound", "bad", "torn_bytes")
+
+    def __init__(self) -> None:
+        self.sound = 0
+        self.bad: list[int] = []
+        self.torn_bytes = 0
+
+
 class Recovered:
     """The state of the journal as read from its files.
 
@@ -52,6 +63,10 @@ class Recovered:
     checkpointed  whether there was a usable checkpoint
     complete      False if records are missing: by the bytes that the checkpoint knows to be durable, or by ids
     segments      in ascending order
+    index         of their messages
+    reports       by the name of each segment
+    batch         number of the last batch
+    next_segment  greater than the number of any segment, also of those that are deleted
     queues        by number, the messages that are not settled
     next_id       greater than the id of any message
     next_queue    greater than the number of any queue
@@ -62,6 +77,10 @@ class Recovered:
         "checkpointed",
         "complete",
         "segments",
+        "index",
+        "reports",
+        "batch",
+        "next_segment",
         "queues",
         "next_id",
         "next_queue",
@@ -72,6 +91,10 @@ class Recovered:
         self.checkpointed = checkpointed
         self.complete = True
         self.segments: list[Segment] = []
+        self.index = Index()
+        self.reports: dict[str, SegmentReport] = {}
+        self.batch = 0
+        self.next_segment = 1
         self.queues: dict[int, RecoveredQueue] = {}
         self.next_id = 1
         self.next_queue = 1
@@ -97,47 +120,49 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered
     salt = _salt(disk, heads, saved)
     recovered = Recovered(salt, saved is not None)
     saved = saved or Checkpoint(salt, 1)
-    scan = _Scan(recovered, saved)
+    durable = [number for number, state in saved.segments.items() if state.length]  # the others have never had a file
+    recovered.next_segment = max([0, *numbers, *durable]) + 1
     ends, end_id = {}, 1 << 64
     for number in reversed(numbers):
         ends[number] = end_id
         head = heads[number]
         end_id = head.first_id if head is not None else end_id
+    scan = _Scan(recovered, saved, numbers)
     for number in numbers:
         segment = Segment(number, 0, salt)
         file = segment.open(disk)
         last = number == numbers[-1]
+        found = recovered.reports[segment.name] = SegmentReport()
         state = saved.segments.get(number)
         head = heads[number]
         if head is None:
-            data = file.read(0, file.size)
-            if (
-                last
-                and len(data) <= log_records.SEGMENT_HEAD_BYTES
-                or last
-                and not log_records.next_record(salt, data, 0)
-            ):
-                if data:
-                    report.append(f"{segment.name}: {len(data)} bytes of a torn end cut off")
+            durable_bytes = state.length if state is not None else 0
+            if last and scan.whole_end(segment, file, durable_bytes) <= log_records.SEGMENT_HEAD_BYTES:
+                if file.size:
+                    found.torn_bytes = file.size
+                    report.append(f"{segment.name}: {file.size} bytes of a torn end cut off")
                 segment.close()
                 disk.remove(segment.name)
                 disk.sync_folder()
                 continue
+            found.bad.append(0)
             report.append(f"{segment.name}: its head is damaged, at offset 0")
-            first_id = state.first_id if state is not None else _first_id(salt, data, recovered.next_id)
+            first_id = _first_id(salt, file, recovered.next_id) if state is None else state.first_id
             head = log_records.Head(first_id, salt)
         segment.salt = head.salt
         segment.first_id = head.first_id
-        if state is not None and state.first_id == head.first_id:  # else it is of an older segment with this number
-            segment.restore(state)
         # The head counts even if all segments before are damaged or deleted.
         recovered.next_id = max(recovered.next_id, segment.first_id)
         recovered.segments.append(segment)
-        end = scan.read(segment, file, report, last, ends[number])
+        recovered.index.segments[number] = segment
+        end = scan.whole_end(segment, file, state.length if state is not None else 0) if last else file.size
+        scan.read(segment, file, end, report, ends[number])
         if end < file.size:
+            found.torn_bytes = file.size - end
+            report.append(f"{segment.name}: {found.torn_bytes} bytes of a torn end cut off at offset {end}")
             file.truncate(end)
         file.sync()  # bytes of a killed process can be read here, but may not survive a power cut yet
-        segment.length = end
+        segment.length = segment.durable = end
         segment.close()
     scan.finish(known)
     if max(recovered.next_id >> 32, recovered.next_queue) >> 31:
@@ -275,43 +300,59 @@ def _salt(disk: Disk, heads: dict[int, log_records.Head | None], saved: Checkpoi
     return disk.salt()
 
 
-class _SortedRun:
-    """Messages of one queue in ascending order: mostly 20 bytes each, as optional arrays are made when first needed."""
+def _records(segment: Segment, file: File, size: int) -> Iterator[tuple[int, bytes, int, int]]:
+    """Yield the records in the first `size` bytes of a segment: their offset, bytes that have them, where, and the end.
 
-    __slots__ = ("last", "ids", "locations", "bodies", "orders", "marks")
+    The end is 0 for a bad record; the next one follows at the next sound record.
+    """
+    base, at, data = log_records.SEGMENT_HEAD_BYTES, 0, b""
+    while base + at < size:
+        end = log_records.record_end(segment.salt, data, at)
+        if end:
+            yield base + at, data, at, end
+            at = end
+            continue
+        if base + len(data) < size and not log_records.is_complete(data, at):
+            length = 0
+            if at + log_records.RECORD_BYTES <= len(data):
+                length = log_records.RECORD_HEAD.unpack_from(data, at)[2] + log_records.RECORD_BYTES
+            count = min(max(length, CHUNK_BYTES), size - base - at)
+            base, at, data = base + at, 0, file.read(base + at, count)
+            continue
+        if base + len(data) < size:
+            base, at, data = base + at, 0, file.read(base + at, size - base - at)
+        yield base + at, data, at, 0
+        at = log_records.next_record(segment.salt, data, at + 1) or len(data)
+
+
+class _SortedRun:
+    """Messages of one queue in ascending order: mostly 12 bytes each, as marks are made when first needed."""
+
+    __slots__ = ("last", "ids", "bodies", "marks")
 
     def __init__(self) -> None:
         self.last = 0
         self.ids = array("Q")
-        self.locations = array("Q")
         self.bodies = array("I")
-        self.orders: array[int] | None = None  # None if each order is the id
         self.marks: array[int] | None = None  # None if all are 0
 
-    def add(self, order: int, id_: int, location: int, body_bytes: int, mark: int) -> None:
-        self.last = order
-        if self.orders is not None:
-            self.orders.append(order)
-        elif order != id_:
-            self.orders = self.ids[:]
-            self.orders.append(order)
+    def add(self, id_: int, body_bytes: int, mark: int) -> None:
+        self.last = id_
         if self.marks is not None:
             self.marks.append(mark)
         elif mark:
             self.marks = array("Q", bytes(8 * len(self.ids)))
             self.marks.append(mark)
         self.ids.append(id_)
-        self.locations.append(location)
         self.bodies.append(body_bytes)
 
     def __iter__(self) -> Iterator[_Entry]:
-        orders = self.orders if self.orders is not None else self.ids
         marks = self.marks if self.marks is not None else repeat(0, len(self.ids))
-        return zip(orders, self.ids, self.locations, self.bodies, marks, strict=True)
+        return zip(self.ids, self.bodies, marks, strict=True)
 
 
 class _Entries:
-    """Messages of one queue as the log has them, in sorted runs. A copy that compaction made has a lower order than the
+    """Messages of one queue as the log has them, in sorted runs. A copy that compaction made has a lower id than the
     messages before it and begins a run of its own, so that nothing has to be sorted."""
 
     __slots__ = ("_runs",)
@@ -319,138 +360,185 @@ class _Entries:
     def __init__(self) -> None:
         self._runs = [_SortedRun()]
 
-    def add(self, order: int, id_: int, location: int, body_bytes: int, mark: int) -> None:
+    def add(self, id_: int, body_bytes: int, mark: int) -> None:
         run = self._runs[0]
-        if run.last >= order:
+        if run.last >= id_:
             for run in self._runs:
-                if run.last < order:
+                if run.last < id_:
                     break
             else:
                 run = _SortedRun()
                 self._runs.append(run)
-        run.add(order, id_, location, body_bytes, mark)
+        run.add(id_, body_bytes, mark)
 
     @property
     def single(self) -> _SortedRun | None:
         """The only run, if no message has a copy; None if some may have one."""
         return self._runs[0] if len(self._runs) == 1 else None
 
-    def in_order(self) -> Iterator[Iterable[_Entry]]:
-        """Yield the copies of each message: the copies by id, the messages by order."""
+    def in_order(self) -> Iterator[_Entry]:
+        """Yield each message once, by id."""
         if len(self._runs) == 1:
-            return zip(self._runs[0], strict=False)
-        return map(itemgetter(1), groupby(merge(*self._runs), itemgetter(0)))
+            return iter(self._runs[0])
+        return (next(copies) for _, copies in groupby(merge(*self._runs), itemgetter(0)))
 
 
 class _Scan:
-    def __init__(self, recovered: Recovered, saved: Checkpoint) -> None:
+    def __init__(self, recovered: Recovered, saved: Checkpoint, numbers: list[int]) -> None:
+        """`numbers` are those of the segments that are there: blocks of others are only in the checkpoint."""
         self._recovered = recovered
         self._saved = saved
+        self._index = recovered.index
         self._entries: dict[int, _Entries] = {}  # by queue, all its messages, settled ones included
         self._counted = saved.attempts
-        self._segments: dict[int, Segment] = {}
         self._deleted_queues: set[int] = set()
-        self._contiguous_first = self._contiguous_end = 0  # ids of the last messages without a gap: first, end
-        self._ends: dict[int, int] = {}  # by segment, an id above those that it may have
-        self._end_id = 0  # the same of the segment that is read
+        self._next_id = 0  # of the record that follows
+        self._whole = False  # the batch is, so far
+        self._block = Block(0, 0)  # of the segment that is read
+        self._end_id = 0  # an id above those that it may have
         self._resumed_at = 0  # offset of the first sound record after a damaged one
         self._misplaced = self._misplaced_at = 0  # records of this segment without the next id; offset of the first
         recovered.next_id = max(recovered.next_id, saved.next_id)
+        for number in saved.blocks.keys() - set(numbers):
+            state = saved.blocks[number]
+            block = Block(number, state.first_id)
+            block.count = state.count
+            block.restore(state)
+            self._index.add(block)
 
-    def read(self, segment: Segment, file: File, report: list[str], last: bool, end_id: int) -> int:
-        """Read all records of a segment, whose ids are below `end_id`, and return its length without a torn end."""
-        self._segments[segment.number] = segment
-        count = max(file.size, SPAN_BYTES) // MESSAGE_BYTES
-        self._end_id = self._ends[segment.number] = min(end_id, segment.first_id + count)
-        if segment.first_id != self._contiguous_end:
-            self._contiguous_first = self._contiguous_end = segment.first_id
+    def whole_end(self, segment: Segment, file: File, durable_bytes: int) -> int:
+        """Return where the last segment ends without the batches that a power cut has torn.
+
+        A bad record is damage, and no reason to cut, where a later batch or the checkpoint says that it was durable.
+        """
+        number, at, end = self._recovered.batch, 0, log_records.SEGMENT_HEAD_BYTES  # of the present batch
+        torn: list[tuple[int, int]] = []  # number of a batch that is bad, and where to cut
+        bad_at = 0
+        for offset, data, start, sound in _records(segment, file, file.size):
+            if not sound:
+                bad_at = offset
+                if offset >= durable_bytes:
+                    torn.append((number, at) if offset < end else (number + 1, offset))
+            elif data[start + log_records.RECORD_BYTES] == log_records.BATCH:
+                before = number
+                body = start + log_records.RECORD_BYTES
+                _, _, number, durable, count = log_records.BATCH_BODY.unpack_from(data, body)
+                if number > before + 1 and bad_at >= max(at, durable_bytes, 1):
+                    torn.append((number - 1, bad_at))  # the bad part has more batches than the present one
+                torn = [each for each in torn if each[0] > durable]
+                at, end = offset, offset + count
+        if end > file.size > durable_bytes and at:
+            torn.append((number, at))
+        return min([where for _, where in torn], default=file.size)
+
+    def read(self, segment: Segment, file: File, size: int, report: list[str], end_id: int) -> None:
+        """Read all records of the first `size` bytes of a segment, whose ids are below `end_id`."""
+        self._end_id = min(end_id, segment.first_id + max(file.size, SPAN_BYTES) // MESSAGE_BYTES)
+        self._block = Block(segment.number, segment.first_id)
+        state = self._saved.blocks.get(segment.number)
+        if state is not None:
+            self._block.restore(state)
+        self._next_id = segment.first_id
         self._resumed_at = self._misplaced = 0
-        length = self._read(segment, file, report, last)
+        found = self._recovered.reports[segment.name]
+        bad = False
+        for offset, data, at, end in _records(segment, file, size):
+            if bad:
+                self._resumed_at = offset
+            bad = not end
+            if end:
+                found.sound += 1
+                self._take(segment, offset, data, at, end)
+            else:
+                self._whole = False
+                found.bad.append(offset)
+                report.append(f"{segment.name}: a damaged record at offset {offset} is skipped")
+        if state is not None and state.count > self._block.count:  # the last ones are damaged, and may have copies
+            if not self._block.count:
+                self._index.add(self._block)
+            self._block.extend(state.count)
         if self._misplaced:
             records = f"{self._misplaced} records are" if self._misplaced > 1 else "a record is"
             report.append(
                 f"{segment.name}: {records} out of order from offset {self._misplaced_at} on; others may be missing"
             )
             self._recovered.complete = False
-        return length
 
-    def _read(self, segment: Segment, file: File, report: list[str], last: bool) -> int:
-        base, at, data = log_records.SEGMENT_HEAD_BYTES, 0, b""
-        while base + at < file.size:
-            end = log_records.record_end(segment.salt, data, at)
-            if end:
-                self._take(segment, base, data, at, end)
-                at = end
-                continue
-            if base + len(data) < file.size and not log_records.is_complete(data, at):
-                length = 0
-                if at + log_records.RECORD_BYTES <= len(data):
-                    length = log_records.RECORD_HEAD.unpack_from(data, at)[2] + log_records.RECORD_BYTES
-                count = min(max(length, CHUNK_BYTES), file.size - base - at)
-                base, at, data = base + at, 0, file.read(base + at, count)
-                continue
-            if base + len(data) < file.size:
-                base, at, data = base + at, 0, file.read(base + at, file.size - base - at)
-            sound = log_records.next_record(segment.salt, data, at + 1)
-            if not sound and last:
-                report.append(f"{segment.name}: {len(data) - at} bytes of a torn end cut off at offset {base + at}")
-                return base + at
-            report.append(f"{segment.name}: a damaged record at offset {base + at} is skipped")
-            at = sound or len(data)
-            self._resumed_at = base + at
-        return file.size
-
-    def _take(self, segment: Segment, base: int, data: bytes, at: int, end: int) -> None:
+    def _take(self, segment: Segment, offset: int, data: bytes, at: int, end: int) -> None:
         recovered = self._recovered
         start = at + log_records.RECORD_BYTES
         if data[start] == log_records.MESSAGE:
-            _, id_, order, _, body_bytes, _, flags, count = log_records.MESSAGE_HEAD.unpack_from(data, start)
-            follows = id_ == self._contiguous_end and id_ < self._end_id
-            if not follows and not self._is_possible(segment, base + at, id_, id_ + 1):
-                return
-            self._contiguous_end = id_ + 1
-            if id_ >= recovered.next_id:
-                recovered.next_id = id_ + 1
+            _, id_, _, body_bytes, _, flags, count = log_records.MESSAGE_HEAD.unpack_from(data, start)
+            if flags & log_records.COPIED:
+                block = self._block_of_copy(segment, offset, id_)
+                if block is None:
+                    return
+                block.moved[id_] = segment.number << OFFSET_BITS | offset, end - at
+            else:
+                follows = id_ == self._next_id and id_ < self._end_id
+                if not follows and not self._is_possible(segment, offset, id_, id_ + 1):
+                    return
+                block = self._block
+                if not block.count:
+                    self._index.add(block)
+                self._next_id = id_ + 1
+                if id_ >= recovered.next_id:
+                    recovered.next_id = id_ + 1
+                block.add(id_, offset, end - at)
             segment.total += 1
             if not count:
-                segment.mark_dead(id_)
-            elif segment.untouched or not segment.is_dead(id_):
+                block.mark_dead(id_)
+            elif block.untouched or not block.is_dead(id_):
                 queues_at = start + log_records.MESSAGE_HEAD.size
                 mark = 0
                 if flags & log_records.HAS_STATE:
                     level, _, _, deadline_ms = log_records.STATE.unpack_from(data, queues_at)
                     mark = level | deadline_ms << _DEADLINE
                     queues_at = log_records.state_end(data, queues_at)
-                location = segment.number << OFFSET_BITS | base + at
                 queue = log_records.QUEUE.unpack_from(data, queues_at)[0]
                 entries = self._entries.get(queue) or self._new_entries(queue)
-                entries.add(order, id_, location, body_bytes, mark)
+                entries.add(id_, body_bytes, mark)
                 if count > 1:
                     queues = Struct(f"<{count}I").unpack_from(data, queues_at)
-                    if segment.wanting(id_) is None:
-                        self._share(segment, id_, queues)
+                    if block.wanting(id_) is None:
+                        block.share(id_, 1, queues)
                     for queue in queues[1:]:
                         entries = self._entries.get(queue) or self._new_entries(queue)
-                        entries.add(order, id_, location, body_bytes, mark)
+                        entries.add(id_, body_bytes, mark)
             return
         kind, id_ = log_records.KIND_ID.unpack_from(data, start)
-        if id_ != self._contiguous_end and not self._is_possible(segment, base + at, id_, id_):
+        if id_ != self._next_id and not self._is_possible(segment, offset, id_, id_):
             return
         recovered.next_id = max(recovered.next_id, id_)
+        if kind == log_records.BATCH:
+            recovered.batch = max(recovered.batch, log_records.BATCH_BODY.unpack_from(data, start)[2])
+            self._whole = True
+            return
         queue = log_records.QUEUE.unpack_from(data, start + log_records.KIND_ID.size)[0]
         if kind == log_records.QUEUE_DELETED:
             self._deleted_queues.add(queue)
-        elif kind == log_records.SETTLED:
+        elif kind == log_records.SETTLED or kind == log_records.MOVED and self._whole:
             at = start + log_records.SETTLED_HEAD.size
             self._settle(queue, id_, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
-        elif kind == log_records.MOVED:
-            first = log_records.MOVED_HEAD.unpack_from(data, start)[3]
-            at = start + log_records.MOVED_HEAD.size
-            if first == id_ or self._contiguous_first <= first and self._contiguous_end == id_:  # all copies are there
-                self._settle(queue, id_, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
         elif kind == log_records.DELIVERY_COUNT:
             _, _, _, counted, attempts = log_records.DELIVERY_COUNT_BODY.unpack_from(data, start)
             self._counted[queue, counted] = max(attempts, self._counted.get((queue, counted), 0))
+
+    def _block_of_copy(self, segment: Segment, offset: int, id_: int) -> Block | None:
+        """Return the block of a message of which there is a copy in a later segment; None if the message is dead.
+
+        Without a checkpoint, all blocks whose segments are gone are made anew.
+        """
+        if id_ >= segment.first_id:
+            self._is_possible(segment, offset, 0, 0)
+            return None
+        block = self._index.find(id_)
+        if block is not None or self._recovered.checkpointed:
+            return block
+        block = Block(0, id_)
+        block.count = 1
+        self._index.add(block)
+        return block
 
     def _is_possible(self, segment: Segment, offset: int, id_: int, end_id: int) -> bool:
         """Note that a record does not have the next id, and return whether it may be of this segment.
@@ -458,91 +546,63 @@ class _Scan:
         `end_id` is the id of the record after it.
         """
         possible = segment.first_id <= id_ and end_id <= self._end_id
-        if not possible or id_ < self._contiguous_end or offset != self._resumed_at:  # no damaged record explains it
+        self._whole = False
+        if not possible or id_ < self._next_id or offset != self._resumed_at:  # no damaged record explains it
             self._misplaced_at = self._misplaced_at if self._misplaced else offset
             self._misplaced += 1
         if possible:
-            self._contiguous_first = self._contiguous_end = id_
+            self._next_id = id_
         return possible
 
     def _new_entries(self, queue: int) -> _Entries:
         entries = self._entries[queue] = _Entries()
         return entries
 
-    def _share(self, segment: Segment, id_: int, queues: tuple[int, ...]) -> None:
-        """Note a message of several queues; a checkpoint of version 2 may say that only some still want it."""
-        segment.share(id_, 1, queues)
-        wanting = self._saved.shared.get(id_)
-        for queue in queues if wanting is not None else ():
-            if wanting is not None and queue not in wanting:
-                self._unwanted(segment, queue, id_)
-
     def _settle(self, queue: int, next_id: int, ids: Sequence[int]) -> None:
         if max(ids, default=0) >= next_id:
             raise ValueError(f"message {max(ids)} is settled before message {next_id}")
-        segment, first, end = None, 0, 0  # neighbours are mostly of one segment
+        find = self._index.find
         for id_ in ids:
-            if not first <= id_ < end:
-                segment, first, end = self._segment_of(id_)
-            if segment is not None:
-                self._unwanted(segment, queue, id_)
-
-    def _segment_of(self, id_: int) -> tuple[Segment | None, int, int]:
-        """Return the segment that may have this id, its first id, and an id above its last one."""
-        segments = self._recovered.segments
-        index = bisect_right(segments, id_, key=lambda segment: segment.first_id)
-        segment = segments[index - 1] if index else None
-        if segment is None or not segment.first_id <= id_ < self._ends[segment.number]:
-            return None, 0, 0
-        end = segments[index].first_id if index < len(segments) else 1 << 64
-        return segment, segment.first_id, min(end, self._ends[segment.number])
+            block = find(id_)
+            if block is not None:
+                unwanted(block, queue, id_)
 
     def finish(self, known: set[int] | None) -> None:
-        """Collect the live messages of each queue that exists: one copy of each."""
+        """Collect the live messages of each queue that exists, and count those of each segment."""
         recovered = self._recovered
         recovered.next_queue = max([0, *self._entries, *self._deleted_queues]) + 1
-        counted: dict[int, bytearray] = {}  # by segment, a bit for each shared message that is counted as live
         while self._entries:
             queue, entries = self._entries.popitem()
             exists = queue not in self._deleted_queues and (known is None or queue in known)
-            self._finish_queue(queue, entries, exists, counted)
+            self._finish_queue(queue, entries, exists)
+        for (queue, id_), attempts in self._counted.items():
+            block = self._index.find(id_)
+            if block is not None and block.wants(queue, id_):
+                block.record_attempts(queue, id_, attempts)
+        for block in list(self._index):
+            self._count(block)
 
-    def _finish_queue(self, queue: int, entries: _Entries, exists: bool, counted: dict[int, bytearray]) -> None:
-        recovered = self._recovered
+    def _finish_queue(self, queue: int, entries: _Entries, exists: bool) -> None:
+        recovered, find = self._recovered, self._index.find
         run = entries.single
         if exists and run is not None and self._finish_single_run(queue, run):
             return
         wanted = RecoveredQueue()
         levels, deadlines = bytearray(), array("Q")
         total = marks = 0
-        for copies in entries.in_order():
-            *older, (_, id_, location, body_bytes, mark) = copies
-            segment = self._segments[location >> OFFSET_BITS]
-            keep = (
-                exists
-                and not segment.is_dead(id_)
-                and (segment.sharing is None or segment.sharing.wants(id_ - segment.first_id, queue))
-            )
-            if keep:
-                wanted.append(id_, location)
+        for id_, body_bytes, mark in entries.in_order():
+            block = find(id_)
+            assert block is not None, "it was added with its message"
+            if not exists:
+                unwanted(block, queue, id_)
+            elif block.wants(queue, id_):
+                wanted.append(id_)
                 levels.append(mark & _LEVEL)
                 if mark >> _DEADLINE or deadlines:
                     deadlines.frombytes(bytes(8 * (len(wanted) - 1 - len(deadlines))))
                     deadlines.append(mark >> _DEADLINE)
                 marks |= mark
                 total += body_bytes
-                if segment.sharing is None or _mark(counted.setdefault(segment.number, bytearray()), id_, segment):
-                    segment.live += 1
-                if self._counted:
-                    self._carry(segment, queue, id_, id_)
-            elif not exists:
-                self._unwanted(segment, queue, id_)
-            for _, old, old_location, _, _ in older:
-                if old == id_:  # the same message, found twice
-                    continue
-                if keep and self._counted:
-                    self._carry(segment, queue, old, id_)
-                self._unwanted(self._segments[old_location >> OFFSET_BITS], queue, old)
         wanted.body_bytes = total
         if marks & _LEVEL:
             wanted.levels = bytes(levels)
@@ -552,57 +612,65 @@ class _Scan:
             recovered.queues[queue] = wanted
 
     def _finish_single_run(self, queue: int, run: _SortedRun) -> bool:
-        """Collect the live messages of a queue without copies; False if they have marks, counts or several queues."""
-        if run.marks is not None or self._counted:
+        """Collect the live messages of a queue without copies; False if they have marks or several queues."""
+        if run.marks is not None:
             return False
-        counts = Counter(location >> OFFSET_BITS for location in run.locations)
-        if any(self._segments[number].sharing is not None for number in counts):
+        blocks: list[Block] = []
+        at = 0
+        while at < len(run.ids):
+            block = self._index.find(run.ids[at])
+            assert block is not None, "it was added with its message"
+            blocks.append(block)
+            at = bisect_left(run.ids, block.end_id, at)
+        if any(block.sharing is not None for block in blocks):
             return False
         wanted, total = RecoveredQueue(), 0
-        if all(self._segments[number].untouched for number in counts):
-            wanted.ids, wanted.locations, total = run.ids, run.locations, sum(run.bodies)
+        if all(block.untouched for block in blocks):
+            wanted.ids, total = run.ids, sum(run.bodies)
         else:
-            counts.clear()
-            number, is_dead = -1, Segment.is_dead
-            for id_, location, body_bytes in zip(run.ids, run.locations, run.bodies, strict=True):
-                if location >> OFFSET_BITS != number:
-                    number = location >> OFFSET_BITS
-                    segment = self._segments[number]
-                if not is_dead(segment, id_):
-                    wanted.append(id_, location)
+            following = iter(blocks)
+            block = next(following)
+            for id_, body_bytes in zip(run.ids, run.bodies, strict=True):
+                if id_ >= block.end_id:
+                    block = next(following)
+                if not block.is_dead(id_):
+                    wanted.append(id_)
                     total += body_bytes
-                    counts[number] += 1
-        for number, count in counts.items():
-            self._segments[number].live += count
         if len(wanted):
             wanted.body_bytes = total
             self._recovered.queues[queue] = wanted
         return True
 
-    def _carry(self, segment: Segment, queue: int, id_: int, newest: int) -> None:
-        """Give the newest copy of a message, in `segment`, the delivery count of another copy, if that is higher."""
-        attempts = self._counted.get((queue, id_), 0)
-        if attempts > segment.attempts.get((queue, newest), 0):
-            segment.count(queue, newest, attempts)
+    def _count(self, block: Block) -> None:
+        """Count the live messages of a block in their segments; forget its dead copies, and a block of nothing else.
 
-    def _unwanted(self, segment: Segment, queue: int, id_: int) -> None:
-        if segment.sharing is None or segment.sharing.settle(id_ - segment.first_id, queue):
-            segment.mark_dead(id_)
+        A message of which no record is left is dead.
+        """
+        index = self._index
+        for id_ in [id_ for id_ in block.moved if block.is_dead(id_)]:
+            del block.moved[id_]
+        segment = index.segments.get(block.number)
+        if segment is not None and block.untouched and not block.moved and block.is_complete:
+            segment.live += block.count
+            segment.live_bytes += sum(block.sizes)
+            return
+        for id_ in list(block.live_ids()):
+            place, size = block.place(id_)
+            if place:
+                index.enter(place, size)
+            else:
+                block.mark_dead(id_)
+        index.drop_if_empty(block)
 
 
-def _mark(bits: bytearray, id_: int, segment: Segment) -> bool:
-    """Set the bit of a message, and return whether it was not set before."""
-    index = id_ - segment.first_id
-    at, bit = index >> 3, 1 << (index & 7)
-    if at >= len(bits):
-        bits.extend(bytes(at + 64 - len(bits)))
-    if bits[at] & bit:
-        return False
-    bits[at] |= bit
-    return True
+def unwanted(block: Block, queue: int, id_: int) -> None:
+    """Note that a queue wants a message no more, before live ones are counted."""
+    if block.sharing is None or block.sharing.settle(id_ - block.first_id, queue):
+        block.mark_dead(id_)
 
 
-def _first_id(salt: int, data: bytes, otherwise: int) -> int:
+def _first_id(salt: int, file: File, otherwise: int) -> int:
     """Return the id of the first sound record of a segment without a head, or `otherwise`."""
+    data = file.read(0, file.size)
     at = log_records.next_record(salt, data, 0)
     return int(log_records.KIND_ID.unpack_from(data, at + log_records.RECORD_BYTES)[1]) if at else otherwise

@@ -174,8 +174,8 @@ class RecentHistoryExchange(FanoutExchange):
         kept.dropped = True
         message = kept.message
         self._bytes -= MESSAGE_BYTES + len(message.frames)
-        if message.location and self._context is not None:
-            self._context.drop(message.id, message.location, True)
+        if message.id and self._context is not None:
+            self._context.drop(message.id, True)
 
 
 def length_of(arguments: Table) -> int:

@@ -60,9 +60,9 @@ class SlowJournal(Journal):
     def append(self, queues: list[int], messages: list[Message]) -> None:
         assert messages and 0 not in queues and len(set(queues)) == len(queues) and not self._gone & set(queues)
         for message in messages:
-            assert not message.id and not message.location, "stored twice"
+            assert not message.id, "stored twice"
             self.stored += 1
-            message.id, message.location = self.stored, place_of(self.stored)
+            message.id = self.stored
             for queue in queues:
                 assert message.persistent
                 self.live[queue, message.id] = message
@@ -70,12 +70,11 @@ class SlowJournal(Journal):
                 self.loose[message.id] = message
         self._added = True
 
-    def record_delivery_count(self, queue: int, id_: int, place: int, attempts: int) -> None:
-        assert place == place_of(id_) and attempts > 0
+    def record_delivery_count(self, queue: int, id_: int, attempts: int) -> None:
+        assert attempts > 0
         self._added = True
 
-    def settle(self, queue: int, id_: int, place: int) -> None:
-        assert place == place_of(id_)
+    def settle(self, queue: int, id_: int) -> None:
         if id_ in self.loose:  # a queue that drops what it has not read back does not know which of it is loose
             del self.loose[id_]
         elif queue in self._gone:
@@ -96,15 +95,14 @@ class SlowJournal(Journal):
     def change(self, change: Change) -> None:
         self._added = True
 
-    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
+    def read(self, ids: list[int], queue: int = 0) -> list[Message | None]:
         """Return copies of the messages, as a disk does."""
         self.reads += 1
         stored = self.loose | {id_: message for (_, id_), message in self.live.items()}
         messages: list[Message | None] = []
-        for id_, place in pages:
-            assert place == place_of(id_)
+        for id_ in ids:
             copy = stored[id_].copy_for_queue()
-            copy.id, copy.location = id_, place
+            copy.id = id_
             messages.append(copy)
         return messages
 
@@ -139,10 +137,6 @@ class SureJournal(SlowJournal):
         """Have all that has gathered on disk, so that publishers go on."""
         batch, self.much = self.ticket(), False
         self.commit(batch)
-
-
-def place_of(id_: int) -> int:
-    return 1000 + 16 * id_
 
 
 class QuietLink(TransportPort):

@@ -1,8 +1,8 @@
 """Exchanges that delay messages, as RabbitMQ's delayed message exchange plugin does.
 
 A message with the header `x-delay` is held for that many milliseconds. Meanwhile it is stored in the journal, with
-one integer of 56 bytes in memory: deadline, turn and location. The deadline is stored in the message's state, so that a
-restart knows it without reading messages.
+one integer of 56 bytes in memory: deadline and turn. The deadline is stored in the message's state, so that a restart
+knows it without reading messages.
 
 A due message waits while none of its queues may reject more (`RouteTarget.must_not_reject`), and so do those of the
 exchange that are due later, which keeps their order.
@@ -10,7 +10,6 @@ exchange that are due later, which keeps their order.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
@@ -46,24 +45,21 @@ LAST_BYTES = 1 << 10  # of properties that each exchange keeps, which no limit c
 LOOKS = 100  # queues that are looked at, of those of the first message; all of them after RETRY_MS, or 1 ms for each
 AGAIN_SHIFT = 6  # a waiting message is read and routed again, too: after RETRY_MS, or 1 ms for each 64 bytes and queue
 HEAD_BYTES = 4 << 10  # of properties and keys of a waiting message that each exchange keeps, which no limit counts
-TURN_SHIFT, DEADLINE_SHIFT = 64, 128
-MASK = (1 << 64) - 1
-TURN_AND_LOCATION = (1 << DEADLINE_SHIFT) - 1
+DEADLINE_SHIFT = 64
+TURN = (1 << DEADLINE_SHIFT) - 1
+RESIDENT = 1 << DEADLINE_SHIFT - 1  # in the turn of a message in memory; ids are less
 
 
 class Delay(Sink):
     """The sink that holds delayed messages, and runs the job `release` with each when it is due.
 
     Messages with the same deadline are released in the order of their turns. A turn is the id of a message, as ids
-    ascend in the order of storing. After a restart, when compaction may have changed ids, it is the index of the
-    recovered message, which is less than any new id. If the journal stores nothing there are no ids: turns are counted
-    here, and `_resident` has the messages by turn.
+    ascend in the order of storing. If the journal stores nothing there are no ids: turns are counted here, from
+    RESIDENT on, and `_resident` has the messages by turn.
     """
 
     __slots__ = (
         "_heap",
-        "_restored_ids",
-        "_moved_ids",
         "_resident",
         "_turn",
         "_timer",
@@ -89,10 +85,8 @@ class Delay(Sink):
         super().__init__(context)
         self.reads_headers = True
         self._heap: list[int] = []
-        self._restored_ids = array("Q")
-        self._moved_ids: dict[int, int] = {}  # by turn, of messages that compaction has moved
         self._resident: dict[int, Message] = {}
-        self._turn = 0
+        self._turn = RESIDENT
         self._timer: Timer | None = None
         self._when_ms = 0
         self._release = release
@@ -130,16 +124,13 @@ class Delay(Sink):
             if not turn:
                 self._turn = turn = self._turn + 1
                 self._resident[turn] = copy
-            heappush(self._heap, due_ms << DEADLINE_SHIFT | turn << TURN_SHIFT | copy.location)
+            heappush(self._heap, due_ms << DEADLINE_SHIFT | turn)
         self._expect()
         return DURABLE if stored else ACCEPTED
 
     def hold_again(self, stored: RecoveredMessages) -> None:
         """Take over recovered messages that have a deadline."""
-        for due_ms, id_, location in stored:
-            if due_ms != NEVER:
-                self._heap.append(due_ms << DEADLINE_SHIFT | len(self._restored_ids) << TURN_SHIFT | location)
-                self._restored_ids.append(id_)
+        self._heap += [due_ms << DEADLINE_SHIFT | id_ for due_ms, id_ in stored if due_ms != NEVER]
         heapify(self._heap)
         self._expect()
 
@@ -159,24 +150,10 @@ class Delay(Sink):
         while self._heap:
             count = min(DROP_SLICE, len(self._heap))
             for _ in range(count):
-                id_, location = self._page(self._heap.pop())
-                if location:
-                    self.context.drop(id_, location, durable)
+                turn = self._heap.pop() & TURN
+                if turn < RESIDENT:
+                    self.context.drop(turn, durable)
             yield DROP_COST * count
-
-    def _page(self, entry: int) -> tuple[int, int]:
-        """Return the id and location of a message; location 0 if it is in memory."""
-        turn = entry >> TURN_SHIFT & MASK
-        id_ = self._restored_ids[turn] if turn < len(self._restored_ids) else turn
-        return self._moved_ids.get(turn, id_), entry & MASK
-
-    def _put_back(self, entry: int, message: Message | None) -> int:
-        """Return the heap entry of a message that will be tried again, with its current location if it was read."""
-        if message is None or not message.location:
-            return entry
-        if message.id != self._page(entry)[0]:
-            self._moved_ids[entry >> TURN_SHIFT & MASK] = message.id
-        return entry & ~MASK | message.location
 
     def _expect(self) -> None:
         """Set the timer to the earliest deadline, or to the next look at the queues for which the first one waits."""
@@ -243,21 +220,18 @@ class Delay(Sink):
         A message that cannot be read, or whose release raises, is tried again after RETRY_MS. Messages after the one
         that raised are released in the next slice. One for which there is no room waits, and so do all after it.
         """
-        messages: list[Message | None] = []
-        done, cost = 0, BEGIN_COST
-        later = entries
+        later, done, cost = entries, len(entries), BEGIN_COST
         try:
             messages = self._read(entries)
-            later = []
+            later, done = [], 0
             for entry, message in zip(entries, messages, strict=True):
                 if self.deleted:
                     break
                 done += 1
-                later.append(self._put_back(entry, message))
+                later.append(entry)
                 if message is None:
                     continue
                 cost += RELEASE_COST + (len(message.frames) >> READ_SHIFT)
-                turn = entry >> TURN_SHIFT & MASK
                 try:
                     for step in self._release(message):
                         if step == SUSPENDED:
@@ -273,17 +247,16 @@ class Delay(Sink):
                     done -= 1
                     break
                 later.pop()
-                self._moved_ids.pop(turn, None)
-                if message.location:  # atomic: after a crash, it or its copies exist
-                    self.context.drop_moved(message.id, message.location, message.persistent)
+                if message.id:  # atomic: after a crash, it or its copies exist
+                    self.context.drop_moved(message.id, message.persistent)
                 else:
-                    self._resident.pop(turn, None)
+                    self._resident.pop(entry & TURN, None)
         finally:
             retry_ms = self.context.clock.now_ms() + RETRY_MS
             for entry in later:
-                heappush(self._heap, retry_ms << DEADLINE_SHIFT | entry & TURN_AND_LOCATION)
-            for entry, message in zip(entries[done:], messages[done:], strict=False):  # none if the read failed
-                heappush(self._heap, self._put_back(entry, message))
+                heappush(self._heap, retry_ms << DEADLINE_SHIFT | entry & TURN)
+            for entry in entries[done:]:
+                heappush(self._heap, entry)
         yield cost
 
     def _await(self, message: Message, error: TryLater) -> None:
@@ -302,16 +275,14 @@ class Delay(Sink):
         """Read messages in the order of the entries, but from the disk in its own order; None for unreadable ones."""
         if self._resident:
             self._at_once = SLICE
-            return [self._resident[entry >> TURN_SHIFT & MASK] for entry in entries]
-        order = sorted(range(len(entries)), key=lambda index: entries[index] & MASK)
-        read = self.context.read([self._page(entries[index]) for index in order])
-        messages: list[Message | None] = [None] * len(entries)
-        for index, message in zip(order, read, strict=True):
-            messages[index] = message
-        read_bytes = frame_bytes([message for message in read if message is not None])
+            return [self._resident[entry & TURN] for entry in entries]
+        ids = [entry & TURN for entry in entries]
+        stored = sorted(ids)
+        read = dict(zip(stored, self.context.read(stored), strict=True))
+        read_bytes = frame_bytes([message for message in read.values() if message is not None])
         fitting = len(read) * SLICE_BYTES // read_bytes if read_bytes > SLICE_BYTES else 2 * len(read)
         self._at_once = min(max(fitting, 1), SLICE)
-        return messages
+        return [read[id_] for id_ in ids]
 
 
 class DelayedExchange(ExchangeDecorator):

@@ -107,26 +107,22 @@ class ExchangeContext:
     # Storage: only for a type whose `persists_messages` is true.
 
     def store(self, messages: list[Message], durable: bool) -> None:
-        """Append messages to the journal, which sets `id` and `location` of each, in ascending order.
+        """Append messages to the journal, which sets the `id` of each, in ascending order.
 
         Only messages stored as `durable` by a durable exchange survive a restart, whatever their delivery mode. The
-        messages must be the type's own copies, not stored before. `id` and `location` are 0 if nothing is stored.
+        messages must be the type's own copies, not stored before. `id` is 0 if nothing is stored.
         """
         raise NotImplementedError
 
-    def read(self, pages: list[tuple[int, int]]) -> list[Message | None]:
-        """Read stored messages by (id, location), in this order; None for one that cannot be read now.
-
-        Compaction moves messages: a returned message has its current `id` and `location`, and the (id, location) passed
-        for it is no longer valid.
-        """
+    def read(self, ids: list[int]) -> list[Message | None]:
+        """Read stored messages, in this order; None for one that cannot be read now."""
         raise NotImplementedError
 
-    def drop(self, id_: int, location: int, durable: bool) -> None:
+    def drop(self, id_: int, durable: bool) -> None:
         """Delete a stored message. The type of a deleted exchange deletes all its messages."""
         raise NotImplementedError
 
-    def drop_moved(self, id_: int, location: int, durable: bool) -> None:
+    def drop_moved(self, id_: int, durable: bool) -> None:
         """Delete a message whose copies have been enqueued, atomically with the copies of this turn.
 
         After a power cut, either the message or its copies exist, if one step has made all of these.

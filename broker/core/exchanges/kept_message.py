@@ -45,5 +45,5 @@ def store_kept(journal: Journal, kept: list[KeptMessage]) -> int:
     stored.persistent = True
     journal.append([one.number for one in kept], [stored])
     for one in kept:
-        one.message.id, one.message.location, one.message.persistent = stored.id, stored.location, True
+        one.message.id, one.message.persistent = stored.id, True
     return len(kept) + (len(stored.frames) >> STORE_SHIFT)

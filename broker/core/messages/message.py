@@ -50,7 +50,7 @@ class Message:
     body_bytes     length of the body
     largest_frame  length of the longest of `frames`; 0 if they must be framed anew
     persistent     delivery mode 2
-    id, location   of its record in the journal; 0 if it is not stored
+    id             of its record in the journal; 0 if it is not stored
     state          its state in the one queue that it is in, or None; a message without state may be in several queues
     seq            its number in the message log; 0 if it has none
     """
@@ -63,7 +63,6 @@ class Message:
         "largest_frame",
         "persistent",
         "id",
-        "location",
         "state",
         "seq",
     )
@@ -78,7 +77,6 @@ class Message:
         self.largest_frame = largest_frame
         self.persistent = persistent
         self.id = 0
-        self.location = 0
         self.state: MessageState | None = None
         self.seq = 0
 
@@ -91,7 +89,7 @@ class Message:
     def copy_with_record(self) -> Message:
         """Return a copy with a state of its own, for another queue of the same journal record."""
         copy = self.copy_for_queue()
-        copy.id, copy.location = self.id, self.location
+        copy.id = self.id
         if copy.state is not None:
             copy.state = copy.state.copy()
         return copy
@@ -109,9 +107,9 @@ class Message:
         return copy
 
     def with_properties(self, property_bytes: bytes) -> Message:
-        """Return the message with other properties, at the same location in the journal."""
+        """Return the message with other properties and the same record in the journal."""
         copy = Message(self.address, self.frames_with(property_bytes), 0, self.body_bytes, 0, self.persistent)
-        copy.id, copy.location, copy.state, copy.seq = self.id, self.location, self.state, self.seq
+        copy.id, copy.state, copy.seq = self.id, self.state, self.seq
         return copy
 
     def with_delivery_count(self, state: MessageState) -> Message:

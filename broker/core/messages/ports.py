@@ -50,44 +50,31 @@ class Clock:
         raise NotImplementedError
 
 
-class Pages:
-    """The ids and locations of the stored messages of one queue, in the order of the queue: 16 bytes a message."""
-
-    __slots__ = ("ids", "locations")
-
-    def __init__(self) -> None:
-        self.ids = array("Q")
-        self.locations = array("Q")
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        return zip(self.ids, self.locations, strict=True)
-
-    def __getitem__(self, part: slice) -> list[tuple[int, int]]:
-        return list(zip(self.ids[part], self.locations[part], strict=True))
-
-    def append(self, id_: int, location: int) -> None:
-        self.ids.append(id_)
-        self.locations.append(location)
-
-
-class RecoveredQueue(Pages):
+class RecoveredQueue:
     """The messages of one durable queue or exchange that recovery found in the log, oldest first.
 
+    ids           of the messages
     body_bytes    sum of their bodies
     levels        the priority level of each message, one byte each (`QueueSettings.level`); empty if all are 0
     deadlines_ms  the deadline of each message, 0 for none; None if no message has one
     """
 
-    __slots__ = ("body_bytes", "levels", "deadlines_ms")
+    __slots__ = ("ids", "body_bytes", "levels", "deadlines_ms")
 
     def __init__(self) -> None:
-        super().__init__()
+        self.ids = array("Q")
         self.body_bytes = 0
         self.levels = b""
         self.deadlines_ms: array[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.ids)
+
+    def append(self, id_: int) -> None:
+        self.ids.append(id_)
 
 
 class Batch:
@@ -160,26 +147,26 @@ class Journal:
         return 0
 
     def append(self, queues: list[int], messages: list[Message]) -> None:
-        """Store each message once for all these queues. Sets its `id` and `location`, which must be 0."""
+        """Store each message once for all these queues. Sets its `id`, which must be 0; ids ascend and are for life."""
         raise NotImplementedError
 
-    def settle(self, queue: int, id_: int, location: int) -> None:
+    def settle(self, queue: int, id_: int) -> None:
         """Release the message for the queue: it was acknowledged, dropped or purged."""
         raise NotImplementedError
 
     def settle_many(self, queue: int, messages: list[Message]) -> None:
         """Release messages for the queue, at least one."""
         for message in messages:
-            self.settle(queue, message.id, message.location)
+            self.settle(queue, message.id)
 
-    def settle_moved(self, queue: int, id_: int, location: int) -> None:
+    def settle_moved(self, queue: int, id_: int) -> None:
         """Settle a message atomically with its copies for other queues, which were appended since the last `seal`.
 
         A power cut may keep any part of a batch; the message or its copies must survive.
         """
-        self.settle(queue, id_, location)
+        self.settle(queue, id_)
 
-    def record_delivery_count(self, queue: int, id_: int, location: int, attempts: int) -> None:
+    def record_delivery_count(self, queue: int, id_: int, attempts: int) -> None:
         """Record how often the message has returned to the queue. `read` and recovery restore it; it only grows."""
         raise NotImplementedError
 
@@ -203,6 +190,13 @@ class Journal:
         """Have the next batch sync declarations, and delete what a full disk kept from being deleted."""
         raise NotImplementedError
 
+    def unvouched(self) -> bool:
+        """Return whether damage to the last durable batch would pass for one that a power cut has torn."""
+        return False
+
+    def vouch(self) -> None:
+        """Have the next batch say that all before it is durable, if nothing else does: it need not survive itself."""
+
     def committed(self, number: int) -> None:
         """Mark the batch as durable once all batches before are: its `sync` has returned."""
         raise NotImplementedError
@@ -211,22 +205,21 @@ class Journal:
         """Write a checkpoint and close the files. No batch may be outstanding."""
         raise NotImplementedError
 
-    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
-        """Read stored messages by id and location, in this order, each with its delivery attempts in this queue.
+    def read(self, ids: list[int], queue: int = 0) -> list[Message | None]:
+        """Read stored messages, in this order, each with its delivery attempts in this queue.
 
-        A page that was read must not be read again: the message now has its `id` and `location`. A page that is
-        damaged, or that the disk could not read, gives None; it may be read again later, and its location has been
-        logged. If such a page follows one that could be read, the list ends before it, and the pages from there on were
-        not tried. A list of long messages ends early likewise. The list is empty if the system has no descriptors or
-        memory to spare; nothing is known of any page then.
+        A message may be read again until it is settled. One that is damaged, or that the disk could not read, gives
+        None, and its place has been logged. If such a message follows one that could be read, the list ends before it,
+        and those from there on were not tried. A list of long messages ends early likewise. The list is empty if the
+        system has no descriptors or memory to spare; nothing is known of any message then.
         """
         raise NotImplementedError
 
-    def read_all(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
-        """Read all pages, damaged ones included, unless the system runs out of descriptors or memory."""
-        messages = self.read(pages, queue)
-        while 0 < len(messages) < len(pages):
-            read = self.read(pages[len(messages) :], queue)
+    def read_all(self, ids: list[int], queue: int = 0) -> list[Message | None]:
+        """Read all messages, damaged ones included, unless the system runs out of descriptors or memory."""
+        messages = self.read(ids, queue)
+        while 0 < len(messages) < len(ids):
+            read = self.read(ids[len(messages) :], queue)
             if not read:
                 break
             messages += read

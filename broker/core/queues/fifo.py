@@ -8,20 +8,20 @@ message returns to its original position.
 Behind PACK_ABOVE fresh messages the others are packed, which takes about half of the memory. They are unpacked when
 the fresh ones have been delivered.
 
-When the node's memory for messages is used up, new messages are stored in the journal and only their location is kept:
+When the node's memory for messages is used up, new messages are stored in the journal and only their ids are kept:
 the backlog, which follows the fresh and the packed messages and is read back once these are delivered. Messages of it
 that the disk does not return are set aside and read again later; they return to their positions like requeued messages.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from ..messages.message import Message, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER
-from ..messages.ports import Pages
 from .ledger import Ledger
 from .packed_tail import PackedTail
 from .paged_tail import PagedTail, Unread
@@ -165,11 +165,11 @@ class Fifo:
         self._add_headers(header_bytes)
         self._budget.add(1, message.body_bytes + header_bytes)
 
-    def restore(self, pages: Pages, timed: bool) -> None:
+    def restore(self, ids: array[int], timed: bool) -> None:
         """Take over recovered messages; `ReadyMessages.restore` counts them."""
-        self.restored_until = self.head + len(pages)
+        self.restored_until = self.head + len(ids)
         self.timed = timed
-        self.backlog.restore(pages)
+        self.backlog.restore(ids)
 
     def ensure_loaded(self) -> Message | None:
         """Return the first message, which is read back if necessary, or None.
@@ -298,9 +298,9 @@ class Fifo:
         return len(self.fresh) + self.packed.count > PAGE_ABOVE or ready.body_bytes + self.header_bytes > PAGE_BYTES
 
     def _page_out(self, messages: list[Message]) -> None:
-        """Keep the location of each message only; the journal stores those that it does not have for this queue."""
+        """Keep the id of each message only; the journal stores those that it does not have for this queue."""
         for page in self._journal.page_out(messages):
-            self.backlog.append(page.id, page.location, page.seq)
+            self.backlog.append(page.id, page.seq)
 
     def _page_in(self, average_bytes: int) -> int:
         """Read the next messages of the backlog, set aside those that cannot be read, and return their number."""
@@ -309,13 +309,13 @@ class Fifo:
         self._ready.charge_read(read)
         seqs = self.backlog.seqs(len(read))
         fresh: list[Message] = []
-        for page, seq, message in zip(self.backlog.take(len(read)), seqs, read, strict=True):
+        for id_, seq, message in zip(self.backlog.take(len(read)), seqs, read, strict=True):
             if message is not None:
                 fresh.append(self._resident(message, seq))
             else:
                 if self.unread is None:
                     self.unread = Unread()
-                self.unread.append(self.head, *page, seq)
+                self.unread.append(self.head, id_, seq)
                 self.unread.average_bytes = average_bytes
                 self.head += 1
         self.fresh.extend(fresh)
@@ -358,13 +358,13 @@ class Fifo:
         if self.unread is None:
             return 0, 0
         entries = self.unread.peek(slice_of(self.unread.average_bytes))
-        read = self._journal.read([(id_, location) for _, id_, location, _ in entries])
+        read = self._journal.read([id_ for _, id_, _ in entries])
         self._ready.charge_read(read)
         self.unread.take(len(read))  # not before the read, which may fail
         requeued = 0
-        for (position, id_, location, seq), message in zip(entries, read, strict=False):
+        for (position, id_, seq), message in zip(entries, read, strict=False):
             if message is None:
-                self.unread.append(position, id_, location, seq)
+                self.unread.append(position, id_, seq)
             else:
                 self.requeue(position, self._resident(message, seq), position < self.restored_until)
                 requeued += 1

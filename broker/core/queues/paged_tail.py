@@ -1,36 +1,32 @@
-"""The part of a queue that is on the disk: the id and location in the journal of each message, 16 bytes in memory."""
+"""The part of a queue that is on the disk: the id of each message, 8 bytes in memory."""
 
 from __future__ import annotations
 
 from array import array
 
-from ..messages.ports import Pages
-
 
 class PagedTail:
-    """A FIFO of pages: the id and the location of each message, and its `Message.seq` if there is a message log."""
+    """A FIFO of pages: the id of each message, and its `Message.seq` if there is a message log."""
 
-    __slots__ = ("_ids", "_locations", "_seqs", "_first")
+    __slots__ = ("_ids", "_seqs", "_first")
 
     def __init__(self) -> None:
         self._ids = array("Q")
-        self._locations = array("Q")
-        self._seqs = array("Q")  # may be shorter than the others: the last pages have none
+        self._seqs = array("Q")  # may be shorter than the ids: the last pages have none
         self._first = 0
 
     def __len__(self) -> int:
         return len(self._ids) - self._first
 
-    def append(self, id_: int, location: int, seq: int = 0) -> None:
+    def append(self, id_: int, seq: int = 0) -> None:
         if seq > 0:  # else its message is that of a copy which has none, as the log ended meanwhile
             self._seqs.frombytes(bytes(8 * (len(self._ids) - len(self._seqs))))
             self._seqs.append(seq)
         self._ids.append(id_)
-        self._locations.append(location)
 
-    def restore(self, pages: Pages) -> None:
-        """Take over all of these pages, while empty."""
-        self._ids, self._locations = pages.ids, pages.locations
+    def restore(self, ids: array[int]) -> None:
+        """Take over all of these, while empty."""
+        self._ids = ids
 
     def extend(self, other: PagedTail) -> None:
         """Append all pages of another."""
@@ -39,7 +35,6 @@ class PagedTail:
             self._seqs.frombytes(bytes(8 * (len(self._ids) - len(self._seqs))))
             self._seqs.extend(seqs)
         self._ids.extend(other._ids[other._first :])
-        self._locations.extend(other._locations[other._first :])
 
     def seqs(self, count: int) -> list[int]:
         """Return `Message.seq` of the first pages, at most `count`."""
@@ -47,21 +42,19 @@ class PagedTail:
         known = self._seqs[self._first : end].tolist()
         return known + [0] * (end - self._first - len(known))
 
-    def peek(self, count: int) -> list[tuple[int, int]]:
-        """Return the first pages, at most `count`."""
-        end = min(self._first + count, len(self._ids))
-        return list(zip(self._ids[self._first : end], self._locations[self._first : end], strict=True))
+    def peek(self, count: int) -> list[int]:
+        """Return the first ids, at most `count`."""
+        return self._ids[self._first : self._first + count].tolist()
 
-    def take(self, count: int) -> list[tuple[int, int]]:
-        """Remove and return the first pages, at most `count`."""
-        pages = self.peek(count)
-        self._first = end = self._first + len(pages)
+    def take(self, count: int) -> list[int]:
+        """Remove the first pages, at most `count`, and return their ids."""
+        ids = self.peek(count)
+        self._first = end = self._first + len(ids)
         if end * 2 > len(self._ids):  # more was taken than is left: free its memory
             del self._ids[:end]
-            del self._locations[:end]
             del self._seqs[:end]
             self._first = 0
-        return pages
+        return ids
 
 
 class Unread:
@@ -80,14 +73,13 @@ class Unread:
     def __len__(self) -> int:
         return len(self.pages)
 
-    def append(self, position: int, id_: int, location: int, seq: int) -> None:
-        self.pages.append(id_, location, seq)
+    def append(self, position: int, id_: int, seq: int) -> None:
+        self.pages.append(id_, seq)
         self._positions.append(position)
 
-    def peek(self, count: int) -> list[tuple[int, int, int, int]]:
-        """Return (position, id, location, `Message.seq`) of the first pages, at most `count`."""
-        positions, pages, seqs = self._positions[:count], self.pages.peek(count), self.pages.seqs(count)
-        return [(at, *page, seq) for at, page, seq in zip(positions, pages, seqs, strict=True)]
+    def peek(self, count: int) -> list[tuple[int, int, int]]:
+        """Return (position, id, `Message.seq`) of the first pages, at most `count`."""
+        return list(zip(self._positions[:count], self.pages.peek(count), self.pages.seqs(count), strict=True))
 
     def take(self, count: int) -> None:
         """Remove the first `count` pages."""

@@ -54,7 +54,7 @@ class QueueJournal:
         stored = [message for message in messages if message.persistent]
         if moved:
             for message in stored:
-                self._journal.settle_moved(self.number, message.id, message.location)
+                self._journal.settle_moved(self.number, message.id)
         elif stored:
             self._journal.settle_many(self.number, stored)
         self.count -= len(stored)
@@ -63,7 +63,7 @@ class QueueJournal:
     def count_delivery(self, message: Message, attempts: int) -> None:
         """Record the number of requeues of the message, if it is stored."""
         if self.number and message.persistent:
-            self._journal.record_delivery_count(self.number, message.id, message.location, attempts)
+            self._journal.record_delivery_count(self.number, message.id, attempts)
 
     def forget(self) -> None:
         """Record that the queue is deleted; its messages need no settlement records from now on."""
@@ -84,15 +84,15 @@ class QueueJournal:
             if stored:
                 self._journal.settle_many(self.number, stored)
 
-    def settle_pages(self, pages: list[tuple[int, int]]) -> None:
-        """Settle purged messages that are only in the journal, by id and location."""
-        for id_, location in pages:
-            self._journal.settle(self.number, id_, location)
+    def settle_pages(self, ids: list[int]) -> None:
+        """Settle purged messages that are only in the journal."""
+        for id_ in ids:
+            self._journal.settle(self.number, id_)
 
     # Paging
 
     def page_out(self, messages: list[Message]) -> list[Message]:
-        """Store messages that the journal does not have yet; return them, or copies, with `id` and `location`.
+        """Store messages that the journal does not have yet; return them, or copies, each with its `id`.
 
         Messages that were not stored for this queue are stored for no queue, and do not survive a restart.
         """
@@ -105,9 +105,9 @@ class QueueJournal:
     def page_in(self, message: Message) -> None:
         """Drop the journal's copy of a message that was read back, if it was stored for paging only."""
         if not (self.number and message.persistent):
-            self._journal.settle(0, message.id, message.location)
-            message.id = message.location = 0
+            self._journal.settle(0, message.id)
+            message.id = 0
 
-    def read(self, pages: list[tuple[int, int]]) -> list[Message | None]:
-        """Read messages by id and location, as far as `Journal.read` does."""
-        return self._journal.read(pages, self.number)
+    def read(self, ids: list[int]) -> list[Message | None]:
+        """Read messages, as far as `Journal.read` does."""
+        return self._journal.read(ids, self.number)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import insort
 from typing import TYPE_CHECKING
 
 from ..jobs.scheduler import COPY_SHIFT
 from ..messages.message import Message, read_bytes
 from ..messages.message_state import NEVER
-from ..messages.ports import Pages, RecoveredQueue
+from ..messages.ports import RecoveredQueue
 from .dead_lettering import FEW_BYTES
 from .fifo import Fifo, Removed
 from .ledger import Ledger
@@ -124,14 +125,14 @@ class ReadyMessages:
         """Take over recovered messages; without `by_priority` all of them get the default priority."""
         self.count += len(recovered)
         self.body_bytes += recovered.body_bytes
-        by_level: dict[int, Pages] = {}
+        by_level: dict[int, array[int]] = {}
         if by_priority and recovered.levels:
-            for level, page in zip(recovered.levels, recovered, strict=True):
-                by_level.setdefault(level, Pages()).append(*page)
+            for level, id_ in zip(recovered.levels, recovered.ids, strict=True):
+                by_level.setdefault(level, array("Q")).append(id_)
         else:
-            by_level[0] = recovered
-        for level, pages in by_level.items():
-            self.at(level).restore(pages, recovered.deadlines_ms is not None)
+            by_level[0] = recovered.ids
+        for level, ids in by_level.items():
+            self.at(level).restore(ids, recovered.deadlines_ms is not None)
 
     def first_nonempty(self) -> Fifo | None:
         """Return the fifo with the next message, which may still be in the backlog."""

@@ -30,9 +30,9 @@ def release(queue: Queue, removed: list[Removed], average_bytes: int, reason: st
             yield _settle(queue, [message for _, message, _ in returned], reason)
         while len(fifo.backlog):
             queue.host.left_paged(queue, fifo.backlog.seqs(SLICE), average_bytes, reason)
-            pages = fifo.backlog.take(SLICE)
-            queue.journal.settle_pages(pages)
-            yield len(pages)
+            ids = fifo.backlog.take(SLICE)
+            queue.journal.settle_pages(ids)
+            yield len(ids)
     finished()
 
 

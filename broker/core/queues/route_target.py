@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .ledger import Ledger
 
 PER_MESSAGE_COST = 3  # of a queue that looks at each message (`jobs.scheduler`)
-PAGE_COST = 8  # of a queue that stores the message and keeps its location, as memory is used up
+PAGE_COST = 8  # of a queue that stores the message and keeps its id, as memory is used up
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -175,12 +175,12 @@ class ExchangeHost(ExchangeContext):
             message.persistent = len(numbers) > 0
         self._vhost.journal.append(numbers, messages)
 
-    def read(self, pages: list[tuple[int, int]]) -> list[Message | None]:
-        messages = self._vhost.journal.read_all(pages, self.number)
-        return messages + [None] * (len(pages) - len(messages))
+    def read(self, ids: list[int]) -> list[Message | None]:
+        messages = self._vhost.journal.read_all(ids, self.number)
+        return messages + [None] * (len(ids) - len(messages))
 
-    def drop(self, id_: int, location: int, durable: bool) -> None:
-        self._vhost.journal.settle(self.number if durable else 0, id_, location)
+    def drop(self, id_: int, durable: bool) -> None:
+        self._vhost.journal.settle(self.number if durable else 0, id_)
 
-    def drop_moved(self, id_: int, location: int, durable: bool) -> None:
-        self._vhost.journal.settle_moved(self.number if durable else 0, id_, location)
+    def drop_moved(self, id_: int, durable: bool) -> None:
+        self._vhost.journal.settle_moved(self.number if durable else 0, id_)

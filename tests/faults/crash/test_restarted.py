@@ -11,6 +11,8 @@ from pamqp.commands import Basic, Exchange, Queue
 from tests.support import codec
 from tests.support.amqp_client import Client, Closed
 from tests.support.broker_process import BrokerProcess, run
+from tests.support.polling import until
+from warren.broker.storage import log_records
 
 from .conftest import FILES_ONLY, ON_POSTGRESQL
 
@@ -34,6 +36,13 @@ def restart(request: pytest.FixtureRequest, daemon: BrokerProcess) -> Callable[[
         return daemon.connect()
 
     return again
+
+
+def ends_with_batch(segment: Path) -> bool:
+    """Return whether the last record of a segment is that of a batch, which says that those before are durable."""
+    data = segment.read_bytes()
+    record = data[len(data) - log_records.BATCH_BYTES :]
+    return record.startswith(log_records.MAGIC_BYTES) and record[log_records.RECORD_BYTES] == log_records.BATCH
 
 
 def confirmed(client: Client, queue: str, bodies: list[bytes], properties: object = None) -> None:
@@ -233,8 +242,9 @@ def test_the_doctor_finds_a_flipped_bit_and_the_broker_serves_the_rest(daemon: B
     client.channel().declare("hurt", durable=True)
     bodies = [b"body number %d" % number for number in range(20)]
     confirmed(client, "hurt", bodies)
-    daemon.kill()
     (segment,) = (daemon.data / "log").glob("*.log")
+    until(lambda: ends_with_batch(segment), "the last batch is vouched for")
+    daemon.kill()
     data = bytearray(segment.read_bytes())
     data[data.index(b"body number 7")] ^= 1
     segment.write_bytes(data)

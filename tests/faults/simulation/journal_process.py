@@ -109,6 +109,7 @@ class JournalProcess:
         found = self.journal.recover(set(world.metadata.queues))
         for line in self.journal.report:
             self.trace(f"recovered with: {line}")
+            assert "of a torn end cut off" in line or line.startswith("checkpoint"), "a stop is no damage"
         assert not found.keys() - world.queues.keys(), "a queue that was never declared"
         for queue in world.queues.values():
             there = queue.number in world.metadata.queues
@@ -137,7 +138,7 @@ class JournalProcess:
         queue.entries = []
         for number, message in zip(numbers, messages, strict=True):
             check_attempts(before[number], attempts_of(message), durable)
-            queue.entries.append(Entry(number, ALWAYS, message.id, message.location, None))
+            queue.entries.append(Entry(number, ALWAYS, message.id, None))
             queue.entries[-1].attempts_recorded = [(ALWAYS, attempts_of(message))]
         states = [message.state or message_state.MessageState() for message in messages]
         levels = bytes(state.level for state in states)
@@ -158,7 +159,7 @@ class JournalProcess:
         alive = [queue for queue in self.world.queues.values() if queue.deleted is None]
         held = [(queue.number, entry) for queue in alive for entry in queue.held]
         for number, entry in [*held, *self.orphans, *[(0, entry) for entry in self.pages]]:
-            self.journal.settle(number, *entry.page)
+            self.journal.settle(number, entry.id)
             entry.settled = self.journal.ticket()
         self.trace(f"settle all in {self.journal.ticket()}")
         self.orphans, self.pages = [], []
@@ -235,7 +236,7 @@ class JournalProcess:
         self.journal.queue_deleted(queue.number)
         for entry in queue.held:
             if self.random.random() < 0.7:
-                self.journal.settle(queue.number, *entry.page)
+                self.journal.settle(queue.number, entry.id)
                 entry.settled = self.journal.ticket()
             else:
                 self.orphans.append((queue.number, entry))
@@ -246,14 +247,14 @@ class JournalProcess:
     def _settle_orphan(self, alive: list[Queue]) -> None:
         if self.orphans:
             number, entry = self.orphans.pop(self.random.randrange(len(self.orphans)))
-            self.journal.settle(number, *entry.page)
+            self.journal.settle(number, entry.id)
 
     def _page(self, alive: list[Queue]) -> None:
         """Page messages out that do not survive a restart, or read them back and settle them."""
         if self.random.random() < 0.5:
             made = [self.world.message(self.random.random() < 0.5) for _ in range(self.random.choice((1, 5)))]
             self.journal.append([], [message for _, message in made])
-            self.pages += [Entry(number, ALWAYS, 0, 0, message) for number, message in made]
+            self.pages += [Entry(number, ALWAYS, message.id, message) for number, message in made]
             self.trace(f"page {[number for number, _ in made]}: ids {[message.id for _, message in made]}")
         elif self.pages:
             start = self.random.randrange(len(self.pages))
@@ -262,7 +263,7 @@ class JournalProcess:
             if self.random.random() < 0.8:
                 del self.pages[start : start + len(entries)]
                 for entry in entries:
-                    self.journal.settle(0, *entry.page)
+                    self.journal.settle(0, entry.id)
 
     def _publish(self, alive: list[Queue]) -> None:
         count = 1 if self.random.random() < 0.6 else self.random.randint(1, len(alive))
@@ -274,7 +275,7 @@ class JournalProcess:
         ticket = self.journal.ticket()
         for queue in queues:
             for number, message in made:
-                queue.entries.append(Entry(number, ticket, 0, 0, message))
+                queue.entries.append(Entry(number, ticket, message.id, message))
                 queue.entries[-1].attempts_recorded = [(ticket, attempts_of(message))]
         numbers, names = [number for number, _ in made], [queue.number for queue in queues]
         self.trace(f"publish {numbers} to {names} in {ticket}: ids {[message.id for _, message in made]}")
@@ -290,11 +291,10 @@ class JournalProcess:
             if together:
                 self.journal.settle_many(queue.number, messages)
             for entry in entries:
-                id_, location = entry.page
                 if not together:
-                    self.journal.settle(queue.number, id_, location)
+                    self.journal.settle(queue.number, entry.id)
                 entry.settled = self.journal.ticket()
-                self.trace(f"settle {entry.number} of {queue.number} in {entry.settled}: id {id_}")
+                self.trace(f"settle {entry.number} of {queue.number} in {entry.settled}: id {entry.id}")
 
     def _read(self, alive: list[Queue]) -> None:
         """Read some of a queue's messages into memory; they may have been there."""
@@ -312,13 +312,13 @@ class JournalProcess:
             start = self.random.randrange(len(held))
             for entry in held[start : start + self.random.randint(1, 3)]:
                 attempts = entry.attempts + 1
-                self.journal.record_delivery_count(queue.number, *entry.page, attempts)
+                self.journal.record_delivery_count(queue.number, entry.id, attempts)
                 entry.attempts_recorded.append((self.journal.ticket(), attempts))
                 self.trace(f"count {attempts} for {entry.number} of {queue.number} in {self.journal.ticket()}")
 
     def _take(self, entries: list[Entry], queue: int) -> None:
         lines, errors = len(self.journal.report), self.journal.reader.errors
-        messages = self.journal.read_all([entry.page for entry in entries], queue)
+        messages = self.journal.read_all([entry.id for entry in entries], queue)
         for line in self.journal.report[lines:]:
             self.trace(f"while reading: {line}")
             assert ".log" in line and ("offset" in line and "cannot be read" in line or "not read for now" in line)
@@ -331,7 +331,7 @@ class JournalProcess:
             assert content(message) == self.world.contents[entry.number], f"message {entry.number} is read wrongly"
             assert not queue or attempts_of(message) == entry.attempts, f"message {entry.number} is counted wrongly"
             entry.message = None
-            entry.id, entry.location = message.id, message.location
+            assert message.id == entry.id, "an id is for life"
 
     def _wait(self, alive: list[Queue]) -> None:
         ticket = self.journal.ticket()

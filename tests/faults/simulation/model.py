@@ -20,25 +20,19 @@ class Entry:
     `attempts_recorded` has (ticket, attempts) of each record of delivery attempts.
     """
 
-    __slots__ = ("number", "appended", "settled", "id", "location", "message", "attempts_recorded")
+    __slots__ = ("number", "appended", "settled", "id", "message", "attempts_recorded")
 
-    def __init__(self, number: int, appended: int, id_: int, place: int, message: Message | None) -> None:
+    def __init__(self, number: int, appended: int, id_: int, message: Message | None) -> None:
         self.number = number
         self.appended = appended
         self.settled: int | None = None
         self.id = id_
-        self.location = place
         self.message = message  # if it is in memory
         self.attempts_recorded: list[tuple[int, int]] = []
 
     @property
     def attempts(self) -> int:
         return self.attempts_recorded[-1][1] if self.attempts_recorded else 0
-
-    @property
-    def page(self) -> tuple[int, int]:
-        """Its id and location: shared by all queues for messages in memory, its own for those that were read back."""
-        return (self.message.id, self.message.location) if self.message is not None else (self.id, self.location)
 
 
 class Queue:

@@ -115,7 +115,7 @@ class Scene:
 
     def _commit(self, journal: Journal, made: list[Message], settled: list[Message]) -> None:
         for each in settled:
-            journal.settle(1, each.id, each.location)
+            journal.settle(1, each.id)
             self.there.remove(each)
         self.unsure += [each.body for each in made + settled]
         while (batch := journal.seal()) is not None:
@@ -124,7 +124,7 @@ class Scene:
             journal.committed(batch.number)
         self.there += made
         self.unsure = []
-        pages = [(each.id, each.location) for each in self.there]
+        pages = [each.id for each in self.there]
         read = journal.read_all(pages)
         self.there = [each for each in read if each is not None]
         assert len(self.there) == len(pages), "one failure, and yet a message is unreadable"

@@ -60,7 +60,7 @@ def work(disk: SimulatedDisk, shortage: Shortage) -> None:
         stored += append(journal, b"%d:" % each + b"x" * 80)
         if each >= 4:
             done = stored.pop(0)
-            journal.settle(1, done.id, done.location)
+            journal.settle(1, done.id)
         shortage.commit(journal)
         expected = [message.body for message in stored]
         for seed in range(5):

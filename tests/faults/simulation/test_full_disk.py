@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from errno import ENOSPC
 from random import Random
 
@@ -82,12 +83,12 @@ def test_settlements_and_delivery_counts_do_not_fill_a_full_disk(monkeypatch: py
     commit(journal)
     before, journal.full = disk.used_bytes, True
     for attempts in range(1, 300):
-        journal.record_delivery_count(1, stored[0].id, stored[0].location, attempts)
+        journal.record_delivery_count(1, stored[0].id, attempts)
         commit(journal)
         assert disk.used_bytes < before + 4_000, "a segment for the counts, and the one after it"
     after, pages = opened(disk.power_loss(Random(2)), 1 << 20)
     assert bodies(after, pages) == [message.body for message in stored]
-    [message] = after.read([(stored[0].id, stored[0].location)], 1)
+    [message] = after.read([stored[0].id], 1)
     assert message is not None and message.state is not None and message.state.attempts == 299
 
 
@@ -96,14 +97,14 @@ def test_settlements_and_delivery_counts_do_not_fill_a_full_disk(monkeypatch: py
 def test_long_live_messages_among_many_dead_ones_are_copied_only_where_the_disk_has_room_for_them(
     monkeypatch: pytest.MonkeyPatch, left_bytes: int, full: bool
 ) -> None:
-    disk, journal, long, short = one_long_message(monkeypatch)
+    disk, journal, long, short = one_long_message(monkeypatch, LONG_BODY // 10)
     monkeypatch.setattr(disk, "free_bytes", lambda: left_bytes + record_bytes(long) + journal.unwritten_bytes())
     journal.full = full
     journal.settle_many(1, short)
     settle_down(journal)
     copied = left_bytes == COPY_FREE_BYTES
-    assert (long.location >> OFFSET_BITS in journal.segments) is not copied
-    assert disk.used_bytes < 2 * LONG_BODY
+    assert (journal.index.place(long.id) >> OFFSET_BITS == 1) is not copied
+    assert (disk.used_bytes < 2 * LONG_BODY) is copied
     journal.settle_many(1, [long])
     settle_down(journal)
     assert disk.used_bytes < 2_000, "what is dead is deleted"
@@ -117,7 +118,7 @@ def test_a_segment_with_a_live_message_that_is_too_long_for_a_copy_stays_until_t
     journal.full = True
     journal.settle_many(1, short[:-1])
     settle_down(journal)
-    assert long.location >> OFFSET_BITS in journal.segments and disk.used_bytes < LONG_BODY + 5_000
+    assert journal.index.place(long.id) >> OFFSET_BITS == 1 and disk.used_bytes < LONG_BODY + 5_000
     reads = 0
 
     def count(what: str, name: str) -> None:
@@ -137,20 +138,23 @@ def test_a_segment_with_a_live_message_that_is_too_long_for_a_copy_stays_until_t
 LONG_BODY = 400_000  # more than a slice
 
 
-def one_long_message(monkeypatch: pytest.MonkeyPatch) -> tuple[ReservingDisk, Journal, Message, list[Message]]:
-    """Return a journal with a long message and many short ones, and these."""
+def one_long_message(
+    monkeypatch: pytest.MonkeyPatch, short_bytes: int = 0
+) -> tuple[ReservingDisk, Journal, Message, list[Message]]:
+    """Return a journal with a long message and many shorter ones, and these."""
     monkeypatch.setattr("warren.broker.storage.journal.EARLY_BYTES", 1_000)
     disk = ReservingDisk(Random(1))
     journal, _ = opened(disk, LONG_BODY)
     [long] = append(journal, b"x" * LONG_BODY)
-    short = append(journal, *[b"%03d" % number for number in range(40)])
+    short = append(journal, *[b"%03d" % number + bytes(short_bytes) for number in range(40)])
     commit(journal)
     return disk, journal, long, short
 
 
 def record_bytes(message: Message) -> int:
     buffer = bytearray()
-    append_messages(buffer, 0, 0, 0, 1, [1], [Message(message.address, message.frames, 0, 0, 0, True)])
+    stored = Message(message.address, message.frames, 0, 0, 0, True)
+    append_messages(buffer, 0, 0, 1, [1], [stored], array("I"), array("I"))
     return len(buffer)
 
 

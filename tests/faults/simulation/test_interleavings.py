@@ -25,7 +25,7 @@ def message(body: bytes) -> Message:
     return Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
 
 
-def opened(disk: Disk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, list[tuple[int, int]]]:
+def opened(disk: Disk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, list[int]]:
     journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
     return journal, list(journal.recover().get(1, []))
 
@@ -36,7 +36,7 @@ def append(journal: Journal, *bodies: bytes) -> list[Message]:
     return messages
 
 
-def bodies(journal: Journal, pages: list[tuple[int, int]]) -> list[bytes]:
+def bodies(journal: Journal, pages: list[int]) -> list[bytes]:
     return [each.body for each in journal.read(pages) if each is not None]
 
 
@@ -95,7 +95,7 @@ def two_syncs_and_a_read(stepper: Stepper) -> None:
     journal, pages = opened(SteppedDisk(disk, stepper))
     batches: list[Batch] = []
     for body in (b"two", b"three"):
-        pages += [(each.id, each.location) for each in append(journal, body)]
+        pages += [each.id for each in append(journal, body)]
         batch = journal.seal()
         assert batch is not None
         batch.write()

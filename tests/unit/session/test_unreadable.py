@@ -19,10 +19,10 @@ class DeafJournal(SureJournal):
 
     away = refuses = False
 
-    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
+    def read(self, ids: list[int], queue: int = 0) -> list[Message | None]:
         if self.away:
             return []
-        return [None] * len(pages) if self.refuses else super().read(pages, queue)
+        return [None] * len(ids) if self.refuses else super().read(ids, queue)
 
 
 class Scene:

@@ -35,7 +35,7 @@ def message(id_: int, queues: list[int], body: bytes = b"body") -> bytes:
     numbers = b"".join(map(log_records.QUEUE.pack, queues))
     address = Address("", "key").encoded
     frames = content_frames(1, b"\0\0", body)
-    return log_records.encode_message(SALT, id_, id_, 0, len(body), 1, 1, len(queues), numbers + address, frames)
+    return log_records.encode_message(SALT, id_, 0, len(body), 1, 1, len(queues), numbers + address, frames)
 
 
 def new_metadata(folder: Path, *queues: int) -> SQLiteMetadata:
@@ -140,11 +140,11 @@ def test_a_checkpoint_that_is_no_file_is_named(capsys: pytest.CaptureFixture[str
 
 
 def test_a_log_of_another_version_is_reported(capsys: pytest.CaptureFixture[str], log: Path) -> None:
-    head = log_records.SEGMENT_HEAD_1.pack(log_records.SEGMENT_MAGIC, 1, 0, 6)
+    head = log_records.SEGMENT_HEAD.pack(log_records.SEGMENT_MAGIC, 2, 0, 6, 1)
     (log / "00000003.log").write_bytes(head + log_records.CRC.pack(log_records.crc32(head)))
     status, lines = run_doctor(capsys, log)
     assert status == 1
-    assert lines[-1] == "log: BAD: 00000003.log: of version 1 of the log, this broker reads version 2"
+    assert lines[-1] == "log: BAD: 00000003.log: of version 2 of the log, this broker reads version 3"
 
 
 def test_a_folder_without_data_and_a_missing_one_are_reported(
@@ -407,7 +407,7 @@ def test_a_lack_of_memory_is_no_damage(
     def exhausted(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(doctor, "contents", exhausted)
+    monkeypatch.setattr(doctor, "recover", exhausted)
     assert examine(log.parent) == 69
     assert capsys.readouterr().err.startswith(f"warren: {log.parent}: there is not enough memory to read it")
 

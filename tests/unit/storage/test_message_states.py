@@ -16,7 +16,6 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.message_state import BY_QUEUE, WITHOUT_CC, MessageState
 from warren.broker.core.messages.ports import RecoveredQueue
-from warren.broker.storage import log_records
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
@@ -43,20 +42,20 @@ def append(journal: Journal, queues: list[int], body: bytes, life: MessageState 
     return message
 
 
-def attempts(journal: Journal, pages: list[tuple[int, int]], queue: int) -> Attempts:
+def attempts(journal: Journal, pages: list[int], queue: int) -> Attempts:
     return {m.body: m.state.attempts if m.state is not None else 0 for m in journal.read(pages, queue)}
 
 
 def attempts_in(journal: Journal) -> dict[tuple[int, int], int]:
     """Return the delivery counts in the journal, by queue and id."""
-    return {key: value for segment in journal.segments.values() for key, value in segment.attempts.items()}
+    return {key: value for block in journal.index for key, value in block.attempts.items()}
 
 
 def test_a_life_is_read_back_before_and_after_a_restart() -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
     message = append(journal, [1], b"x", MessageState(5, 1_700_000_000_000, 9, 3, True))
-    pages = [(message.id, message.location)]
+    pages = [message.id]
     for each in (journal, opened(disk.power_loss(Random(1)))[0]):
         (read,) = each.read(pages, 1)
         assert read.state is not None
@@ -68,9 +67,9 @@ def test_a_state_that_queues_share_is_that_of_each_of_them_after_a_restart() -> 
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
     message = append(journal, [1, 2, 3], b"x", MessageState(deadline_ms=1_700_000_000_000, level=4))
-    pages = [(message.id, message.location)]
-    journal.settle(1, *pages[0])
-    journal.record_delivery_count(2, *pages[0], 5)
+    pages = [message.id]
+    journal.settle(1, pages[0])
+    journal.record_delivery_count(2, pages[0], 5)
     commit_any(journal)
     journal, found = opened(disk.power_loss(Random(1)))
     assert levels(found) == {2: bytes((4,)), 3: bytes((4,))}
@@ -94,7 +93,7 @@ def test_blind_keys_outlive_a_restart_and_the_segment_they_were_written_in(dead_
     append(journal, [1], b"behind it")
     for number in range(30):
         filler = append(journal, [3], b"%d" % number)
-        journal.settle(3, filler.id, filler.location)
+        journal.settle(3, filler.id)
     for _ in range(20):
         commit_any(journal)
     assert 1 not in journal.segments
@@ -131,7 +130,7 @@ def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there() -> No
     append(journal, [1], b"x")
     settled = append(journal, [2], b"x", MessageState(deadline_ms=5))
     append(journal, [2], b"x", MessageState(level=1))
-    journal.settle(2, settled.id, settled.location)
+    journal.settle(2, settled.id)
     commit_any(journal)
     found = opened(disk.crash())[1]
     assert {queue: recovered.deadlines_ms for queue, recovered in found.items()} == {1: array("Q", (5, 0)), 2: None}
@@ -142,9 +141,9 @@ def test_what_was_counted_is_read_back_by_the_queue_that_counted() -> None:
     journal, _ = opened(disk)
     message = append(journal, [1, 2], b"x")
     for count in (1, 2, 3):
-        journal.record_delivery_count(1, message.id, message.location, count)
+        journal.record_delivery_count(1, message.id, count)
     commit_any(journal)
-    pages = [(message.id, message.location)]
+    pages = [message.id]
     for each in (journal, opened(disk.power_loss(Random(1)))[0]):
         assert attempts(each, pages, 1) == {b"x": 3}
         assert attempts(each, pages, 2) == {b"x": 0}
@@ -155,7 +154,7 @@ def test_a_restored_queue_reads_its_own_count_and_not_that_of_another(number: in
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
     message = append(journal, [1, 2], b"x")
-    journal.record_delivery_count(1, message.id, message.location, 3)
+    journal.record_delivery_count(1, message.id, 3)
     commit_any(journal)
     journal, found = opened(disk.crash())
     queue = new_queue(number=number, journal=cast("SlowJournal", journal))
@@ -169,9 +168,9 @@ def test_a_settled_message_leaves_no_count_behind() -> None:
     journal, _ = opened(disk)
     message = append(journal, [1], b"x")
     append(journal, [1], b"y")
-    journal.record_delivery_count(1, message.id, message.location, 1)
+    journal.record_delivery_count(1, message.id, 1)
     commit_any(journal)
-    journal.settle(1, message.id, message.location)
+    journal.settle(1, message.id)
     commit_any(journal)
     assert not attempts_in(journal)
     assert not attempts_in(opened(disk.crash())[0])
@@ -185,14 +184,14 @@ def test_counts_outlive_the_segments_they_were_written_in(closed: bool) -> None:
     kept = [append(journal, [1, 2], b"kept %d" % number, MessageState(level=4)) for number in range(2)]
     for number in range(30):
         filler = append(journal, [3], b"%d" % number)
-        journal.settle(3, filler.id, filler.location)
+        journal.settle(3, filler.id)
         if number == 20:
             for count in (1, 2):
-                journal.record_delivery_count(1, kept[0].id, kept[0].location, count)
-            journal.record_delivery_count(2, kept[1].id, kept[1].location, 7)
+                journal.record_delivery_count(1, kept[0].id, count)
+            journal.record_delivery_count(2, kept[1].id, 7)
     for _ in range(5):
         append(journal, [4], b"and on")
-    journal.record_delivery_count(1, kept[0].id, kept[0].location, 3)
+    journal.record_delivery_count(1, kept[0].id, 3)
     commit_any(journal)
     assert "00000001.log" not in disk.names() and journal.segments.keys() - {1, 2}, "nothing was compacted"
     if closed:
@@ -201,18 +200,3 @@ def test_counts_outlive_the_segments_they_were_written_in(closed: bool) -> None:
     assert attempts(journal, found[1], 1) == {b"kept 0": 3, b"kept 1": 0}
     assert attempts(journal, found[2], 2) == {b"kept 0": 0, b"kept 1": 7}
     assert levels(found) == {1: b"\x04\x04", 2: b"\x04\x04"}
-
-
-def test_the_copy_of_a_message_keeps_what_was_counted_for_the_one_before() -> None:
-    """A power cut lost the count that was written with the copy; neither was durable, so the old segment exists."""
-    disk = SimulatedDisk(Random(1))
-    salt, address, frames = 5, Address("", "q"), content_frames(1, b"\x00\x00", b"x")
-    data = log_records.Head(1, salt).encode()
-    for id_ in (1, 2):
-        data += log_records.encode_message(salt, id_, 1, 0, 1, 1, 1, 1, b"\1\0\0\0" + address.encoded, frames)
-        if id_ == 1:
-            data += log_records.encode_delivery_count(salt, 2, 1, 1, 4)
-    disk.put("00000001.log", data)
-    journal, found = opened(disk)
-    assert [id_ for id_, _ in found[1]] == [2]
-    assert attempts(journal, found[1], 1) == {b"x": 4}

@@ -83,14 +83,14 @@ class Log:
 
     def read(self) -> list[int | None]:
         """Read all messages at once, and return their numbers."""
-        read = self.journal.read_all([(each.id, each.location) for each in self.stored])
+        read = self.journal.read_all([each.id for each in self.stored])
         return [int(message.body[:4]) if message is not None else None for message in read]
 
 
 def test_a_bad_block_costs_one_record_and_its_place_is_named_once() -> None:
     log = Log()
     log.store(20)
-    offset = log.stored[3].location & 0xFFFFFFFF
+    offset = log.journal.index.place(log.stored[3].id) & 0xFFFFFFFF
     log.disk.bad[FIRST] = offset + 50
     expected = [None if number == 3 else number for number in range(20)]
     assert log.read() == log.read() == expected
@@ -107,7 +107,7 @@ def test_a_segment_that_fails_again_and_again_is_left_alone_for_a_while(monkeypa
     now_s = 100.0
     log.journal.reader.now_s = lambda: now_s
     before, log.disk.before = log.disk.before, None
-    count = sum(each.location >> 32 == 1 for each in log.stored)
+    count = sum(log.journal.index.place(each.id) >> 32 == 1 for each in log.stored)
 
     def fail(what: str, name: str) -> None:
         if what in ("read", "open") and name == FIRST:
@@ -132,7 +132,7 @@ def test_a_segment_that_cannot_be_read_is_not_compacted_and_all_else_goes_on() -
     kept = [number for number in range(100) if not number % 9]
     for message in log.stored:
         if message.id - 1 not in kept:
-            log.journal.settle(1, message.id, message.location)
+            log.journal.settle(1, message.id)
     log.stored = [log.stored[number] for number in kept]
     log.disk.bad[FIRST] = 100
     for _ in range(20):
@@ -149,14 +149,14 @@ def test_a_segment_that_cannot_be_read_is_not_compacted_and_all_else_goes_on() -
 def test_a_record_damaged_while_the_broker_runs_is_counted_and_named_once() -> None:
     log = Log()
     log.store(5)
-    offset = log.stored[2].location & 0xFFFFFFFF
+    offset = log.journal.index.place(log.stored[2].id) & 0xFFFFFFFF
     data = bytearray(log.disk.content(FIRST))
     data[offset + 70] ^= 1
     log.disk.put(FIRST, bytes(data))
     assert log.read() == log.read() == [0, 1, None, 3, 4]
     assert log.journal.report == [f"{FIRST}: the record at offset {offset} is damaged"]
     assert log.journal.reader.damaged >= 2
-    pages = [(each.id, each.location) for each in log.stored]
+    pages = [each.id for each in log.stored]
     assert [len(log.journal.read(pages[first:])) for first in (0, 2)] == [2, 3], "a read ends before a page that fails"
 
 
@@ -203,8 +203,8 @@ def failing(log: Log, error: int, *calls: str) -> Callable[[], None]:
 def test_a_shortage_says_nothing_of_the_disk(error: int) -> None:
     log = Log()
     log.store(50)
-    pages = [(each.id, each.location) for each in log.stored]
-    there = sum(each.location >> 32 != 1 for each in log.stored)
+    pages = [each.id for each in log.stored]
+    there = sum(log.journal.index.place(each.id) >> 32 != 1 for each in log.stored)
     end = failing(log, error, "open", "read")
     assert log.journal.read(pages) == [] == log.journal.read_all(pages)
     assert len(log.journal.read_all(pages[-there:] + pages)) == there, "what was read before the shortage is given"
@@ -228,8 +228,8 @@ def test_a_real_log_is_read_on_when_there_is_a_descriptor_again(tmp_path: Path) 
         batch.write()
         batch.sync()
         journal.committed(batch.number)
-    pages = [(each.id, each.location) for each in stored]
-    there = sum(each.location >> 32 == 1 for each in stored)
+    pages = [each.id for each in stored]
+    there = sum(journal.index.place(each.id) >> 32 == 1 for each in stored)
     assert len(journal.read(pages[:there])) == there
     with no_descriptor():
         assert len(journal.read_all(pages)) == there, "what is in a file that is open can be read"
@@ -244,7 +244,7 @@ def test_a_segment_is_compacted_some_time_after_it_could_not_be_read(error: int)
     kept = [number for number in range(100) if not number % 9]
     for message in log.stored:
         if message.id - 1 not in kept:
-            log.journal.settle(1, message.id, message.location)
+            log.journal.settle(1, message.id)
     log.stored = [log.stored[number] for number in kept]
     now_s = 0.0
     log.journal.reader.now_s = lambda: now_s

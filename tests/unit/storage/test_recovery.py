@@ -66,15 +66,16 @@ def salt_of(data: bytes) -> int:
     return head.salt
 
 
-def records_of(data: bytes) -> list[int]:
-    """Return the offset of each record of a segment, and the end of the last one."""
+def records_of(data: bytes) -> list[tuple[int, int]]:
+    """Return where each record of a segment begins and ends, without those that begin a batch."""
     salt = salt_of(data)
     at, found = log_records.SEGMENT_HEAD_BYTES, []
     while at < len(data):
-        found.append(at)
-        at = log_records.record_end(salt, data, at)
+        start, at = at, log_records.record_end(salt, data, at)
         assert at
-    return [*found, at]
+        if data[start + log_records.RECORD_BYTES] != log_records.BATCH:
+            found.append((start, at))
+    return found
 
 
 def survives_two_restarts(disk: SimulatedDisk, expected: list[bytes]) -> None:
@@ -101,11 +102,11 @@ def test_an_empty_folder() -> None:
 
 def test_cut_off_at_every_byte_of_the_last_two_records() -> None:
     data = write_log(*BODIES).content(FIRST)
-    starts = records_of(data)
-    for size in range(starts[-3], len(data) + 1):
+    records = records_of(data)
+    for size in range(records[-2][0], len(data) + 1):
         disk = SimulatedDisk(Random(1))
         disk.put(FIRST, data[:size])
-        survives_two_restarts(disk, BODIES[: sum(end <= size for end in starts[1:])])
+        survives_two_restarts(disk, BODIES[: sum(end <= size for _, end in records)])
 
 
 def test_cut_off_in_the_head() -> None:
@@ -121,7 +122,7 @@ def test_cut_off_in_the_head() -> None:
 def test_an_end_that_means_nothing(size: int, kind: str) -> None:
     data = write_log(*BODIES).content(FIRST)
     head = log_records.LENGTH.pack(log_records.MAGIC)
-    last = records_of(data)[-2]
+    last, _ = records_of(data)[-1]
     tail = {
         "zeros": bytes(size),
         "garbage": Random(size).randbytes(size),
@@ -151,8 +152,8 @@ def test_a_flipped_bit_in_any_byte_of_a_record_in_the_middle(bit: int) -> None:
     """The record is reported with segment and offset and is lost; the ones after it are served."""
     sound = write_log(*BODIES)
     data = sound.content(FIRST)
-    starts = records_of(data)
-    for at in range(starts[1], starts[2]):
+    start, end = records_of(data)[1]
+    for at in range(start, end):
         damaged = bytearray(data)
         damaged[at] ^= 1 << bit
         disk = SimulatedDisk(Random(1))
@@ -161,7 +162,7 @@ def test_a_flipped_bit_in_any_byte_of_a_record_in_the_middle(bit: int) -> None:
         journal, found = open_journal(disk.crash())
         assert found == {1: [b"one", b"three", b"four"]}, f"byte {at}"
         assert len(journal.report) == 1, journal.report
-        assert FIRST in journal.report[0] and f"offset {starts[1]}" in journal.report[0]
+        assert FIRST in journal.report[0] and f"offset {start}" in journal.report[0]
         survives_two_restarts(disk, [b"one", b"three", b"four"])
 
 
@@ -171,18 +172,16 @@ def test_a_flipped_bit_in_an_old_segment(number: int) -> None:
     disk = write_log(*BODIES, segment_bytes=100)
     name = f"{number + 1:08d}.log"
     data = disk.content(name)
+    [(start, _)] = records_of(data)
     for at in range(log_records.SEGMENT_HEAD_BYTES, len(data)):
         damaged = bytearray(data)
         damaged[at] ^= 1
         disk.put(name, bytes(damaged))
         disk = disk.crash()
         journal, found = open_journal(disk)
-        assert found[1] == [body for body in BODIES if body != BODIES[number]]
-        assert (
-            len(journal.report) == 1
-            and name in journal.report[0]
-            and f"offset {log_records.SEGMENT_HEAD_BYTES}" in journal.report[0]
-        )
+        assert found[1] == [body for body in BODIES if at < start or body != BODIES[number]]
+        offset = start if at >= start else log_records.SEGMENT_HEAD_BYTES
+        assert len(journal.report) == 1 and f"{name}: a damaged record at offset {offset} " in journal.report[0]
         assert disk.content(name) == bytes(damaged)
     survives_two_restarts(disk, [body for body in BODIES if body != BODIES[number]])
 
@@ -219,7 +218,7 @@ def test_the_last_message_of_an_old_segment_is_damaged(at_end: bool) -> None:
     disk = disk.power_loss(Random(1))
     journal, found = open_journal(disk)
     assert found == {1: [*rest, b"new"]}
-    journal.settle(1, new.id, new.location)
+    journal.settle(1, new.id)
     commit(journal)
     assert open_journal(disk.power_loss(Random(1)))[1].get(1, []) == rest
 
@@ -246,10 +245,10 @@ def test_an_ack_outlives_its_message_from_the_same_batch() -> None:
     start = len(disk.content(FIRST))
     lost = [message(b"lost %d" % number) for number in range(5)]
     journal.append([1], lost)
-    journal.settle(1, lost[-1].id, lost[-1].location)
+    journal.settle(1, lost[-1].id)
     commit(journal)
     data = disk.content(FIRST)
-    ack = records_of(data)[-2]
+    ack, _ = records_of(data)[-1]
     disk.put(FIRST, data[:start] + bytes(ack - start) + data[ack:])
     journal, found = open_journal(disk)
     assert found == {1: [b"one"]}
@@ -265,10 +264,10 @@ def test_a_damaged_ack_brings_its_message_back_and_no_other() -> None:
     starts = []
     for each in messages[:3]:
         starts.append(len(disk.content(FIRST)))
-        journal.settle(1, each.id, each.location)
+        journal.settle(1, each.id)
         commit(journal)
     data = bytearray(disk.content(FIRST))
-    data[starts[1] + 14] ^= 1
+    data[starts[1] + log_records.BATCH_BYTES + 14] ^= 1
     disk.put(FIRST, bytes(data))
     assert open_journal(disk.crash())[1] == {1: [b"two", b"four"]}
 
@@ -278,7 +277,7 @@ def test_a_damaged_checkpoint_is_reported_and_not_used(size: int) -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = open_journal(disk)
     messages = append(journal, [1], *BODIES)
-    journal.settle(1, messages[0].id, messages[0].location)
+    journal.settle(1, messages[0].id)
     commit(journal)
     journal.close()
     name = next(name for name in disk.names() if not name.endswith(".log"))
@@ -317,18 +316,18 @@ def test_one_damaged_while_the_broker_runs_is_left_out() -> None:
     """Wherever the bit flips, even in the length, reading neither fails nor returns other bytes."""
     disk = write_log(*BODIES)
     data = disk.content(FIRST)
-    starts = records_of(data)
-    for at in range(starts[1], starts[2]):
+    start, end = records_of(data)[1]
+    for at in range(start, end):
         for bit in (0, 7):
             fresh = disk.crash()
             journal = Journal(fresh, cast("Metadata", MemoryMetadata()), SEGMENT_BYTES)
-            pages = journal.recover()[1]
+            ids = list(journal.recover()[1])
             damaged = bytearray(data)
             damaged[at] ^= 1 << bit
             fresh.put(FIRST, bytes(damaged))
-            read = journal.read_all(pages)
+            read = journal.read_all(ids)
             assert [m and m.body for m in read] == [b"one", None, b"three", b"four"], f"byte {at}, bit {bit}"
-            assert len(journal.report) == 1 and f"offset {starts[1]}" in journal.report[0]
+            assert len(journal.report) == 1 and f"offset {start}" in journal.report[0]
 
 
 def test_a_record_that_a_publisher_wrote_into_a_body_is_none() -> None:
@@ -337,10 +336,10 @@ def test_a_record_that_a_publisher_wrote_into_a_body_is_none() -> None:
     journal, _ = open_journal(disk)
     append(journal, [1], b"one")
     frames = content_frames(1, b"\x00\x00", b"forged")
-    planted = [log_records.encode_message(salt, 2, 2, 0, 6, 1, 1, 1, b"\1\0\0\0\0\0", frames) for salt in range(100)]
+    planted = [log_records.encode_message(salt, 2, 0, 6, 1, 1, 1, b"\1\0\0\0\0\0", frames) for salt in range(100)]
     append(journal, [1], b"".join(planted), b"three")
     data = bytearray(disk.content(FIRST))
-    data[records_of(bytes(data))[1] + 4] ^= 1
+    data[records_of(bytes(data))[1][0] + 4] ^= 1
     disk.put(FIRST, bytes(data))
     assert open_journal(disk)[1] == {1: [b"one", b"three"]}
 
@@ -366,13 +365,13 @@ def test_a_head_that_nothing_can_stand_in_for_is_refused_and_left_alone() -> Non
 
 
 @pytest.mark.parametrize("name", [FIRST, SECOND])
-def test_a_log_of_version_1_is_refused_and_left_alone(name: str) -> None:
+def test_a_log_of_another_version_is_refused_and_left_alone(name: str) -> None:
     disk = write_log(*BODIES)
-    head = log_records.SEGMENT_HEAD_1.pack(log_records.SEGMENT_MAGIC, 1, 0, 1)
+    head = log_records.SEGMENT_HEAD.pack(log_records.SEGMENT_MAGIC, 2, 0, 1, 1)
     data = head + log_records.CRC.pack(log_records.crc32(head)) + b"records"
     disk.put(name, data)
     before = {each: disk.content(each) for each in disk.names()}
-    with pytest.raises(StorageFault, match=f"{name}: of version 1 of the log, this broker reads version 2"):
+    with pytest.raises(StorageFault, match=f"{name}: of version 2 of the log, this broker reads version 3"):
         open_journal(disk)
     assert {each: disk.content(each) for each in disk.names()} == before
 
@@ -385,12 +384,13 @@ def test_a_checkpoint_of_version_1_is_refused() -> None:
         open_journal(disk)
 
 
-def test_the_checkpoint_says_nothing_about_a_later_segment_with_the_same_number() -> None:
+def test_no_segment_gets_the_number_of_one_before() -> None:
+    """The checkpoint, which may be older, would say of its messages that they are dead, or of its batches durable."""
     disk = SimulatedDisk(Random(1))
     journal, _ = open_journal(disk, 300)
     gone = message(b"x" * 300)
     journal.append([1], [gone])
-    journal.settle(1, gone.id, gone.location)
+    journal.settle(1, gone.id)
     commit(journal)  # fills the first segment
     journal.change(Change(True, StoredQueue("/", "q", 1, False, b"")))
     commit(journal)  # saves a checkpoint with the second segment, which has no file yet, and removes the first one
@@ -399,10 +399,10 @@ def test_the_checkpoint_says_nothing_about_a_later_segment_with_the_same_number(
     journal, _ = open_journal(disk, 300)
     settled = message(b"y" * 300)
     journal.append([1], [settled, message(b"one")])
-    commit(journal)  # fills another first segment
-    journal.settle(1, settled.id, settled.location)
+    commit(journal)  # fills the first segment that has a file
+    assert disk.names() == [SECOND, "checkpoint"]
+    journal.settle(1, settled.id)
     append(journal, [1], b"two")
-    assert disk.names() == [FIRST, SECOND, "checkpoint"]
     assert open_journal(disk.crash(), 300)[1] == {1: [b"one", b"two"]}
 
 
@@ -411,7 +411,7 @@ def test_a_segment_that_compaction_has_removed_does_not_return_after_a_power_cut
     journal, _ = open_journal(disk, 2000)
     for number in range(60):
         (settled,) = append(journal, [1], b"%d" % number)
-        journal.settle(1, settled.id, settled.location)
+        journal.settle(1, settled.id)
         known = {segment.name for segment in journal.segments.values()}
         for seed in range(5):
             assert {name for name in disk.power_loss(Random(seed)).names() if name.endswith(".log")} <= known
@@ -422,7 +422,7 @@ def test_a_segment_that_compaction_has_removed_does_not_return_after_a_power_cut
     ("payload", "kind"),
     [
         (b"", log_records.SETTLED),
-        (b"\xff" * log_records.MESSAGE_HEAD.size, log_records.MESSAGE),
+        (b"\xff" * 14 + b"\1" + b"\xff" * 4, log_records.MESSAGE),
         (b"\1\0\0\0" + b"\xff" * 8, log_records.SETTLED),
     ],
 )
@@ -436,7 +436,10 @@ def test_a_sound_checksum_of_impossible_values_is_a_fault_and_no_error_of_ours(p
 
 
 def test_a_checkpoint_with_a_sound_checksum_and_impossible_counts_is_a_fault() -> None:
-    disk = write_log(*BODIES)
+    disk = SimulatedDisk(Random(1))
+    journal, _ = open_journal(disk)
+    append(journal, [1], *BODIES)
+    journal.close()
     data = disk.content("checkpoint")[:-8] + b"\xff" * 4
     disk.put("checkpoint", data + crc32(data).to_bytes(4, "little"))
     with pytest.raises(StorageFault, match="with a valid checksum"):
@@ -445,9 +448,9 @@ def test_a_checkpoint_with_a_sound_checksum_and_impossible_counts_is_a_fault() -
 
 def copied(data: bytes, number: int, over: int) -> bytes:
     """Return a segment in which a record, counted from 0, is written over the beginning of another one."""
-    starts = records_of(data)
-    record = data[starts[number] : starts[number + 1]]
-    at = starts[over]
+    records = records_of(data)
+    record = data[slice(*records[number])]
+    at, _ = records[over]
     return data[:at] + record + data[at + len(record) :]
 
 
@@ -491,14 +494,13 @@ def test_a_record_that_overwrites_an_acknowledgement_is_reported() -> None:
     journal, _ = open_journal(disk)
     one, two = append(journal, [1], b"one", b"two")
     for each in (one, two):
-        journal.settle(1, each.id, each.location)
+        journal.settle(1, each.id)
         commit(journal)
     append(journal, [1], b"three")
     data = disk.content(FIRST)
-    starts = records_of(data)
+    start, end = records_of(data)[2]
     deleted = log_records.encode_queue_deleted(salt_of(data), 1, 7)
-    padded = deleted + data[starts[2] + len(deleted) : starts[3]]
-    disk.put(FIRST, data[: starts[2]] + padded + data[starts[3] :])
+    disk.put(FIRST, data[:start] + deleted + data[start + len(deleted) : end] + data[end:])
     journal, found = open_journal(disk.crash())
     assert found == {1: [b"one", b"three"]}
     assert any("out of order" in line for line in journal.report)
@@ -522,7 +524,7 @@ def test_an_id_of_another_segment_takes_no_memory(queues: list[int]) -> None:
     addressed = b"".join(map(log_records.QUEUE.pack, queues)) + b"\0\0"
     frames = content_frames(1, b"\x00\x00", b"forged")
     id_ = 1 << 30
-    record = log_records.encode_message(salt_of(data), id_, id_, 0, 6, 1, 1, len(queues), addressed, frames)
+    record = log_records.encode_message(salt_of(data), id_, 0, 6, 1, 1, len(queues), addressed, frames)
     disk.put(FIRST, data + record + log_records.encode_settled(salt_of(data), id_, 1, [id_ - 1]))
     tracemalloc.start()
     try:
@@ -537,9 +539,9 @@ def test_an_id_of_another_segment_takes_no_memory(queues: list[int]) -> None:
 
 def test_a_message_with_impossible_lengths_and_a_sound_checksum_is_a_damaged_one() -> None:
     data = log_records.Head(1, 7).encode()
-    record = log_records.encode_message(7, 1, 1, 0, 1, 1, 1, 1, log_records.QUEUE.pack(1), b"\xff")
+    record = log_records.encode_message(7, 1, 0, 1, 1, 1, 1, log_records.QUEUE.pack(1), b"\xff")
     assert log_records.parse_message(7, data + record, len(data)) is None
-    record = log_records.encode_message(7, 1, 1, 0, 1, 1, log_records.HAS_STATE, 1, b"\0", b"")
+    record = log_records.encode_message(7, 1, 0, 1, 1, log_records.HAS_STATE, 1, b"\0", b"")
     assert log_records.parse_message(7, data + record, len(data)) is None
 
 

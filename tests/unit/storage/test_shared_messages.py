@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from binascii import crc32
 from random import Random
-from struct import Struct
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -15,9 +13,9 @@ from tests.faults.simulation.metadata import MemoryMetadata
 from tests.support.journal import commit_any
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.storage import checkpoint
 from warren.broker.storage import journal as journal_module
 from warren.broker.storage.journal import Journal
+from warren.broker.storage.segment import OFFSET_BITS
 from warren.broker.storage.shared_messages import LISTS, Sharing
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ def open_journal(disk: SimulatedDisk, segment_bytes: int = SEGMENT_BYTES) -> tup
     """Start a journal, and return it with the ids of each queue."""
     journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
     found = journal.recover()
-    return journal, {queue: [id_ for id_, _ in pages] for queue, pages in found.items()}
+    return journal, {queue: list(pages) for queue, pages in found.items()}
 
 
 def append(journal: Journal, queues: list[int], count: int = 1, body: bytes = b"x" * 60) -> list[Message]:
@@ -74,14 +72,15 @@ def test_what_is_encoded_is_decoded_and_a_copy_is_another() -> None:
 
 
 def test_a_message_of_two_queues_takes_few_bytes_of_memory() -> None:
-    """The memory was once 320 bytes. A paged-out message takes 16 more in each of its queues."""
+    """The memory was once 320 bytes. A paged-out message takes 8 more in each of its queues."""
     journal, _ = open_journal(SimulatedDisk(Random(1)), 1 << 30)
     messages = append(journal, [1, 2], 1, b"")
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    segment = journal.segments[1]
+    block = journal.index.find(messages[0].id)
+    assert block is not None
     for first in range(2, 100_002, 100):
-        segment.share(first, 100, [1, 2])
+        block.share(first, 100, [1, 2])
     taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert messages and taken <= 12 * 100_000
@@ -94,14 +93,14 @@ def test_a_message_of_more_queues_than_two_bytes_can_count_is_kept_by_a_checkpoi
     queues = list(range(1, 70_001))
     (message,) = append(journal, queues)
     commit_any(journal)
-    journal.settle(7, message.id, message.location)
+    journal.settle(7, message.id)
     commit_any(journal)
     journal.close()
     disk = disk.crash()
     journal, found = open_journal(disk)
     assert found.keys() == set(queues) - {7}
     for queue in found:
-        journal.settle(queue, message.id, message.location)
+        journal.settle(queue, message.id)
     commit_any(journal)
     assert not open_journal(disk.crash())[1]
 
@@ -115,57 +114,43 @@ def test_a_checkpoint_says_what_was_settled_when_it_was_sealed_whatever_came_sin
     (early, late, counted) = append(journal, [1, 2], 3)
     commit_any(journal)
     for message in dead:
-        journal.settle(1, message.id, message.location)
-    journal.settle(1, early.id, early.location)
+        journal.settle(1, message.id)
+    journal.settle(1, early.id)
     batch = journal.seal()
     assert batch is not None
-    journal.settle(1, late.id, late.location)
-    journal.settle(2, late.id, late.location)
-    journal.record_delivery_count(2, counted.id, counted.location, 5)
+    journal.settle(1, late.id)
+    journal.settle(2, late.id)
+    journal.record_delivery_count(2, counted.id, 5)
     batch.write()
     batch.sync()
     assert "00000001.log" not in disk.names(), "a segment went, so there is a checkpoint"
     journal, found = open_journal(disk.crash())
     assert found == {1: [late.id, counted.id], 2: [early.id, late.id, counted.id]}
-    assert not any(segment.attempts for segment in journal.segments.values())
+    assert not any(block.attempts for block in journal.index)
 
 
-def test_a_checkpoint_of_the_version_before_is_read() -> None:
+def test_what_compaction_has_copied_keeps_its_id_and_is_forgotten_once_it_is_dead() -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = open_journal(disk)
-    first, second = append(journal, [1, 2, 3], 2)
-    commit_any(journal)
-    (salt,) = {segment.salt for segment in journal.segments.values()}
-    old = Struct("<6sBBIQIII").pack(b"WARRCP", 2, 0, salt, 3, 1, 2, 1)
-    old += Struct("<IQI").pack(1, 1, 0)
-    old += Struct("<QH2I").pack(first.id, 2, 1, 3) + Struct("<QH3I").pack(second.id, 3, 1, 2, 3)
-    old += Struct("<IQI").pack(3, second.id, 4)
-    disk.put(checkpoint.NAME, old + Struct("<I").pack(crc32(old)))
-    journal, found = open_journal(disk.crash())
-    assert found == {1: [1, 2], 2: [2], 3: [1, 2]} and not journal.report
-    assert journal.segments[1].attempts == {(3, second.id): 4}
-
-
-def test_what_compaction_has_moved_is_forgotten_once_each_queue_has_asked() -> None:
-    journal, _ = open_journal(SimulatedDisk(Random(1)))
     messages = append(journal, [1, 2], 30)
     commit_any(journal)
     kept = messages[::10]
     for message in messages:
         if message not in kept:
             for queue in (1, 2):
-                journal.settle(queue, message.id, message.location)
+                journal.settle(queue, message.id)
     for _ in range(10):
         append(journal, [3])
         commit_any(journal)
-    assert journal._compaction.relocations
-    pages = [(message.id, message.location) for message in kept]
-    by_queue = {queue: journal.read_all(pages, queue) for queue in (1, 2)}
-    assert not journal._compaction.relocations, "both have paged them in, nobody knows the old places"
-    for queue, read in by_queue.items():
-        for each in read:
-            assert each is not None
-            journal.settle(queue, each.id, each.location)
+    first = messages[0].id
+    assert 1 not in journal.segments and journal.index.place(first) >> OFFSET_BITS > 1
+    for queue in (1, 2):
+        read = journal.read_all([message.id for message in kept], queue)
+        assert [each and each.id for each in read] == [message.id for message in kept]
+        for message in kept:
+            assert journal.index.find(first) is not None
+            journal.settle(queue, message.id)
+    assert journal.index.find(first) is None
     commit_any(journal)
     assert all(segment.live for segment in journal.segments.values() if not journal.is_current(segment))
 
@@ -179,7 +164,7 @@ def test_queues_that_were_deleted_long_ago_are_forgotten(monkeypatch: pytest.Mon
         journal.queue_deleted(queue)
     assert len(journal._deleted_queues) == 3
     for queue, message in held.items():
-        journal.settle(queue, message.id, message.location)
+        journal.settle(queue, message.id)
     commit_any(journal)
     journal, found = open_journal(disk.crash())
     assert not found and not journal.report

@@ -86,9 +86,9 @@ def sound_log() -> dict[str, bytes]:
         journal.append([1, 2] if number % 3 else [1], [one])
         commit(journal)
         stored.append(one)
-    journal.settle(1, stored[0].id, stored[0].location)
-    journal.settle(2, stored[1].id, stored[1].location)
-    journal.record_delivery_count(1, stored[2].id, stored[2].location, 3)
+    journal.settle(1, stored[0].id)
+    journal.settle(2, stored[1].id)
+    journal.record_delivery_count(1, stored[2].id, 3)
     commit(journal)
     journal.queue_deleted(2)
     commit(journal)
@@ -114,8 +114,8 @@ def recover_log(data: bytes, turn: Turn) -> None:
 def bodies(disk: SimulatedDisk) -> dict[int, list[bytes | None]]:
     journal = Journal(disk, cast(Metadata, MemoryMetadata()))
     found = {}
-    for queue, pages in journal.recover().items():
-        found[queue] = [one and one.body for one in journal.read(list(pages))]
+    for queue, ids in journal.recover().items():
+        found[queue] = [one and one.body for one in journal.read(list(ids))]
     journal.close()
     return found
 

@@ -51,7 +51,7 @@ def fields(message: Message) -> tuple[object, ...]:
     largest = message.largest_frame if message.channel else 0
     return (
         *(message.address, message.frames, message.channel, message.body_bytes, largest, message.persistent),
-        *(message.id, message.location, message.state, message.seq),
+        *(message.id, message.state, message.seq),
     )
 
 

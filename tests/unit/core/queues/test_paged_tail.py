@@ -1,5 +1,6 @@
 """Paging: messages on the disk return in order, once, and unchanged."""
 
+import tracemalloc
 from array import array
 
 import pytest
@@ -51,26 +52,25 @@ def test_a_budget_is_exceeded_above_its_limit() -> None:
 @examples(100)
 def test_a_backlog_is_first_in_first_out(steps: list[str | int]) -> None:
     backlog = PagedTail()
-    model: list[tuple[int, int]] = []
+    model: list[int] = []
     for number, step in enumerate(steps, 1):
         if isinstance(step, int):
             assert backlog.take(step) == model[:step]
             del model[:step]
         else:
-            page = number << 40, (1 << 64) - number
-            backlog.append(*page)
-            model.append(page)
+            backlog.append((1 << 64) - number)
+            model.append((1 << 64) - number)
         assert len(backlog) == len(model)
 
 
 def test_a_backlog_that_takes_over_another_keeps_the_recorders_numbers() -> None:
     first, second = PagedTail(), PagedTail()
-    first.append(1, 10)
-    for page in ((2, 20, 22), (3, 30, 0), (4, 40, 44), (5, 50, 0)):
+    first.append(1)
+    for page in ((2, 22), (3, 0), (4, 44), (5, 0)):
         second.append(*page)
-    assert second.take(1) == [(2, 20)]
+    assert second.take(1) == [2]
     first.extend(second)
-    assert (first.peek(4), first.seqs(4)) == ([(1, 10), (3, 30), (4, 40), (5, 50)], [0, 0, 44, 0])
+    assert (first.peek(4), first.seqs(4)) == ([1, 3, 4, 5], [0, 0, 44, 0])
 
 
 def test_copies_that_the_message_log_did_not_number_are_paged() -> None:
@@ -87,10 +87,23 @@ def test_copies_that_the_message_log_did_not_number_are_paged() -> None:
 def test_a_backlog_frees_the_memory_of_taken_pages() -> None:
     backlog = PagedTail()
     for number in range(1000):
-        backlog.append(number, number)
+        backlog.append(number)
     while len(backlog):
         backlog.take(7)
-        assert len(backlog._ids) <= 2 * max(len(backlog), 1) and len(backlog._ids) == len(backlog._locations)
+        assert len(backlog._ids) <= 2 * max(len(backlog), 1)
+
+
+def test_a_page_takes_eight_bytes() -> None:
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        backlog = PagedTail()
+        for number in range(100_000):
+            backlog.append(1 << 40 | number)
+        taken_bytes = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert taken_bytes / len(backlog) < 8 * 1.2  # an array has room to grow
 
 
 # One queue
@@ -119,12 +132,12 @@ def bodies(log: list[Delivery]) -> list[int]:
     return [int(each.body) for _, _, each, _ in log]
 
 
-def recovered(pages: list[tuple[int, int]], body_bytes: int = 0) -> RecoveredQueue:
+def recovered(ids: list[int], body_bytes: int = 0) -> RecoveredQueue:
     """Return the state that a journal has recovered."""
     found = RecoveredQueue()
     found.body_bytes = body_bytes
-    for page in pages:
-        found.append(*page)
+    for id_ in ids:
+        found.append(id_)
     return found
 
 
@@ -289,8 +302,7 @@ def test_a_restored_queue_reads_what_the_journal_has() -> None:
     before, log = full_queue(30, persistent=True), []
     journal = journal_of(before)
     queue = new_queue(journal=journal, budget=Ledger(0))
-    pages = [(each.id, each.location) for each in journal.live.values()]
-    queue.restore(recovered(pages, 300))
+    queue.restore(recovered([each.id for each in journal.live.values()], 300))
     enqueue(numbered(30, 2, True), queue)
     assert (queue.ready, queue.ready_bytes) == (32, 320)
     queue.add_consumer(Taker("1", queue, log, True, 0, 100))
@@ -306,9 +318,9 @@ def test_the_first_messages_of_many_priorities_are_read_back_in_several_pumps(mo
     monkeypatch.setattr(ready_messages, "SLICE_BYTES", 1)
     journal = journal_of(full_queue(30, persistent=True))
     queue = new_queue(journal=journal, budget=Ledger(0), arguments=Table.of({"x-max-priority": 29}))
-    pages = recovered([(each.id, each.location) for each in journal.live.values()], 300)
-    pages.levels, pages.deadlines_ms = bytes(range(30)), array("q", [0] * 30)
-    queue.restore(pages)
+    found = recovered([each.id for each in journal.live.values()], 300)
+    found.levels, found.deadlines_ms = bytes(range(30)), array("q", [0] * 30)
+    queue.restore(found)
     for _ in range(30):
         before = journal.reads
         queue.pump()
@@ -319,7 +331,7 @@ def test_the_first_messages_of_many_priorities_are_read_back_in_several_pumps(mo
 def test_after_a_purge_of_restored_messages_new_ones_are_not_redelivered() -> None:
     journal = journal_of(full_queue(30, persistent=True))
     queue = new_queue(journal=journal, budget=Ledger(0))
-    queue.restore(recovered([(each.id, each.location) for each in journal.live.values()], 300))
+    queue.restore(recovered([each.id for each in journal.live.values()], 300))
     queue.purge()
     enqueue(numbered(30, 1), queue)
     found = queue.get(True)

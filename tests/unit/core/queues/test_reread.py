@@ -46,15 +46,15 @@ class FailingJournal(SlowJournal):
         self.longest = 0
         self.most = 1_000
 
-    def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
+    def read(self, ids: list[int], queue: int = 0) -> list[Message | None]:
         if self.broken:
             raise KeyError("a bug")
         if self.exhausted:
             self.reads += 1
             return []
-        self.longest = max(self.longest, len(pages))
+        self.longest = max(self.longest, len(ids))
         read: list[Message | None] = []
-        for (id_, _), each in zip(pages, super().read(pages, queue), strict=True):
+        for id_, each in zip(ids, super().read(ids, queue), strict=True):
             if id_ in self.unreadable and read and read[-1] is not None:
                 break
             read.append(None if id_ in self.unreadable else each)
@@ -214,7 +214,7 @@ def test_a_queue_with_unread_messages_is_not_empty() -> None:
     vhost = new_node().vhosts["/"]
     queue = vhost.declare_queue("q", durable=True)
     queue.ready_messages.default.unread = Unread()
-    queue.ready_messages.default.unread.append(0, 1, 0, 1)
+    queue.ready_messages.default.unread.append(0, 1, 1)
     assert queue.ready == 0
     with pytest.raises(PreconditionFailed, match="not empty"):
         vhost.delete_queue(queue, if_empty=True)
@@ -270,11 +270,11 @@ def test_messages_read_at_a_later_attempt_are_not_redelivered() -> None:
 def test_recovered_messages_count_as_redelivered_whenever_they_are_read() -> None:
     journal = paged(6)[1]
     queue = new_queue(journal=journal, budget=Ledger(0))
-    pages = RecoveredQueue()
-    pages.body_bytes = 21
+    stored = RecoveredQueue()
+    stored.body_bytes = 21
     for each in journal.live.values():
-        pages.append(each.id, each.location)
-    queue.restore(pages)
+        stored.append(each.id)
+    queue.restore(stored)
     journal.unreadable = {2}
     assert drained(queue) == [1, 3, 4, 5, 6]
     journal.unreadable.clear()

@@ -41,7 +41,7 @@ def fill(disk: Disk, metadata: Metadata) -> None:
         message = Message(MessageAddress("", "other"), frames, 1, len(frames), 0, True)
         journal.append([2], [message])
         if number % 3 == 0:
-            journal.settle(2, message.id, message.location)
+            journal.settle(2, message.id)
         if number % 20 == 0:
             commit(journal)
     commit(journal)
