@@ -271,7 +271,8 @@ def test_compaction_of_a_segment_with_a_message_as_long_as_a_copy_may_be_or_long
         peer = StoredPeer(step_meter, tmp_path, segment_bytes=1 << 20)
         journal = peer.journal
         length = LONG_BYTES - 1000 if live else 8 * LONG_BYTES
-        messages = [Message(Address("", "q"), bytes(count), 1, 0, 0, True) for count in (length, 10, 10, 10, 10, 10)]
+        others = [LONG_BYTES if live else 10] * 5
+        messages = [Message(Address("", "q"), bytes(count), 1, 0, 0, True) for count in (length, *others)]
         number = max(journal.segments)
         journal.append([1], messages)
         commit(journal)
