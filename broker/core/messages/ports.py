@@ -147,7 +147,7 @@ class Journal:
         return 0
 
     def append(self, queues: list[int], messages: list[Message]) -> None:
-        """Store each message once for all these queues. Sets its `id`, which must be 0; ids ascend and are for life."""
+        """Store each message once for all these queues. Sets its `id`, which must be 0: ids ascend and never change."""
         raise NotImplementedError
 
     def settle(self, queue: int, id_: int) -> None:

@@ -25,7 +25,7 @@ class PagedTail:
         self._ids.append(id_)
 
     def restore(self, ids: array[int]) -> None:
-        """Take over all of these, while empty."""
+        """Take over all of these ids, while empty."""
         self._ids = ids
 
     def extend(self, other: PagedTail) -> None:
