@@ -238,7 +238,7 @@ class Move:
         problem = self._problem(copy, targets)
         if not problem and not all(target.has_room(copy.body_bytes) for target in targets):
             problem = FULL
-        if not problem and must_wait(self._channel.vhost.budget, targets):
+        if not problem and must_wait(self._channel.vhost.ledger, targets):
             problem = STILL_DEAD_LETTERING
         if problem:
             self._end(taken, problem, result)

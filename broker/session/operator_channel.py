@@ -193,7 +193,7 @@ class OperatorChannel:
             self.check_alarms()
         if channel.unfinished.full and not publishing.count_short(channel, [route], [content]):
             raise NotNow(publishing.STILL_PUBLISHING)
-        if must_wait(channel.vhost.budget, route.targets or ()):
+        if must_wait(channel.vhost.ledger, route.targets or ()):
             raise NotNow(publishing.STILL_DEAD_LETTERING)
         channel.confirms = channel.confirms or Confirms()
         self._returned = channel.publishing.return_unroutable

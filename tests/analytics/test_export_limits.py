@@ -168,7 +168,7 @@ def test_text_that_is_no_utf_8_is_exported_with_escapes(tmp_path: Path) -> None:
 def test_a_message_keeps_its_number_while_it_lies_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_module, "PAGE_ABOVE", 2)
     export = Exporting(tmp_path)
-    export.peer.node.budget.limit_bytes = 1
+    export.peer.node.ledger.limit_bytes = 1
     ch = export.peer.connect().channel()
     before = export.snapshot(schema.START)
     ch.declare("q", durable=True)

@@ -33,14 +33,14 @@ def new_queue(
     kind: type[Queue] = Queue,
     number: int = 1,
     journal: SlowJournal | None = None,
-    budget: Ledger | None = None,
+    ledger: Ledger | None = None,
     arguments: Table = Table.EMPTY,
 ) -> Queue:
     """A queue, which is durable unless its number is 0."""
     clock = FakeClock()
     journal = journal or SlowJournal()
     scheduler = Scheduler(clock, journal)
-    home = NoVHost("/", clock, journal, budget or Ledger(UNLIMITED_BYTES), scheduler)
+    home = NoVHost("/", clock, journal, ledger or Ledger(UNLIMITED_BYTES), scheduler)
     queue = kind(home, f"q{number}", number=number, arguments=arguments)
     queue.outbox = NotingOutbox(queue, home.dead)
     return queue
@@ -61,8 +61,8 @@ class NotingOutbox(DeadLetterOutbox):
 class NoVHost(QueueHost):
     """A queue host that records the requests of its queues."""
 
-    def __init__(self, name: str, clock: Clock, journal: Journal, budget: Ledger, scheduler: Scheduler) -> None:
-        super().__init__(name, clock, journal, budget, scheduler)
+    def __init__(self, name: str, clock: Clock, journal: Journal, ledger: Ledger, scheduler: Scheduler) -> None:
+        super().__init__(name, clock, journal, ledger, scheduler)
         self.dead: list[tuple[Message, str]] = []
         self.over: list[Queue] = []
 

@@ -192,14 +192,14 @@ def test_long_headers_that_are_paged_out_and_read_back(
         for _ in range(300):
             channel.publish("", "q", b"", {"headers": {"h": "v" * 130_900}})
         peer.settle()
-        assert peer.node.budget.queued_bytes < 2 << 20
+        assert peer.node.ledger.queued_bytes < 2 << 20
         consumer = Prompter(peer)
         step_meter.begin()
         consumer.send(Basic.Consume, queue="q", no_ack=True)
         while ready(peer):
             consumer.socket.outgoing.clear()
             peer.settle()
-        assert peer.journal.read_messages > 250 and not peer.node.budget.queued_bytes
+        assert peer.journal.read_messages > 250 and not peer.node.ledger.queued_bytes
         peer.close()
         shutil.rmtree(tmp_path)
 

@@ -120,7 +120,7 @@ def main() -> None:
         def test(mutant: Mutant) -> tuple[Mutant, str, str]:
             tree = free.get()
             try:
-                return mutant, *tree.outcome(mutant, records.tests_of(mutant, options.budget))
+                return mutant, *tree.outcome(mutant, records.tests_of(mutant, options.ledger))
             finally:
                 free.put(tree)
 

@@ -94,7 +94,7 @@ class Node:
         self.pending = self.scheduler.pending
         self._unfinished: dict[str, UnfinishedPublishes] = {}  # by account
         self.numbering = QueueNumbers()
-        self.budget = Ledger(message_memory_bytes)
+        self.ledger = Ledger(message_memory_bytes)
         self.open_connections = 0
         self.census = ConnectionCounts()
         self.churn = Churn()
@@ -114,7 +114,7 @@ class Node:
         self.services = NodeServices(
             clock,
             journal,
-            self.budget,
+            self.ledger,
             self.scheduler,
             self.registry,
             self.numbering,

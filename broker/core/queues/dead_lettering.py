@@ -146,7 +146,7 @@ class DeadLetter:
         targets, cost = search.targets, 0
         if not self._looked:
             self._passed = cycle(self.copy) if self.reason != REJECTED and may_cycle(self.copy, targets) else NO_QUEUES
-        asks = queue.host.budget.dead_letters.full_outboxes > 0
+        asks = queue.host.ledger.dead_letters.full_outboxes > 0
         while self._looked < len(targets):
             some = targets[self._looked : self._looked + LOOKS]
             self._looked += len(some)
@@ -163,7 +163,7 @@ class DeadLetter:
         self._found = ()
         self.recorders, self.stable = search.recorders, search.stable
         each = PER_MESSAGE_COST
-        if queue.host.budget.exceeded:
+        if queue.host.ledger.exceeded:
             each = PAGE_COST + (len(self.copy.frames) >> STORE_SHIFT)
         each += cost_of_reading([self.copy], self.targets)
         self.long = len(self.targets) + len(self.recorders) > 1 and self._is_long(each)
@@ -374,7 +374,7 @@ class DeadLetterOutbox:
         self.persistent_count = self.persistent_bytes = 0
         self.held_bytes = self.loose_bytes = 0
         self.account = ""
-        self._budget = queue.host.budget.dead_letters
+        self._budget = queue.host.ledger.dead_letters
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.forwarded) + len(self.unconfirmed)
@@ -892,7 +892,7 @@ class DeadLetterOutbox:
         if self._place is not None or host.scheduler.finishing or letter.targets is not None and not letter.is_found:
             return True
         self._place = Place(letter.held_bytes(host.route_bytes))
-        return host.budget.long_routes.begin(self._place, self._go_on_soon)
+        return host.ledger.long_routes.begin(self._place, self._go_on_soon)
 
     def _leave_place(self) -> None:
         """Give the place back unless a letter is under way that goes on in the next step. Others wait for their own."""
@@ -906,7 +906,7 @@ class DeadLetterOutbox:
     def _end_place(self) -> None:
         place, self._place = self._place, None
         if place is not None:
-            self._queue.host.budget.long_routes.end(place)
+            self._queue.host.ledger.long_routes.end(place)
 
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]
@@ -1004,7 +1004,7 @@ class DeadLetterOutbox:
         """Return the cost of enqueueing one message at these targets, each of which looks at it."""
         count, size = len(targets), len(message.frames)
         cost = cost_of_reading([message], targets) * count if size - message.body_bytes > LONG_HEADER else 0
-        if self._queue.host.budget.exceeded:
+        if self._queue.host.ledger.exceeded:
             return cost + count * (PAGE_COST + (size >> STORE_SHIFT))
         return cost + cost_of_records(size, targets) + (count if count < 2 else count * PER_MESSAGE_COST)
 

@@ -34,8 +34,8 @@ LEVEL_SHIFT: Final = 48  # the bits of a position above these are the priority l
 BATCH_BYTES: Final = 1 << 20  # delivered at once, whatever their number: the first may be longer than the average
 PACK_ABOVE = 10_000  # fresh messages; more than queues with consumers have (`flow_control`), as packing takes time
 UNPACK_BELOW = 256  # fresh messages; as many as one write to a consumer has
-# Messages that a fifo may have in memory even when the budget of the node is spent, and bytes of its queue: messages of
-# a queue whose consumers keep up pass through memory.
+# Messages that a fifo may have in memory even when that of the node is used up, and bytes of its queue: messages of a
+# queue whose consumers keep up pass through memory.
 PAGE_ABOVE, PAGE_BYTES = 4_000, 1 << 20
 UNREAD_LIMIT = 10_000  # the most successive messages that are set aside at once because they cannot be read
 UNPAGE, UNPAGE_BYTES = 1_000, 4 << 20  # messages read back at once, and bytes estimated from their average
@@ -88,15 +88,15 @@ class Fifo:
         "header_bytes",
         "_ready",
         "_journal",
-        "_budget",
+        "_ledger",
     )
     __deletable__ = ("_ready",)  # `ReadyMessages.break_cycles`
 
-    def __init__(self, level: int, ready: ReadyMessages, journal: QueueJournal, budget: Ledger) -> None:
+    def __init__(self, level: int, ready: ReadyMessages, journal: QueueJournal, ledger: Ledger) -> None:
         self.level = level
         self.fresh: deque[Message] = deque()
         self.head = (level << LEVEL_SHIFT) + 1
-        self.packed = PackedTail(budget)
+        self.packed = PackedTail(ledger)
         self.returned: list[tuple[int, Message, bool]] = []
         self.backlog = PagedTail()
         self.unread: Unread | None = None
@@ -106,7 +106,7 @@ class Fifo:
         self.header_bytes = 0
         self._ready = ready
         self._journal = journal
-        self._budget = budget
+        self._ledger = ledger
 
     def __len__(self) -> int:
         return self.resident + len(self.backlog)
@@ -123,7 +123,7 @@ class Fifo:
         messages are also in other queues.
         """
         fresh, packed = self.fresh, self.packed
-        if len(self.backlog) or self._budget.exceeded and self._pages():
+        if len(self.backlog) or self._ledger.exceeded and self._pages():
             self._page_out(messages)
         else:
             if packed.count or len(fresh) > PACK_ABOVE:
@@ -134,7 +134,7 @@ class Fifo:
                 if header_bytes < 0:
                     header_bytes = header_bytes_of(messages)
                 self._add_headers(header_bytes)
-            self._budget.add(len(messages), body_bytes + header_bytes)
+            self._ledger.add(len(messages), body_bytes + header_bytes)
         ready = self._ready
         ready.count += len(messages)
         ready.body_bytes += body_bytes
@@ -163,7 +163,7 @@ class Fifo:
         self._ready.body_bytes += message.body_bytes
         header_bytes = header_bytes_of([message])
         self._add_headers(header_bytes)
-        self._budget.add(1, message.body_bytes + header_bytes)
+        self._ledger.add(1, message.body_bytes + header_bytes)
 
     def restore(self, ids: array[int], timed: bool) -> None:
         """Take over recovered messages; `ReadyMessages.restore` counts them."""
@@ -212,7 +212,7 @@ class Fifo:
         self._ready.body_bytes -= message.body_bytes
         header_bytes = header_bytes_of([message]) if self.header_bytes else 0
         self.header_bytes -= header_bytes
-        self._budget.add(-1, -message.body_bytes - header_bytes)
+        self._ledger.add(-1, -message.body_bytes - header_bytes)
         return position, message, redelivered
 
     def take(self, count: int, now_ms: int) -> tuple[list[Message], int]:
@@ -252,7 +252,7 @@ class Fifo:
         ready.body_bytes -= taken_bytes
         if header_bytes:
             self.header_bytes -= header_bytes
-        self._budget.add(-taken, -taken_bytes - header_bytes)
+        self._ledger.add(-taken, -taken_bytes - header_bytes)
         return messages, taken_bytes
 
     def remove_due(self, now_ms: int, limit: int, removed_end: int, read_end: int) -> list[Message]:
@@ -279,13 +279,13 @@ class Fifo:
         return message.state.deadline_ms if message is not None and message.state is not None else NEVER
 
     def remove_all(self) -> Removed:
-        """Remove all messages at once. The budget and the journal still count them until `release`."""
+        """Remove all messages at once. The ledger and the journal still count them until `release`."""
         if self.unread is not None:
             self.backlog.extend(self.unread.pages)
             self.unread = None
         removed = Removed(self.fresh, self.packed, self.returned, self.backlog)
         self.head = self.tail
-        self.fresh, self.packed, self.returned, self.backlog = deque(), PackedTail(self._budget), [], PagedTail()
+        self.fresh, self.packed, self.returned, self.backlog = deque(), PackedTail(self._ledger), [], PagedTail()
         self.timed = False
         self.header_bytes = 0
         return removed
@@ -321,7 +321,7 @@ class Fifo:
         self.fresh.extend(fresh)
         header_bytes = header_bytes_of(fresh)
         self._add_headers(header_bytes)
-        self._budget.add(len(fresh), total_bytes(fresh) + header_bytes)
+        self._ledger.add(len(fresh), total_bytes(fresh) + header_bytes)
         return len(read) - len(fresh)
 
     @property
@@ -337,7 +337,7 @@ class Fifo:
     @property
     def has_room(self) -> bool:
         """True if messages may be read into memory before consumers need them."""
-        return not self._budget.exceeded or self.resident <= PAGE_ABOVE
+        return not self._ledger.exceeded or self.resident <= PAGE_ABOVE
 
     @property
     def resident(self) -> int:

@@ -113,14 +113,14 @@ class PackedTail:
     `count` is the number of messages. The ledger counts what packed ones really take.
     """
 
-    __slots__ = ("count", "_runs", "_last", "_shared", "_budget")
+    __slots__ = ("count", "_runs", "_last", "_shared", "_ledger")
 
-    def __init__(self, budget: Ledger) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self.count = 0
         self._runs: LazyDeque[PackedRun | list[Message]] = ()
         self._last: list[Message] = []  # fewer than RUN
         self._shared = False  # some of these are also in other queues
-        self._budget = budget
+        self._ledger = ledger
 
     def append(self, messages: list[Message], shared: bool) -> None:
         """Add messages. Those that are `shared` with other queues are not packed: each queue would have copies.
@@ -139,7 +139,7 @@ class PackedTail:
             run = last[at : at + RUN]
             packed = None if self._shared else pack(run)
             if packed is not None:
-                self._budget.save(packed.saved_bytes)
+                self._ledger.save(packed.saved_bytes)
                 runs.append(packed)
             else:
                 runs.append(run)
@@ -155,7 +155,7 @@ class PackedTail:
             run = made(self._runs).popleft()
             if isinstance(run, PackedRun):
                 messages = run.unpack()
-                self._budget.save(-run.saved_bytes)
+                self._ledger.save(-run.saved_bytes)
             else:
                 messages = run
         self.count -= len(messages)

@@ -123,7 +123,7 @@ class Queue(RouteTarget):
         single = settings.single_active_consumer
         scheduler = host.scheduler
         self.consumers = SingleActiveConsumers(scheduler, settings.type == QUORUM) if single else Consumers(scheduler)
-        self.ready_messages = ReadyMessages(self, self.settings, self.journal, host.budget)
+        self.ready_messages = ReadyMessages(self, self.settings, self.journal, host.ledger)
         self.unacked = self.unacked_bytes = 0
         self.had_consumer = self.dirty = False
         self.paused = 0  # jobs that requeue messages which must be delivered first
@@ -364,7 +364,7 @@ class Queue(RouteTarget):
         if self._feeding:
             return  # the firehose puts copies of its deliveries into this very queue
         self._feeding = True
-        held_back = self.host.budget.dead_letters.total and self.outbox.many
+        held_back = self.host.ledger.dead_letters.total and self.outbox.many
         self._slice = 0 if held_back else SLICE + self.published - self._pumped
         try:
             timed = self.ready_messages.timed
@@ -510,14 +510,14 @@ class Queue(RouteTarget):
         self.unacked += len(messages)
         self.unacked_bytes += body_bytes
         header_bytes = header_bytes_of(messages) if self.ready_messages.long_headers else 0
-        self.host.budget.add_unacked(len(messages), body_bytes + header_bytes)
+        self.host.ledger.add_unacked(len(messages), body_bytes + header_bytes)
 
     def _free_unacked(self, messages: list[Message], body_bytes: int) -> None:
         """Count messages that are settled or come back. HOT: bench B, D, I, L."""
         self.unacked -= len(messages)
         self.unacked_bytes -= body_bytes
         header_bytes = header_bytes_of(messages) if self.ready_messages.long_headers else 0
-        self.host.budget.add_unacked(-len(messages), -body_bytes - header_bytes)
+        self.host.ledger.add_unacked(-len(messages), -body_bytes - header_bytes)
 
     def _take_back_undelivered(self, undelivered: list[tuple[int, Message]]) -> None:
         """Requeue messages, by position, after a consumer has raised; any of them may have been sent to it."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueHost:
-    """The virtual host as its queues see it: clock, journal, memory budget, scheduler, counters and publishing.
+    """The virtual host as its queues see it: clock, journal, memory ledger, scheduler, counters and publishing.
 
     pending         queues of the whole node that wait to be pumped
     settings_cache  the settings that queues with the same arguments and policies share
@@ -35,11 +35,11 @@ class QueueHost:
     held            publishes and deliveries wait, as the firehose has very many messages to copy
     """
 
-    def __init__(self, name: str, clock: Clock, journal: Journal, budget: Ledger, scheduler: Scheduler) -> None:
+    def __init__(self, name: str, clock: Clock, journal: Journal, ledger: Ledger, scheduler: Scheduler) -> None:
         self.name = name
         self.clock = clock
         self.journal = journal
-        self.budget = budget
+        self.ledger = ledger
         self.scheduler = scheduler
         self.pending = scheduler.pending
         self.settings_cache = QueueSettingsCache()

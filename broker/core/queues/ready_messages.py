@@ -56,12 +56,12 @@ class ReadyMessages:
         "_settings",
         "_queue",
         "_journal",
-        "_budget",
+        "_ledger",
     )
     __deletable__ = ("_queue",)  # `break_cycles`
 
-    def __init__(self, queue: Queue, settings: QueueSettings, journal: QueueJournal, budget: Ledger) -> None:
-        self.default = Fifo(0, self, journal, budget)
+    def __init__(self, queue: Queue, settings: QueueSettings, journal: QueueJournal, ledger: Ledger) -> None:
+        self.default = Fifo(0, self, journal, ledger)
         self.all = [self.default]
         self._fifos: dict[int, Fifo] = {}  # the other ones by level, also those that all their messages have left
         self.count = 0
@@ -72,7 +72,7 @@ class ReadyMessages:
         self._settings = settings
         self._queue = queue
         self._journal = journal
-        self._budget = budget
+        self._ledger = ledger
 
     def break_cycles(self) -> None:
         """Break the reference cycles with a deleted queue (`Queue.break_cycles`)."""
@@ -116,7 +116,7 @@ class ReadyMessages:
             return self.default
         fifo = self._fifos.get(level)
         if fifo is None:
-            fifo = self._fifos[level] = Fifo(level, self, self._journal, self._budget)
+            fifo = self._fifos[level] = Fifo(level, self, self._journal, self._ledger)
         if fifo not in self.all:
             insort(self.all, fifo, key=lambda fifo: -self._settings.priority(fifo.level))
         return fifo
@@ -194,7 +194,7 @@ class ReadyMessages:
         Return them, and how many more may be removed soon.
         """
         read_end, removed_end = self.read_bytes + SLICE_BYTES, self.removed_bytes + SLICE_BYTES
-        if self._budget.dead_letters.total > FEW_BYTES:
+        if self._ledger.dead_letters.total > FEW_BYTES:
             removed_end = self._removed_end()
         dead: list[Message] = []
         self._charge_looks(len(fifos))
@@ -207,7 +207,7 @@ class ReadyMessages:
         """Remove messages from the front that exceed these limits (NONE for no limit); return as `remove_due`."""
         dropped: list[Message] = []
         read_end, removed_end = self.read_bytes + SLICE_BYTES, self.removed_bytes + SLICE_BYTES
-        if self._budget.dead_letters.total > FEW_BYTES:
+        if self._ledger.dead_letters.total > FEW_BYTES:
             removed_end = self._removed_end()
         while (
             len(dropped) < limit
@@ -241,7 +241,7 @@ class ReadyMessages:
         return earliest_ms
 
     def remove_all(self) -> list[Removed]:
-        """Remove all messages at once. The budget and the journal still count them until `release`."""
+        """Remove all messages at once. The ledger and the journal still count them until `release`."""
         self.count = 0
         self.body_bytes = 0
         self._estimated = self.awaits_room = False

@@ -40,6 +40,6 @@ def _settle(queue: Queue, messages: list[Message], reason: str) -> int:
     """Release messages that are in memory; return their number."""
     host = queue.host
     host.left(queue, messages, reason)
-    host.budget.add(-len(messages), -total_bytes(messages) - header_bytes_of(messages))
+    host.ledger.add(-len(messages), -total_bytes(messages) - header_bytes_of(messages))
     queue.journal.settle_purged(messages)
     return len(messages)

@@ -108,14 +108,14 @@ class RouteTarget(Destination):
         return False
 
 
-def must_wait(budget: Ledger, targets: tuple[RouteTarget, ...]) -> bool:
+def must_wait(ledger: Ledger, targets: tuple[RouteTarget, ...]) -> bool:
     """Return whether one of the targets must not reject more messages."""
-    return budget.dead_letters.full_outboxes > 0 and any(target.must_not_reject for target in targets)
+    return ledger.dead_letters.full_outboxes > 0 and any(target.must_not_reject for target in targets)
 
 
-def without_full(budget: Ledger, targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
+def without_full(ledger: Ledger, targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
     """Return the targets without those that must not reject more messages."""
-    if not budget.dead_letters.full_outboxes:
+    if not ledger.dead_letters.full_outboxes:
         return targets
     return tuple([target for target in targets if not target.must_not_reject])
 

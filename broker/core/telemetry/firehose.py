@@ -118,7 +118,7 @@ class Firehose(Tracer):
             message = copy()
             yield COPY_COST + (len(message.property_bytes) + message.body_bytes >> COPY_SHIFT)
             result = yield from deliver_in_slices(vhost, Emission([exchange], [message]))
-            if (result.stored or vhost.budget.exceeded) and vhost.journal.behind():
+            if (result.stored or vhost.ledger.exceeded) and vhost.journal.behind():
                 self._start(exchange, appends=True)
                 return
         self._stop()

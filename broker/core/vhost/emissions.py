@@ -158,10 +158,10 @@ def enqueue_in_slices(
     least = STORED_COST if stores else 1
     at = 0
     while count and at < len(messages):
-        weight = PAGE_COST if vhost.budget.exceeded else PER_MESSAGE_COST if per_message else least
-        exceeded = vhost.budget.exceeded
+        weight = PAGE_COST if vhost.ledger.exceeded else PER_MESSAGE_COST if per_message else least
+        exceeded = vhost.ledger.exceeded
         copies = count if exceeded else records_of(targets[:SLICE]) or 1  # of the frames
-        shift = STORE_SHIFT if stores or vhost.budget.exceeded else COPY_SHIFT
+        shift = STORE_SHIFT if stores or vhost.ledger.exceeded else COPY_SHIFT
         some = messages[at : at + max(limit // (weight * count), 1)]
         while (cost := cost_of(some, weight * count, copies, shift, readers)) > 2 * limit and len(some) > 1:
             some = some[: max(len(some) * limit // cost, 1)]
@@ -251,7 +251,7 @@ def enqueue(
     others must not wait for such a queue. Only a move has asked all of them before.
     """
     there = existing(targets)
-    targets = without_full(vhost.budget, there) if source != MOVED else there
+    targets = without_full(vhost.ledger, there) if source != MOVED else there
     result = ACCEPTED if len(targets) == len(there) else EnqueueResult(False, frozenset(range(len(messages))))
     if not targets:
         return result

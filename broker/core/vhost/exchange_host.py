@@ -78,7 +78,7 @@ class ExchangeHost(ExchangeContext):
             else:
                 yield sum(steps)
         finally:
-            self._vhost.budget.long_routes.end(place)
+            self._vhost.ledger.long_routes.end(place)
 
     def look(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> LookSteps:
         place = self._new_place(message)
@@ -95,7 +95,7 @@ class ExchangeHost(ExchangeContext):
                 yield LOOKS >> LOOK_SHIFT
             return queues, room
         finally:
-            self._vhost.budget.long_routes.end(place)
+            self._vhost.ledger.long_routes.end(place)
 
     def _new_place(self, message: Message) -> Place:
         return Place(self._vhost.route_bytes + len(message.frames))
@@ -130,7 +130,7 @@ class ExchangeHost(ExchangeContext):
         At a stop it does not wait, and is made in one step.
         """
         vhost, scheduler = self._vhost, self._vhost.scheduler
-        if not vhost.budget.long_routes.begin(place, scheduler.suspend()):
+        if not vhost.ledger.long_routes.begin(place, scheduler.suspend()):
             search.stop()
             scheduler.charge(search.cost)
             search.targets = ()
@@ -167,7 +167,7 @@ class ExchangeHost(ExchangeContext):
 
     def _with_room(self, targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
         """Return the queues among the targets that may reject more messages."""
-        return without_full(self._vhost.budget, queues_of(targets))
+        return without_full(self._vhost.ledger, queues_of(targets))
 
     def store(self, messages: list[Message], durable: bool) -> None:
         numbers = [self.number] if durable and self.number else []

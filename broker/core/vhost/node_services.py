@@ -49,7 +49,7 @@ class NodeServices:
 
     clock: Clock
     journal: Journal
-    budget: Ledger
+    ledger: Ledger
     scheduler: Scheduler
     registry: Registry
     numbering: QueueNumbers

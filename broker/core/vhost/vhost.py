@@ -89,7 +89,7 @@ class VHost(QueueHost):
 
     def __init__(self, name: str, services: NodeServices, system_exchanges: Iterable[str] = ()) -> None:
         """`system_exchanges` are topic exchanges that are predeclared in this virtual host only."""
-        super().__init__(name, services.clock, services.journal, services.budget, services.scheduler)
+        super().__init__(name, services.clock, services.journal, services.ledger, services.scheduler)
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         self.volatile: dict[str, ReplyQueue] = {}

@@ -122,9 +122,9 @@ def publish(
     if route.reads_headers and not alone:
         targets = route.targets or ()
         channel.connection.spent += cost_of_reading(messages, targets) * len(targets)
-    budget = channel.vhost.budget
-    if budget.dead_letters.full_outboxes and queues is not None and not channel.all_or_none:
-        queues = None if must_wait(budget, queues) else queues
+    ledger = channel.vhost.ledger
+    if ledger.dead_letters.full_outboxes and queues is not None and not channel.all_or_none:
+        queues = None if must_wait(ledger, queues) else queues
     if queues is None and not alone and route.targets is not None and not channel.all_or_none:
         steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
         do_in_steps(channel, messages, steps, in_slices)
@@ -151,7 +151,7 @@ def publish(
 def at_once(channel: Channel, route: Route, contents: list[bytes]) -> list[bytes]:
     """Return those of the first contents that are published by this route in one step."""
     most = route.at_once
-    if channel.vhost.budget.exceeded and route.queues is not None:  # each queue stores a copy
+    if channel.vhost.ledger.exceeded and route.queues is not None:  # each queue stores a copy
         most = min(most, ENQUEUE_COST // (PAGE_COST * route.cost) + 1)
     return contents[:most] if len(contents) > most else contents
 
@@ -207,7 +207,7 @@ def may_take_long(channel: Channel, route: Route, content: bytes, alone: bool) -
     if in_transaction or not targets:
         return False
     few = are_few(targets, Message(route.address, content, 0, 0, 0, False))
-    return must_wait(channel.vhost.budget, targets) or alone and not few
+    return must_wait(channel.vhost.ledger, targets) or alone and not few
 
 
 def properties_of(content: bytes) -> bytes:
@@ -237,7 +237,7 @@ def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes],
     """
     cached = channel.routes
     connection = channel.connection
-    limit = ENQUEUE_COST // PAGE_COST if channel.vhost.budget.exceeded else ENQUEUE_COST
+    limit = ENQUEUE_COST // PAGE_COST if channel.vhost.ledger.exceeded else ENQUEUE_COST
     refused: AMQPError | None = None
     routes: list[Route] = []
     if len(methods) * cached.largest_cost <= limit:
@@ -289,7 +289,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
     in_transaction = channel.transaction is not None
     all_or_none = channel.all_or_none
     logged = channel.vhost.message_log is not None  # in the order of the messages, which their confirms have too
-    gather = not (logged or connection.node.journal.behind() or channel.vhost.budget.dead_letters.full_outboxes)
+    gather = not (logged or connection.node.journal.behind() or channel.vhost.ledger.dead_letters.full_outboxes)
     checked = channel.checked
     sizes = channel.statistics.sizes
     header, raw = NO_HEADER, b""
@@ -371,7 +371,7 @@ def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_
         header_bytes = header_bytes_of(run.messages) if some_long else 0
         route = run.route
         long = run.body_bytes + header_bytes > route.long_bytes or header_bytes > route.read_bytes
-        if long or len(run.queues) > FEW or must_wait(channel.vhost.budget, run.queues):
+        if long or len(run.queues) > FEW or must_wait(channel.vhost.ledger, run.queues):
             steps = enqueue_in_steps(channel, run.exchange, run.messages, run.queues, run.mandatory, ())
             do_in_steps(channel, run.messages, steps, in_slices)
             return
@@ -510,7 +510,7 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
         elif ttl_ms != NO_TTL:
             message.state = MessageState(ttl_ms)
     queues = route.targets
-    few = queues is not None and are_few(queues, message) and not must_wait(channel.vhost.budget, queues)
+    few = queues is not None and are_few(queues, message) and not must_wait(channel.vhost.ledger, queues)
     if queues is not None and few and len(keys) == 1 and not route.markers:
         if route.reads_headers and channel.transaction is None:
             channel.connection.spent += cost_of_reading([message], queues) * len(queues)
@@ -737,7 +737,7 @@ def enqueue_in_steps(
         body_bytes, persistent = total_bytes(some), any(message.persistent for message in some)
         each = cost_of_each(some, queues)
         stored_bytes = frame_bytes(some)
-        if channel.vhost.budget.exceeded:
+        if channel.vhost.ledger.exceeded:
             each = max(each, PAGE_COST * len(some) + (stored_bytes >> STORE_SHIFT))
         parts = in_parts(queues, each, stored_bytes, ENQUEUE_COST)
         first_part = next(parts, ())
@@ -761,7 +761,7 @@ def one_is_full(channel: Channel, queues: tuple[RouteTarget, ...]) -> Generator[
     """Return whether one of the queues has rejected too many messages; look at them in steps."""
     for at in range(0, len(queues), LOOKS):
         some = queues[at : at + LOOKS]
-        if must_wait(channel.vhost.budget, some):
+        if must_wait(channel.vhost.ledger, some):
             return True
         yield len(some) >> DESTINATIONS_SHIFT
     return False
@@ -774,10 +774,10 @@ def await_room(channel: Channel, queues: tuple[RouteTarget, ...], cost: int = PE
     """
     if channel.on_full is not None:
         return
-    if not channel.busy and must_wait(channel.vhost.budget, queues):
+    if not channel.busy and must_wait(channel.vhost.ledger, queues):
         yield TURN_COST + 1  # so that this becomes a job
     connection = channel.connection
-    if channel.busy and must_wait(channel.vhost.budget, queues):
+    if channel.busy and must_wait(channel.vhost.ledger, queues):
         connection.waits_for_room = True
         connection.request_flush()  # so that the transport notices if the peer closes meanwhile
         yield from await_outboxes(connection.node.scheduler, queues)

@@ -94,9 +94,9 @@ class Transaction:
                     self.settle(tag, delivery, settlement)
             yield (SLICE >> LOOKUP_SHIFT) + len(self.settlements) - before
 
-    def is_long(self, budget: Ledger) -> bool:
+    def is_long(self, ledger: Ledger) -> bool:
         """Whether its commit or rollback takes more than one turn of the loop."""
-        cost = self._cost * PAGE_COST if budget.exceeded else self._cost
+        cost = self._cost * PAGE_COST if ledger.exceeded else self._cost
         return cost + self._extra_cost > TURN_COST or len(self.settlements) > acknowledge.TOGETHER
 
     def has_sinks(self) -> bool:
@@ -190,7 +190,7 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
     transaction = current(channel)
     appends = len(transaction.publishes) > 0
     published_bytes = transaction.published_bytes
-    is_long = transaction.is_long(channel.vhost.budget) or appends and channel.connection.node.scheduler.full
+    is_long = transaction.is_long(channel.vhost.ledger) or appends and channel.connection.node.scheduler.full
     full = channel.unfinished.full
     if full and appends and (is_long or transaction.has_sinks()):
         channel.await_publishes()

@@ -35,7 +35,7 @@ class Readings:
     def memory_by_use(self, samples_bytes: int) -> dict[str, int]:
         """The bytes of messages, by what holds them, and of samples, and the rest as one part."""
         node = self._host.node
-        ledger = node.budget
+        ledger = node.ledger
         used = dict.fromkeys(MEMORY, 0)
         left = self.mem_used
         for use, size in (

@@ -115,7 +115,7 @@ class Sampler:
                     yield from self._watermarks.add("channel", key, channel, ((0, channel.delivery_tag + 1),))
                 yield
             yield
-        ledger = self._node.budget
+        ledger = self._node.ledger
         ledger.arriving_bytes, ledger.output_bytes, ledger.transaction_bytes = held
 
     def _sample_node(self, lengths: tuple[int, int, int]) -> None:

@@ -117,7 +117,7 @@ class FeaturesMachine(RuleBasedStateMachine):
                 self.patch.setattr(module, name, value)
         self.journal = SureJournal()
         self.node = new_node(self.journal)
-        self.node.budget.limit_bytes = BUDGET_BYTES
+        self.node.ledger.limit_bytes = BUDGET_BYTES
         self.vhost = self.node.vhosts["/"]
         self.clock = self.node.clock
         assert isinstance(self.clock, FakeClock)
@@ -290,7 +290,7 @@ class FeaturesMachine(RuleBasedStateMachine):
                 kept |= {(queue.number, id_) for id_ in ids if id_ not in self.journal.loose}
             assert queue.ready == len(held) + paged
             assert paged or queue.ready_bytes == sum(message.body_bytes for message in held)
-            resident += sum(message.body_bytes + self.node.budget.OVERHEAD for message in held) + header_bytes_of(held)
+            resident += sum(message.body_bytes + self.node.ledger.OVERHEAD for message in held) + header_bytes_of(held)
             unacked = [message for of, _, _, message in out if of is queue]
             assert queue.unacked == len(unacked)
             waiting = [message for message, _, queued in queue.outbox.waiting if queued]
@@ -303,8 +303,8 @@ class FeaturesMachine(RuleBasedStateMachine):
                 assert consumer.unacked == len(mine)
         assert set(self.journal.live) == kept and sorted(self.journal.loose) == sorted(pages)
         held = [message for _, _, _, message in out]  # also of deleted queues
-        unacked_bytes = sum(message.body_bytes + self.node.budget.OVERHEAD for message in held) + header_bytes_of(held)
-        assert self.node.budget.ready_bytes == resident and self.node.budget.unacked_bytes == unacked_bytes
+        unacked_bytes = sum(message.body_bytes + self.node.ledger.OVERHEAD for message in held) + header_bytes_of(held)
+        assert self.node.ledger.ready_bytes == resident and self.node.ledger.unacked_bytes == unacked_bytes
         assert not self.node.pending
 
     def consumers(self, client: RandomClient, queue: queues.Queue) -> list[Any]:
@@ -348,7 +348,7 @@ class FeaturesMachine(RuleBasedStateMachine):
             self.node.pump()
             self.clock.advance(0)  # the last turn of jobs
             assert not self.journal.live and not self.journal.left and not self.journal.loose
-            assert not self.node.budget.queued_bytes and not self.node.pending
+            assert not self.node.ledger.queued_bytes and not self.node.pending
             assert not [timer for timer in self.clock._timers if not timer.cancelled], "a timer is left behind"
         finally:
             self.patch.undo()

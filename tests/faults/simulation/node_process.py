@@ -519,6 +519,6 @@ class NodeProcess:
             kept = (queue.ready, queue.ready_bytes, queue.unacked, queue.unacked_bytes, queue.journal.count)
             assert kept == (0, 0, 0, 0, 0), f"{queue} is empty, and counts {kept}"
             assert not queue.journal.body_bytes and not queue.ready_messages.unread_count
-        assert not self.node.budget.queued_bytes
+        assert not self.node.ledger.queued_bytes
         live = sum(segment.live for segment in self.journal.segments.values())
         assert not live, f"the journal keeps {live} messages of empty queues"

@@ -79,7 +79,7 @@ def test_messages_that_full_queues_in_a_circle_reject_are_limited(length: int, m
     flood(node, [publish * FLOOD for publish in publishes * 10])
     assert sum(watcher.count for watcher in watchers) == 10 * FLOOD * length * length
     assert all(watcher.longest < (length + 1) * (MANY + FLOOD) for watcher in watchers)
-    assert not letters.host.budget.dead_letters.full_outboxes and not letters.host.budget.dead_letters.total
+    assert not letters.host.ledger.dead_letters.full_outboxes and not letters.host.ledger.dead_letters.total
 
 
 @pytest.mark.parametrize("queues", ["deleted", "kept"])
@@ -106,7 +106,7 @@ def test_messages_that_many_queues_reject_are_limited_also_if_each_has_only_one(
         if queues == "deleted":
             pieces[-1] += codec.method_frame(1, Queue.Delete, {"queue": f"queue{number}"})
     pipes = flood(node, pieces)
-    budget = node.budget.dead_letters
+    budget = node.ledger.dead_letters
     each = 4_500 + (dead_lettering.DELETED_BYTES if queues == "deleted" else 0)
     assert 1 << 16 < budget.total < (1 << 16) + each
     outbox.awaits_journal = False
@@ -122,7 +122,7 @@ def test_restored_queues_count_for_nobody_until_they_are_declared(monkeypatch: p
     node = new_node()
     node.users.add("other", hash_password("other", b"salt"))
     node.users.set_permission("other", "/", ".*", ".*", ".*")
-    vhost, budget = node.vhosts["/"], node.budget.dead_letters
+    vhost, budget = node.vhosts["/"], node.ledger.dead_letters
     queue = vhost.declare_queue("restored", arguments=Table.of(FULL))
     queue.outbox.awaits_journal = True
     for account in ("", "guest"):

@@ -32,7 +32,7 @@ class Scene:
         monkeypatch.setattr(fifo, "PAGE_ABOVE", 0)
         self.journal = DeafJournal()
         self.node: Node = new_node(self.journal)
-        self.node.budget.limit_bytes = 0
+        self.node.ledger.limit_bytes = 0
         self.client = connected(self.node)
         self.ch: Channel = self.client.channel()
         self.ch.declare("queue", durable=True)

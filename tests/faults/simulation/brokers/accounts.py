@@ -90,7 +90,7 @@ def check_accounts(process: Process) -> None:
             entries = channel.unacked.entries.values()
             out.update(entry[0] for entry in entries)
             messages = [entry[3] for entry in entries]
-            unacked_bytes += total_bytes(messages) + header_bytes_of(messages) + node.budget.OVERHEAD * len(messages)
+            unacked_bytes += total_bytes(messages) + header_bytes_of(messages) + node.ledger.OVERHEAD * len(messages)
     for queue in process.vhost.queues.values():
         assert queue.unacked == out[queue], f"{queue} counts {queue.unacked} unacknowledged, channels have {out[queue]}"
         held = sum(len(fifo) for fifo in queue.ready_messages.all)
@@ -100,19 +100,19 @@ def check_accounts(process: Process) -> None:
         assert logged == kept, f"{queue} has {kept} messages, and {logged} by the message log"
         counted, listed = queue.delivering.values(), process.ledger.deliveries[queue].values()
         assert counted == listed, f"{queue} counts deliveries {counted}, the message log {listed}"
-    counted = node.budget.ready_bytes, node.budget.unacked_bytes
+    counted = node.ledger.ready_bytes, node.ledger.unacked_bytes
     holds = resident_bytes(node), unacked_bytes
     assert counted == holds, f"bytes of ready and of unacknowledged messages: {counted} are counted, {holds} are held"
 
 
 def resident_bytes(node: Node) -> int:
-    """Return the memory of ready messages, as the budget estimates it."""
+    """Return the memory of ready messages, as the ledger estimates it."""
     total = 0
     for vhost in node.vhosts.values():
         for queue in vhost.queues.values():
             for fifo in queue.ready_messages.all:
                 saved_bytes = sum(run.saved_bytes for run in fifo.packed._runs if isinstance(run, PackedRun))
-                total += fifo.resident_bytes + fifo.resident * node.budget.OVERHEAD - saved_bytes
+                total += fifo.resident_bytes + fifo.resident * node.ledger.OVERHEAD - saved_bytes
                 total += header_bytes_of([*fifo.fresh, *[message for _, message, _ in fifo.returned]])
                 apart = [run for run in [*fifo.packed._runs, fifo.packed._last] if not isinstance(run, PackedRun)]
                 total += sum(map(header_bytes_of, apart))

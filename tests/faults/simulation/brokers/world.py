@@ -650,7 +650,7 @@ class World:
         lost = [f"{copy.number} of {copy.place}" for copy in self.model.lost()]
         assert not lost, f"messages are LOST: {', '.join(lost)}"
         for name, process in self.serving():
-            assert not process.node.budget.queued_bytes, f"{name} counts memory of empty queues"
+            assert not process.node.ledger.queued_bytes, f"{name} counts memory of empty queues"
             live = sum(segment.live for segment in process.store.journal.segments.values())
             assert not live, f"the journal of {name} keeps {live} messages of empty queues"
             links = [each for each in process.server.connections.values() if each.client_name.startswith("Federation")]

@@ -18,15 +18,15 @@ class Budget:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.budget = DeadLetterBudget()
+        self.ledger = DeadLetterBudget()
         self._called: list[str] = []
 
     def add(self, account: str, count: int, loose: bool = True) -> None:
-        self.budget.add(account, count, count * loose, self.clock)
+        self.ledger.add(account, count, count * loose, self.clock)
 
     def wait(self, account: str, count: int = 1) -> None:
         for _ in range(count):
-            self.budget.when_fewer(account, partial(self._called.append, account))
+            self.ledger.when_fewer(account, partial(self._called.append, account))
 
     def called(self) -> list[str]:
         called = self._called.copy()
@@ -39,15 +39,15 @@ def test_it_is_full_for_a_user_with_many_loose_bytes_while_the_node_has_too_many
     each.add("many", USER_BYTES + 1)
     each.add("few", USER_BYTES)
     each.add("waits for targets", ALL_BYTES - 2 * USER_BYTES - 2, loose=False)
-    assert not each.budget.is_full("many") and not each.budget.full_outboxes
+    assert not each.ledger.is_full("many") and not each.ledger.full_outboxes
     each.add("waits for targets", 1, loose=False)
-    assert [each.budget.is_full(name) for name in ("many", "few", "waits for targets")] == [True, False, False]
-    assert each.budget.full_outboxes == 1
+    assert [each.ledger.is_full(name) for name in ("many", "few", "waits for targets")] == [True, False, False]
+    assert each.ledger.full_outboxes == 1
     each.add("", 2 * USER_BYTES)
-    assert not each.budget.is_full(""), "queues whose users are not known share no bound"
+    assert not each.ledger.is_full(""), "queues whose users are not known share no bound"
     each.add("", -2 * USER_BYTES)
     each.add("few", -1)
-    assert not each.budget.is_full("many") and not each.budget.full_outboxes and each.budget.has_many_loose("many")
+    assert not each.ledger.is_full("many") and not each.ledger.full_outboxes and each.ledger.has_many_loose("many")
 
 
 @pytest.mark.parametrize("falls", ["of the node", "of the user"])
@@ -81,14 +81,14 @@ def test_who_waits_again_when_called_and_whose_user_has_many_again_is_called_lat
 
     def fill() -> None:
         each.add("one", ALL_BYTES)
-        each.budget.when_fewer("one", fill)
+        each.ledger.when_fewer("one", fill)
 
-    each.budget.when_fewer("one", fill)
+    each.ledger.when_fewer("one", fill)
     each.wait("one", WOKEN)
     for _ in range(3):
         each.add("one", -ALL_BYTES)
         each.clock.advance(1)
-        assert each.budget.is_full("one")
+        assert each.ledger.is_full("one")
     assert len(each.called()) == WOKEN
 
 
@@ -98,7 +98,7 @@ def test_deleted_queues_that_were_held_back_are_forgotten_and_others_pumped_in_t
     limit_dead_letters(monkeypatch, ALL_BYTES=1, USER_BYTES=0)
     node = new_node()
     ch = connected(node).channel()
-    budget, waiting = node.budget.dead_letters, node.budget.dead_letters._waiting
+    budget, waiting = node.ledger.dead_letters, node.ledger.dead_letters._waiting
     clock = node.clock
     assert isinstance(clock, FakeClock)
     budget.add("guest", 1, 1, clock)

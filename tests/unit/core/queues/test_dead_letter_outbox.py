@@ -173,10 +173,10 @@ def test_what_queues_drop_at_once_does_not_exceed_the_limit_of_all_dead_letters(
     house.journal.much = True
     house.node.policies.set("/", "drop", "^queue.", policy)
     house.clock.advance(1_000)
-    assert 1 << 16 < house.queue.host.budget.dead_letters.total < (1 << 16) + len(names) * ((1 << 13) + 4_100)
+    assert 1 << 16 < house.queue.host.ledger.dead_letters.total < (1 << 16) + len(names) * ((1 << 13) + 4_100)
     house.journal.catch_up()
     house.clock.advance(1_000)
-    assert house.ch.count("letters") == 20 * len(names) and not house.queue.host.budget.dead_letters.total
+    assert house.ch.count("letters") == 20 * len(names) and not house.queue.host.ledger.dead_letters.total
 
 
 def test_short_messages_count_with_the_memory_that_each_takes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +252,7 @@ def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_delet
         if number < 5:
             house.node.vhosts["/"].delete_queue(queues[name])
     assert waiting == [9, 7, *[0] * 8], "after 16 and a deleted queue they are more than ALL_BYTES"
-    budget = house.queue.host.budget
+    budget = house.queue.host.ledger
     house.journal.catch_up()
     house.clock.advance(1_000)
     assert budget.dead_letters.total == 0 and all(queues[f"transient{number}"].ready == 1 for number in range(5, 10))
@@ -301,7 +301,7 @@ def test_a_user_whose_messages_do_not_wait_consumes_while_those_of_another_are_t
     house.ch.get("its own", no_ack=False)
     house.ch.consume("its own")
     assert queue.outbox.account != house.queue.outbox.account, "its publishers do not wait for those of its consumers"
-    assert not queue.host.budget.dead_letters.of("other") and not queue.host.budget.dead_letters.of("guest")
+    assert not queue.host.ledger.dead_letters.of("other") and not queue.host.ledger.dead_letters.of("guest")
 
 
 def test_a_queue_counts_for_the_user_who_declared_it_first() -> None:
@@ -310,7 +310,7 @@ def test_a_queue_counts_for_the_user_who_declared_it_first() -> None:
     users = house.node.users
     users.add("other", hash_password("other", b"salt"))
     users.set_permission("other", "/", ".*", ".*", ".*")
-    outbox, budget = house.queue.outbox, house.queue.host.budget.dead_letters
+    outbox, budget = house.queue.outbox, house.queue.host.ledger.dead_letters
     arguments = {"x-max-length": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
     connected(house.node, "other").channel().declare("queue", durable=True, arguments=arguments)
     house.journal.much = True
@@ -478,8 +478,8 @@ def test_publishers_wait_for_a_full_queue_that_publishes_to_one_which_waits_for_
     two.schedule_pump()
     node.pump()
     node.clock.advance(1_000)  # type: ignore[attr-defined]
-    assert not one.must_not_reject and not two.must_not_reject and not one.host.budget.dead_letters.full_outboxes
-    assert one.outbox.awaited is None and two.outbox.passes_to is None and not one.host.budget.dead_letters.total
+    assert not one.must_not_reject and not two.must_not_reject and not one.host.ledger.dead_letters.full_outboxes
+    assert one.outbox.awaited is None and two.outbox.passes_to is None and not one.host.ledger.dead_letters.total
 
 
 @pytest.mark.parametrize("as_first", [False, True])
@@ -539,7 +539,7 @@ def test_dead_letters_that_wait_for_a_full_queue_follow_a_change_of_bindings(
     house.queue.schedule_pump()
     house.node.pump()
     house.clock.advance(2 * LOOK_MS)
-    assert not full.is_awaited and not house.node.budget.dead_letters.total
+    assert not full.is_awaited and not house.node.ledger.dead_letters.total
     assert not [timer for timer in house.clock._timers if not timer.cancelled]
 
 
@@ -564,7 +564,7 @@ def test_a_queue_in_a_circle_waits_for_a_full_queue_outside(monkeypatch: pytest.
 def test_a_queue_that_dead_letters_of_deleted_queues_held_back_goes_on_when_they_have_left() -> None:
     """Also if its own last dead letter left meanwhile, after which nothing else would make it go on."""
     house = House()
-    budget, account = house.queue.host.budget, house.queue.outbox.account
+    budget, account = house.queue.host.ledger, house.queue.outbox.account
     house.ch.fill("queue", b"1", b"2")
     house.ch.qos(1)
     house.ch.consume("queue")
@@ -654,7 +654,7 @@ def test_who_waits_for_a_queue_goes_on_when_it_may_reject_more_or_rejects_nothin
     limit_dead_letters(monkeypatch, MANY=many, ALL_BYTES=all_bytes, USER_BYTES=user_bytes, SOME_BYTES=0)
     house = House(max_length=0)
     house.node.policies.set("/", "overflow", "^queue$", {"overflow": "reject-publish-dlx"})
-    budget = house.node.budget.dead_letters
+    budget = house.node.ledger.dead_letters
     budget.add("guest", user_bytes + 1, user_bytes + 1, house.clock)
     budget.add("others", all_bytes, 0, house.clock)
     outbox, called = house.queue.outbox, list[int]()
@@ -685,7 +685,7 @@ def test_a_queue_that_is_held_back_and_has_letters_goes_on_when_there_are_fewer(
     limit_dead_letters(monkeypatch, ALL_BYTES=1_000, USER_BYTES=100, SOME_BYTES=0)
     house = House()
     house.ch.fill("queue", b"1", b"2", b"3")
-    budget = house.node.budget.dead_letters
+    budget = house.node.ledger.dead_letters
     budget.add("guest", 1_000, 1_000, house.clock)
     house.queue.outbox.add(new_messages(house.node)[:1], "rejected")
     house.queue.outbox.awaited = house.node.vhosts["/"].queues["letters"]
@@ -724,7 +724,7 @@ def test_a_queue_that_passes_to_another_one_may_be_deleted(end: str, monkeypatch
     queues["full"].schedule_pump()
     node.pump()
     node.clock.advance(1_000)  # type: ignore[attr-defined]
-    assert called == [1] and not node.budget.dead_letters.full_outboxes and not len(full)
+    assert called == [1] and not node.ledger.dead_letters.full_outboxes and not len(full)
 
 
 def test_a_chain_of_very_many_queues_that_pass_to_each_other_ends_without_recursion() -> None:
@@ -740,7 +740,7 @@ def test_a_chain_of_very_many_queues_that_pass_to_each_other_ends_without_recurs
         following.when_fewer(outbox._pass_no_longer)
     chain_[-1].wake()
     node.clock.advance(10_000)  # type: ignore[attr-defined]
-    assert not node.budget.dead_letters.full_outboxes and chain_[0].passes_to is None
+    assert not node.ledger.dead_letters.full_outboxes and chain_[0].passes_to is None
 
 
 def test_who_waits_for_a_queue_that_passes_to_another_one_is_rarely_called_before_that_has_fewer() -> None:
@@ -779,7 +779,7 @@ def test_a_queue_whose_dead_letters_go_elsewhere_by_a_policy_passes_to_no_other_
     house.queue.when_may_reject(partial(called.append, 1))
     house.node.policies.set("/", "limit", "^queue$", {"max-length": 5})
     house.clock.advance(dead_lettering.PASS_MS)
-    assert called and not house.queue.must_not_reject and not house.node.budget.dead_letters.full_outboxes
+    assert called and not house.queue.must_not_reject and not house.node.ledger.dead_letters.full_outboxes
 
 
 @pytest.mark.parametrize("changed", ["", "policy", "queue"])

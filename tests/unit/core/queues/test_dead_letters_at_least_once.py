@@ -214,7 +214,7 @@ def test_messages_that_no_target_takes_are_limited_in_bytes_and_all_of_them_arri
         house.clock.advance(RETRY_MS)
         numbers += [int(body[:2]) for body in house.ch.drain("letters")]
     assert numbers == list(range(count))
-    assert not house.kept() and not outbox.held_bytes and not house.source.host.budget.dead_letters.total
+    assert not house.kept() and not outbox.held_bytes and not house.source.host.ledger.dead_letters.total
 
 
 def test_messages_of_all_queues_that_no_target_takes_are_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +226,7 @@ def test_messages_of_all_queues_that_no_target_takes_are_limited_in_bytes(monkey
         house.ch.declare(name, durable=True, arguments=AT_LEAST_ONCE_ARGUMENTS)
         house.ch.fill(name, *[bytes(4_000)] * 20)
         house.clock.advance(100)
-    assert 1 << 16 < house.source.host.budget.dead_letters.total < (1 << 16) + len(names) * ((1 << 13) + 4_100)
+    assert 1 << 16 < house.source.host.ledger.dead_letters.total < (1 << 16) + len(names) * ((1 << 13) + 4_100)
     assert [house.kept(name) for name in names] == [20] * len(names)
     house.letters("letters2")
     house.ch.delete("letters")
@@ -423,7 +423,7 @@ def test_queues_in_a_circle_with_too_many_bytes_of_dead_letters_pass_them_on(
     for name in ring.names:
         consumer.consume(name)
     ring.advance()
-    assert consumer.deliveries(10 * queues) and not ring.house.source.host.budget.dead_letters.total
+    assert consumer.deliveries(10 * queues) and not ring.house.source.host.ledger.dead_letters.total
 
 
 def test_copies_of_a_fanout_in_a_circle_do_not_exceed_the_limits() -> None:
@@ -582,7 +582,7 @@ def test_targets_that_have_taken_messages_are_limited_and_count_and_get_each_onc
     assert not any(letter.confirmed for letter in outbox.unconfirmed)
     message_bytes = sum(len(message.frames) for message, _, _ in outbox.waiting) // len(outbox.waiting)
     held_bytes = 5 * (message_bytes + dead_lettering.OVERHEAD) + 2 * 15 * dead_lettering.TAKER_BYTES
-    assert outbox.held_bytes == house.node.budget.dead_letters.total == held_bytes
+    assert outbox.held_bytes == house.node.ledger.dead_letters.total == held_bytes
     arrived = list[bytes]()
     for _ in range(6):
         arrived += house.ch.drain("letters")
@@ -590,7 +590,7 @@ def test_targets_that_have_taken_messages_are_limited_and_count_and_get_each_onc
     expected = [b"%d" % number for number in range(6)]
     assert sorted(arrived) == expected
     assert all(sorted(house.ch.drain(f"other{number}")) == expected for number in range(15))
-    assert not outbox.held_bytes and not house.node.budget.dead_letters.total
+    assert not outbox.held_bytes and not house.node.ledger.dead_letters.total
 
 
 def test_a_message_that_all_targets_have_taken_holds_none_of_them_until_its_copies_are_durable() -> None:
@@ -625,4 +625,4 @@ def test_the_targets_that_have_taken_messages_count_no_more_at_the_end(end: str)
         house.ch.delete("letters")
     house.clock.advance(2 * RETRY_MS)
     assert house.ch.drain("other")[:3] == [b"0", b"1", b"2"]
-    assert not house.node.budget.dead_letters.total and not house.source.outbox._takers
+    assert not house.node.ledger.dead_letters.total and not house.source.outbox._takers

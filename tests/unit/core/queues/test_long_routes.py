@@ -39,7 +39,7 @@ class Crowd:
         self.node = new_node(self.journal)
         self.vhost = self.node.vhosts["/"]
         self.queues = self.vhost.queues
-        self.routes = self.vhost.budget.long_routes
+        self.routes = self.vhost.ledger.long_routes
         self.ch: Channel = connected(self.node).channel()
         self.ch.exchange("dlx", "fanout", durable=True)
         for number in range(TARGETS):
@@ -85,7 +85,7 @@ class Crowd:
         self.check_ended()
 
     def check_ended(self) -> None:
-        assert not any(map(len, self.outboxes)) and not self.vhost.budget.dead_letters.total
+        assert not any(map(len, self.outboxes)) and not self.vhost.ledger.dead_letters.total
         assert not self.routes.held_bytes and not self.routes._waiting and not len(self.node.scheduler)
 
 
@@ -246,7 +246,7 @@ def test_very_many_long_routes_take_little_memory_at_a_time(kind: str, monkeypat
     finally:
         tracemalloc.stop()
     assert peak < 700 << 10
-    assert not vhost.budget.long_routes.held_bytes and not vhost.budget.long_routes._waiting
+    assert not vhost.ledger.long_routes.held_bytes and not vhost.ledger.long_routes._waiting
 
 
 @pytest.mark.parametrize("event", ["", "delete", "stop", "full"])
@@ -257,7 +257,7 @@ def test_delayed_messages_with_long_routes_wait_for_a_place(event: str, monkeypa
     monkeypatch.setattr(delayed, "STEP_COST", 1)
     node = new_node()
     vhost, ch = node.vhosts["/"], connected(node).channel()
-    routes, clock = vhost.budget.long_routes, node.clock
+    routes, clock = vhost.ledger.long_routes, node.clock
     assert isinstance(clock, FakeClock)
     for number in range(TARGETS):
         ch.declare(f"target{number}")

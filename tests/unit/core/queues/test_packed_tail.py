@@ -107,8 +107,8 @@ def test_messages_of_both_delivery_modes_are_not_packed_together() -> None:
 @given(st.lists(st.one_of(st.none(), st.tuples(st.integers(0, 10), st.booleans())), max_size=40))
 @examples(100)
 def test_a_packed_tail_is_first_in_first_out(steps: list[tuple[int, bool] | None]) -> None:
-    budget = Ledger(1 << 40)
-    tail = PackedTail(budget)
+    ledger = Ledger(1 << 40)
+    tail = PackedTail(ledger)
     model: list[bytes] = []
     number = 0
     for step in steps:
@@ -123,7 +123,7 @@ def test_a_packed_tail_is_first_in_first_out(steps: list[tuple[int, bool] | None
             number += count
         saved_bytes = sum(run.saved_bytes for run in tail._runs if isinstance(run, PackedRun))
         assert (tail.count, tail.body_bytes) == (len(model), 6 * len(model))
-        assert budget.ready_bytes == -saved_bytes
+        assert ledger.ready_bytes == -saved_bytes
 
 
 def test_the_caller_keeps_its_list() -> None:
@@ -156,7 +156,7 @@ def test_a_long_queue_is_packed_and_delivered_in_order() -> None:
     assert (len(line), queue.ready, queue.ready_bytes, line.tail) == (60, 60, 360, 61)
     runs = [run for run in line.packed._runs if isinstance(run, PackedRun)]
     assert sum(run.count for run in runs) == 48
-    assert queue.host.budget.ready_bytes == 60 * (6 + Ledger.OVERHEAD) - sum(run.saved_bytes for run in runs)
+    assert queue.host.ledger.ready_bytes == 60 * (6 + Ledger.OVERHEAD) - sum(run.saved_bytes for run in runs)
     log: list[Delivery] = []
     taker = Taker("1", queue, log, False, 0, 25)
     queue.add_consumer(taker)
@@ -170,7 +170,7 @@ def test_a_long_queue_is_packed_and_delivered_in_order() -> None:
     queue.wake(taker)
     queue.pump()
     assert [int(message.body) for _, _, message, _ in log[25:]] == [7, *range(40, 60)]
-    assert not queue.ready and not queue.ready_bytes and not queue.host.budget.ready_bytes
+    assert not queue.ready and not queue.ready_bytes and not queue.host.ledger.ready_bytes
 
 
 def test_a_run_is_unpacked_when_all_messages_before_it_are_taken_and_no_earlier() -> None:
@@ -205,7 +205,7 @@ def test_a_purge_releases_packed_messages() -> None:
     enqueue(numbered(0, 1), queue)
     queue.host.scheduler.finish_all()
     assert not journal_of(queue).live and queue.ready == 1 and not queue.journal.count
-    assert queue.host.budget.ready_bytes == 6 + Ledger.OVERHEAD
+    assert queue.host.ledger.ready_bytes == 6 + Ledger.OVERHEAD
 
 
 def test_a_reply_queue_keeps_to_its_limit_when_packed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,13 +39,13 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_budget_is_exceeded_above_its_limit() -> None:
-    budget = Ledger(1000)
-    budget.add(1, 1000 - Ledger.OVERHEAD)
-    assert not budget.exceeded
-    budget.add(0, 1)
-    assert budget.exceeded
-    budget.add(-1, -1 - (1000 - Ledger.OVERHEAD))
-    assert not budget.exceeded and budget.ready_bytes == 0
+    ledger = Ledger(1000)
+    ledger.add(1, 1000 - Ledger.OVERHEAD)
+    assert not ledger.exceeded
+    ledger.add(0, 1)
+    assert ledger.exceeded
+    ledger.add(-1, -1 - (1000 - Ledger.OVERHEAD))
+    assert not ledger.exceeded and ledger.ready_bytes == 0
 
 
 @given(st.lists(st.one_of(st.just("append"), st.integers(0, 5)), max_size=60))
@@ -75,7 +75,7 @@ def test_a_backlog_that_takes_over_another_keeps_the_recorders_numbers() -> None
 
 def test_copies_that_the_message_log_did_not_number_are_paged() -> None:
     """A dead letter has the negative number of its message until the log numbers it, which may have ended."""
-    queue = new_queue(number=1, budget=Ledger(0))
+    queue = new_queue(number=1, ledger=Ledger(0))
     for copy in numbered(0, 3 * PAGE_ABOVE, True):
         copy.seq = -1
         enqueue([copy], queue)
@@ -121,7 +121,7 @@ def numbered(first: int, count: int, persistent: bool | None = None) -> list[Mes
 
 def full_queue(count: int, number: int = 1, persistent: bool | None = None) -> Queue:
     """Return a queue on a node without memory from the beginning. It has PAGE_ABOVE + 1 messages in memory."""
-    queue = new_queue(number=number, budget=Ledger(0))
+    queue = new_queue(number=number, ledger=Ledger(0))
     for first in range(count):
         enqueue(numbered(first, 1, persistent), queue)
     assert len(queue.ready_messages.default.fresh) == min(count, PAGE_ABOVE + 1) and queue.ready == count
@@ -145,7 +145,7 @@ def emptied(queue: Queue) -> None:
     assert (
         not queue.ready
         and not queue.ready_bytes
-        and not queue.host.budget.ready_bytes
+        and not queue.host.ledger.ready_bytes
         and not len(queue.ready_messages.default.backlog)
     )
 
@@ -196,37 +196,37 @@ def test_few_long_messages_are_paged_once_the_memory_is_used_up(
 ) -> None:
     """A few thousand of them are no few bytes."""
     monkeypatch.setattr(line_module, "PAGE_ABOVE", 4_000)
-    budget = Ledger(20 << 20)
-    queue = new_queue(budget=budget)
+    ledger = Ledger(20 << 20)
+    queue = new_queue(ledger=ledger)
     for each in long_messages(600, body_bytes, header_bytes):
         enqueue([each], queue)
     fifo = queue.ready_messages.default
     resident = [len(each.frames) for each in fifo.fresh]
     assert 18 << 20 < sum(resident) < 22 << 20 and queue.ready == 600
-    assert sum(resident) - (1 << 20) < budget.ready_bytes <= sum(resident) + Ledger.OVERHEAD * len(resident)
+    assert sum(resident) - (1 << 20) < ledger.ready_bytes <= sum(resident) + Ledger.OVERHEAD * len(resident)
 
 
 @pytest.mark.parametrize("header_bytes", [0, 60_000])
 def test_unacknowledged_messages_count_until_they_are_settled(header_bytes: int) -> None:
-    budget = Ledger(20 << 20)
-    queue, log = new_queue(budget=budget), []
+    ledger = Ledger(20 << 20)
+    queue, log = new_queue(ledger=ledger), []
     queue.add_consumer(Taker("1", queue, log, False, 0, 500))
     for each in long_messages(500, 1000, header_bytes):
         enqueue([each], queue)
         queue.pump()
     held_bytes = 500 * (Ledger.OVERHEAD + (len(log[0][2].frames) if header_bytes else 1000))
-    assert (budget.ready_bytes, budget.unacked_bytes) == (0, budget.queued_bytes)
-    assert abs(budget.unacked_bytes - held_bytes) <= 500 * 16 and budget.exceeded is bool(header_bytes)
+    assert (ledger.ready_bytes, ledger.unacked_bytes) == (0, ledger.queued_bytes)
+    assert abs(ledger.unacked_bytes - held_bytes) <= 500 * 16 and ledger.exceeded is bool(header_bytes)
     for _, position, each, _ in log[:100]:
         queue.requeue(position, each)
     for _, position, each, _ in log[100:200]:
         queue.reject(position, each)
-    assert budget.ready_bytes and budget.ready_bytes < budget.unacked_bytes
+    assert ledger.ready_bytes and ledger.ready_bytes < ledger.unacked_bytes
     queue.settle([each for _, _, each, _ in log[200:]])
-    assert budget.unacked_bytes == 0
+    assert ledger.unacked_bytes == 0
     while queue.get(True) is not None:
         pass
-    assert not budget.queued_bytes
+    assert not ledger.queued_bytes
 
 
 def test_as_long_as_there_is_memory_nothing_is_paged() -> None:
@@ -237,7 +237,7 @@ def test_as_long_as_there_is_memory_nothing_is_paged() -> None:
 
 def test_messages_published_during_a_backlog_follow_it() -> None:
     queue, log = full_queue(20), []
-    queue.host.budget.limit_bytes = 1 << 30
+    queue.host.ledger.limit_bytes = 1 << 30
     enqueue(numbered(20, 5), queue)
     assert len(queue.ready_messages.default.fresh) == PAGE_ABOVE + 1
     queue.add_consumer(Taker("1", queue, log, True, 0, 100))
@@ -301,7 +301,7 @@ def test_a_backlog_is_not_read_while_no_consumer_has_room() -> None:
 def test_a_restored_queue_reads_what_the_journal_has() -> None:
     before, log = full_queue(30, persistent=True), []
     journal = journal_of(before)
-    queue = new_queue(journal=journal, budget=Ledger(0))
+    queue = new_queue(journal=journal, ledger=Ledger(0))
     queue.restore(recovered([each.id for each in journal.live.values()], 300))
     enqueue(numbered(30, 2, True), queue)
     assert (queue.ready, queue.ready_bytes) == (32, 320)
@@ -317,7 +317,7 @@ def test_the_first_messages_of_many_priorities_are_read_back_in_several_pumps(mo
     """They may be due: each priority is read by itself."""
     monkeypatch.setattr(ready_messages, "SLICE_BYTES", 1)
     journal = journal_of(full_queue(30, persistent=True))
-    queue = new_queue(journal=journal, budget=Ledger(0), arguments=Table.of({"x-max-priority": 29}))
+    queue = new_queue(journal=journal, ledger=Ledger(0), arguments=Table.of({"x-max-priority": 29}))
     found = recovered([each.id for each in journal.live.values()], 300)
     found.levels, found.deadlines_ms = bytes(range(30)), array("q", [0] * 30)
     queue.restore(found)
@@ -330,7 +330,7 @@ def test_the_first_messages_of_many_priorities_are_read_back_in_several_pumps(mo
 
 def test_after_a_purge_of_restored_messages_new_ones_are_not_redelivered() -> None:
     journal = journal_of(full_queue(30, persistent=True))
-    queue = new_queue(journal=journal, budget=Ledger(0))
+    queue = new_queue(journal=journal, ledger=Ledger(0))
     queue.restore(recovered([each.id for each in journal.live.values()], 300))
     queue.purge()
     enqueue(numbered(30, 1), queue)
@@ -340,7 +340,7 @@ def test_after_a_purge_of_restored_messages_new_ones_are_not_redelivered() -> No
 
 def test_a_reply_queue_keeps_to_its_limit_if_the_budget_is_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReplyQueue, "LIMIT", 3 * PAGE_ABOVE)
-    queue = new_queue(ReplyQueue, 0, budget=Ledger(0))
+    queue = new_queue(ReplyQueue, 0, ledger=Ledger(0))
     for first in range(0, 5 * PAGE_ABOVE, 5):
         enqueue(numbered(first, 5), queue)
     assert queue.ready == ReplyQueue.LIMIT
@@ -351,8 +351,8 @@ def test_a_reply_queue_keeps_to_its_limit_if_the_budget_is_exceeded(monkeypatch:
 
 @pytest.mark.parametrize("numbers", [(1, 2), (1, 0), (0, 1)])
 def test_a_message_of_two_queues_is_paged_by_both(numbers: tuple[int, int]) -> None:
-    journal, budget = SlowJournal(), Ledger(0)
-    queues = [new_queue(number=number, journal=journal, budget=budget) for number in numbers]
+    journal, ledger = SlowJournal(), Ledger(0)
+    queues = [new_queue(number=number, journal=journal, ledger=ledger) for number in numbers]
     for first in range(0, 40, 2):
         enqueue(numbered(first, 2), *queues)
     durable = sum(number > 0 for number in numbers)
@@ -367,7 +367,7 @@ def test_a_message_of_two_queues_is_paged_by_both(numbers: tuple[int, int]) -> N
             queue.settle([each])
         assert {number for number, _ in journal.live} == ({other.number} - {0} if other.ready else set())
         emptied_alone(queue)
-    assert not journal.live and not journal.loose and not budget.ready_bytes
+    assert not journal.live and not journal.loose and not ledger.ready_bytes
 
 
 def emptied_alone(queue: Queue) -> None:
@@ -375,8 +375,8 @@ def emptied_alone(queue: Queue) -> None:
 
 
 def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
-    journal, budget = SlowJournal(), Ledger(0)
-    busy, idle = (new_queue(number=number, journal=journal, budget=budget) for number in (1, 2))
+    journal, ledger = SlowJournal(), Ledger(0)
+    busy, idle = (new_queue(number=number, journal=journal, ledger=ledger) for number in (1, 2))
     log: list[Delivery] = []
     busy.add_consumer(Taker("1", busy, log, True, 0, 1000))
     for first in range(30):
@@ -389,7 +389,7 @@ def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
     )
     assert {number for number, _ in journal.live} == {2}
     assert idle.purge() == 30
-    assert not journal.live and not journal.loose and not budget.ready_bytes
+    assert not journal.live and not journal.loose and not ledger.ready_bytes
 
 
 # Against a model
@@ -406,7 +406,7 @@ class PagingMachine(RuleBasedStateMachine):
         self.patch.setattr(line_module, "PACK_ABOVE", self.PACK_ABOVE)
         self.patch.setattr(line_module, "UNPACK_BELOW", 2)
         self.patch.setattr(packed_tail, "RUN", 2)
-        self.queue = new_queue(budget=Ledger(8 * Ledger.OVERHEAD))
+        self.queue = new_queue(ledger=Ledger(8 * Ledger.OVERHEAD))
         self.ready: list[tuple[int, bool]] = []  # number and redelivered
         self.out: list[tuple[int, Message]] = []
         self.persistent: set[int] = set()
@@ -482,7 +482,7 @@ class PagingMachine(RuleBasedStateMachine):
         used_bytes = in_memory * (10 + Ledger.OVERHEAD)
         used_bytes -= sum(run.saved_bytes for run in fifo.packed._runs if isinstance(run, packed_tail.PackedRun))
         used_bytes += sum(number in self.long for number, _ in self.ready[:in_memory]) * LONG_BYTES
-        assert queue.host.budget.ready_bytes == used_bytes
+        assert queue.host.ledger.ready_bytes == used_bytes
         alive = {number for number, _ in self.ready} | {int(each.body) for _, each in self.out}
         kept = sorted(int(each.body) for each in journal.live.values())
         assert kept == sorted(alive & self.persistent)

@@ -92,7 +92,7 @@ def test_a_purge_takes_effect_before_the_messages_are_released(house: House) -> 
     assert [house.queue.get(True) is not None for _ in range(4)] == [True, True, True, False]
     house.check_slices()
     assert finished == [0]
-    assert house.node.budget.queued_bytes == 0
+    assert house.node.ledger.queued_bytes == 0
 
 
 def test_a_deleted_queue_is_released_in_slices_and_its_name_is_free_at_once(house: House) -> None:

@@ -65,7 +65,7 @@ def paged(count: int, *unreadable: int, number: int = 1) -> tuple[Queue, Failing
     """Return a queue of `count` messages, whose frames are their numbers; the first few of them are in memory."""
     journal = FailingJournal()
     journal.unreadable = set(unreadable)
-    queue = new_queue(number=number, journal=journal, budget=Ledger(0))
+    queue = new_queue(number=number, journal=journal, ledger=Ledger(0))
     for each in range(1, count + 1):
         enqueue([message(each, True, b"%d" % each)], queue)
     return queue, journal
@@ -98,7 +98,7 @@ def test_unreadable_messages_delay_no_others_and_are_delivered_once_readable() -
     journal.unreadable.clear()
     pass_ms(queue, REREAD_MS)
     assert drained(queue) == [11]
-    assert not queue.ready_messages.unread_count and not queue.host.budget.ready_bytes
+    assert not queue.ready_messages.unread_count and not queue.host.ledger.ready_bytes
 
 
 def test_a_disk_that_is_unreadable_for_a_while_loses_nothing() -> None:
@@ -199,7 +199,7 @@ def test_messages_behind_very_many_unreadable_ones_expire(monkeypatch: pytest.Mo
     journal = FailingJournal()
     journal.unreadable = set(range(4, 20))
     arguments = Table.of({"x-message-ttl": 60_000})
-    queue = new_queue(number=1, journal=journal, budget=Ledger(0), arguments=arguments)
+    queue = new_queue(number=1, journal=journal, ledger=Ledger(0), arguments=arguments)
     for number in range(1, 41):
         enqueue([message(number, True, b"%d" % number)], queue)
     for _ in range(5):
@@ -223,7 +223,7 @@ def test_a_queue_with_unread_messages_is_not_empty() -> None:
 def test_after_a_short_fault_all_messages_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reread, "REFUSED_LIMIT", 2 * UNPAGE)  # of which only those that fail again count
     queue, journal = paged(50 * UNPAGE, *range(RESIDENT + 1, 50 * UNPAGE + 1))
-    queue.host.budget.limit_bytes = UNLIMITED_BYTES
+    queue.host.ledger.limit_bytes = UNLIMITED_BYTES
     assert len(drained(queue)) == RESIDENT
     journal.unreadable = {RESIDENT + 2}
     journal.longest = 0
@@ -269,7 +269,7 @@ def test_messages_read_at_a_later_attempt_are_not_redelivered() -> None:
 
 def test_recovered_messages_count_as_redelivered_whenever_they_are_read() -> None:
     journal = paged(6)[1]
-    queue = new_queue(journal=journal, budget=Ledger(0))
+    queue = new_queue(journal=journal, ledger=Ledger(0))
     stored = RecoveredQueue()
     stored.body_bytes = 21
     for each in journal.live.values():
@@ -330,7 +330,7 @@ def test_unread_messages_are_read_again_soon_after_a_lack_of_descriptors() -> No
 @pytest.mark.parametrize("arguments", [{"x-message-ttl": 60_000}, {"x-max-length": 5}], ids=["ttl", "length"])
 def test_limits_hold_as_soon_as_there_is_a_descriptor_again(arguments: dict[str, int]) -> None:
     journal = FailingJournal()
-    queue = new_queue(journal=journal, budget=Ledger(0), arguments=Table.of(arguments))
+    queue = new_queue(journal=journal, ledger=Ledger(0), arguments=Table.of(arguments))
     journal.exhausted = True
     for number in range(1, 41):
         enqueue([message(number, True, b"%d" % number)], queue)
