@@ -33,7 +33,7 @@ UNITS: dict[str, tuple[str, ...]] = {
         *("consumers", "enqueue", "fifo", "flow_control", "ledger", "packed_tail", "queue", "queue_host"),
         *("queue_journal", "ready_messages", "route_target", "sorted_entries"),
     ),
-    "storage": ("log_records", "segment"),
+    "storage": ("index", "log_records"),
     "session": (
         *("channel", "checked_properties", "confirms", "connection", "consumer", "output_buffer", "prefetch"),
         *("unacked", "methods/acknowledge", "methods/publish"),
