@@ -4,9 +4,11 @@ With it a segment can be deleted although its records are what says that message
 
     "WARRCP" | version u8 | 0 u8 | salt u32 | next id u64 | segments u32 | blocks u32
     per segment: number u32 | first id u64 | length u64 | live u32
-    per block: number of its segment u32 | first id u64 | ids u32 | bytes u32 | bitmap of the dead messages
-               bytes u32 | `sharing`, if a message of several queues was settled by one of them
+    per block: first id u64 | ids u64 | parts u32 | the parts
                count u32 | per message with a delivery count: queue u32 | id u64 | attempts u32
+    per part: number of its segment u32 | copies u8 | messages u32 | ids of copies, u64 each
+              bytes u32 | bitmap of the dead records
+              bytes u32 | `sharing`, if a message of several queues was settled by one of them
     crc u32 of everything before it
 
 The length is in bytes of the file, as far as it was durable when the checkpoint was saved: a segment with live messages
@@ -20,6 +22,7 @@ salt of the segments, in case the head of one is damaged.
 
 from __future__ import annotations
 
+from array import array
 from binascii import crc32
 from collections.abc import Iterable
 from contextlib import suppress
@@ -27,15 +30,16 @@ from struct import Struct
 
 from .disk import Disk, contents
 from .errors import StorageFault
-from .index import BlockState
-from .shared_messages import Sharing
+from .index import BlockState, PartState
+from .shared_messages import Sharing, little
 
 NAME, NEW_NAME = "checkpoint", "checkpoint.new"
 MAGIC, VERSION = b"WARRCP", 5
 
 _HEAD = Struct("<6sBBIQII")
 _SEGMENT = Struct("<IQQI")
-_BLOCK = Struct("<IQI")
+_BLOCK = Struct("<QQI")
+_PART = Struct("<IBI")
 _COUNT = Struct("<I")
 _COUNTED = Struct("<IQI")
 _CRC = Struct("<I")
@@ -61,7 +65,7 @@ class Checkpoint:
     """The contents of a checkpoint.
 
     segments  by number
-    blocks    by the numbers of their segments
+    blocks    by their first ids
     attempts  delivery counts by queue and id, of all blocks
     """
 
@@ -73,7 +77,7 @@ class Checkpoint:
         self.salt = salt
         self.next_id = next_id
         self.segments = {state.number: state for state in segments}
-        self.blocks = {state.number: state for state in blocks}
+        self.blocks = {state.first_id: state for state in blocks}
         self.attempts: dict[tuple[int, int], int] = {}  # filled by `load` only
 
     def encode(self) -> bytes:
@@ -82,15 +86,18 @@ class Checkpoint:
         out = bytearray(_HEAD.pack(MAGIC, VERSION, 0, self.salt, self.next_id, len(segments), len(blocks)))
         for segment in segments:
             out += _SEGMENT.pack(segment.number, segment.first_id, segment.length, segment.live)
-        for state in blocks:
-            out += _BLOCK.pack(state.number, state.first_id, state.count)
-            out += _COUNT.pack(len(state.dead))
-            out += state.dead
-            sharing = state.sharing.encode() if state.sharing is not None and state.sharing.touched else b""
-            out += _COUNT.pack(len(sharing))
-            out += sharing
-            out += _COUNT.pack(len(state.attempts))
-            for (queue, id_), attempts in state.attempts.items():
+        for block in blocks:
+            out += _BLOCK.pack(block.first_id, block.count, len(block.parts))
+            for part in block.parts:
+                out += _PART.pack(part.number, part.ids is not None, part.count)
+                out += little(part.ids[: part.count]).tobytes() if part.ids is not None else b""
+                out += _COUNT.pack(len(part.dead))
+                out += part.dead
+                sharing = part.sharing.encode() if part.sharing is not None and part.sharing.touched else b""
+                out += _COUNT.pack(len(sharing))
+                out += sharing
+            out += _COUNT.pack(len(block.attempts))
+            for (queue, id_), attempts in block.attempts.items():
                 out += _COUNTED.pack(queue, id_, attempts)
         out += _CRC.pack(crc32(out))
         return bytes(out)
@@ -135,11 +142,21 @@ def load(disk: Disk, report: list[str]) -> Checkpoint | None:
 
 def _load_block(saved: Checkpoint, data: bytes, at: int) -> int:
     """Add the block at `at`, and return its end."""
-    number, first_id, count = _BLOCK.unpack_from(data, at)
-    dead, at = _piece(data, at + _BLOCK.size)
-    encoded, at = _piece(data, at)
-    sharing = Sharing.decode(encoded, 0)[0] if encoded else None
-    saved.blocks[number] = BlockState(number, first_id, count, dead, sharing, {})
+    first_id, count, parts = _BLOCK.unpack_from(data, at)
+    at += _BLOCK.size
+    block = saved.blocks[first_id] = BlockState(first_id, count, [], {})
+    for _ in range(parts):
+        number, copies, messages = _PART.unpack_from(data, at)
+        at += _PART.size
+        ids: array[int] | None = None
+        if copies:
+            ids = array("Q", data[at : at + 8 * messages])
+            at += 8 * messages
+            ids = little(ids)
+        dead, at = _piece(data, at)
+        encoded, at = _piece(data, at)
+        sharing = Sharing.decode(encoded, 0)[0] if encoded else None
+        block.parts.append(PartState(number, ids, messages, dead, sharing))
     (counted,) = _COUNT.unpack_from(data, at)
     at += _COUNT.size
     for _ in range(counted):

@@ -177,7 +177,7 @@ class Compaction:
         source.stuck = source.live > 0
 
     def _is_live(self, source: Segment, id_: int, offset: int) -> bool:
-        return self._journal.index.is_live_at(id_, source.number << OFFSET_BITS | offset)
+        return self._journal.index.place(id_) == source.number << OFFSET_BITS | offset
 
     def _leave(self, source: Segment, wait_s: float) -> None:
         """Stop, and start again from its beginning after the wait; what was copied from it is dead by then."""
@@ -186,8 +186,8 @@ class Compaction:
 
     def _copy_one(self, data: bytes, at: int, end: int, id_: int) -> None:
         journal = self._journal
-        block = journal.index.find(id_)
-        assert block is not None, "it is live"
+        part, position = journal.index.locate(id_)
+        assert part is not None, "it is live"
         start = at + log_records.RECORD_BYTES
         _, _, largest, body_bytes, channel, flags, count = log_records.MESSAGE_HEAD.unpack_from(data, start)
         state_at = queues_at = start + log_records.MESSAGE_HEAD.size
@@ -195,5 +195,5 @@ class Compaction:
             queues_at = log_records.state_end(data, queues_at)
         state = data[state_at:queues_at]
         rest_at = queues_at + count * log_records.QUEUE.size
-        queues = block.wanting(id_) or list(Struct(f"<{count}I").unpack_from(data, queues_at))
+        queues = part.wanting(position) or list(Struct(f"<{count}I").unpack_from(data, queues_at))
         journal.copy(id_, largest, body_bytes, channel, flags, state, queues, memoryview(data)[rest_at:end])

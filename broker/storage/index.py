@@ -1,12 +1,14 @@
 """The index of the log: by id, where the record of each message is, and which messages are live.
 
 A message has one id from its publish to its settlement. Ids ascend through the whole log, so the messages that were
-first written to one segment are one range of ids: a block. It has offset and size of the record of each message, 8
-bytes, and one bit that is set once the message is dead; and more for messages of several queues or with a delivery
-count. Compaction copies live messages to the end of the log, which changes their places, and nothing else. A block
-outlives its segment as long as messages of it are live.
-The worker encodes a checkpoint while the loop goes on. `lend` therefore returns the state of the block itself, and
-the first change while it is lent copies it.
+first written to one segment are one range of ids: a block. Compaction copies live messages to the end of the log, which
+changes their places, and nothing else. So a block has one part for each segment with records of its messages: offset
+and size of each record, 8 bytes, and one bit that is set once it is dead, as the message is settled or was copied; the
+ids of copies, 8 bytes each; and more for messages of several queues or with a delivery count. A part goes with its
+segment, a block with its last part.
+
+The worker encodes a checkpoint while the loop goes on. `lend` therefore returns the state of a part itself, and the
+first change while it is lent copies it.
 """
 
 from __future__ import annotations
@@ -19,120 +21,102 @@ from .segment import OFFSET_BITS, Segment
 from .shared_messages import Sharing
 
 
-class BlockState:
-    """The state of one block in a checkpoint.
+class PartState:
+    """The state of one part in a checkpoint.
 
-    number    of its segment, which may have been deleted
-    dead      one bit for each message, from the first id on
-    sharing   the queues of messages that went to several; None if there are none
-    attempts  delivery counts by queue and id
+    number   of its segment
+    ids      of copies; None for the messages that were first written to the segment
+    count    of the messages
+    dead     one bit for each record
+    sharing  the queues of messages that went to several; None if there are none
     """
 
-    __slots__ = ("number", "first_id", "count", "dead", "sharing", "attempts")
+    __slots__ = ("number", "ids", "count", "dead", "sharing")
 
     def __init__(
-        self,
-        number: int,
-        first_id: int,
-        count: int,
-        dead: bytes | bytearray,
-        sharing: Sharing | None,
-        attempts: dict[tuple[int, int], int],
+        self, number: int, ids: array[int] | None, count: int, dead: bytes | bytearray, sharing: Sharing | None
     ) -> None:
         self.number = number
-        self.first_id = first_id
+        self.ids = ids
         self.count = count
         self.dead = dead
         self.sharing = sharing
+
+
+class BlockState:
+    """The state of one block in a checkpoint: the range of its ids, its parts, and delivery counts by queue and id."""
+
+    __slots__ = ("first_id", "count", "parts", "attempts")
+
+    def __init__(self, first_id: int, count: int, parts: list[PartState], attempts: dict[tuple[int, int], int]) -> None:
+        self.first_id = first_id
+        self.count = count
+        self.parts = parts
         self.attempts = attempts
 
 
-class Block:
-    """The messages that were first written to one segment.
+class Part:
+    """Records of messages of one block in one segment, by their positions.
 
-    number    of the segment
-    count     of ids, from `first_id` on
-    offsets   of the records in the segment, and their `sizes` in bytes, from the first id on; empty once it is deleted
-    moved     by id, the place and the size of the copy of a live message
-    sharing   the queues of messages that went to several; None if there are none
-    attempts  delivery counts by queue and id
+    number   of the segment
+    ids      of copies, ascending; None if the positions are those of the ids, from `first_id` on
+    offsets  of the records in the segment, 0 for a missing one, and their `sizes` in bytes
+    sharing  the queues of messages that went to several; None if there are none
     """
 
-    __slots__ = ("number", "first_id", "count", "offsets", "sizes", "moved", "sharing", "attempts", "_dead", "_lent")
+    __slots__ = ("number", "first_id", "ids", "offsets", "sizes", "sharing", "_dead", "_lent")
 
-    def __init__(self, number: int, first_id: int) -> None:
+    def __init__(self, number: int, first_id: int, ids: array[int] | None = None) -> None:
         self.number = number
         self.first_id = first_id
-        self.count = 0
+        self.ids = ids
         self.offsets = array("I")
         self.sizes = array("I")
-        self.moved: dict[int, tuple[int, int]] = {}
         self.sharing: Sharing | None = None
-        self.attempts: dict[tuple[int, int], int] = {}
         self._dead = bytearray()
         self._lent = False
 
-    @property
-    def end_id(self) -> int:
-        return self.first_id + self.count
+    def position(self, id_: int) -> int:
+        """Return the position of a message, or -1."""
+        if self.ids is None:
+            at = id_ - self.first_id
+            return at if 0 <= at < len(self.offsets) else -1
+        at = bisect_left(self.ids, id_)
+        return at if at < len(self.ids) and self.ids[at] == id_ else -1
 
-    def place(self, id_: int) -> tuple[int, int]:
-        """Return the place and the size of a message; the place is 0 if it is not known."""
-        moved = self.moved.get(id_) if self.moved else None
-        if moved is not None:
-            return moved
-        index = id_ - self.first_id
-        if index >= len(self.offsets) or not self.offsets[index]:
-            return 0, 0
-        return self.number << OFFSET_BITS | self.offsets[index], self.sizes[index]
-
-    def add(self, id_: int, offset: int, size: int) -> None:
-        """Add a message that recovery has found, unless it was found before."""
-        index = id_ - self.first_id
-        if index != self.count:
-            self.extend(index + 1)
-            if not self.offsets[index]:
-                self.offsets[index], self.sizes[index] = offset, size
-            return
+    def add(self, id_: int, offset: int, size: int) -> int:
+        """Add a record, if it is a copy of a message with a higher id than those before; return its position."""
+        if self.ids is not None:
+            self._own()
+            self.ids.append(id_)
         self.offsets.append(offset)
         self.sizes.append(size)
-        self.count += 1
+        return len(self.offsets) - 1
 
     def extend(self, count: int) -> None:
-        """Have so many ids at least; the places of the new ones are not known."""
-        missing = max(count - self.count, 0)
+        """Have so many positions at least; the records of the new ones are missing."""
+        missing = max(count - len(self.offsets), 0)
         self.offsets.frombytes(bytes(4 * missing))
         self.sizes.frombytes(bytes(4 * missing))
-        self.count += missing
 
-    def settle(self, queue: int, id_: int) -> bool:
-        """Note that a queue wants a message no more; return whether it is dead by that. HOT: bench D."""
-        if self.attempts and (queue, id_) in self.attempts:
-            self._own()
-            del self.attempts[queue, id_]
+    def settle(self, at: int, queue: int) -> bool:
+        """Note that a queue wants a live message no more; return whether it is dead by that. HOT: bench D."""
         if self.sharing is not None:
             self._own()
-            if not self.sharing.settle(id_ - self.first_id, queue):
+            if not self.sharing.settle(at, queue):
                 return False
-        index = id_ - self.first_id
-        at = index >> 3
-        if at < len(self._dead) and self._dead[at] & 1 << (index & 7):
-            return False
-        self.mark_dead(id_)
+        self.mark_dead(at)
         return True
 
-    def settle_many(self, ids: list[int]) -> tuple[int, int]:
-        """Settle messages of one queue each, without delivery counts, none of which was copied. HOT: bench D.
-
-        Return how many are dead by that, and the bytes of their records.
-        """
+    def settle_many(self, positions: list[int]) -> tuple[int, int]:
+        """Settle messages of one queue each; return how many are dead by that, and their bytes. HOT: bench D."""
         self._own()
         dead = self._dead
-        first, highest = ids[0] - self.first_id, max(ids) - self.first_id
+        first, highest = positions[0], max(positions)
         if highest >> 3 >= len(dead):
             dead.extend(bytes((highest >> 3) + 64 - len(dead)))
-        count = len(ids)
-        if count > 1 and ids == list(range(ids[0], ids[0] + count)):  # mostly: all bits of a range at once
+        count = len(positions)
+        if count > 1 and positions == list(range(first, first + count)):  # mostly: all bits of a range at once
             at, end = first >> 3, (first + count + 7) >> 3
             bits = int.from_bytes(dead[at:end], "little")
             settled = ((1 << count) - 1) << (first & 7)
@@ -140,89 +124,145 @@ class Block:
                 dead[at:end] = (bits | settled).to_bytes(end - at, "little")
                 return count, sum(self.sizes[first : first + count])
         count = size = 0
-        for id_ in ids:
-            index = id_ - self.first_id
-            if not dead[index >> 3] & 1 << (index & 7):
-                dead[index >> 3] |= 1 << (index & 7)
+        for at in positions:
+            if not dead[at >> 3] & 1 << (at & 7):
+                dead[at >> 3] |= 1 << (at & 7)
                 count += 1
-                size += self.sizes[index]
+                size += self.sizes[at]
         return count, size
 
-    def share(self, id_: int, count: int, queues: Sequence[int]) -> None:
-        """Note that `count` messages from this id on went to these queues."""
+    def share(self, at: int, count: int, queues: Sequence[int]) -> None:
+        """Note that `count` messages from this position on went to these queues."""
         self._own()
         if self.sharing is None:
             self.sharing = Sharing()
-        self.sharing.add(id_ - self.first_id, count, queues)
+        self.sharing.add(at, count, queues)
 
-    def wanting(self, id_: int) -> list[int] | None:
+    def wanting(self, at: int) -> list[int] | None:
         """Return the queues that still want a message of several queues, or None for any other message."""
-        return self.sharing.wanting(id_ - self.first_id) if self.sharing is not None else None
+        return self.sharing.wanting(at) if self.sharing is not None else None
 
-    def wants(self, queue: int, id_: int) -> bool:
-        """Return whether the queue, one of those that the message went to, still wants it."""
-        return not self.is_dead(id_) and (self.sharing is None or self.sharing.wants(id_ - self.first_id, queue))
-
-    def record_attempts(self, queue: int, id_: int, attempts: int) -> None:
-        """Set how often the message has returned to this queue."""
+    def mark_dead(self, at: int) -> None:
         self._own()
-        self.attempts[queue, id_] = attempts
+        if at >> 3 >= len(self._dead):
+            self._dead.extend(bytes((at >> 3) + 64 - len(self._dead)))
+        self._dead[at >> 3] |= 1 << (at & 7)
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether the places of all messages in the segment are known."""
-        return not self.offsets.count(0)
+    def is_dead(self, at: int) -> bool:
+        return at >> 3 < len(self._dead) and bool(self._dead[at >> 3] & 1 << (at & 7))
 
-    def live_ids(self) -> Iterator[int]:
-        """Yield the ids of all messages that are not dead."""
-        dead, first_id = self._dead, self.first_id
-        for start in range(0, self.count, 8):
+    def live_positions(self) -> Iterator[int]:
+        """Yield the positions of all records that are not dead."""
+        dead, count = self._dead, len(self.offsets)
+        for start in range(0, count, 8):
             bits = dead[start >> 3] if start >> 3 < len(dead) else 0
             if bits != 0xFF:
-                for index in range(start, min(start + 8, self.count)):
-                    if not bits & 1 << (index & 7):
-                        yield first_id + index
+                for at in range(start, min(start + 8, count)):
+                    if not bits & 1 << (at & 7):
+                        yield at
 
     @property
     def untouched(self) -> bool:
-        """Whether no message is known to be dead, and each is of one queue."""
+        """Whether no record is known to be dead, and each message is of one queue."""
         return not self._dead and self.sharing is None
 
-    def mark_dead(self, id_: int) -> None:
-        if self._lent:
-            self._own()
-        index = id_ - self.first_id
-        at = index >> 3
-        if at >= len(self._dead):
-            self._dead.extend(bytes(at + 64 - len(self._dead)))
-        self._dead[at] |= 1 << (index & 7)
+    @property
+    def is_complete(self) -> bool:
+        """Whether no record is missing."""
+        return not self.offsets.count(0)
 
-    def is_dead(self, id_: int) -> bool:
-        index = id_ - self.first_id
-        at = index >> 3
-        return at < len(self._dead) and bool(self._dead[at] & 1 << (index & 7))
-
-    def lend(self) -> BlockState:
+    def lend(self) -> PartState:
         """Return the present state, which does not change until `give_back`."""
         self._lent = True
-        return BlockState(self.number, self.first_id, self.count, self._dead, self.sharing, self.attempts)
+        return PartState(self.number, self.ids, len(self.offsets), self._dead, self.sharing)
 
     def give_back(self) -> None:
         self._lent = False
 
-    def restore(self, state: BlockState) -> None:
-        """Take over the state of a checkpoint, but for the delivery counts."""
+    def restore(self, state: PartState) -> None:
+        """Take over the state of a checkpoint, without the records themselves."""
+        self.ids = state.ids
         self._dead = bytearray(state.dead)
         self.sharing = state.sharing
+        if self.ids is not None:
+            self.extend(len(self.ids))
 
     def _own(self) -> None:
         """Copy the state before a change if it is lent."""
         if self._lent:
             self._lent = False
             self._dead = self._dead[:]
-            self.attempts = dict(self.attempts)
+            self.ids = self.ids[:] if self.ids is not None else None
             if self.sharing is not None:
                 self.sharing = self.sharing.copy()
+
+
+class Block:
+    """The messages that were first written to one segment.
+
+    count     of ids, from `first_id` on
+    parts     the first one has the messages that were first written to a segment, as long as that is there
+    attempts  delivery counts by queue and id
+    """
+
+    __slots__ = ("first_id", "count", "parts", "attempts", "_lent")
+
+    def __init__(self, first_id: int, count: int = 0) -> None:
+        self.first_id = first_id
+        self.count = count
+        self.parts: list[Part] = []
+        self.attempts: dict[tuple[int, int], int] = {}
+        self._lent = False
+
+    @property
+    def end_id(self) -> int:
+        return self.first_id + self.count
+
+    def locate(self, id_: int) -> tuple[Part | None, int]:
+        """Return the part and the position of a live message; None if it is dead, or its record is missing."""
+        for part in self.parts:
+            at = part.position(id_)
+            if at >= 0 and not part.is_dead(at) and part.offsets[at]:
+                return part, at
+        return None, 0
+
+    def is_settled(self, id_: int) -> bool:
+        """Return whether all parts that have a message say that it is dead."""
+        found = [(part, at) for part in self.parts if (at := part.position(id_)) >= 0]
+        return len(found) > 0 and all(part.is_dead(at) for part, at in found)
+
+    def copies_in(self, number: int, id_: int) -> Part:
+        """Return the part for the copy of a message in this segment: the last one, or a new one."""
+        part = self.parts[-1] if self.parts else None
+        if part is None or part.number != number or part.ids is None or len(part.ids) > 0 and part.ids[-1] >= id_:
+            part = Part(number, self.first_id, array("Q"))
+            self.parts.append(part)
+        return part
+
+    def record_attempts(self, queue: int, id_: int, attempts: int) -> None:
+        """Set how often the message has returned to this queue."""
+        self._own()
+        self.attempts[queue, id_] = attempts
+
+    def forget_attempts(self, queue: int, id_: int) -> None:
+        if (queue, id_) in self.attempts:
+            self._own()
+            del self.attempts[queue, id_]
+
+    def lend(self) -> BlockState:
+        """Return the present state, which does not change until `give_back`."""
+        self._lent = True
+        return BlockState(self.first_id, self.count, [part.lend() for part in self.parts], self.attempts)
+
+    def give_back(self) -> None:
+        self._lent = False
+        for part in self.parts:
+            part.give_back()
+
+    def _own(self) -> None:
+        if self._lent:
+            self._lent = False
+            self.attempts = dict(self.attempts)
 
 
 class Index:
@@ -231,26 +271,56 @@ class Index:
     segments  by number, those that have files, and the current one
     """
 
-    __slots__ = ("segments", "_blocks", "_first_ids", "_last")
+    __slots__ = ("segments", "_blocks", "_first_ids", "_last", "_having")
 
     def __init__(self) -> None:
         self.segments: dict[int, Segment] = {}
         self._blocks: list[Block] = []  # in ascending order
         self._first_ids: list[int] = []
-        self._last = Block(0, 0)  # that was found
+        self._last = Block(0)  # that was found
+        self._having: dict[int, list[Block]] = {}  # by segment, the blocks that have parts there
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self._blocks)
 
     def last_block(self, number: int) -> Block | None:
-        """Return the block of this segment, if that is the last one."""
-        return self._blocks[-1] if self._blocks and self._blocks[-1].number == number else None
+        """Return the block that was first written to this segment, if that is the last one."""
+        block = self._blocks[-1] if self._blocks else None
+        return block if block is not None and block.parts[0].number == number and block.parts[0].ids is None else None
 
     def add(self, block: Block) -> None:
-        """Add a block, in its order."""
+        """Add a block, in its order, and what its parts are in."""
         at = bisect_left(self._first_ids, block.first_id)
         self._blocks.insert(at, block)
         self._first_ids.insert(at, block.first_id)
+        for part in block.parts:
+            self.note(part.number, block)
+
+    def note(self, number: int, block: Block) -> None:
+        """Note that a block has a part in this segment."""
+        having = self._having.setdefault(number, [])
+        if not having or having[-1] is not block:
+            having.append(block)
+
+    def missing(self, id_: int, end_id: int, known: bool) -> Block | None:
+        """Return the block for a message that none has, up to `end_id` or the next block.
+
+        It is the one before if the segment to which that was first written is there: its last records are damaged.
+        Otherwise there is none if all other blocks are `known`, as its messages are dead, else a new one.
+        """
+        at = bisect_right(self._first_ids, id_)
+        if at < len(self._blocks):
+            end_id = min(end_id, self._first_ids[at])
+        before = self._blocks[at - 1] if at else None
+        if before is not None and before.parts[0].ids is None:
+            before.count = end_id - before.first_id
+            return before
+        if known:
+            return None
+        first_id = before.end_id if before is not None else 0
+        block = Block(first_id, end_id - first_id)
+        self.add(block)
+        return block
 
     def find(self, id_: int) -> Block | None:
         """Return the block of a message, or None if there is none, as all messages of it are dead. HOT: bench D."""
@@ -266,71 +336,80 @@ class Index:
         self._last = block
         return block
 
-    def place(self, id_: int) -> int:
-        """Return the place of a message, or 0 if it is not known."""
+    def locate(self, id_: int) -> tuple[Part | None, int]:
+        """Return the part and the position of a live message; None if it is dead."""
         block = self.find(id_)
-        return block.place(id_)[0] if block is not None else 0
+        return block.locate(id_) if block is not None else (None, 0)
 
-    def is_live_at(self, id_: int, place: int) -> bool:
-        """Return whether a message is live, and its record at this place is the one that counts."""
-        block = self.find(id_)
-        return block is not None and not block.is_dead(id_) and block.place(id_)[0] == place
+    def place(self, id_: int) -> int:
+        """Return the place of a live message, or 0."""
+        part, at = self.locate(id_)
+        return part.number << OFFSET_BITS | part.offsets[at] if part is not None else 0
 
     def settle(self, queue: int, id_: int) -> None:
         """Note that a queue wants a message no more. HOT: bench D."""
         block = self.find(id_)
-        if block is None or not block.settle(queue, id_):
+        if block is None:
             return
-        place, size = block.place(id_)
-        self._leave(place, size)
-        if block.moved and block.moved.pop(id_, None) is not None and not block.moved:
-            self.drop_if_empty(block)
+        if block.attempts:
+            block.forget_attempts(queue, id_)
+        part, at = block.locate(id_)
+        if part is not None and part.settle(at, queue):
+            self._leave(part, at)
 
     def settle_many(self, queue: int, ids: list[int]) -> None:
-        """Note that a queue wants these messages no more, in one step if they are of one block. HOT: bench D."""
+        """Note that a queue wants these messages no more, in one step if they are of one part. HOT: bench D."""
         block = self.find(ids[0])
-        one = block is not None and block.first_id <= min(ids) and max(ids) < block.end_id
-        if block is None or not one or block.sharing is not None or block.attempts or block.moved:
-            for id_ in ids:
-                self.settle(queue, id_)
-            return
-        count, size = block.settle_many(ids)
-        segment = self.segments[block.number]
-        segment.live -= count
-        segment.live_bytes -= size
+        if block is not None and len(block.parts) == 1 and not block.attempts:
+            part, first_id = block.parts[0], block.first_id
+            if part.sharing is None and part.ids is None and first_id <= min(ids) and max(ids) < block.end_id:
+                count, size = part.settle_many([id_ - first_id for id_ in ids] if first_id else ids)
+                segment = self.segments[part.number]
+                segment.live -= count
+                segment.live_bytes -= size
+                return
+        for id_ in ids:
+            self.settle(queue, id_)
 
-    def move(self, id_: int, place: int, size: int) -> None:
-        """Note the place of the copy of a live message."""
+    def copied(self, id_: int, number: int, offset: int, size: int) -> None:
+        """Note the copy of a live message, which counts from now on."""
         block = self.find(id_)
         assert block is not None, "it is live"
-        self._leave(*block.place(id_))
-        block.moved[id_] = place, size
-        self.enter(place, size)
+        part, at = block.locate(id_)
+        assert part is not None, "it is live"
+        wanting = part.wanting(at)
+        self._leave(part, at)
+        part.mark_dead(at)
+        copies = block.copies_in(number, id_)
+        at = copies.add(id_, offset, size)
+        if wanting is not None:
+            copies.share(at, 1, wanting)
+        self.note(number, block)
+        self.enter(copies, at)
 
-    def enter(self, place: int, size: int) -> None:
+    def enter(self, part: Part, at: int) -> None:
         """Count a live message."""
-        segment = self.segments[place >> OFFSET_BITS]
+        segment = self.segments[part.number]
         segment.live += 1
-        segment.live_bytes += size
+        segment.live_bytes += part.sizes[at]
 
-    def _leave(self, place: int, size: int) -> None:
-        segment = self.segments[place >> OFFSET_BITS]
+    def _leave(self, part: Part, at: int) -> None:
+        segment = self.segments[part.number]
         segment.live -= 1
-        segment.live_bytes -= size
+        segment.live_bytes -= part.sizes[at]
 
     def remove(self, segment: Segment) -> None:
-        """Forget a segment that is deleted, and what is not needed without it."""
+        """Forget a segment that is deleted, and all that is in it."""
         self.segments.pop(segment.number, None)
-        at = bisect_left(self._first_ids, segment.first_id)
-        if at < len(self._blocks) and self._blocks[at].number == segment.number:
-            block = self._blocks[at]
-            block.offsets, block.sizes = array("I"), array("I")
-            self.drop_if_empty(block)
+        for block in self._having.pop(segment.number, ()):
+            block.parts = [part for part in block.parts if part.number != segment.number]
+            if not block.parts:
+                self.drop(block)
 
-    def drop_if_empty(self, block: Block) -> None:
-        """Forget a block whose segment is deleted, if no message of it is live."""
-        if block.number not in self.segments and not block.moved:
-            at = bisect_left(self._first_ids, block.first_id)
+    def drop(self, block: Block) -> None:
+        """Forget a block without parts."""
+        at = bisect_left(self._first_ids, block.first_id)
+        if at < len(self._blocks) and self._blocks[at] is block:
             del self._blocks[at], self._first_ids[at]
-            if self._last is block:
-                self._last = Block(0, 0)
+        if self._last is block:
+            self._last = Block(0)

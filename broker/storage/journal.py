@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from . import checkpoint, log_records
 from .checkpoint import Checkpoint, SegmentState
 from .compaction import Compaction
 from .disk import Disk, write_with_reserve
-from .index import Block, Index
+from .index import Block, Index, Part
 from .recovery import recover
 from .segment import OFFSET_BITS, OFFSET_MASK, Segment
 from .segment_reader import READ_BYTES, Reader, Shortage
@@ -151,7 +152,7 @@ class Journal(ports.Journal):
         self._salt = 0
         self._next_segment = 1
         self._current = self._new_segment()
-        self._block = Block(1, 1)  # of the messages that are first written to the current segment
+        self._block, self._part = new_block(1, 1)  # of the messages that are first written to the current segment
         self._buffer = bytearray(NO_BATCH)
         self._logged = self._logged_durable = 0  # the number in the log of the last batch, and of the last durable one
         self._vouched = 0  # that a batch says to be durable
@@ -206,7 +207,10 @@ class Journal(ports.Journal):
         self._next_segment = recovered.next_segment
         self._current = last if last is not None else self._new_segment()
         self.segments[self._current.number] = self._current
-        self._block = self.index.last_block(self._current.number) or Block(self._current.number, self.next_id)
+        block = self.index.last_block(self._current.number)
+        self._block, self._part = (
+            (block, block.parts[0]) if block is not None else new_block(self._current.number, self.next_id)
+        )
         self._start = self._full_from = self._current.length
         # Ids of a segment have no gaps, so a log that has lost its end, or part of it, goes on in the next one.
         gap = last is not None and self.next_id != (self._block.end_id if self._block.count else last.first_id)
@@ -216,23 +220,26 @@ class Journal(ports.Journal):
             last.open(self.disk)  # here, before the worker begins
         if not recovered.checkpointed:
             checkpoint.save(self.disk, self.snapshot().encode())
-            self.give_back()
+        elif self.report:  # else what is damaged would pass for torn at the next start, if nothing follows it
+            with suppress(OSError):  # a full disk, perhaps
+                checkpoint.save(self.disk, self.snapshot().encode())
+        self.give_back()
         return recovered.queues
 
     # Records
 
     def append(self, queues: list[int], messages: list[Message]) -> None:
         """Append each message once, for all these queues. HOT: bench D."""
-        segment, block, buffer, count = self._current, self._block, self._buffer, len(messages)
+        segment, block, part, buffer, count = self._current, self._block, self._part, self._buffer, len(messages)
         if not block.count:
-            block.first_id = self.next_id
+            block.first_id = part.first_id = self.next_id
             self.index.add(block)
         before = len(buffer)
         log_records.append_messages(
-            buffer, self._start, segment.salt, self.next_id, queues, messages, block.offsets, block.sizes
+            buffer, self._start, segment.salt, self.next_id, queues, messages, part.offsets, part.sizes
         )
         if len(queues) > 1:
-            block.share(self.next_id, count, queues)
+            part.share(self.next_id - block.first_id, count, queues)
         self.next_id += count
         block.count += count
         segment.live += count
@@ -245,7 +252,7 @@ class Journal(ports.Journal):
         self.index.settle(queue, id_)
 
     def settle_many(self, queue: int, messages: list[Message]) -> None:
-        """Settle messages, in one step if they are of one block. HOT: bench D."""
+        """Settle messages, in one step if they are of one part. HOT: bench D."""
         ids = [message.id for message in messages]
         if queue and queue not in self._deleted_queues:
             self._settled.setdefault(queue, []).extend(ids)
@@ -312,7 +319,7 @@ class Journal(ports.Journal):
     ) -> None:
         """Append a copy of a message, with address and frames as `content`, whose place counts from now on."""
         segment = self._current
-        place = segment.number << OFFSET_BITS | (self._start + len(self._buffer))
+        offset = self._start + len(self._buffer)
         addressed = state + Struct(f"<{len(queues)}I").pack(*queues)
         flags |= log_records.COPIED
         record = log_records.encode_message(
@@ -321,7 +328,7 @@ class Journal(ports.Journal):
         self._buffer += record
         self._copied += 1
         segment.total += 1
-        self.index.move(id_, place, len(record))
+        self.index.copied(id_, segment.number, offset, len(record))
 
     def snapshot(self) -> Checkpoint:
         """Return a checkpoint that the worker may encode: its contents do not change until `give_back`."""
@@ -467,7 +474,7 @@ class Journal(ports.Journal):
 
     def _roll(self) -> None:
         self._current = self._new_segment()
-        self._block = Block(self._current.number, self.next_id)
+        self._block, self._part = new_block(self._current.number, self.next_id)
         self.segments[self._current.number] = self._current
         self._start = self._full_from = self._current.length
 
@@ -529,6 +536,13 @@ class Journal(ports.Journal):
         self.reads += 1
         self.read_bytes += len(data)
         return data
+
+
+def new_block(number: int, first_id: int) -> tuple[Block, Part]:
+    """Return a block for messages that are first written to this segment, and its only part."""
+    block, part = Block(first_id), Part(number, first_id)
+    block.parts.append(part)
+    return block, part
 
 
 def recount(message: Message, attempts: int) -> None:

@@ -29,8 +29,8 @@ from . import checkpoint, log_records
 from .checkpoint import Checkpoint
 from .disk import UNFINISHED_NAME, Disk, File
 from .errors import StorageFault
-from .index import Block, Index
-from .segment import OFFSET_BITS, Segment, number_of
+from .index import Block, Index, Part
+from .segment import Segment, number_of
 
 _Entry = tuple[int, int, int]  # id, bytes of the body, mark
 
@@ -394,17 +394,25 @@ class _Scan:
         self._deleted_queues: set[int] = set()
         self._next_id = 0  # of the record that follows
         self._whole = False  # the batch is, so far
-        self._block = Block(0, 0)  # of the segment that is read
+        self._block = Block(0)  # of the messages that were first written to the segment that is read
+        self._part = Part(0, 0)  # its part there
+        self._homes: dict[int, tuple[Block, Part]] = {}  # the same by segment, as the checkpoint has them
         self._end_id = 0  # an id above those that it may have
         self._resumed_at = 0  # offset of the first sound record after a damaged one
         self._misplaced = self._misplaced_at = 0  # records of this segment without the next id; offset of the first
         recovered.next_id = max(recovered.next_id, saved.next_id)
-        for number in saved.blocks.keys() - set(numbers):
-            state = saved.blocks[number]
-            block = Block(number, state.first_id)
-            block.count = state.count
-            block.restore(state)
-            self._index.add(block)
+        for first_id, state in saved.blocks.items():
+            block = Block(first_id, state.count)
+            for part_state in state.parts:
+                if part_state.number in numbers:
+                    part = Part(part_state.number, first_id)
+                    part.restore(part_state)
+                    block.parts.append(part)
+                    if part.ids is None:
+                        part.extend(part_state.count)  # the last ones may be damaged, and have copies
+                        self._homes[part.number] = block, part
+            if block.parts:
+                self._index.add(block)
 
     def whole_end(self, segment: Segment, file: File, durable_bytes: int) -> int:
         """Return where the last segment ends without the batches that a power cut has torn.
@@ -434,10 +442,10 @@ class _Scan:
     def read(self, segment: Segment, file: File, size: int, report: list[str], end_id: int) -> None:
         """Read all records of the first `size` bytes of a segment, whose ids are below `end_id`."""
         self._end_id = min(end_id, segment.first_id + max(file.size, SPAN_BYTES) // MESSAGE_BYTES)
-        self._block = Block(segment.number, segment.first_id)
-        state = self._saved.blocks.get(segment.number)
-        if state is not None:
-            self._block.restore(state)
+        self._block, self._part = self._homes.get(segment.number) or (
+            Block(segment.first_id),
+            Part(segment.number, segment.first_id),
+        )
         self._next_id = segment.first_id
         self._resumed_at = self._misplaced = 0
         found = self._recovered.reports[segment.name]
@@ -453,10 +461,6 @@ class _Scan:
                 self._whole = False
                 found.bad.append(offset)
                 report.append(f"{segment.name}: a damaged record at offset {offset} is skipped")
-        if state is not None and state.count > self._block.count:  # the last ones are damaged, and may have copies
-            if not self._block.count:
-                self._index.add(self._block)
-            self._block.extend(state.count)
         if self._misplaced:
             records = f"{self._misplaced} records are" if self._misplaced > 1 else "a record is"
             report.append(
@@ -469,26 +473,24 @@ class _Scan:
         start = at + log_records.RECORD_BYTES
         if data[start] == log_records.MESSAGE:
             _, id_, _, body_bytes, _, flags, count = log_records.MESSAGE_HEAD.unpack_from(data, start)
-            if flags & log_records.COPIED:
-                block = self._block_of_copy(segment, offset, id_)
-                if block is None:
+            copied = flags & log_records.COPIED
+            if copied:
+                part, position = self._take_copy(segment, offset, id_, end - at)
+                if part is None:
                     return
-                block.moved[id_] = segment.number << OFFSET_BITS | offset, end - at
             else:
                 follows = id_ == self._next_id and id_ < self._end_id
                 if not follows and not self._is_possible(segment, offset, id_, id_ + 1):
                     return
-                block = self._block
-                if not block.count:
-                    self._index.add(block)
                 self._next_id = id_ + 1
                 if id_ >= recovered.next_id:
                     recovered.next_id = id_ + 1
-                block.add(id_, offset, end - at)
+                part, position = self._part, id_ - segment.first_id
+                self._take_first(offset, position, end - at)
             segment.total += 1
             if not count:
-                block.mark_dead(id_)
-            elif block.untouched or not block.is_dead(id_):
+                part.mark_dead(position)
+            elif not part.is_dead(position):
                 queues_at = start + log_records.MESSAGE_HEAD.size
                 mark = 0
                 if flags & log_records.HAS_STATE:
@@ -498,10 +500,10 @@ class _Scan:
                 queue = log_records.QUEUE.unpack_from(data, queues_at)[0]
                 entries = self._entries.get(queue) or self._new_entries(queue)
                 entries.add(id_, body_bytes, mark)
-                if count > 1:
+                if count > 1 or copied:  # it may have been one of several queues, of which it has those left
                     queues = Struct(f"<{count}I").unpack_from(data, queues_at)
-                    if block.wanting(id_) is None:
-                        block.share(id_, 1, queues)
+                    if part.wanting(position) is None:
+                        part.share(position, 1, queues)
                     for queue in queues[1:]:
                         entries = self._entries.get(queue) or self._new_entries(queue)
                         entries.add(id_, body_bytes, mark)
@@ -524,21 +526,51 @@ class _Scan:
             _, _, _, counted, attempts = log_records.DELIVERY_COUNT_BODY.unpack_from(data, start)
             self._counted[queue, counted] = max(attempts, self._counted.get((queue, counted), 0))
 
-    def _block_of_copy(self, segment: Segment, offset: int, id_: int) -> Block | None:
-        """Return the block of a message of which there is a copy in a later segment; None if the message is dead.
+    def _take_first(self, offset: int, position: int, size: int) -> None:
+        """Note the record of a message that was first written to this segment, unless it was found before."""
+        block, part = self._block, self._part
+        if not block.parts:
+            block.parts.append(part)
+            self._index.add(block)
+        if position == len(part.offsets):
+            part.add(0, offset, size)
+        else:
+            part.extend(position + 1)
+            if not part.offsets[position]:
+                part.offsets[position], part.sizes[position] = offset, size
+        if position >= block.count:
+            block.count = position + 1
 
-        Without a checkpoint, all blocks whose segments are gone are made anew.
+    def _take_copy(self, segment: Segment, offset: int, id_: int, size: int) -> tuple[Part | None, int]:
+        """Note the copy of a message of an earlier segment, which counts if that is live; return its part and position.
+
+        A message that no block of the checkpoint has is dead. Without one, blocks of deleted segments are made anew.
         """
         if id_ >= segment.first_id:
             self._is_possible(segment, offset, 0, 0)
-            return None
+            return None, 0
         block = self._index.find(id_)
-        if block is not None or self._recovered.checkpointed:
-            return block
-        block = Block(0, id_)
-        block.count = 1
-        self._index.add(block)
-        return block
+        if block is None:
+            block = self._index.missing(id_, segment.first_id, self._recovered.checkpointed)
+        if block is None:
+            return None, 0
+        there = [(part, at) for part in block.parts if (at := part.position(id_)) >= 0]
+        for part, at in there:
+            if part.number == segment.number and not part.offsets[at]:  # the checkpoint has it
+                part.offsets[at], part.sizes[at] = offset, size
+                settled = part.is_dead(at)
+                break
+        else:
+            settled = block.is_settled(id_)
+            part = block.copies_in(segment.number, id_)
+            at = part.add(id_, offset, size)
+            self._index.note(segment.number, block)
+            if settled:
+                part.mark_dead(at)
+        for other, position in there:
+            if other is not part and not settled:
+                other.mark_dead(position)
+        return part, at
 
     def _is_possible(self, segment: Segment, offset: int, id_: int, end_id: int) -> bool:
         """Note that a record does not have the next id, and return whether it may be of this segment.
@@ -570,6 +602,8 @@ class _Scan:
     def finish(self, known: set[int] | None) -> None:
         """Collect the live messages of each queue that exists, and count those of each segment."""
         recovered = self._recovered
+        for number in self._homes.keys() - self._index.segments.keys():  # whose end was torn, and all of it was new
+            self._index.remove(Segment(number, 0, 0))
         recovered.next_queue = max([0, *self._entries, *self._deleted_queues]) + 1
         while self._entries:
             queue, entries = self._entries.popitem()
@@ -577,7 +611,7 @@ class _Scan:
             self._finish_queue(queue, entries, exists)
         for (queue, id_), attempts in self._counted.items():
             block = self._index.find(id_)
-            if block is not None and block.wants(queue, id_):
+            if block is not None and wants(block, queue, id_):
                 block.record_attempts(queue, id_, attempts)
         for block in list(self._index):
             self._count(block)
@@ -595,7 +629,7 @@ class _Scan:
             assert block is not None, "it was added with its message"
             if not exists:
                 unwanted(block, queue, id_)
-            elif block.wants(queue, id_):
+            elif wants(block, queue, id_):
                 wanted.append(id_)
                 levels.append(mark & _LEVEL)
                 if mark >> _DEADLINE or deadlines:
@@ -622,10 +656,10 @@ class _Scan:
             assert block is not None, "it was added with its message"
             blocks.append(block)
             at = bisect_left(run.ids, block.end_id, at)
-        if any(block.sharing is not None for block in blocks):
+        if any(len(block.parts) > 1 or block.parts[0].ids or block.parts[0].sharing for block in blocks):
             return False
         wanted, total = RecoveredQueue(), 0
-        if all(block.untouched for block in blocks):
+        if all(block.parts[0].untouched for block in blocks):
             wanted.ids, total = run.ids, sum(run.bodies)
         else:
             following = iter(blocks)
@@ -633,7 +667,7 @@ class _Scan:
             for id_, body_bytes in zip(run.ids, run.bodies, strict=True):
                 if id_ >= block.end_id:
                     block = next(following)
-                if not block.is_dead(id_):
+                if not block.parts[0].is_dead(id_ - block.first_id):
                     wanted.append(id_)
                     total += body_bytes
         if len(wanted):
@@ -642,35 +676,41 @@ class _Scan:
         return True
 
     def _count(self, block: Block) -> None:
-        """Count the live messages of a block in their segments; forget its dead copies, and a block of nothing else.
-
-        A message of which no record is left is dead.
-        """
-        index = self._index
-        for id_ in [id_ for id_ in block.moved if block.is_dead(id_)]:
-            del block.moved[id_]
-        segment = index.segments.get(block.number)
-        if segment is not None and block.untouched and not block.moved and block.is_complete:
-            segment.live += block.count
-            segment.live_bytes += sum(block.sizes)
-            return
-        for id_ in list(block.live_ids()):
-            place, size = block.place(id_)
-            if place:
-                index.enter(place, size)
-            else:
-                block.mark_dead(id_)
-        index.drop_if_empty(block)
+        """Count the live messages of a block in their segments. A message of which no record is left is dead."""
+        for part in block.parts:
+            if part.untouched and part.is_complete:
+                segment = self._index.segments[part.number]
+                segment.live += len(part.offsets)
+                segment.live_bytes += sum(part.sizes)
+                continue
+            for position in list(part.live_positions()):
+                if part.offsets[position]:
+                    self._index.enter(part, position)
+                else:
+                    part.mark_dead(position)
 
 
 def unwanted(block: Block, queue: int, id_: int) -> None:
-    """Note that a queue wants a message no more, before live ones are counted."""
-    if block.sharing is None or block.sharing.settle(id_ - block.first_id, queue):
-        block.mark_dead(id_)
+    """Note that a queue wants a message no more, before live ones are counted: its copies so far, not later ones."""
+    part, at = block.locate(id_)
+    if part is not None and (part.sharing is None or part.sharing.settle(at, queue)):
+        part.mark_dead(at)
+
+
+def wants(block: Block, queue: int, id_: int) -> bool:
+    """Return whether a queue wants a message to which that was routed."""
+    part, at = block.locate(id_)
+    return part is not None and (part.sharing is None or part.sharing.wants(at, queue))
 
 
 def _first_id(salt: int, file: File, otherwise: int) -> int:
-    """Return the id of the first sound record of a segment without a head, or `otherwise`."""
+    """Return the id of the first sound record of a segment without a head that is no copy, or `otherwise`."""
     data = file.read(0, file.size)
     at = log_records.next_record(salt, data, 0)
-    return int(log_records.KIND_ID.unpack_from(data, at + log_records.RECORD_BYTES)[1]) if at else otherwise
+    while at:
+        start = at + log_records.RECORD_BYTES
+        kind, id_ = log_records.KIND_ID.unpack_from(data, start)
+        if kind != log_records.MESSAGE or not log_records.MESSAGE_HEAD.unpack_from(data, start)[5] & log_records.COPIED:
+            return int(id_)
+        at = log_records.next_record(salt, data, at + 1)
+    return otherwise

@@ -118,7 +118,7 @@ class Sharing:
         """Return the four arrays, each after its length."""
         out = bytearray()
         for each in (self._lists, self._bits, self._wide, self._sets):
-            out += _COUNT.pack(len(each)) + _little(each).tobytes()
+            out += _COUNT.pack(len(each)) + little(each).tobytes()
         return bytes(out)
 
     @staticmethod
@@ -131,13 +131,13 @@ class Sharing:
             (count,) = _COUNT.unpack_from(data, at)
             at += _COUNT.size
             each.frombytes(data[at : at + 4 * count])
-            each[:] = _little(each)
+            each[:] = little(each)
             at += 4 * count
         return sharing, at
 
 
-def _little(words: array[int]) -> array[int]:
-    """Return the array in the byte order of files."""
+def little(words: array[int]) -> array[int]:
+    """Return the array in the byte order of files, or one of a file in that of the machine."""
     if sys.byteorder == "little":
         return words
     words = words[:]

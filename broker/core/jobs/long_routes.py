@@ -1,7 +1,8 @@
 """The memory of long routes, which are searched and followed in steps: those of dead letters and of delayed messages.
 
 A route to 20,000 queues takes megabytes while it is searched, and very many queues and exchanges may begin with one at
-the same time. While those that have a place take LIMIT_BYTES, others wait for one in their order, and hold nothing.
+the same time. While those that have a place take LIMIT_BYTES, others wait for one, and nothing of their routes is held:
+each user whose dead letters wait, and each exchange that delays, gets the next place in turn.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ SHORT_BYTES: Final = 32 << 10  # of a message and its targets that need no place
 
 
 class Place:
-    """The place of a route that takes `size` bytes at most. It is `held` from when it is given until it ends."""
+    """The place of a route that takes `size` bytes at most. It is `held` from when it is given until it ends.
 
-    __slots__ = ("size", "held", "call")
+    Those of the same `owner` are given in their order.
+    """
 
-    def __init__(self, size: int) -> None:
+    __slots__ = ("size", "owner", "held", "call")
+
+    def __init__(self, size: int, owner: str) -> None:
         self.size = size
+        self.owner = owner
         self.held = False
         self.call: Callable[[], None] | None = None
 
@@ -32,7 +37,7 @@ class LongRoutes:
 
     def __init__(self) -> None:
         self.held_bytes = 0
-        self._waiting: dict[Place, None] = {}
+        self._waiting: dict[str, dict[Place, None]] = {}  # by owner, in the order of their turns
 
     def begin(self, place: Place, call: Callable[[], None]) -> bool:
         """Give a place, and return True; or return False, and call `call` once it is given."""
@@ -40,21 +45,31 @@ class LongRoutes:
             self._give(place)
             return True
         place.call = call
-        self._waiting[place] = None
+        self._waiting.setdefault(place.owner, {})[place] = None
         return False
 
     def end(self, place: Place) -> None:
         """Take a place back, or let it wait no longer. It may be neither held nor wait."""
-        self._waiting.pop(place, None)
+        self._forget(place)
         if place.held:
             place.held = False
             self.held_bytes -= place.size
         while self._waiting and self.held_bytes < LIMIT_BYTES:
-            following = next(iter(self._waiting))
-            del self._waiting[following]
+            owner, places = next(iter(self._waiting.items()))
+            following = next(iter(places))
+            self._forget(following)
+            if places:
+                self._waiting[owner] = self._waiting.pop(owner)  # its next one is behind those of the others
             self._give(following)
             if following.call is not None:
                 following.call()
+
+    def _forget(self, place: Place) -> None:
+        places = self._waiting.get(place.owner)
+        if places is not None and place in places:
+            del places[place]
+            if not places:
+                del self._waiting[place.owner]
 
     def _give(self, place: Place) -> None:
         place.held = True

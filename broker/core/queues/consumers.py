@@ -273,11 +273,12 @@ class Consumers:
         freed = self._scheduler.freed
         if freed == self._none_freed:
             return False
-        self._scheduler.spent += len(self._groups) >> GROUPS_SHIFT
-        if any(group.freed and group.still_freed() for group in self._groups):
+        groups = self._groups
+        self._scheduler.spent += min(len(groups), LOOKS) >> GROUPS_SHIFT
+        if any(group.freed and group.still_freed() for group in islice(groups, LOOKS)):
             return True
         self._none_freed = freed
-        return False
+        return len(groups) > LOOKS  # some of the others may be, this time
 
     def take_turn(self, wanted: int, body_bytes: int) -> tuple[list[Consumer], int]:
         """Return up to `wanted` consumers, in turn, and the number of messages that each of them can take.

@@ -247,7 +247,7 @@ class DeadLetter:
     def end_attempt(self) -> None:
         """Copy the message and search again in the next attempt: the targets may be others by then."""
         if self.confirmed:
-            self.takers, self.confirmed = tuple(self.confirmed), set()
+            self.takers, self.confirmed = existing(tuple(self.confirmed)), set()
         self.copy = self.message
         if self._search is not None:
             self._search.stop()
@@ -891,7 +891,7 @@ class DeadLetterOutbox:
         host = self._queue.host
         if self._place is not None or host.scheduler.finishing or letter.targets is not None and not letter.is_found:
             return True
-        self._place = Place(letter.held_bytes(host.route_bytes))
+        self._place = Place(letter.held_bytes(host.route_bytes), self.account)
         return host.ledger.long_routes.begin(self._place, self._go_on_soon)
 
     def _leave_place(self) -> None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 DELIVERED, DELIVERED_BYTES = 4_000 * SPEED, 8 << 20  # messages delivered at once, and their contents: some ms
 COUNT_COST = 4  # of a requeue that counts a delivery, beside the copy of the message
 SLICE = 2_000  # messages that expire or are dropped at once, in addition to as many as were published: some ms
+FAR, FAR_BYTES = 10_000, 16 << 20  # messages, or bytes of bodies, above a limit, while consumers may have room
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -241,7 +242,7 @@ class Queue(RouteTarget):
             self.host.feed(self)
             self.await_freed()
         self.schedule_pump()
-        return self.interrupted or not self.is_full(body_bytes)
+        return self.interrupted and not self._is_far_above() or not self.is_full(body_bytes)
 
     def is_full(self, body_bytes: int, before: int = 0) -> bool:
         """Return whether a message is above a limit, if deliverable ones count.
@@ -253,6 +254,12 @@ class Queue(RouteTarget):
         if settings.dead_letters_at_least_once and not self.outbox.exchanging:
             count, total = count + len(self.outbox), total + self.outbox.persistent_bytes
         return NONE < settings.max_length <= count or NONE < settings.max_bytes < total
+
+    def _is_far_above(self) -> bool:
+        """Return whether it has too much above a limit to wait for consumers that may have room."""
+        settings, ready = self.settings, self.ready_messages
+        length, body_bytes = ready.count - FAR, ready.body_bytes - FAR_BYTES
+        return NONE < settings.max_length < length or NONE < settings.max_bytes < body_bytes
 
     def congested(self) -> bool:
         ready = self.ready_messages
@@ -380,7 +387,7 @@ class Queue(RouteTarget):
                     self.interrupted = True  # until `resume`, after which it is pumped
             if self.settings.drops_head:
                 self.await_freed()
-                if not self.interrupted:
+                if not self.interrupted or self._is_far_above():
                     self._trim()
             if timed and self._slice:
                 self._expire(self.ready_messages.all)  # the messages now in front

@@ -98,7 +98,7 @@ class ExchangeHost(ExchangeContext):
             self._vhost.ledger.long_routes.end(place)
 
     def _new_place(self, message: Message) -> Place:
-        return Place(self._vhost.route_bytes + len(message.frames))
+        return Place(self._vhost.route_bytes + len(message.frames), str(self._exchange))
 
     def _begin(
         self, inner: ExchangeType, keys: tuple[str, ...], message: Message, peeks: bool = False

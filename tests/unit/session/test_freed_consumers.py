@@ -9,6 +9,7 @@ from tests.support import codec
 from tests.support.clock import FakeClock
 from tests.support.session import connected, new_node, pipe_of
 from warren.broker.core.queues.enqueue import HAND_OVER_MS
+from warren.broker.session.channel import Channel
 from warren.broker.session.connection import WOKEN as WOKEN_BY_A_FLUSH
 
 MANY = 1_000
@@ -143,3 +144,21 @@ def test_messages_above_a_length_limit_are_dropped_after_a_while_if_other_consum
     assert isinstance(clock, FakeClock)
     clock.advance(HAND_OVER_MS)
     assert (other.dropped, last.dropped, last.ready) == (1, 2, 0)
+
+
+@pytest.mark.parametrize("limit", ["length limit", "rejected publishes"])
+def test_what_a_queue_takes_while_consumers_may_have_room_is_limited(
+    monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """A client can have its consumers count as such for as long as it likes."""
+    monkeypatch.setattr("warren.broker.core.queues.queue.FAR", 50)
+    monkeypatch.setattr(Channel, "still_freed", lambda channel: True)
+    waiting = Waiting(limit, 1)
+    waiting.session.note_freed()
+    waiting.queues[0].consumers.first().waiting = True
+    waiting.queues[0].consumers.put_off(waiting.queues[0].consumers.first())
+    highest = 0
+    for _ in range(300):
+        waiting.publish("q0")
+        highest = max(highest, waiting.queues[0].ready)
+    assert 50 <= highest <= 52

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from warren.broker.storage.index import Block, Index
+from warren.broker.storage.index import Block, Index, Part
 from warren.broker.storage.segment import OFFSET_BITS, Segment
 
 FIRST_ID = 1001
@@ -19,11 +19,11 @@ def index_of(*blocks: tuple[int, int]) -> Index:
     index = Index()
     for number, (first_id, count) in enumerate(blocks, 1):
         segment = index.segments[number] = Segment(number, first_id, 0)
-        block = Block(number, first_id)
+        block, part = Block(first_id, count), Part(number, first_id)
+        block.parts.append(part)
         index.add(block)
         for id_ in range(first_id, first_id + count):
-            block.add(id_, 24 + 20 * (id_ - first_id), 10 + id_ % 7)
-            index.enter(number << OFFSET_BITS | 24, 10 + id_ % 7)
+            index.enter(part, part.add(id_, 24 + 20 * (id_ - first_id), 10 + id_ % 7))
         assert segment.live == count
     return index
 
@@ -49,9 +49,10 @@ def test_many_are_settled_as_one_by_one(seed: int) -> None:
     single, many = [index_of((FIRST_ID, MESSAGES), (SECOND_BLOCK, MESSAGES)) for _ in range(2)]
     if seed % 4 == 0:
         for index in (single, many):
-            block_of(index, FIRST_ID).share(FIRST_ID + 500, 100, [1, 2])
+            block_of(index, FIRST_ID).parts[0].share(500, 100, [1, 2])
             block_of(index, FIRST_ID).record_attempts(1, FIRST_ID + 10, 3)
-            index.move(SECOND_BLOCK + 5, 1 << OFFSET_BITS | 99, 7)
+            for id_ in (SECOND_BLOCK + 5, SECOND_BLOCK + 900):
+                index.copied(id_, 1, 60_000 + id_, 7)
     for _ in range(40):
         ids, queue = some_ids(random), random.choice((1, 2))
         for id_ in ids:
@@ -60,28 +61,36 @@ def test_many_are_settled_as_one_by_one(seed: int) -> None:
         for number in (1, 2):
             one, other = single.segments[number], many.segments[number]
             assert (one.live, one.live_bytes) == (other.live, other.live_bytes)
-    for number, (one, other) in enumerate(zip(single, many, strict=True), 1):
-        assert list(one.live_ids()) == list(other.live_ids()) and one.attempts == other.attempts
-        places = [block.place(id_) for block in many for id_ in block.live_ids()]
-        sizes = [size for place, size in places if place >> OFFSET_BITS == number]
+    everything = range(FIRST_ID, SECOND_BLOCK + MESSAGES)
+    places = [many.place(id_) for id_ in everything]
+    assert places == [single.place(id_) for id_ in everything]
+    assert [block.attempts for block in many] == [block.attempts for block in single]
+    for number in (1, 2):
+        parts = [part for block in many for part in block.parts if part.number == number]
+        sizes = [part.sizes[at] for part in parts for at in part.live_positions()]
         assert (many.segments[number].live, many.segments[number].live_bytes) == (len(sizes), sum(sizes))
+        assert many.segments[number].live == sum(place >> OFFSET_BITS == number for place in places)
 
 
 @pytest.mark.parametrize("ids", [[FIRST_ID + 9], [FIRST_ID + 9, FIRST_ID + 10], [FIRST_ID + 40, FIRST_ID + 9]])
 def test_a_lent_state_does_not_change(ids: list[int]) -> None:
-    index = index_of((FIRST_ID, MESSAGES))
-    block = block_of(index, FIRST_ID)
+    index = index_of((FIRST_ID, MESSAGES), (SECOND_BLOCK, 1))
+    index.copied(FIRST_ID + 7, 2, 500, 12)
     index.settle(1, FIRST_ID + 8)
+    block = block_of(index, FIRST_ID)
     lent = block.lend()
-    before = bytes(lent.dead)
+    before = [(bytes(part.dead), list(part.ids or ())) for part in lent.parts]
     index.settle_many(1, ids)
-    assert bytes(lent.dead) == before
-    assert all(map(block.is_dead, ids))
+    index.copied(FIRST_ID + 100, 2, 600, 12)
+    index.settle(1, FIRST_ID + 7)
+    block.record_attempts(1, FIRST_ID + 100, 1)
+    assert [(bytes(part.dead), list(part.ids or ())) for part in lent.parts] == before and not lent.attempts
+    assert not any(map(index.place, [*ids, FIRST_ID + 7])) and index.place(FIRST_ID + 100)
 
 
-def test_a_block_outlives_its_segment_as_long_as_a_message_of_it_is_live() -> None:
+def test_a_block_outlives_its_segment_as_long_as_a_message_of_it_is_in_another_one() -> None:
     index = index_of((FIRST_ID, 3), (FIRST_ID + 3, 1), (FIRST_ID + 4, 2))
-    index.move(FIRST_ID + 1, 3 << OFFSET_BITS | 500, 12)
+    index.copied(FIRST_ID + 1, 3, 500, 12)
     for id_ in (FIRST_ID, FIRST_ID + 2, FIRST_ID + 3):
         index.settle(1, id_)
     first, second = index.segments[1], index.segments[2]
@@ -91,9 +100,24 @@ def test_a_block_outlives_its_segment_as_long_as_a_message_of_it_is_live() -> No
     assert [block.first_id for block in index] == [FIRST_ID, FIRST_ID + 4]
     assert index.place(FIRST_ID + 1) == 3 << OFFSET_BITS | 500 and not index.place(FIRST_ID)
     assert index.find(FIRST_ID + 3) is None
-    index.settle(1, FIRST_ID + 1)
-    index.settle(1, FIRST_ID + 1)
-    assert [block.first_id for block in index] == [FIRST_ID + 4] and index.segments[3].live == 2
+    for _ in range(2):
+        index.settle(1, FIRST_ID + 1)
+    assert index.segments[3].live == 2
+    index.remove(index.segments[3])
+    assert not list(index)
+
+
+def test_a_copy_of_a_message_of_several_queues_is_wanted_by_those_that_have_not_settled_it() -> None:
+    index = index_of((FIRST_ID, 3), (FIRST_ID + 3, 1))
+    block_of(index, FIRST_ID).parts[0].share(1, 1, [5, 6, 7])
+    index.settle(6, FIRST_ID + 1)
+    index.copied(FIRST_ID + 1, 2, 500, 12)
+    part, at = index.locate(FIRST_ID + 1)
+    assert part is not None and part.wanting(at) == [5, 7]
+    for queue in (5, 6, 7):
+        assert index.place(FIRST_ID + 1)
+        index.settle(queue, FIRST_ID + 1)
+    assert not index.place(FIRST_ID + 1)
 
 
 def test_a_message_is_found_in_any_order_with_holes_between_blocks() -> None:

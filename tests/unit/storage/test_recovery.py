@@ -21,6 +21,7 @@ from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import log_records
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.journal import Journal
+from warren.broker.storage.segment import OFFSET_BITS
 
 if TYPE_CHECKING:
     from warren.broker.storage.metadata import Metadata
@@ -551,3 +552,90 @@ def test_an_empty_file_at_the_end_of_the_log_is_no_torn_end() -> None:
     disk.put(SECOND, b"")
     journal, found = open_journal(disk)
     assert found == {1: BODIES} and not journal.report
+
+
+def copied_log(queues: list[int]) -> tuple[SimulatedDisk, list[Message], int]:
+    """Return the disk of a killed broker, messages of deleted segments that were copied, and the segment with those."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = open_journal(disk, 2_000)
+    kept: list[Message] = []
+    for _ in range(6):
+        messages = [message(b"x" * 60) for _ in range(15)]
+        for number, each in enumerate(messages):
+            each.frames = content_frames(1, b"\0\0", b"%d" % (len(kept) * 100 + number) + b"x" * 60)
+        journal.append(queues, messages)
+        commit(journal)
+        for each in messages[1:]:
+            for queue in queues:
+                journal.settle(queue, each.id)
+        kept.append(messages[0])
+    for _ in range(20):
+        (other,) = append(journal, [9], b"y" * 60)
+        journal.settle(9, other.id)
+        commit(journal)
+    numbers = {journal.index.place(each.id) >> OFFSET_BITS for each in kept}
+    assert 1 not in journal.segments and min(numbers) > 1
+    return disk.crash(), kept, max(numbers)
+
+
+@pytest.mark.parametrize("queues", [[1], [1, 2]])
+@pytest.mark.parametrize("checkpoint", ["sound", "missing", "damaged"])
+def test_copies_of_deleted_segments_are_there_at_each_start(queues: list[int], checkpoint: str) -> None:
+    disk, kept, _ = copied_log(queues)
+    if checkpoint == "damaged":
+        disk.put("checkpoint", b"nothing")
+    elif checkpoint == "missing":
+        disk.remove("checkpoint")
+    for _ in range(3):
+        journal = Journal(disk, cast("Metadata", MemoryMetadata()), 2_000)
+        found = journal.recover()
+        for queue in queues:
+            ids = [each.id for each in kept]
+            assert list(found[queue]) == ids or checkpoint != "sound" and set(ids) <= set(found[queue])
+            assert None not in journal.read_all(list(found[queue]), queue)
+        disk = disk.crash()
+
+
+@pytest.mark.parametrize("damaged", [80, 512])
+def test_a_damaged_head_of_a_segment_that_begins_with_copies(damaged: int) -> None:
+    disk, kept, number = copied_log([1])
+    name = f"{number:08d}.log"
+    data = disk.content(name)
+    disk.put(name, bytes(byte ^ 0xFF for byte in data[:damaged]) + data[damaged:])
+    journal = Journal(disk, cast("Metadata", MemoryMetadata()), 2_000)
+    ids = list(journal.recover().get(1, ()))
+    assert set(ids) <= {each.id for each in kept} and any(name in line for line in journal.report)
+
+
+def test_what_is_served_of_a_damaged_segment_is_not_taken_for_torn_at_the_next_start() -> None:
+    """It was the last but one, and an empty one behind it is removed."""
+    disk = write_log(*BODIES)
+    data = bytearray(disk.content(FIRST))
+    data[records_of(bytes(data))[-1][0] + 30] ^= 1
+    disk.put(FIRST, bytes(data))
+    disk.put(SECOND, b"")
+    for _ in range(2):
+        journal, found = open_journal(disk)
+        assert found == {1: BODIES[:-1]} and any("damaged record" in line for line in journal.report)
+        disk = disk.crash()
+
+
+def test_a_copy_of_a_message_that_another_queue_has_settled_in_the_same_batch_is_live_without_the_checkpoint() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = open_journal(disk, 2_000)
+    messages = [message(b"x" * 100) for _ in range(12)]
+    journal.append([1, 2], messages)
+    commit(journal)
+    for each in messages[1:]:
+        journal.settle(1, each.id)
+        journal.settle(2, each.id)
+    journal.settle(2, messages[0].id)  # this is in the batch of the copy, and behind it
+    for _ in range(30):
+        (other,) = append(journal, [9], b"y" * 100)
+        journal.settle(9, other.id)
+        commit(journal)
+    assert 1 not in journal.segments
+    disk = disk.crash()
+    disk.remove("checkpoint")
+    journal, found = open_journal(disk, 2_000)
+    assert found[1] == [messages[0].body]

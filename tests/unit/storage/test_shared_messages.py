@@ -77,10 +77,10 @@ def test_a_message_of_two_queues_takes_few_bytes_of_memory() -> None:
     messages = append(journal, [1, 2], 1, b"")
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    block = journal.index.find(messages[0].id)
-    assert block is not None
+    part, _ = journal.index.locate(messages[0].id)
+    assert part is not None
     for first in range(2, 100_002, 100):
-        block.share(first, 100, [1, 2])
+        part.share(first, 100, [1, 2])
     taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert messages and taken <= 12 * 100_000
@@ -139,20 +139,25 @@ def test_what_compaction_has_copied_keeps_its_id_and_is_forgotten_once_it_is_dea
         if message not in kept:
             for queue in (1, 2):
                 journal.settle(queue, message.id)
+    others: list[Message] = []
     for _ in range(10):
-        append(journal, [3])
+        others += append(journal, [3])
         commit_any(journal)
     first = messages[0].id
     assert 1 not in journal.segments and journal.index.place(first) >> OFFSET_BITS > 1
     for queue in (1, 2):
         read = journal.read_all([message.id for message in kept], queue)
         assert [each and each.id for each in read] == [message.id for message in kept]
+        assert journal.index.place(first)
         for message in kept:
-            assert journal.index.find(first) is not None
             journal.settle(queue, message.id)
-    assert journal.index.find(first) is None
-    commit_any(journal)
+    assert not journal.index.place(first)
+    journal.settle_many(3, others)
+    for _ in range(20):
+        journal.settle(3, append(journal, [3])[0].id)
+        commit_any(journal)
     assert all(segment.live for segment in journal.segments.values() if not journal.is_current(segment))
+    assert journal.index.find(first) is None
 
 
 def test_queues_that_were_deleted_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ import pytest
 
 from tests.support.clock import FakeClock
 from tests.support.queues import Delivery, Taker, message, new_queue
+from tests.support.session import SlowJournal
 from warren.broker.amqp.field_table import Table
+from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.queues import consumers as consumers_module
 from warren.broker.core.queues.consumers import (
     GROUPS_SHIFT,
@@ -382,3 +384,32 @@ def test_very_many_groups_count_at_what_it_takes_to_look_at_them() -> None:
     before = queue.host.scheduler.spent
     assert not queue.consumers.any_freed() and not queue.consumers.any_freed()
     assert queue.host.scheduler.spent - before == 1_000 >> GROUPS_SHIFT and groups[-1].asked == 1
+
+
+class FreedGroup(ConsumerGroup):
+    """A group that was freed; it counts how often it is asked whether it still is."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.freed = True
+        self.asked = 0
+
+    def still_freed(self) -> bool:
+        self.asked += 1
+        return False
+
+
+def test_of_very_many_groups_some_are_asked_once() -> None:
+    scheduler = Scheduler(FakeClock(), SlowJournal())
+    consumers = Consumers(scheduler)
+    groups = [FreedGroup() for _ in range(3 * LOOKS)]
+    queue = new_queue()
+    for number, group in enumerate(groups):
+        consumer = Consumer(str(number), queue, "o", False, False, 0)
+        consumer.group = group
+        consumers.add(consumer)
+    scheduler.freed += 1
+    assert [consumers.any_freed() for _ in range(3)] == [True, False, False]
+    assert sum(group.asked for group in groups) == LOOKS

@@ -5,19 +5,21 @@ from __future__ import annotations
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
-from tests.support.queues import limit_dead_letters, ready_messages
+from tests.support.queues import limit_dead_letters, message, new_queue, ready_messages
 from tests.support.session import SureJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.exchanges import delayed
 from warren.broker.core.jobs import long_routes, scheduler
+from warren.broker.core.jobs.long_routes import LIMIT_BYTES, LongRoutes, Place
 from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.queues import dead_lettering
-from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
+from warren.broker.core.queues.dead_lettering import DeadLetter, DeadLetterOutbox
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost import exchange_host
 
@@ -289,3 +291,31 @@ def test_delayed_messages_with_long_routes_wait_for_a_place(event: str, monkeypa
     assert arrived == expected if event != "delete" else arrived <= expected
     assert all(Counter(bodies(vhost.queues[f"target{number}"])) == arrived for number in range(TARGETS))
     assert not routes.held_bytes and not routes._waiting and not len(node.scheduler)
+
+
+def test_owners_of_long_routes_get_places_in_turn() -> None:
+    routes = LongRoutes()
+    first = Place(LIMIT_BYTES, "many")
+    assert routes.begin(first, lambda: None)
+    given: list[str] = []
+    waiting = [Place(LIMIT_BYTES, "many") for _ in range(100)]
+    waiting += [Place(LIMIT_BYTES, "one"), Place(LIMIT_BYTES, "other")]
+    for number, place in enumerate(waiting):
+        assert not routes.begin(place, partial(given.append, f"{place.owner} {number}"))
+    routes.end(first)
+    for held in (0, 100, 101, 1):
+        assert waiting[held].held
+        routes.end(waiting[held])
+    assert given == ["many 0", "one 100", "other 101", "many 1", "many 2"]
+    for place in waiting:
+        routes.end(place)
+    assert not routes.held_bytes and len(given) == len(waiting)
+
+
+def test_a_letter_forgets_deleted_targets_that_have_taken_it() -> None:
+    letter = DeadLetter(message(), "rejected")
+    there, deleted = new_queue(number=1), new_queue(number=2)
+    letter.confirmed.update((there, deleted))
+    deleted.deleted = True
+    letter.end_attempt()
+    assert letter.takers == (there,)
