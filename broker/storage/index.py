@@ -42,6 +42,13 @@ class PartState:
         self.dead = dead
         self.sharing = sharing
 
+    def has_live(self, id_: int, first_id: int) -> bool:
+        """Return whether a message of the block with this first id is there, and was live."""
+        at = id_ - first_id if self.ids is None else bisect_left(self.ids, id_)
+        if at >= self.count or self.ids is not None and self.ids[at] != id_:
+            return False
+        return at >> 3 >= len(self.dead) or not self.dead[at >> 3] & 1 << (at & 7)
+
 
 class BlockState:
     """The state of one block in a checkpoint: the range of its ids, its parts, and delivery counts by queue and id."""
@@ -226,11 +233,6 @@ class Block:
                 return part, at
         return None, 0
 
-    def is_settled(self, id_: int) -> bool:
-        """Return whether all parts that have a message say that it is dead."""
-        found = [(part, at) for part in self.parts if (at := part.position(id_)) >= 0]
-        return len(found) > 0 and all(part.is_dead(at) for part, at in found)
-
     def copies_in(self, number: int, id_: int) -> Part:
         """Return the part for the copy of a message in this segment: the last one, or a new one."""
         part = self.parts[-1] if self.parts else None
@@ -302,12 +304,13 @@ class Index:
         if not having or having[-1] is not block:
             having.append(block)
 
-    def missing(self, id_: int, end_id: int, known: bool) -> Block | None:
-        """Return the block for a message that none has, up to `end_id` or the next block.
+    def missing(self, id_: int, end_id: int, settled: bool) -> Block | None:
+        """Return the block for a message that none has, up to `end_id` or the next block; None if that is `settled`.
 
         It is the one before if the segment to which that was first written is there: its last records are damaged.
-        Otherwise there is none if all other blocks are `known`, as its messages are dead, else a new one.
         """
+        if settled:
+            return None
         at = bisect_right(self._first_ids, id_)
         if at < len(self._blocks):
             end_id = min(end_id, self._first_ids[at])
@@ -315,8 +318,6 @@ class Index:
         if before is not None and before.parts[0].ids is None:
             before.count = end_id - before.first_id
             return before
-        if known:
-            return None
         first_id = before.end_id if before is not None else 0
         block = Block(first_id, end_id - first_id)
         self.add(block)

@@ -16,7 +16,7 @@ The salt that seeds the checksums is in the head of each segment, and in the che
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence, Sized
 from heapq import merge
 from itertools import groupby, repeat
@@ -46,14 +46,21 @@ _LEVEL, _DEADLINE = 0xFF, 8  # a mark: bits of the priority, and the shift of th
 
 
 class SegmentReport:
-    """The records of a segment: the number of sound ones, offsets of bad ones, and the bytes of a torn end."""
+    """The records of a segment.
 
-    __slots__ = ("sound", "bad", "torn_bytes")
+    sound       the number of sound ones
+    bad         offsets of bad ones
+    torn_bytes  of a torn end
+    batches     numbers of the first and the last batch; None without any
+    """
+
+    __slots__ = ("sound", "bad", "torn_bytes", "batches")
 
     def __init__(self) -> None:
         self.sound = 0
         self.bad: list[int] = []
         self.torn_bytes = 0
+        self.batches: tuple[int, int] | None = None
 
 
 class Recovered:
@@ -120,8 +127,6 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered
     salt = _salt(disk, heads, saved)
     recovered = Recovered(salt, saved is not None)
     saved = saved or Checkpoint(salt, 1)
-    durable = [number for number, state in saved.segments.items() if state.length]  # the others have never had a file
-    recovered.next_segment = max([0, *numbers, *durable]) + 1
     ends, end_id = {}, 1 << 64
     for number in reversed(numbers):
         ends[number] = end_id
@@ -165,9 +170,11 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered
         segment.length = segment.durable = end
         segment.close()
     scan.finish(known)
+    durable = [number for number, state in saved.segments.items() if state.length]  # the others have never had a file
+    recovered.next_segment = max([0, *recovered.index.segments, *durable]) + 1
     if max(recovered.next_id >> 32, recovered.next_queue) >> 31:
         raise ValueError(f"next id {recovered.next_id}, next queue {recovered.next_queue}")
-    losses = _losses(recovered.segments, saved)
+    losses = _losses(recovered.segments, saved) + _gaps(recovered, max([0, *saved.segments]))
     report += losses
     recovered.complete = recovered.complete and not losses
     return recovered
@@ -242,6 +249,28 @@ def _losses(segments: list[Segment], saved: Checkpoint) -> list[str]:
         elif segment is not None and segment.first_id == state.first_id and segment.length < state.length:
             losses.append(f"{name}: the last {state.length - segment.length} bytes are missing")
     return losses
+
+
+def _gaps(recovered: Recovered, known: int) -> list[str]:
+    """Return which segments or ends of segments are missing, by the numbers of segments and batches.
+
+    A segment is deleted after a checkpoint, so those after the last one that this has `known` are all there.
+    """
+    gaps = []
+    before: Segment | None = None
+    last = 0  # batch of it
+    bad = False  # it has bad records, or the one before
+    for segment in recovered.segments:
+        batches = recovered.reports[segment.name].batches
+        bad = bad or len(recovered.reports[segment.name].bad) > 0
+        if before is not None and batches is not None:
+            if before.number + 1 < segment.number and before.number >= known:
+                gaps.append(f"{Segment(before.number + 1, 0, 0).name}: it is missing")
+            elif before.number + 1 == segment.number and 0 < last < batches[0] - 1 and not bad:
+                gaps.append(f"{before.name}: its last batches are missing, after number {last}")
+        before, bad = segment, len(recovered.reports[segment.name].bad) > 0
+        last = batches[1] if batches is not None else last
+    return gaps
 
 
 def _load_checkpoint(disk: Disk, numbers: list[int], report: list[str]) -> Checkpoint | None:
@@ -400,6 +429,7 @@ class _Scan:
         self._end_id = 0  # an id above those that it may have
         self._resumed_at = 0  # offset of the first sound record after a damaged one
         self._misplaced = self._misplaced_at = 0  # records of this segment without the next id; offset of the first
+        self._saved_ids = sorted(saved.blocks)
         recovered.next_id = max(recovered.next_id, saved.next_id)
         for first_id, state in saved.blocks.items():
             block = Block(first_id, state.count)
@@ -442,10 +472,10 @@ class _Scan:
     def read(self, segment: Segment, file: File, size: int, report: list[str], end_id: int) -> None:
         """Read all records of the first `size` bytes of a segment, whose ids are below `end_id`."""
         self._end_id = min(end_id, segment.first_id + max(file.size, SPAN_BYTES) // MESSAGE_BYTES)
-        self._block, self._part = self._homes.get(segment.number) or (
-            Block(segment.first_id),
-            Part(segment.number, segment.first_id),
-        )
+        self._block, self._part = Block(segment.first_id), Part(segment.number, segment.first_id)
+        block, part = self._homes.get(segment.number, (self._block, self._part))
+        if part.first_id == segment.first_id:  # else that segment has not been durable
+            self._block, self._part = block, part
         self._next_id = segment.first_id
         self._resumed_at = self._misplaced = 0
         found = self._recovered.reports[segment.name]
@@ -513,7 +543,10 @@ class _Scan:
             return
         recovered.next_id = max(recovered.next_id, id_)
         if kind == log_records.BATCH:
-            recovered.batch = max(recovered.batch, log_records.BATCH_BODY.unpack_from(data, start)[2])
+            number = log_records.BATCH_BODY.unpack_from(data, start)[2]
+            recovered.batch = max(recovered.batch, number)
+            found = recovered.reports[segment.name]
+            found.batches = found.batches[0] if found.batches is not None else number, number
             self._whole = True
             return
         queue = log_records.QUEUE.unpack_from(data, start + log_records.KIND_ID.size)[0]
@@ -544,14 +577,14 @@ class _Scan:
     def _take_copy(self, segment: Segment, offset: int, id_: int, size: int) -> tuple[Part | None, int]:
         """Note the copy of a message of an earlier segment, which counts if that is live; return its part and position.
 
-        A message that no block of the checkpoint has is dead. Without one, blocks of deleted segments are made anew.
+        Without a checkpoint, blocks of deleted segments are made anew.
         """
         if id_ >= segment.first_id:
             self._is_possible(segment, offset, 0, 0)
             return None, 0
         block = self._index.find(id_)
         if block is None:
-            block = self._index.missing(id_, segment.first_id, self._recovered.checkpointed)
+            block = self._index.missing(id_, segment.first_id, self._was_settled(id_))
         if block is None:
             return None, 0
         there = [(part, at) for part in block.parts if (at := part.position(id_)) >= 0]
@@ -561,7 +594,7 @@ class _Scan:
                 settled = part.is_dead(at)
                 break
         else:
-            settled = block.is_settled(id_)
+            settled = block.locate(id_)[0] is None and self._was_settled(id_)
             part = block.copies_in(segment.number, id_)
             at = part.add(id_, offset, size)
             self._index.note(segment.number, block)
@@ -571,6 +604,16 @@ class _Scan:
             if other is not part and not settled:
                 other.mark_dead(position)
         return part, at
+
+    def _was_settled(self, id_: int) -> bool:
+        """Return whether a message was dead, by the checkpoint."""
+        if not self._recovered.checkpointed or id_ >= self._saved.next_id:
+            return False
+        at = bisect_right(self._saved_ids, id_) - 1
+        state = self._saved.blocks[self._saved_ids[at]] if at >= 0 else None
+        if state is None or id_ >= state.first_id + state.count:
+            return True  # blocks with live messages are there
+        return not any(part.has_live(id_, state.first_id) for part in state.parts)
 
     def _is_possible(self, segment: Segment, offset: int, id_: int, end_id: int) -> bool:
         """Note that a record does not have the next id, and return whether it may be of this segment.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ...amqp import properties
 from ...amqp.field_table import INTEGERS, Table
+from ..jobs.long_routes import Place
 from ..jobs.scheduler import SUSPENDED, Job
 from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes
@@ -220,8 +221,12 @@ class Delay(Sink):
         A message that cannot be read, or whose release raises, is tried again after RETRY_MS. Messages after the one
         that raised are released in the next slice. One for which there is no room waits, and so do all after it.
         """
-        later, done, cost = entries, len(entries), BEGIN_COST
+        later, done, cost = [], 0, BEGIN_COST
+        place: Place | None = None
         try:
+            if not self._resident:
+                place = yield from self.context.begin_reading()
+            later, done = entries, len(entries)
             messages = self._read(entries)
             later, done = [], 0
             for entry, message in zip(entries, messages, strict=True):
@@ -252,6 +257,8 @@ class Delay(Sink):
                 else:
                     self._resident.pop(entry & TURN, None)
         finally:
+            if place is not None:
+                self.context.end_reading(place)
             retry_ms = self.context.clock.now_ms() + RETRY_MS
             for entry in later:
                 heappush(self._heap, retry_ms << DEADLINE_SHIFT | entry & TURN)

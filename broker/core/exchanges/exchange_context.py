@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable
 from typing import TYPE_CHECKING
 
+from ..jobs.long_routes import Place
 from ..jobs.scheduler import Job
 from ..messages.binding import Destination
 from ..messages.message import Message
@@ -112,6 +113,14 @@ class ExchangeContext:
         Only messages stored as `durable` by a durable exchange survive a restart, whatever their delivery mode. The
         messages must be the type's own copies, not stored before. `id` is 0 if nothing is stored.
         """
+        raise NotImplementedError
+
+    def begin_reading(self) -> Generator[int, None, Place]:
+        """Wait in a job until what others have read takes less memory; pass the result to `end_reading`."""
+        raise NotImplementedError
+
+    def end_reading(self, place: Place) -> None:
+        """Note that the messages which were read since `begin_reading` are no longer held."""
         raise NotImplementedError
 
     def read(self, ids: list[int]) -> list[Message | None]:

@@ -18,13 +18,14 @@ class Ledger:
     unacked_bytes  of those that are unacknowledged
     dead_letters   of those that wait to be dead-lettered
     long_routes    of the routes of dead letters and delayed messages that are under way
+    readings       of delayed messages that are read and not released yet
 
     Of all connections together, as they were when they were sampled last: `arriving_bytes` of contents of which a part
     has come, `output_bytes` that wait for their sockets, `transaction_bytes` of publishes in transactions.
     """
 
     __slots__ = (
-        *("limit_bytes", "queued_bytes", "unacked_bytes", "exceeded", "dead_letters", "long_routes"),
+        *("limit_bytes", "queued_bytes", "unacked_bytes", "exceeded", "dead_letters", "long_routes", "readings"),
         *("arriving_bytes", "output_bytes", "transaction_bytes"),
     )
     OVERHEAD: ClassVar[int] = 300
@@ -36,6 +37,7 @@ class Ledger:
         self.arriving_bytes = self.output_bytes = self.transaction_bytes = 0
         self.dead_letters = DeadLetterBudget()
         self.long_routes = LongRoutes()
+        self.readings = LongRoutes()
 
     @property
     def ready_bytes(self) -> int:

@@ -22,6 +22,7 @@ from .emissions import LOOK_SHIFT, LOOKS, deliver, deliver_in_slices, enqueue, e
 if TYPE_CHECKING:
     from .vhost import VHost
 
+READING_BYTES = 8 << 20  # of messages, read to be released: more than a slice, less than the longest one
 FORWARD_COST = 3_000  # of a message that is enqueued in one step, and so is either delayed or routed after a power cut
 
 
@@ -174,6 +175,16 @@ class ExchangeHost(ExchangeContext):
         for message in messages:
             message.persistent = len(numbers) > 0
         self._vhost.journal.append(numbers, messages)
+
+    def begin_reading(self) -> Generator[int, None, Place]:
+        place, scheduler = Place(READING_BYTES, str(self._exchange)), self._vhost.scheduler
+        if not self._vhost.ledger.readings.begin(place, scheduler.suspend()):
+            while not (place.held or scheduler.finishing):
+                yield SUSPENDED
+        return place
+
+    def end_reading(self, place: Place) -> None:
+        self._vhost.ledger.readings.end(place)
 
     def read(self, ids: list[int]) -> list[Message | None]:
         messages = self._vhost.journal.read_all(ids, self.number)

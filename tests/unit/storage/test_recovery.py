@@ -639,3 +639,18 @@ def test_a_copy_of_a_message_that_another_queue_has_settled_in_the_same_batch_is
     disk.remove("checkpoint")
     journal, found = open_journal(disk, 2_000)
     assert found[1] == [messages[0].body]
+
+
+@pytest.mark.parametrize("part", ["file", "end"])
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_missing_segment_or_end_of_one_after_the_last_checkpoint_is_damage(number: int, part: str) -> None:
+    disk = write_log(*BODIES, segment_bytes=100)
+    name = f"{number:08d}.log"
+    if part == "file":
+        disk.remove(name)
+    else:
+        disk.put(name, disk.content(name)[: log_records.SEGMENT_HEAD_BYTES])
+    journal, found = open_journal(disk)
+    assert found == {1: [body for body in BODIES if body != BODIES[number - 1]]}
+    [line] = journal.report
+    assert "missing" in line and (name in line or part == "end" and f"{number - 1:08d}.log" in line)
