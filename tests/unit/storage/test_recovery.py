@@ -608,7 +608,7 @@ def test_a_damaged_head_of_a_segment_that_begins_with_copies(damaged: int) -> No
 
 
 def test_what_is_served_of_a_damaged_segment_is_not_taken_for_torn_at_the_next_start() -> None:
-    """It was the last but one, and an empty one behind it is removed."""
+    """The segment was the last but one, and an empty one behind it is removed."""
     disk = write_log(*BODIES)
     data = bytearray(disk.content(FIRST))
     data[records_of(bytes(data))[-1][0] + 30] ^= 1
