@@ -213,7 +213,7 @@ class Journal(ports.Journal):
         )
         self._start = self._full_from = self._current.length
         # Ids of a segment have no gaps, so a log that has lost its end, or part of it, goes on in the next one.
-        gap = last is not None and self.next_id != (self._block.end_id if self._block.count else last.first_id)
+        gap = last is not None and not recovered.goes_on
         if self._start >= self._segment_bytes or gap:
             self._roll()
         elif last is not None:

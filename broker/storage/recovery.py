@@ -76,6 +76,7 @@ class Recovered:
     next_segment  greater than the number of any segment, also of those that are deleted
     queues        by number, the messages that are not settled
     next_id       greater than the id of any message
+    goes_on       whether the last segment has the records up to it, so that further ones may follow there
     next_queue    greater than the number of any queue
     """
 
@@ -90,6 +91,7 @@ class Recovered:
         "next_segment",
         "queues",
         "next_id",
+        "goes_on",
         "next_queue",
     )
 
@@ -104,6 +106,7 @@ class Recovered:
         self.next_segment = 1
         self.queues: dict[int, RecoveredQueue] = {}
         self.next_id = 1
+        self.goes_on = True
         self.next_queue = 1
 
 
@@ -170,6 +173,7 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered
         segment.length = segment.durable = end
         segment.close()
     scan.finish(known)
+    recovered.goes_on = scan.next_id == recovered.next_id
     durable = [number for number, state in saved.segments.items() if state.length]  # the others have never had a file
     recovered.next_segment = max([0, *recovered.index.segments, *durable]) + 1
     if max(recovered.next_id >> 32, recovered.next_queue) >> 31:
@@ -256,18 +260,18 @@ def _gaps(recovered: Recovered, known: int) -> list[str]:
 
     A segment is deleted after a checkpoint, so those after the last one that this has `known` are all there.
     """
-    gaps = []
+    numbers = [segment.number for segment in recovered.segments]
+    missing = sorted(set(range(known, max(numbers, default=0))) - set(numbers)) if known else []
+    gaps = [f"{Segment(number, 0, 0).name}: it is missing" for number in missing]
     before: Segment | None = None
     last = 0  # batch of it
     bad = False  # it has bad records, or the one before
     for segment in recovered.segments:
         batches = recovered.reports[segment.name].batches
         bad = bad or len(recovered.reports[segment.name].bad) > 0
-        if before is not None and batches is not None:
-            if before.number + 1 < segment.number and before.number >= known:
-                gaps.append(f"{Segment(before.number + 1, 0, 0).name}: it is missing")
-            elif before.number + 1 == segment.number and 0 < last < batches[0] - 1 and not bad:
-                gaps.append(f"{before.name}: its last batches are missing, after number {last}")
+        follows = before is not None and before.number + 1 == segment.number and batches is not None and not bad
+        if before is not None and batches is not None and follows and 0 < last < batches[0] - 1:
+            gaps.append(f"{before.name}: its last batches are missing, after number {last}")
         before, bad = segment, len(recovered.reports[segment.name].bad) > 0
         last = batches[1] if batches is not None else last
     return gaps
@@ -421,7 +425,7 @@ class _Scan:
         self._entries: dict[int, _Entries] = {}  # by queue, all its messages, settled ones included
         self._counted = saved.attempts
         self._deleted_queues: set[int] = set()
-        self._next_id = 0  # of the record that follows
+        self.next_id = 0  # of the record that follows
         self._whole = False  # the batch is, so far
         self._block = Block(0)  # of the messages that were first written to the segment that is read
         self._part = Part(0, 0)  # its part there
@@ -476,7 +480,7 @@ class _Scan:
         block, part = self._homes.get(segment.number, (self._block, self._part))
         if part.first_id == segment.first_id:  # else that segment has not been durable
             self._block, self._part = block, part
-        self._next_id = segment.first_id
+        self.next_id = segment.first_id
         self._resumed_at = self._misplaced = 0
         found = self._recovered.reports[segment.name]
         bad = False
@@ -509,10 +513,10 @@ class _Scan:
                 if part is None:
                     return
             else:
-                follows = id_ == self._next_id and id_ < self._end_id
+                follows = id_ == self.next_id and id_ < self._end_id
                 if not follows and not self._is_possible(segment, offset, id_, id_ + 1):
                     return
-                self._next_id = id_ + 1
+                self.next_id = id_ + 1
                 if id_ >= recovered.next_id:
                     recovered.next_id = id_ + 1
                 part, position = self._part, id_ - segment.first_id
@@ -539,7 +543,7 @@ class _Scan:
                         entries.add(id_, body_bytes, mark)
             return
         kind, id_ = log_records.KIND_ID.unpack_from(data, start)
-        if id_ != self._next_id and not self._is_possible(segment, offset, id_, id_):
+        if id_ != self.next_id and not self._is_possible(segment, offset, id_, id_):
             return
         recovered.next_id = max(recovered.next_id, id_)
         if kind == log_records.BATCH:
@@ -622,11 +626,11 @@ class _Scan:
         """
         possible = segment.first_id <= id_ and end_id <= self._end_id
         self._whole = False
-        if not possible or id_ < self._next_id or offset != self._resumed_at:  # no damaged record explains it
+        if not possible or id_ < self.next_id or offset != self._resumed_at:  # no damaged record explains it
             self._misplaced_at = self._misplaced_at if self._misplaced else offset
             self._misplaced += 1
         if possible:
-            self._next_id = id_
+            self.next_id = id_
         return possible
 
     def _new_entries(self, queue: int) -> _Entries:

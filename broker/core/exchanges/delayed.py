@@ -228,6 +228,8 @@ class Delay(Sink):
                 place = yield from self.context.begin_reading()
             later, done = entries, len(entries)
             messages = self._read(entries)
+            if place is not None:
+                self.context.has_read(place, messages)
             later, done = [], 0
             for entry, message in zip(entries, messages, strict=True):
                 if self.deleted:

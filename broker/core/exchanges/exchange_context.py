@@ -119,6 +119,10 @@ class ExchangeContext:
         """Wait in a job until what others have read takes less memory; pass the result to `end_reading`."""
         raise NotImplementedError
 
+    def has_read(self, place: Place, messages: list[Message | None]) -> None:
+        """Note which messages were read, in the same step."""
+        raise NotImplementedError
+
     def end_reading(self, place: Place) -> None:
         """Note that the messages which were read since `begin_reading` are no longer held."""
         raise NotImplementedError

@@ -39,6 +39,16 @@ class LongRoutes:
         self.held_bytes = 0
         self._waiting: dict[str, dict[Place, None]] = {}  # by owner, in the order of their turns
 
+    @property
+    def full(self) -> bool:
+        return self.held_bytes >= LIMIT_BYTES
+
+    def grow(self, place: Place, size: int) -> None:
+        """Count what a place takes beside its size, until its end."""
+        place.size += size
+        if place.held:
+            self.held_bytes += size
+
     def begin(self, place: Place, call: Callable[[], None]) -> bool:
         """Give a place, and return True; or return False, and call `call` once it is given."""
         if not self._waiting and self.held_bytes < LIMIT_BYTES:

@@ -175,7 +175,7 @@ class Consumers:
     vain  the cost of consumers that were asked and of priorities that were looked at in vain, since it was set to 0
     """
 
-    __slots__ = ("vain", "_all", "_live", "_turn", "_groups", "_none_freed", "_scheduler", "exclusive")
+    __slots__ = ("vain", "_all", "_live", "_turn", "_groups", "_none_freed", "_looked", "_scheduler", "exclusive")
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.vain = 0
@@ -184,6 +184,7 @@ class Consumers:
         self._live: dict[Consumer, None] = {}  # those not known to have ended
         self._turn = Turn()  # those that may have room
         self._groups = NO_GROUPS  # with the number of their consumers
+        self._looked = 0  # of these groups, in turn
         self._none_freed = 0  # `Scheduler.freed` when none of them was freed
         self.exclusive = False  # the only consumer is exclusive
 
@@ -273,12 +274,15 @@ class Consumers:
         freed = self._scheduler.freed
         if freed == self._none_freed:
             return False
-        groups = self._groups
+        groups, at = self._groups, self._looked
         self._scheduler.spent += min(len(groups), LOOKS) >> GROUPS_SHIFT
-        if any(group.freed and group.still_freed() for group in islice(groups, LOOKS)):
+        if any(group.freed and group.still_freed() for group in islice(groups, at, at + LOOKS)):
             return True
-        self._none_freed = freed
-        return len(groups) > LOOKS  # some of the others may be, this time
+        self._looked = at + LOOKS
+        if self._looked < len(groups):
+            return True  # the others are looked at next time
+        self._looked, self._none_freed = 0, freed
+        return False
 
     def take_turn(self, wanted: int, body_bytes: int) -> tuple[list[Consumer], int]:
         """Return up to `wanted` consumers, in turn, and the number of messages that each of them can take.

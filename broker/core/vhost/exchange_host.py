@@ -12,7 +12,7 @@ from ..exchanges.router import SEARCH_COST, Search
 from ..jobs.long_routes import SHORT_BYTES, TARGET_BYTES, Place
 from ..jobs.scheduler import SUSPENDED, Job
 from ..messages.binding import Destination
-from ..messages.message import Message
+from ..messages.message import Message, frame_bytes
 from ..messages.ports import Timer
 from ..queues.enqueue import EnqueueResult
 from ..queues.message_log import DELAYED
@@ -22,7 +22,7 @@ from .emissions import LOOK_SHIFT, LOOKS, deliver, deliver_in_slices, enqueue, e
 if TYPE_CHECKING:
     from .vhost import VHost
 
-READING_BYTES = 8 << 20  # of messages, read to be released: more than a slice, less than the longest one
+READING_BYTES = 64 << 10  # of messages that are read to be released, before they are read
 FORWARD_COST = 3_000  # of a message that is enqueued in one step, and so is either delayed or routed after a power cut
 
 
@@ -177,11 +177,18 @@ class ExchangeHost(ExchangeContext):
         self._vhost.journal.append(numbers, messages)
 
     def begin_reading(self) -> Generator[int, None, Place]:
-        place, scheduler = Place(READING_BYTES, str(self._exchange)), self._vhost.scheduler
-        if not self._vhost.ledger.readings.begin(place, scheduler.suspend()):
+        readings, scheduler = self._vhost.ledger.readings, self._vhost.scheduler
+        place = Place(READING_BYTES, str(self._exchange))
+        while not readings.begin(place, scheduler.suspend()):
             while not (place.held or scheduler.finishing):
                 yield SUSPENDED
+            if scheduler.finishing or not readings.full:
+                break
+            readings.end(place)  # others that were called at the same time have read so much
         return place
+
+    def has_read(self, place: Place, messages: list[Message | None]) -> None:
+        self._vhost.ledger.readings.grow(place, frame_bytes([message for message in messages if message is not None]))
 
     def end_reading(self, place: Place) -> None:
         self._vhost.ledger.readings.end(place)

@@ -654,3 +654,31 @@ def test_a_missing_segment_or_end_of_one_after_the_last_checkpoint_is_damage(num
     assert found == {1: [body for body in BODIES if body != BODIES[number - 1]]}
     [line] = journal.report
     assert "missing" in line and (name in line or part == "end" and f"{number - 1:08d}.log" in line)
+
+
+def test_missing_segments_since_the_first_checkpoint_are_damage() -> None:
+    disk = write_log(*BODIES, segment_bytes=100)
+    for name in (FIRST, SECOND):
+        disk.remove(name)
+    journal, found = open_journal(disk)
+    assert found == {1: BODIES[2:]}
+    assert [line for line in journal.report if "missing" in line] == [
+        f"{each}: it is missing" for each in (FIRST, SECOND)
+    ]
+
+
+def test_a_log_whose_end_is_lost_goes_on_in_another_segment() -> None:
+    """Ids of a segment have no gaps, and the checkpoint knows those that were lost."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = open_journal(disk)
+    append(journal, [1], *BODIES)
+    journal.close()
+    data = disk.content(FIRST)
+    disk.put(FIRST, data[: records_of(data)[2][0] - log_records.BATCH_BYTES])
+    journal, found = open_journal(disk)
+    assert found == {1: BODIES[:2]} and any("are missing" in line for line in journal.report)
+    append(journal, [1], b"new")
+    disk = disk.crash()
+    assert disk.names() == [FIRST, SECOND, "checkpoint"]
+    journal, found = open_journal(disk)
+    assert found == {1: [*BODIES[:2], b"new"]} and not any("out of order" in line for line in journal.report)

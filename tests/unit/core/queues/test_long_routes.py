@@ -327,7 +327,7 @@ def test_due_messages_of_many_exchanges_are_read_one_after_the_other(
     event: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each was in memory twice until all were released: 60 of 8 MB took 960 MB."""
-    monkeypatch.setattr(exchange_host, "READING_BYTES", LIMIT_BYTES)
+    monkeypatch.setattr(long_routes, "LIMIT_BYTES", exchange_host.READING_BYTES + 1)
     monkeypatch.setattr(delayed, "STEP_COST", 1)
     node = new_node(SureJournal())
     vhost, ch, clock = node.vhosts["/"], connected(node).channel(), node.clock
@@ -352,4 +352,4 @@ def test_due_messages_of_many_exchanges_are_read_one_after_the_other(
         assert node.finish()
     clock.advance(1000)
     assert sorted(ch.drain("q")) == [b"%d" % number for number in range(5) if event != "delete" or number != 3]
-    assert max(held) == LIMIT_BYTES and not vhost.ledger.readings.held_bytes
+    assert max(held) <= long_routes.LIMIT_BYTES and not vhost.ledger.readings.held_bytes
