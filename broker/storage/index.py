@@ -91,6 +91,17 @@ class Part:
         at = bisect_left(self.ids, id_)
         return at if at < len(self.ids) and self.ids[at] == id_ else -1
 
+    def positions(self, ids: list[int], first_id: int, last_id: int, wanted: set[int] | None) -> list[int]:
+        """Return the positions of those messages that are here: all, or those that are `wanted`, which are the same."""
+        if self.ids is not None:
+            start = bisect_left(self.ids, first_id)
+            there = enumerate(self.ids[start : bisect_right(self.ids, last_id)], start)
+            return [at for at, id_ in there if wanted is None or id_ in wanted]
+        own, count = self.first_id, len(self.offsets)
+        if wanted is None:
+            return [id_ - own for id_ in ids]
+        return [id_ - own for id_ in ids if id_ - own < count]
+
     def add(self, id_: int, offset: int, size: int) -> int:
         """Add a record, if it is a copy of a message with a higher id than those before; return its position."""
         if self.ids is not None:
@@ -359,18 +370,31 @@ class Index:
             self._leave(part, at)
 
     def settle_many(self, queue: int, ids: list[int]) -> None:
-        """Note that a queue wants these messages no more, in one step if they are of one part. HOT: bench D."""
+        """Note that a queue wants these messages no more, part by part if they are of one block. HOT: bench D."""
         block = self.find(ids[0])
-        if block is not None and len(block.parts) == 1 and not block.attempts:
-            part, first_id = block.parts[0], block.first_id
-            if part.sharing is None and part.ids is None and first_id <= min(ids) and max(ids) < block.end_id:
-                count, size = part.settle_many([id_ - first_id for id_ in ids] if first_id else ids)
-                segment = self.segments[part.number]
-                segment.live -= count
-                segment.live_bytes -= size
+        if block is not None and not block.attempts:
+            first_id, last_id = min(ids), max(ids)
+            if block.first_id <= first_id and last_id < block.end_id:
+                first = len(block.parts) == 1 and block.parts[0].ids is None
+                wanted = None if first else set(ids)
+                for part in block.parts:
+                    positions = part.positions(ids, first_id, last_id, wanted)
+                    if positions:
+                        self._settle_in(part, queue, positions)
                 return
         for id_ in ids:
             self.settle(queue, id_)
+
+    def _settle_in(self, part: Part, queue: int, positions: list[int]) -> None:
+        if part.sharing is not None:
+            for at in positions:
+                if not part.is_dead(at) and part.settle(at, queue):
+                    self._leave(part, at)
+            return
+        count, size = part.settle_many(positions)
+        segment = self.segments[part.number]
+        segment.live -= count
+        segment.live_bytes -= size
 
     def copied(self, id_: int, number: int, offset: int, size: int) -> None:
         """Note the copy of a live message, which counts from now on."""

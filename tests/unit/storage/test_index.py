@@ -53,6 +53,9 @@ def test_many_are_settled_as_one_by_one(seed: int) -> None:
             block_of(index, FIRST_ID).record_attempts(1, FIRST_ID + 10, 3)
             for id_ in (SECOND_BLOCK + 5, SECOND_BLOCK + 900):
                 index.copied(id_, 1, 60_000 + id_, 7)
+            if seed % 8 == 0:  # there are copies only
+                del block_of(index, SECOND_BLOCK).parts[0]
+                index.segments[2].live = index.segments[2].live_bytes = 0
     for _ in range(40):
         ids, queue = some_ids(random), random.choice((1, 2))
         for id_ in ids:
