@@ -146,6 +146,7 @@ def test_messages_above_a_length_limit_are_dropped_after_a_while_if_other_consum
     assert (other.dropped, last.dropped, last.ready) == (1, 2, 0)
 
 
+@pytest.mark.pure("replaces a constant and a method, which compiled callers do not look up")
 @pytest.mark.parametrize("limit", ["length limit", "rejected publishes"])
 def test_what_a_queue_takes_while_consumers_may_have_room_is_limited(
     monkeypatch: pytest.MonkeyPatch, limit: str

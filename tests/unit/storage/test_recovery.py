@@ -19,6 +19,7 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import log_records
+from warren.broker.storage.checkpoint import Checkpoint, SegmentState
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment import OFFSET_BITS
@@ -554,8 +555,10 @@ def test_an_empty_file_at_the_end_of_the_log_is_no_torn_end() -> None:
     assert found == {1: BODIES} and not journal.report
 
 
-def copied_log(queues: list[int]) -> tuple[SimulatedDisk, list[Message], int]:
-    """Return the disk of a killed broker, messages of deleted segments that were copied, and the segment with those."""
+def copied_log(queues: list[int]) -> tuple[SimulatedDisk, list[Message], int, bytes]:
+    """Return the disk of a killed broker, messages of deleted segments that were copied, the segment with those, and an
+    older checkpoint.
+    """
     disk = SimulatedDisk(Random(1))
     journal, _ = open_journal(disk, 2_000)
     kept: list[Message] = []
@@ -569,21 +572,30 @@ def copied_log(queues: list[int]) -> tuple[SimulatedDisk, list[Message], int]:
             for queue in queues:
                 journal.settle(queue, each.id)
         kept.append(messages[0])
+    old = Checkpoint(
+        journal._salt,
+        journal.next_id,
+        [SegmentState(each.number, each.first_id, each.durable, each.live) for each in journal.segments.values()],
+        [block.lend() for block in journal.index],
+    ).encode()
+    journal.give_back()
     for _ in range(20):
         (other,) = append(journal, [9], b"y" * 60)
         journal.settle(9, other.id)
         commit(journal)
     numbers = {journal.index.place(each.id) >> OFFSET_BITS for each in kept}
     assert 1 not in journal.segments and min(numbers) > 1
-    return disk.crash(), kept, max(numbers)
+    return disk.crash(), kept, max(numbers), old
 
 
 @pytest.mark.parametrize("queues", [[1], [1, 2]])
-@pytest.mark.parametrize("checkpoint", ["sound", "missing", "damaged"])
+@pytest.mark.parametrize("checkpoint", ["sound", "missing", "damaged", "old"])
 def test_copies_of_deleted_segments_are_there_at_each_start(queues: list[int], checkpoint: str) -> None:
-    disk, kept, _ = copied_log(queues)
+    disk, kept, _, old = copied_log(queues)
     if checkpoint == "damaged":
         disk.put("checkpoint", b"nothing")
+    elif checkpoint == "old":
+        disk.put("checkpoint", old)
     elif checkpoint == "missing":
         disk.remove("checkpoint")
     for _ in range(3):
@@ -598,7 +610,7 @@ def test_copies_of_deleted_segments_are_there_at_each_start(queues: list[int], c
 
 @pytest.mark.parametrize("damaged", [80, 512])
 def test_a_damaged_head_of_a_segment_that_begins_with_copies(damaged: int) -> None:
-    disk, kept, number = copied_log([1])
+    disk, kept, number, _ = copied_log([1])
     name = f"{number:08d}.log"
     data = disk.content(name)
     disk.put(name, bytes(byte ^ 0xFF for byte in data[:damaged]) + data[damaged:])
@@ -682,3 +694,43 @@ def test_a_log_whose_end_is_lost_goes_on_in_another_segment() -> None:
     assert disk.names() == [FIRST, SECOND, "checkpoint"]
     journal, found = open_journal(disk)
     assert found == {1: [*BODIES[:2], b"new"]} and not any("out of order" in line for line in journal.report)
+
+
+def test_a_copy_is_there_although_the_end_of_the_segment_with_the_original_is_damaged() -> None:
+    """The id is above those of the records that are left, and below those of the next segment."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = open_journal(disk, 2_000)
+    long = [message(b"x" * 900) for _ in range(2)]
+    journal.append([1], [long[0]])
+    journal.append([1], [message(b"x" * 10)])
+    commit(journal)
+    last = message(b"last")
+    journal.append([1], [long[1], last])
+    commit(journal)
+    for each in long:
+        journal.settle(1, each.id)
+    for _ in range(3):
+        append(journal, [9], b"y" * 100)
+    assert journal.index.place(last.id) >> OFFSET_BITS > 1 or FIRST in disk.names()
+    disk = disk.crash()
+    if FIRST in disk.names():
+        start, end = records_of(disk.content(FIRST))[-1]
+        data = disk.content(FIRST)
+        disk.put(FIRST, data[: start + 20] + bytes(byte ^ 0xFF for byte in data[start + 20 : end]) + data[end:])
+    disk.remove("checkpoint")
+    ids = list(Journal(disk, cast("Metadata", MemoryMetadata()), 2_000).recover()[1])
+    assert last.id in ids
+
+
+def test_a_copy_of_a_message_of_its_own_segment_is_out_of_order() -> None:
+    disk, kept, number, _ = copied_log([1])
+    name = f"{number:08d}.log"
+    data = disk.content(name)
+    frames = content_frames(1, b"\0\0", b"x")
+    record = log_records.encode_message(
+        salt_of(data), 1 << 40, 0, 1, 1, log_records.COPIED, 1, b"\1\0\0\0" + b"\0\0", frames
+    )
+    disk.put(name, data + record)
+    journal = Journal(disk, cast("Metadata", MemoryMetadata()), 2_000)
+    assert list(journal.recover()[1]) == [each.id for each in kept]
+    assert any("out of order" in line for line in journal.report)
