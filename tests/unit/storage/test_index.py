@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from random import Random
 
 import pytest
 
-from warren.broker.storage.index import Block, Index, Part
+from warren.broker.storage.index import Block, Index, Part, PartState
 from warren.broker.storage.segment import OFFSET_BITS, Segment
 
 FIRST_ID = 1001
@@ -127,3 +128,24 @@ def test_a_message_is_found_in_any_order_with_holes_between_blocks() -> None:
     index = index_of((10, 5), (20, 5), (40, 1))
     found = {id_: block.first_id for id_ in Random(1).sample(range(50), 50) if (block := index.find(id_)) is not None}
     assert found == {**dict.fromkeys(range(10, 15), 10), **dict.fromkeys(range(20, 25), 20), 40: 40}
+
+
+def test_the_block_of_a_copy_that_none_has_is_that_before_if_its_segment_is_there_or_a_new_one() -> None:
+    index = index_of((10, 5), (40, 5))
+    before = block_of(index, 14)
+    assert index.missing(20, 100, settled=True) is None
+    assert index.missing(20, 100, settled=False) is before and before.end_id == 40
+    index = index_of((10, 5), (40, 5))
+    before = block_of(index, 14)
+    before.parts = [Part(2, 10, array("Q", [12]))]
+    made = index.missing(20, 100, settled=False)
+    assert made is not None and (made.first_id, made.end_id) == (15, 40) and index.find(39) is made
+    first = index.missing(3, 100, settled=False)
+    assert first is not None and (first.first_id, first.end_id) == (0, 10)
+
+
+def test_a_state_says_which_messages_were_live() -> None:
+    first = PartState(1, None, 10, b"\x02", None)
+    copies = PartState(2, array("Q", [12, 15]), 2, b"\x02", None)
+    assert [id_ for id_ in range(10, 25) if first.has_live(id_, 10)] == [10, *range(12, 20)]
+    assert [id_ for id_ in range(10, 25) if copies.has_live(id_, 10)] == [12]

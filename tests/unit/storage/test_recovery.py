@@ -19,7 +19,6 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import log_records
-from warren.broker.storage.checkpoint import Checkpoint, SegmentState
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment import OFFSET_BITS
@@ -562,23 +561,20 @@ def copied_log(queues: list[int]) -> tuple[SimulatedDisk, list[Message], int, by
     disk = SimulatedDisk(Random(1))
     journal, _ = open_journal(disk, 2_000)
     kept: list[Message] = []
-    for _ in range(6):
+    old = b""
+    for turn in range(6):
         messages = [message(b"x" * 60) for _ in range(15)]
         for number, each in enumerate(messages):
             each.frames = content_frames(1, b"\0\0", b"%d" % (len(kept) * 100 + number) + b"x" * 60)
         journal.append(queues, messages)
         commit(journal)
+        if turn == 1:
+            old = journal.snapshot().encode()
+            journal.give_back()
         for each in messages[1:]:
             for queue in queues:
                 journal.settle(queue, each.id)
         kept.append(messages[0])
-    old = Checkpoint(
-        journal._salt,
-        journal.next_id,
-        [SegmentState(each.number, each.first_id, each.durable, each.live) for each in journal.segments.values()],
-        [block.lend() for block in journal.index],
-    ).encode()
-    journal.give_back()
     for _ in range(20):
         (other,) = append(journal, [9], b"y" * 60)
         journal.settle(9, other.id)
