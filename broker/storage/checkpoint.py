@@ -24,13 +24,14 @@ from __future__ import annotations
 
 from array import array
 from binascii import crc32
+from bisect import bisect_left
 from collections.abc import Iterable
 from contextlib import suppress
 from struct import Struct
+from typing import NamedTuple
 
 from .disk import Disk, contents
 from .errors import StorageFault
-from .index import BlockState, PartState
 from .shared_messages import Sharing, little
 
 NAME, NEW_NAME = "checkpoint", "checkpoint.new"
@@ -45,20 +46,50 @@ _COUNTED = Struct("<IQI")
 _CRC = Struct("<I")
 
 
-class SegmentState:
+class SegmentState(NamedTuple):
     """The state of one segment.
 
     length  bytes that are durable at least
     live    messages that a queue still wants
     """
 
-    __slots__ = ("number", "first_id", "length", "live")
+    number: int
+    first_id: int
+    length: int
+    live: int
 
-    def __init__(self, number: int, first_id: int, length: int, live: int) -> None:
-        self.number = number
-        self.first_id = first_id
-        self.length = length
-        self.live = live
+
+class PartState(NamedTuple):
+    """The state of one part of a block (`index`).
+
+    number   of its segment
+    ids      of copies; None for the messages that were first written to the segment
+    size     the number of messages
+    dead     one bit for each record
+    sharing  the queues of messages that went to several; None if there are none
+    """
+
+    number: int
+    ids: array[int] | None
+    size: int
+    dead: bytes | bytearray
+    sharing: Sharing | None
+
+    def has_live(self, id_: int, first_id: int) -> bool:
+        """Return whether a message of the block with this first id is there, and was live."""
+        at = id_ - first_id if self.ids is None else bisect_left(self.ids, id_)
+        if at >= self.size or self.ids is not None and self.ids[at] != id_:
+            return False
+        return at >> 3 >= len(self.dead) or not self.dead[at >> 3] & 1 << (at & 7)
+
+
+class BlockState(NamedTuple):
+    """The state of one block: the range of its ids, its parts, and delivery counts by queue and id."""
+
+    first_id: int
+    size: int
+    parts: list[PartState]
+    attempts: dict[tuple[int, int], int]
 
 
 class Checkpoint:
@@ -87,10 +118,10 @@ class Checkpoint:
         for segment in segments:
             out += _SEGMENT.pack(segment.number, segment.first_id, segment.length, segment.live)
         for block in blocks:
-            out += _BLOCK.pack(block.first_id, block.count, len(block.parts))
+            out += _BLOCK.pack(block.first_id, block.size, len(block.parts))
             for part in block.parts:
-                out += _PART.pack(part.number, part.ids is not None, part.count)
-                out += little(part.ids[: part.count]).tobytes() if part.ids is not None else b""
+                out += _PART.pack(part.number, part.ids is not None, part.size)
+                out += little(part.ids[: part.size]).tobytes() if part.ids is not None else b""
                 out += _COUNT.pack(len(part.dead))
                 out += part.dead
                 sharing = part.sharing.encode() if part.sharing is not None and part.sharing.touched else b""

@@ -17,49 +17,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
+from .checkpoint import BlockState, PartState
 from .segment import OFFSET_BITS, Segment
 from .shared_messages import Sharing
-
-
-class PartState:
-    """The state of one part in a checkpoint.
-
-    number   of its segment
-    ids      of copies; None for the messages that were first written to the segment
-    count    of the messages
-    dead     one bit for each record
-    sharing  the queues of messages that went to several; None if there are none
-    """
-
-    __slots__ = ("number", "ids", "count", "dead", "sharing")
-
-    def __init__(
-        self, number: int, ids: array[int] | None, count: int, dead: bytes | bytearray, sharing: Sharing | None
-    ) -> None:
-        self.number = number
-        self.ids = ids
-        self.count = count
-        self.dead = dead
-        self.sharing = sharing
-
-    def has_live(self, id_: int, first_id: int) -> bool:
-        """Return whether a message of the block with this first id is there, and was live."""
-        at = id_ - first_id if self.ids is None else bisect_left(self.ids, id_)
-        if at >= self.count or self.ids is not None and self.ids[at] != id_:
-            return False
-        return at >> 3 >= len(self.dead) or not self.dead[at >> 3] & 1 << (at & 7)
-
-
-class BlockState:
-    """The state of one block in a checkpoint: the range of its ids, its parts, and delivery counts by queue and id."""
-
-    __slots__ = ("first_id", "count", "parts", "attempts")
-
-    def __init__(self, first_id: int, count: int, parts: list[PartState], attempts: dict[tuple[int, int], int]) -> None:
-        self.first_id = first_id
-        self.count = count
-        self.parts = parts
-        self.attempts = attempts
 
 
 class Part:
@@ -91,16 +51,13 @@ class Part:
         at = bisect_left(self.ids, id_)
         return at if at < len(self.ids) and self.ids[at] == id_ else -1
 
-    def positions(self, ids: list[int], first_id: int, last_id: int, wanted: set[int] | None) -> list[int]:
-        """Return the positions of those messages that are here: all, or those that are `wanted`, which are the same."""
-        if self.ids is not None:
-            start = bisect_left(self.ids, first_id)
-            there = enumerate(self.ids[start : bisect_right(self.ids, last_id)], start)
-            return [at for at, id_ in there if wanted is None or id_ in wanted]
-        own, count = self.first_id, len(self.offsets)
-        if wanted is None:
-            return [id_ - own for id_ in ids]
-        return [id_ - own for id_ in ids if id_ - own < count]
+    def positions(self, ids: set[int], first_id: int, last_id: int) -> list[int]:
+        """Return the positions of those of some messages, from the first id to the last, that are here."""
+        if self.ids is None:
+            return [at for id_ in ids if (at := id_ - self.first_id) < len(self.offsets)]
+        start = bisect_left(self.ids, first_id)
+        there = enumerate(self.ids[start : bisect_right(self.ids, last_id)], start)
+        return [at for at, id_ in there if id_ in ids]
 
     def add(self, id_: int, offset: int, size: int) -> int:
         """Add a record, if it is a copy of a message with a higher id than those before; return its position."""
@@ -278,6 +235,13 @@ class Block:
             self.attempts = dict(self.attempts)
 
 
+def new_block(number: int, first_id: int) -> Block:
+    """Return a block for the messages that are first written to this segment, with the part for these."""
+    block = Block(first_id)
+    block.parts.append(Part(number, first_id))
+    return block
+
+
 class Index:
     """The blocks and the segments of a log; it counts the live messages of each segment.
 
@@ -315,13 +279,11 @@ class Index:
         if not having or having[-1] is not block:
             having.append(block)
 
-    def missing(self, id_: int, end_id: int, settled: bool) -> Block | None:
-        """Return the block for a message that none has, up to `end_id` or the next block; None if that is `settled`.
+    def missing(self, id_: int, end_id: int) -> Block:
+        """Return the block for a live message that none has, up to `end_id` or the next block.
 
         It is the one before if the segment to which that was first written is there: its last records are damaged.
         """
-        if settled:
-            return None
         at = bisect_right(self._first_ids, id_)
         if at < len(self._blocks):
             end_id = min(end_id, self._first_ids[at])
@@ -375,11 +337,13 @@ class Index:
         if block is not None and not block.attempts:
             first_id, last_id = min(ids), max(ids)
             if block.first_id <= first_id and last_id < block.end_id:
-                first = len(block.parts) == 1 and block.parts[0].ids is None
-                wanted = None if first else set(ids)
+                part = block.parts[0]
+                if len(block.parts) == 1 and part.ids is None:
+                    self._settle_in(part, queue, [id_ - part.first_id for id_ in ids])
+                    return
+                wanted = set(ids)
                 for part in block.parts:
-                    positions = part.positions(ids, first_id, last_id, wanted)
-                    if positions:
+                    if positions := part.positions(wanted, first_id, last_id):
                         self._settle_in(part, queue, positions)
                 return
         for id_ in ids:

@@ -25,7 +25,7 @@ from . import checkpoint, log_records
 from .checkpoint import Checkpoint, SegmentState
 from .compaction import Compaction
 from .disk import Disk, write_with_reserve
-from .index import Block, Index, Part
+from .index import Index, new_block
 from .recovery import recover
 from .segment import OFFSET_BITS, OFFSET_MASK, Segment
 from .segment_reader import READ_BYTES, Reader, Shortage
@@ -152,7 +152,7 @@ class Journal(ports.Journal):
         self._salt = 0
         self._next_segment = 1
         self._current = self._new_segment()
-        self._block, self._part = new_block(1, 1)  # of the messages that are first written to the current segment
+        self._block = new_block(1, 1)  # of the messages that are first written to the current segment
         self._buffer = bytearray(NO_BATCH)
         self._logged = self._logged_durable = 0  # the number in the log of the last batch, and of the last durable one
         self._vouched = 0  # that a batch says to be durable
@@ -207,10 +207,7 @@ class Journal(ports.Journal):
         self._next_segment = recovered.next_segment
         self._current = last if last is not None else self._new_segment()
         self.segments[self._current.number] = self._current
-        block = self.index.last_block(self._current.number)
-        self._block, self._part = (
-            (block, block.parts[0]) if block is not None else new_block(self._current.number, self.next_id)
-        )
+        self._block = self.index.last_block(self._current.number) or new_block(self._current.number, self.next_id)
         self._start = self._full_from = self._current.length
         # Ids of a segment have no gaps, so a log that has lost its end, or part of it, goes on in the next one.
         gap = last is not None and not recovered.goes_on
@@ -230,7 +227,8 @@ class Journal(ports.Journal):
 
     def append(self, queues: list[int], messages: list[Message]) -> None:
         """Append each message once, for all these queues. HOT: bench D."""
-        segment, block, part, buffer, count = self._current, self._block, self._part, self._buffer, len(messages)
+        segment, block, buffer, count = self._current, self._block, self._buffer, len(messages)
+        part = block.parts[0]
         if not block.count:
             block.first_id = part.first_id = self.next_id
             self.index.add(block)
@@ -474,7 +472,7 @@ class Journal(ports.Journal):
 
     def _roll(self) -> None:
         self._current = self._new_segment()
-        self._block, self._part = new_block(self._current.number, self.next_id)
+        self._block = new_block(self._current.number, self.next_id)
         self.segments[self._current.number] = self._current
         self._start = self._full_from = self._current.length
 
@@ -536,13 +534,6 @@ class Journal(ports.Journal):
         self.reads += 1
         self.read_bytes += len(data)
         return data
-
-
-def new_block(number: int, first_id: int) -> tuple[Block, Part]:
-    """Return a block for messages that are first written to this segment, and its only part."""
-    block, part = Block(first_id), Part(number, first_id)
-    block.parts.append(part)
-    return block, part
 
 
 def recount(message: Message, attempts: int) -> None:

@@ -19,7 +19,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence, Sized
 from heapq import merge
-from itertools import groupby, repeat
+from itertools import groupby, pairwise, repeat
 from operator import itemgetter
 from struct import Struct
 from struct import error as StructError
@@ -29,7 +29,7 @@ from . import checkpoint, log_records
 from .checkpoint import Checkpoint
 from .disk import UNFINISHED_NAME, Disk, File
 from .errors import StorageFault
-from .index import Block, Index, Part
+from .index import Block, Index, Part, new_block
 from .segment import Segment, number_of
 
 _Entry = tuple[int, int, int]  # id, bytes of the body, mark
@@ -152,6 +152,7 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered
                 segment.close()
                 disk.remove(segment.name)
                 disk.sync_folder()
+                recovered.index.remove(segment)
                 continue
             found.bad.append(0)
             report.append(f"{segment.name}: its head is damaged, at offset 0")
@@ -263,17 +264,14 @@ def _gaps(recovered: Recovered, known: int) -> list[str]:
     numbers = [segment.number for segment in recovered.segments]
     missing = sorted(set(range(known, max(numbers, default=0))) - set(numbers)) if known else []
     gaps = [f"{Segment(number, 0, 0).name}: it is missing" for number in missing]
-    before: Segment | None = None
-    last = 0  # batch of it
-    bad = False  # it has bad records, or the one before
-    for segment in recovered.segments:
-        batches = recovered.reports[segment.name].batches
-        bad = bad or len(recovered.reports[segment.name].bad) > 0
-        follows = before is not None and before.number + 1 == segment.number and batches is not None and not bad
-        if before is not None and batches is not None and follows and 0 < last < batches[0] - 1:
-            gaps.append(f"{before.name}: its last batches are missing, after number {last}")
-        before, bad = segment, len(recovered.reports[segment.name].bad) > 0
-        last = batches[1] if batches is not None else last
+    last = 0  # batch so far
+    for segment, following in pairwise(recovered.segments):
+        found, next_found = recovered.reports[segment.name], recovered.reports[following.name]
+        last = found.batches[1] if found.batches is not None else last
+        if next_found.batches is None or segment.number + 1 != following.number or found.bad or next_found.bad:
+            continue
+        if 0 < last < next_found.batches[0] - 1:
+            gaps.append(f"{segment.name}: its last batches are missing, after number {last}")
     return gaps
 
 
@@ -428,23 +426,22 @@ class _Scan:
         self.next_id = 0  # of the record that follows
         self._whole = False  # the batch is, so far
         self._block = Block(0)  # of the messages that were first written to the segment that is read
-        self._part = Part(0, 0)  # its part there
-        self._homes: dict[int, tuple[Block, Part]] = {}  # the same by segment, as the checkpoint has them
+        self._homes: dict[int, Block] = {}  # the same by segment, as the checkpoint has them
         self._end_id = 0  # an id above those that it may have
         self._resumed_at = 0  # offset of the first sound record after a damaged one
         self._misplaced = self._misplaced_at = 0  # records of this segment without the next id; offset of the first
         self._saved_ids = sorted(saved.blocks)
         recovered.next_id = max(recovered.next_id, saved.next_id)
         for first_id, state in saved.blocks.items():
-            block = Block(first_id, state.count)
+            block = Block(first_id, state.size)
             for part_state in state.parts:
                 if part_state.number in numbers:
                     part = Part(part_state.number, first_id)
                     part.restore(part_state)
                     block.parts.append(part)
                     if part.ids is None:
-                        part.extend(part_state.count)  # the last ones may be damaged, and have copies
-                        self._homes[part.number] = block, part
+                        part.extend(part_state.size)  # the last ones may be damaged, and have copies
+                        self._homes[part.number] = block
             if block.parts:
                 self._index.add(block)
 
@@ -476,10 +473,10 @@ class _Scan:
     def read(self, segment: Segment, file: File, size: int, report: list[str], end_id: int) -> None:
         """Read all records of the first `size` bytes of a segment, whose ids are below `end_id`."""
         self._end_id = min(end_id, segment.first_id + max(file.size, SPAN_BYTES) // MESSAGE_BYTES)
-        self._block, self._part = Block(segment.first_id), Part(segment.number, segment.first_id)
-        block, part = self._homes.get(segment.number, (self._block, self._part))
-        if part.first_id == segment.first_id:  # else that segment has not been durable
-            self._block, self._part = block, part
+        home = self._homes.get(segment.number)
+        if home is None or home.first_id != segment.first_id:  # that of a segment which has not been durable
+            home = new_block(segment.number, segment.first_id)
+        self._block = home
         self.next_id = segment.first_id
         self._resumed_at = self._misplaced = 0
         found = self._recovered.reports[segment.name]
@@ -519,8 +516,7 @@ class _Scan:
                 self.next_id = id_ + 1
                 if id_ >= recovered.next_id:
                     recovered.next_id = id_ + 1
-                part, position = self._part, id_ - segment.first_id
-                self._take_first(offset, position, end - at)
+                part, position = self._take_first(offset, id_, end - at)
             segment.total += 1
             if not count:
                 part.mark_dead(position)
@@ -563,20 +559,23 @@ class _Scan:
             _, _, _, counted, attempts = log_records.DELIVERY_COUNT_BODY.unpack_from(data, start)
             self._counted[queue, counted] = max(attempts, self._counted.get((queue, counted), 0))
 
-    def _take_first(self, offset: int, position: int, size: int) -> None:
-        """Note the record of a message that was first written to this segment, unless it was found before."""
-        block, part = self._block, self._part
-        if not block.parts:
-            block.parts.append(part)
+    def _take_first(self, offset: int, id_: int, size: int) -> tuple[Part, int]:
+        """Note the record of a message that was first written to this segment, unless it was found before.
+
+        Return its part and position.
+        """
+        block = self._block
+        part, position = block.parts[0], id_ - block.first_id
+        if not block.count:
             self._index.add(block)
         if position == len(part.offsets):
-            part.add(0, offset, size)
+            part.add(id_, offset, size)
         else:
             part.extend(position + 1)
             if not part.offsets[position]:
                 part.offsets[position], part.sizes[position] = offset, size
-        if position >= block.count:
-            block.count = position + 1
+        block.count = max(block.count, position + 1)
+        return part, position
 
     def _take_copy(self, segment: Segment, offset: int, id_: int, size: int) -> tuple[Part | None, int]:
         """Note the copy of a message of an earlier segment, which counts if that is live; return its part and position.
@@ -588,9 +587,9 @@ class _Scan:
             return None, 0
         block = self._index.find(id_)
         if block is None:
-            block = self._index.missing(id_, segment.first_id, self._was_settled(id_))
-        if block is None:
-            return None, 0
+            if self._was_settled(id_):
+                return None, 0
+            block = self._index.missing(id_, segment.first_id)
         there = [(part, at) for part in block.parts if (at := part.position(id_)) >= 0]
         for part, at in there:
             if part.number == segment.number and not part.offsets[at]:  # the checkpoint has it
@@ -615,7 +614,7 @@ class _Scan:
             return False
         at = bisect_right(self._saved_ids, id_) - 1
         state = self._saved.blocks[self._saved_ids[at]] if at >= 0 else None
-        if state is None or id_ >= state.first_id + state.count:
+        if state is None or id_ >= state.first_id + state.size:
             return True  # blocks with live messages are there
         return not any(part.has_live(id_, state.first_id) for part in state.parts)
 
@@ -649,8 +648,6 @@ class _Scan:
     def finish(self, known: set[int] | None) -> None:
         """Collect the live messages of each queue that exists, and count those of each segment."""
         recovered = self._recovered
-        for number in self._homes.keys() - self._index.segments.keys():  # whose end was torn, and all of it was new
-            self._index.remove(Segment(number, 0, 0))
         recovered.next_queue = max([0, *self._entries, *self._deleted_queues]) + 1
         while self._entries:
             queue, entries = self._entries.popitem()

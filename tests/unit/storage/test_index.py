@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from warren.broker.storage.index import Block, Index, Part, PartState
+from warren.broker.storage.checkpoint import PartState
+from warren.broker.storage.index import Block, Index, Part
 from warren.broker.storage.segment import OFFSET_BITS, Segment
 
 FIRST_ID = 1001
@@ -133,15 +134,14 @@ def test_a_message_is_found_in_any_order_with_holes_between_blocks() -> None:
 def test_the_block_of_a_copy_that_none_has_is_that_before_if_its_segment_is_there_or_a_new_one() -> None:
     index = index_of((10, 5), (40, 5))
     before = block_of(index, 14)
-    assert index.missing(20, 100, settled=True) is None
-    assert index.missing(20, 100, settled=False) is before and before.end_id == 40
+    assert index.missing(20, 100) is before and before.end_id == 40
     index = index_of((10, 5), (40, 5))
     before = block_of(index, 14)
     before.parts = [Part(2, 10, array("Q", [12]))]
-    made = index.missing(20, 100, settled=False)
-    assert made is not None and (made.first_id, made.end_id) == (15, 40) and index.find(39) is made
-    first = index.missing(3, 100, settled=False)
-    assert first is not None and (first.first_id, first.end_id) == (0, 10)
+    made = index.missing(20, 100)
+    assert (made.first_id, made.end_id) == (15, 40) and index.find(39) is made
+    first = index.missing(3, 100)
+    assert (first.first_id, first.end_id) == (0, 10)
 
 
 def test_a_state_says_which_messages_were_live() -> None:
