@@ -227,9 +227,7 @@ class Delay(Sink):
             if not self._resident:
                 place = yield from self.context.begin_reading()
             later, done = entries, len(entries)
-            messages = self._read(entries)
-            if place is not None:
-                self.context.has_read(place, messages)
+            messages = self._read(entries, place)
             later, done = [], 0
             for entry, message in zip(entries, messages, strict=True):
                 if self.deleted:
@@ -280,7 +278,7 @@ class Delay(Sink):
                 self._look_ms = now_ms + wait_ms
         self._at_once = 1
 
-    def _read(self, entries: list[int]) -> list[Message | None]:
+    def _read(self, entries: list[int], place: Place | None) -> list[Message | None]:
         """Read messages in the order of the entries, but from the disk in its own order; None for unreadable ones."""
         if self._resident:
             self._at_once = SLICE
@@ -289,6 +287,8 @@ class Delay(Sink):
         stored = sorted(ids)
         read = dict(zip(stored, self.context.read(stored), strict=True))
         read_bytes = frame_bytes([message for message in read.values() if message is not None])
+        if place is not None:
+            self.context.has_read(place, read_bytes)
         fitting = len(read) * SLICE_BYTES // read_bytes if read_bytes > SLICE_BYTES else 2 * len(read)
         self._at_once = min(max(fitting, 1), SLICE)
         return [read[id_] for id_ in ids]

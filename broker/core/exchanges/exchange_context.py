@@ -119,8 +119,8 @@ class ExchangeContext:
         """Wait in a job until what others have read takes less memory; pass the result to `end_reading`."""
         raise NotImplementedError
 
-    def has_read(self, place: Place, messages: list[Message | None]) -> None:
-        """Note which messages were read, in the same step."""
+    def has_read(self, place: Place, read_bytes: int) -> None:
+        """Note how many bytes of messages were read, in the same step."""
         raise NotImplementedError
 
     def end_reading(self, place: Place) -> None:

@@ -51,7 +51,7 @@ class LongRoutes:
 
     def begin(self, place: Place, call: Callable[[], None]) -> bool:
         """Give a place, and return True; or return False, and call `call` once it is given."""
-        if not self._waiting and self.held_bytes < LIMIT_BYTES:
+        if not self._waiting and not self.full:
             self._give(place)
             return True
         place.call = call
@@ -64,7 +64,7 @@ class LongRoutes:
         if place.held:
             place.held = False
             self.held_bytes -= place.size
-        while self._waiting and self.held_bytes < LIMIT_BYTES:
+        while self._waiting and not self.full:
             owner, places = next(iter(self._waiting.items()))
             following = next(iter(places))
             self._forget(following)

@@ -12,7 +12,7 @@ from ..exchanges.router import SEARCH_COST, Search
 from ..jobs.long_routes import SHORT_BYTES, TARGET_BYTES, Place
 from ..jobs.scheduler import SUSPENDED, Job
 from ..messages.binding import Destination
-from ..messages.message import Message, frame_bytes
+from ..messages.message import Message
 from ..messages.ports import Timer
 from ..queues.enqueue import EnqueueResult
 from ..queues.message_log import DELAYED
@@ -187,8 +187,8 @@ class ExchangeHost(ExchangeContext):
             readings.end(place)  # others that were called at the same time have read so much
         return place
 
-    def has_read(self, place: Place, messages: list[Message | None]) -> None:
-        self._vhost.ledger.readings.grow(place, frame_bytes([message for message in messages if message is not None]))
+    def has_read(self, place: Place, read_bytes: int) -> None:
+        self._vhost.ledger.readings.grow(place, read_bytes)
 
     def end_reading(self, place: Place) -> None:
         self._vhost.ledger.readings.end(place)

@@ -20,6 +20,7 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.delayed import LOOKS, RETRY_MS, ROOM_MS, Delay
 from warren.broker.core.exchanges.router import SEARCH_COST
+from warren.broker.core.jobs.long_routes import Place
 from warren.broker.core.jobs.scheduler import Job
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.node.node import Node
@@ -167,9 +168,9 @@ def test_the_length_of_a_waiting_message_delays_it_no_more_when_one_of_very_many
     reads: list[int] = []
     read = Delay._read
 
-    def count(delay: Delay, entries: list[int]) -> list[Message | None]:
+    def count(delay: Delay, entries: list[int], place: Place | None) -> list[Message | None]:
         reads.append(clock.now_ms())
-        return read(delay, entries)
+        return read(delay, entries, place)
 
     monkeypatch.setattr(Delay, "_read", count)
     clock.advance(3 * RETRY_MS // 2)
