@@ -25,7 +25,7 @@ from warren.broker.core.exchanges.registry import Registry
 from warren.broker.core.messages.ports import Batch
 from warren.broker.storage.journal import SEGMENT_BYTES, Journal
 
-from .meter import ATTEMPTS, TURN_MS
+from .meter import ATTEMPTS, TURN_MS, collect_young
 
 Step = Callable[..., Any]
 Properties = Mapping[str, Any] | None
@@ -51,6 +51,7 @@ class StepMeter:
         return measure
 
     def begin(self) -> None:
+        collect_young()
         self.longest_s = 0.0
 
     def check(self) -> None:

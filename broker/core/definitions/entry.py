@@ -15,7 +15,8 @@ TEXT_LIMIT = 65_536
 VALUES_LIMIT, ENTRY_BYTES = 33_000, 1_350_000  # values and bytes of text of an entry: more than a request can set
 LONG_ENTRY = 1_000  # values of an entry that is checked in two steps
 BITS = 3  # of a digit, about: the time of a long integer is in proportion to the square of its digits
-FRACTION_BYTES = 250_000  # of fractions, whose digits take the longest to find: more than a request can set as well
+FRACTION_BYTES = 125_000  # of fractions, whose digits take the longest to find: more than a request can set as well
+WHOLE_FRACTION = 1e16  # below it the digits of a whole one are found in less than half the time: it counts half
 ANY_TEXT = ("utf-8", "surrogatepass")
 SHOWN = 1_000  # characters of a name in an error
 FLAGS = {"true": True, "false": False}  # some tools write them as strings
@@ -82,7 +83,7 @@ class DefinitionEntry:
                 elif isinstance(part, float):
                     length = len(repr(part))
                     size += length
-                    fractions += length
+                    fractions += length // 2 if part.is_integer() and abs(part) < WHOLE_FRACTION else length
                     if fractions > FRACTION_BYTES:
                         raise Invalid(f"an entry of {self.section} may have {FRACTION_BYTES} bytes of fractions")
                 if size > ENTRY_BYTES:

@@ -673,6 +673,8 @@ def enqueue_one(
 ) -> bool:
     """Enqueue one message, and pass it to the few recorders if all queues took it; return whether they did."""
     result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
+    if len(queues) > 1 and looks_at_each([message], queues):
+        channel.connection.spent += (PER_MESSAGE_COST - 1) * len(queues)
     accepted = finish(channel, 1, result)
     if accepted and queues:
         channel.connection.spent += sum(record(recorders, message))
@@ -802,9 +804,14 @@ def are_few(queues: tuple[RouteTarget, ...], message: Message) -> bool:
     )
 
 
+def looks_at_each(messages: list[Message], queues: tuple[RouteTarget, ...]) -> bool:
+    """Return whether some of the queues take these messages one by one."""
+    return messages[0].state is not None or any(queue.per_message for queue in queues)
+
+
 def cost_of_each(messages: list[Message], queues: tuple[RouteTarget, ...]) -> int:
     """Return the cost of enqueueing the messages in one of these queues, beside that of storing them."""
-    if messages[0].state is not None or any(queue.per_message for queue in queues):
+    if looks_at_each(messages, queues):
         return PER_MESSAGE_COST * len(messages) + cost_of_reading(messages, queues)
     return 1 + len(messages) // SHARED
 

@@ -334,8 +334,9 @@ def test_very_long_entries_and_objects_are_refused_or_left_out(api: Api) -> None
 
 
 def test_the_longest_values_that_can_be_set_can_be_imported(api: Api) -> None:
-    parts = [b"1," * 32_700, b"[]," * 21_800, b"1e1," * 16_300, b"1e15," * 13_100, b"-1.2345678901234567e-300," * 9_995]
-    parts += [b'"%b",' % (b"x" * ((1 << 20) - 20 - len(part))) + part for part in (b"1e15," * 9_990, parts[-1])]
+    parts = [b"1," * 32_700, b"[]," * 21_800, b"1e1," * 16_300, b"9e15," * 13_100, b"-1e99," * 10_900]
+    parts += [b"1e-7," * 13_100, b"-1.2345678901234567e-300," * 4_995]
+    parts += [b'"%b",' % (b"x" * ((1 << 20) - 20 - len(part))) + part for part in (b"9e15," * 4_990, parts[-1])]
     values = [b"[" + part + b"1]" for part in parts] + [b'"' + b"x" * ((1 << 20) - 20) + b'"']
     for number, value in enumerate(values):
         path = f"/global-parameters/{number}" + "n" * 60_000
