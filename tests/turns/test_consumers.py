@@ -1,6 +1,7 @@
 """Very many consumers of one queue that are added, served, cancelled and closed hold no step of the loop."""
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -57,8 +58,17 @@ def delete_queue(peer: MeasuredPeer, prompter: Prompter) -> None:
     prompter.socket.incoming += codec.method_frame(1, Queue.Delete, {"queue": "q0"})
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("end", [cancel_each, close_channel, lose_connection, delete_queue])
+ENDS = (cancel_each, close_channel, lose_connection, delete_queue)
+
+
+def marks(kind: str, end: Callable[[MeasuredPeer, Prompter], None]) -> tuple[pytest.MarkDecorator, ...]:
+    """The gate has all ends of one kind, and all kinds at one end, which looks at each consumer by itself."""
+    return () if kind == "priorities" or end is cancel_each else (pytest.mark.rest,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "end"), [pytest.param(kind, end, marks=marks(kind, end)) for kind, end in product(KINDS, ENDS)]
+)
 def test_consumers_that_end(step_meter: StepMeter, kind: str, end: Callable[[MeasuredPeer, Prompter], None]) -> None:
     arguments, priority = KINDS[kind]
 
