@@ -159,6 +159,8 @@ class Transport(asyncio.Protocol, TransportPort):
             return
         connection = self._connection
         reading = not (self._held or self._resting or connection.interrupted)
+        if reading and self._reading and not (self._watched or connection.blocked or connection.suspended):
+            return  # as nearly always
         # During a login too: no password is verified for a peer that has closed. A job may wait for a full disk, or for
         # a queue, which may take long.
         suspended = connection.suspended > 0 and (

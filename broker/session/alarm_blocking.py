@@ -68,7 +68,7 @@ def split(
     first = Publishes(channel, publishes.method, contents[:1], True)
     if not rest:
         return first, None
-    return first, Publishes(channel, publishes.method, rest, publishes.alike, 0, publishes.largest_frame)
+    return first, publishes.after(1)
 
 
 def block(connection: Connection, resource: str = "") -> None:

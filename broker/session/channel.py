@@ -153,11 +153,9 @@ class Channel(ConsumerGroup):
             if self.unfinished.full:
                 contents = publish.at_once(self, route, contents)
                 contents = contents[: self.admit_short(repeat(route), contents)]
-            alike, largest_frame = publishes.alike, publishes.largest_frame
-            published = publish.publish(self, route, contents, alike, largest_frame, in_slices=True)
+            published = publish.publish(self, route, contents, publishes.alike, publishes.largest_frame, True)
             if published < len(publishes.contents):
-                rest = publishes.contents[published:]
-                self.connection.deferred = Publishes(self.number, publishes.method, rest, alike, 0, largest_frame)
+                self.connection.deferred = publishes.after(published)
         except AMQPError as error:
             raise with_method_ids(error, PUBLISH) from None
 

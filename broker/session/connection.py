@@ -260,24 +260,23 @@ class Connection(Publisher):
             event: Event | None = None
             try:
                 event, self.deferred = self.deferred or self.reader.next(), None
-                if self.replies_due and event is not None and (self.refusal is not None or not self._overlaps(event)):
-                    self._wait_for_replies(event)
-                    break
-                if self.refusal is not None and event is not None:
-                    self._refuse(event, self.refusal)
-                    continue
                 if event is None:
                     if self.node.alarms.reason and self.state == RUNNING and self.reader.in_content():
                         alarm_blocking.block(self)
                     break
+                if self.replies_due and (self.refusal is not None or not self._overlaps(event)):
+                    self._wait_for_replies(event)
+                    break
+                if self.refusal is not None:
+                    self._refuse(event, self.refusal)
+                    continue
                 if isinstance(event, Method):
                     self._left -= METHOD_COST if event.index not in CHANGES else self._change_cost()
                     self._left -= len(event.payload) >> PAYLOAD_SHIFT
+                elif isinstance(event, MixedPublishes):
+                    self._left -= MIXED_COST * len(event.methods)
                 else:
-                    if isinstance(event, MixedPublishes):
-                        self._left -= MIXED_COST * len(event.methods)
-                    else:
-                        self._left -= RUN_COST
+                    self._left -= RUN_COST
                 if self.node.alarms.reason and isinstance(event, (Publishes, MixedPublishes)):
                     self._handle_first(event)
                 else:

@@ -64,4 +64,4 @@ class OutputBuffer:
 
     def full(self) -> bool:
         """Whether the client has to read some of it before it is served again."""
-        return self.held_bytes > LIMIT
+        return len(self.buffer) + self._large_bytes > LIMIT

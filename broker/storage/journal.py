@@ -354,7 +354,7 @@ class Journal(ports.Journal):
         if len(outstanding) >= self.in_flight or outstanding and outstanding[-1].segment is not self._current:
             return None
         self._compaction.step()
-        ends_early = self._ends_early()
+        ends_early = self.full and self._ends_early()
         waits = self._buffers or self._settled or self._moved or self._changes or self._sync_due or ends_early
         if not (waits or self._vouch_due):
             return None
@@ -422,14 +422,14 @@ class Journal(ports.Journal):
         return data
 
     def _ends_early(self) -> bool:
-        """Whether the current segment ends as the disk is full: what others need no more is deleted with its file.
+        """Whether the current segment ends, as the disk is full: what others need no more is deleted with its file.
 
         That may be few messages, or many settlements and delivery counts since the disk is full.
         """
         current = self._current
-        if not self.full or current.length < EARLY_BYTES:
-            return False
-        return current.mostly_dead or current.length - self._full_from >= EARLY_BYTES
+        return current.length >= EARLY_BYTES and (
+            current.mostly_dead or current.length - self._full_from >= EARLY_BYTES
+        )
 
     def unvouched(self) -> bool:
         return self._vouched < self._logged_durable

@@ -80,6 +80,10 @@ class Publishes:
         self.too_long = too_long
         self.largest_frame = largest_frame
 
+    def after(self, count: int) -> Publishes:
+        """Return the publishes after the first `count`."""
+        return Publishes(self.channel, self.method, self.contents[count:], self.alike, 0, self.largest_frame)
+
 
 @mypyc_attr(acyclic=True)
 class MixedPublishes:

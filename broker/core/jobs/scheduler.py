@@ -137,7 +137,7 @@ class Scheduler:
                 self.spent += cost  # after the call, in which messages that are read back add to it
             except Exception as error:  # a bug, or the disk: other queues and connections must not suffer from it
                 self.pump_failed(queue, error)
-            if self.spent >= end and pending:
+            if pending and self.spent >= end:
                 self._pumped = True
                 self._expect()
         return self.spent - before

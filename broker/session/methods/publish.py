@@ -123,12 +123,18 @@ def publish(
         targets = route.targets or ()
         channel.connection.spent += cost_of_reading(messages, targets) * len(targets)
     ledger = channel.vhost.ledger
-    if ledger.dead_letters.full_outboxes and queues is not None and not channel.all_or_none:
+    if queues is not None and ledger.dead_letters.full_outboxes and not channel.all_or_none:
         queues = None if must_wait(ledger, queues) else queues
-    if queues is None and not alone and route.targets is not None and not channel.all_or_none:
+    if queues is not None and not alone:
+        result = enqueue(
+            channel, route.exchange, messages, whole_bytes, persistent, queues, route.mandatory, True, long_bytes
+        )
+        if channel.confirms is not None:
+            expect_confirms(channel, channel.confirms, count, result)
+    elif not alone and route.targets is not None and not channel.all_or_none:
         steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
         do_in_steps(channel, messages, steps, in_slices)
-    elif queues is None or alone:
+    else:
         published = 0
         for message in messages:
             published += 1
@@ -138,13 +144,6 @@ def publish(
         sizes.run -= count - published
         sizes.total_bytes -= body_bytes * (count - published)
         return published
-    else:
-        mandatory = route.mandatory
-        result = enqueue(
-            channel, route.exchange, messages, whole_bytes, persistent, queues, mandatory, True, long_bytes
-        )
-        if channel.confirms is not None:
-            expect_confirms(channel, channel.confirms, count, result)
     return count
 
 
