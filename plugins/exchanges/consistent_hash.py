@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Generator, Iterator
 from itertools import islice
 from math import inf, log
@@ -55,10 +55,14 @@ ARRAY_COST: Final = 500  # of moving them to an array
 MASK: Final = (1 << 64) - 1
 TEXT_SHIFT: Final = 4  # to format and hash 16 bytes of a header costs 1
 SCORES, SCORES_SHIFT = 400, 1  # of one step; 2 of them cost 1
+FEW_SHARES: Final = 100  # of any weights, whose scores are always one step
 
 
 class _Share:
-    """A destination, its number in the exchange, and the weights of its bindings, of which the oldest counts."""
+    """A destination, its number in the exchange, and the weights of its bindings, of which the oldest counts.
+
+    `weights` is ordered once there are several: the oldest of very many is found at once, however many were removed.
+    """
 
     __slots__ = ("destination", "number", "seed", "weights")
 
@@ -67,7 +71,7 @@ class _Share:
         self.number = number
         name = f"{destination.kind}\0{destination.name}"
         self.seed = stable_hash(name.encode("utf-8", "surrogateescape"))
-        self.weights: dict[Binding, int] = {}
+        self.weights: dict[Binding, int] | OrderedDict[Binding, int] = {}
 
     @property
     def weight(self) -> int:
@@ -116,6 +120,8 @@ class ConsistentHashExchange(ExchangeType):
     def on_bind(self, binding: Binding) -> list[Emission]:
         share = self._shares.get(binding.destination)
         if share is not None:
+            if len(share.weights) == 1:
+                share.weights = OrderedDict(share.weights)
             share.weights[binding] = int(binding.routing_key)
             return []
         self._last_number += 1
@@ -141,6 +147,15 @@ class ConsistentHashExchange(ExchangeType):
             self._owners = defaultdict(int)
         return []
 
+    def release(self) -> Iterator[int]:
+        self._seeds.clear()
+        while self._shares:
+            _, share = self._shares.popitem()
+            self._destinations.pop(share.number)
+            while share.weights:
+                share.weights.popitem()
+                yield 1
+
     def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
         """Add one destination. Of the keys only the routing key counts, not CC and BCC."""
         if not self._shares:
@@ -153,7 +168,7 @@ class ConsistentHashExchange(ExchangeType):
             found[self._destinations[owner]] = None
         else:
             seeds = self._seeds
-            if len(self._shares) > SCORES or len(seeds) > SCORES:  # bindings may change between two steps
+            if len(self._shares) > FEW_SHARES:  # bindings may change between two steps
                 seeds = {weight: shares.copy() for weight, shares in seeds.items()}
             share = yield from highest_score(seeds, slot)
             found[share.destination] = None

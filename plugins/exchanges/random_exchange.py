@@ -1,20 +1,48 @@
 """The exchange types x-random and x-local-random, which route each message to one random destination."""
 
+from collections.abc import Iterator
 from random import choice
+from typing import Generic, TypeVar
 
-from warren.broker.plugin import (
-    Binding,
-    Destination,
-    Emission,
-    ExchangeType,
-    FanoutExchange,
-    Message,
-    PreconditionFailed,
-    Table,
-)
+from warren.broker.plugin import Binding, Destination, Emission, ExchangeType, Message, PreconditionFailed, Table
 
 CLASSIC = "classic"
 EXCHANGE = "exchange"
+T = TypeVar("T")
+
+
+class Choices(Generic[T]):
+    """Different values, one of which is chosen. A change takes no longer where there are very many."""
+
+    __slots__ = ("_all", "_at")
+
+    def __init__(self) -> None:
+        self._all: list[T] = []
+        self._at: dict[T, int] = {}  # the index of each in the list
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, value: T) -> None:
+        self._at[value] = len(self._all)
+        self._all.append(value)
+
+    def remove(self, value: T) -> None:
+        at = self._at.pop(value)
+        last = self._all.pop()
+        if last is not value:
+            self._all[at] = last
+            self._at[last] = at
+
+    def one(self) -> T:
+        """Return one of the values, of which there must be some, each with equal probability."""
+        return choice(self._all)
+
+    def release(self) -> Iterator[int]:
+        """Free the values in short steps, and yield the number of each step."""
+        while self._all:
+            self.remove(self._all[-1])
+            yield 1
 
 
 class RandomExchange(ExchangeType):
@@ -23,33 +51,30 @@ class RandomExchange(ExchangeType):
 
     description = "AMQP random exchange."
 
-    __slots__ = ("_bindings", "_at")
+    __slots__ = ("_bindings",)
 
     routes_by_key_only = False  # each message is routed by a choice of its own
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
-        self._bindings: list[Binding] = []
-        self._at: dict[Binding, int] = {}  # the index of each in the list
+        self._bindings = Choices[Binding]()
 
     def on_bind(self, binding: Binding) -> list[Emission]:
-        self._at[binding] = len(self._bindings)
-        self._bindings.append(binding)
+        self._bindings.add(binding)
         return []
 
     def on_unbind(self, binding: Binding) -> list[Emission]:
-        at = self._at.pop(binding)
-        last = self._bindings.pop()
-        if last is not binding:
-            self._bindings[at] = last
-            self._at[last] = at
+        self._bindings.remove(binding)
         return []
 
+    def release(self) -> Iterator[int]:
+        return self._bindings.release()
+
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        return [choice(self._bindings).destination] if self._bindings else []
+        return [self._bindings.one().destination] if self._bindings else []
 
 
-class LocalRandomExchange(FanoutExchange):
+class LocalRandomExchange(ExchangeType):
     """An exchange that selects bound classic queues with equal probability. Binding keys must be empty.
 
     RabbitMQ selects among the queues of the publisher's node; Warren has one node, so all queues are local.
@@ -57,9 +82,14 @@ class LocalRandomExchange(FanoutExchange):
 
     description = "Picks one random local binding (queue) to route via (to)."
 
-    __slots__ = ()
+    __slots__ = ("_queues", "_bindings")
 
     routes_by_key_only = False
+
+    def __init__(self, name: str, arguments: Table) -> None:
+        super().__init__(name, arguments)
+        self._queues = Choices[Destination]()
+        self._bindings: dict[Destination, int] = {}  # the number of those of each queue
 
     def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
         if routing_key:
@@ -69,5 +99,26 @@ class LocalRandomExchange(FanoutExchange):
         if destination_type != CLASSIC:
             raise PreconditionFailed(f"Queue type {destination_type} not valid for this exchange type")
 
+    def on_bind(self, binding: Binding) -> list[Emission]:
+        queue = binding.destination
+        if queue not in self._bindings:
+            self._queues.add(queue)
+        self._bindings[queue] = self._bindings.get(queue, 0) + 1
+        return []
+
+    def on_unbind(self, binding: Binding) -> list[Emission]:
+        queue = binding.destination
+        self._bindings[queue] -= 1
+        if not self._bindings[queue]:
+            del self._bindings[queue]
+            self._queues.remove(queue)
+        return []
+
+    def release(self) -> Iterator[int]:
+        while self._bindings:
+            self._bindings.popitem()
+            yield 1
+        yield from self._queues.release()
+
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        return [choice(self.bound.all())] if self.bound else []
+        return [self._queues.one()] if self._queues else []

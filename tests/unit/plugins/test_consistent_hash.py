@@ -152,6 +152,23 @@ def test_a_place_is_the_same_on_every_machine_and_with_every_python():
     assert "".join(some.placed(KEYS[:60])) == "dadcäcääädddäadcdbddddäcääbddädadddcdddaddbdbäddddädddcddddd"
 
 
+@pytest.mark.parametrize("queues", [300, 900])
+@pytest.mark.parametrize("weights", [1, 300])
+def test_bindings_may_change_between_two_steps_of_a_search(queues, weights):
+    made = Ring()
+    for number in range(queues):
+        made.bind(f"q{number}", number % weights + 1)
+    found: dict[Destination, None] = {}
+    steps = made.exchange.search(("k",), MESSAGE, found)
+    next(steps)
+    for number in range(queues):
+        made.unbind(f"q{number}", number % weights + 1)
+    made.bind("new", 500)
+    list(steps)
+    assert len(found) == 1
+    assert made.routed("k") == ["new"]
+
+
 def test_an_exchange_and_a_queue_of_one_name_are_two_destinations():
     class Other(Destination):
         kind = "exchange"
