@@ -98,7 +98,8 @@ async def move(request: Request) -> Response:
     """Move ready messages to another queue or an exchange, for a tenth of a second; `moved` says how many.
 
     Call it again until `moved` has added up to the wanted number, unless there is a `problem`: the destination is
-    full, or a message is not routed or would return to the queue. Such a message stays in the queue.
+    full, a message is not routed or would return to the queue, or the disk does not return the rest. Such messages stay
+    in the queue.
     """
     body: MoveBody = request.body
     queue = request.path_vhost().queues.get(request.path["queue"])
@@ -133,6 +134,8 @@ async def move(request: Request) -> Response:
             await request.complete(asyncio.sleep(0 if step.moved else WAIT_S))
             if time.monotonic() > until and not unfinished:
                 break
+    if not problem and moved < body.count and not queue.ready and queue.stored:
+        problem = f"the disk does not return {queue.stored} messages now"
     return ok({"moved": moved, "messages_ready": queue.ready, "problem": problem})
 
 

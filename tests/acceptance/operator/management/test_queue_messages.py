@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.http import Api
 from warren.broker.core.access.passwords import SHA256, hash_password
+from warren.broker.core.queues.queue import Queue
 from warren.broker.session import move as move_module
 from warren.broker.session.move import FULL, Move, MoveStep
 from warren.plugins.management.stats.sampler import Sampler
@@ -131,6 +132,15 @@ def test_a_time_to_live_and_delivery_attempts_start_anew(queues: Api) -> None:
     assert moved[0]["properties"]["expiration"] == "60000" and not moved[0]["properties"].get("headers")
     queues.peer.clock.advance(10_000)
     assert messages(queues, "other") == []
+
+
+@pytest.mark.pure("replaces a property, which compiled callers do not look up")
+def test_a_move_says_what_the_disk_does_not_return(queues: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(queues, "1", "2")
+    monkeypatch.setattr(Queue, "stored", property(lambda queue: queue.ready + 3))
+    assert move(queues, 1, queue="other") == {"moved": 1, "messages_ready": 1, "problem": ""}
+    problem = "the disk does not return 3 messages now"
+    assert move(queues, queue="other") == {"moved": 1, "messages_ready": 0, "problem": problem}
 
 
 def test_expired_messages_do_not_move(queues: Api) -> None:

@@ -9,6 +9,7 @@ from warren.broker.app.store import Store
 from warren.broker.config import Config
 from warren.broker.storage.journal import Journal as SegmentJournal
 from warren.broker.storage.segment import Segment
+from warren.plugins.prometheus.endpoints import BY_FAMILY
 
 CLASSIC = {"protocol": "amqp091", "queue_type": "rabbit_classic_queue"}
 EVERY_FAMILY = (
@@ -288,3 +289,17 @@ def test_a_new_broker_counts_from_zero(scraper: Scraper) -> None:
     here = ("rabbitmq_erlang_", "rabbitmq_auth_")  # values of Python itself, and anonymous logins
     counted = {name for (name, _), value in samples.counters().items() if value and name.startswith("rabbitmq_")}
     assert {name for name in counted if not name.startswith(here)} == set()
+
+
+def test_no_metric_has_a_word_of_users_policies_keys_or_messages(scraper: Scraper) -> None:
+    channel = used(scraper)
+    scraper.peer.node.users.add("private-user")
+    scraper.peer.set_policy("private-policy", "^private-pattern$", {"max-length": 1})
+    channel.bind("q", "amq.topic", "private-binding-key")
+    channel.publish(
+        "amq.topic", "private-binding-key", b"private-body", {"headers": {"private-header": "private-value"}}
+    )
+    channel.consume("q", consumer_tag="private-tag")
+    families = "&".join(f"family={name}" for name in BY_FAMILY)
+    for page in ("/metrics", "/metrics/per-object", f"/metrics/detailed?{families}"):
+        assert b"private" not in scraper.get(page).body
