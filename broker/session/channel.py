@@ -34,6 +34,7 @@ from .prefetch import SharedPrefetch
 from .unacked import Settlement, Unacked, UnackedDeliveries
 
 if TYPE_CHECKING:
+    from ..core.access.permissions import Permission, TopicPermission
     from ..core.exchanges.route_cache import RouteCache
     from ..core.exchanges.router import Route
     from .connection import Connection
@@ -195,7 +196,14 @@ class Channel(ConsumerGroup):
         permission = self.user.permissions.get(self.vhost.name)
         if permission is None:
             return False
+        return self._is_allowed(permission, what, name)
+
+    def _is_allowed(self, permission: Permission | TopicPermission, what: str, name: str) -> bool:
+        """Return whether a permission allows it, and charge the search."""
+        processor_s = self.connection.node.clock.processor_s
+        begun_s = processor_s()
         allowed = permission.allows(what, name)
+        self.connection.spent += int((processor_s() - begun_s) * 1e6)
         if not allowed and permission.exhausted:
             self._report_exhausted(permission.exhausted)
         return allowed
@@ -227,16 +235,19 @@ class Channel(ConsumerGroup):
         topic = self.vhost.exchanges.get(exchange)
         if permission is None or topic is None or topic.type_name != "topic":
             return
-        searches = SearchTime(self.connection.node.clock.processor_s, KEYS_S) if len(routing_keys) > 1 else None
+        searches = SearchTime(self.connection.node.clock.processor_s, KEYS_S)
         for routing_key in routing_keys:
-            if not permission.allows(what, routing_key, searches):
-                if permission.exhausted:
+            if len(routing_keys) == 1:
+                allowed = self._is_allowed(permission, what, routing_key)
+            else:
+                allowed = permission.allows_in(searches, what, routing_key)
+                if not allowed and permission.exhausted:
                     self._report_exhausted(permission.exhausted)
+            if not allowed:
                 raise AccessRefused(
                     f"{what} access to topic '{routing_key}' in {topic} refused for user '{self.user.name}'"
                 )
-        if searches is not None:
-            self.connection.spent += len(routing_keys) + searches.cost
+        self.connection.spent += len(routing_keys) + searches.cost
 
     def _report_exhausted(self, patterns: list[str]) -> None:
         fields: dict[str, object] = {"vhost": self.vhost.name, "user": self.user.name, "patterns": patterns}

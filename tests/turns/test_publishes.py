@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pamqp.commands import Basic
+from pamqp.commands import Basic, Queue
 
 from tests.support import codec
 from tests.support.in_process import socket_of
@@ -386,3 +386,34 @@ def test_of_publishes_that_wait_only_those_are_looked_at_that_are_next(
     unfinished.begin(LIMIT_BYTES)
     send(peer, step_meter, frames("x", "") * PUBLISHES)
     assert vhost.exchanges["x"].publish_in == PUBLISHES == looks
+
+
+COSTLY = "^[0-9].*(x+x+)+[yz]|^[0-9]"  # 1.5 ms for a name of 250 characters
+
+
+@pytest.mark.parametrize("part", ["topic", "name"])
+def test_searches_of_patterns_of_permissions(peer: MeasuredPeer, step_meter: StepMeter, part: str) -> None:
+    """No key or name is that of a search before."""
+    users, vhost = peer.node.users, peer.node.vhosts["/"]
+    if part == "topic":
+        users.set_topic_permission("guest", "/", "amq.topic", COSTLY, "")
+    else:
+        users.set_permission("guest", "/", COSTLY, ".*", ".*")
+    made: list[str] = []
+
+    def attempt() -> None:
+        names = [f"{len(made) + number:05}".ljust(250, "x") for number in range(100)]
+        made.extend(names)
+        client = peer.connect()
+        client.channel()
+        step_meter.begin()
+        if part == "topic":
+            socket_of(client).incoming += b"".join([frames("amq.topic", name) for name in names])
+        else:
+            declares = [{"queue": name, "nowait": True} for name in names]
+            socket_of(client).incoming += b"".join([codec.method_frame(1, Queue.Declare, each) for each in declares])
+        peer.settle()
+        assert vhost.exchanges["amq.topic"].publish_in + len(vhost.queues) == len(made)
+        client.close()
+
+    step_meter.check_one_of(attempt)

@@ -42,10 +42,13 @@ class TopicPermission:
         variables = {"username": user, "vhost": vhost}
         self._patterns = {"write": Pattern(write, variables), "read": Pattern(read, variables)}
 
-    def allows(self, what: str, routing_key: str, searches: SearchTime | None = None) -> bool:
-        """Return whether a pattern matches the routing key, in the time of these searches. `what` is write or read."""
-        pattern = self._patterns[what]
-        return pattern.matches(routing_key) if searches is None else searches.search(pattern, routing_key) is True
+    def allows(self, what: str, routing_key: str) -> bool:
+        """Return whether a pattern matches the routing key. `what` is write or read."""
+        return self._patterns[what].matches(routing_key)
+
+    def allows_in(self, searches: SearchTime, what: str, routing_key: str) -> bool:
+        """Return whether a pattern matches the routing key in the time that is left for these searches."""
+        return searches.search(self._patterns[what], routing_key) is True
 
     @property
     def exhausted(self) -> list[str]:
