@@ -64,12 +64,12 @@ class Compaction:
             self._journal.reader.report_failure(self._source, self._at, error)
             self._leave(self._source, REFUSED_S)
 
-    def removal(self, current: Segment, number: int) -> Callable[[], None] | None:
+    def removal(self, number: int) -> Callable[[], None] | None:
         """Return what the worker does after the sealed batch, or None: save a checkpoint, delete dead segments."""
         if self._lent_to:
             return None
         journal = self._journal
-        dead = self.dead(current)
+        dead = self.dead()
         if not dead:
             return None
         snapshot = journal.snapshot()
@@ -95,9 +95,9 @@ class Compaction:
 
         return remove
 
-    def dead(self, current: Segment) -> list[Segment]:
-        """Return the segments that have no live messages, and are not the current one."""
-        return [segment for segment in self._journal.segments.values() if segment is not current and not segment.live]
+    def dead(self) -> list[Segment]:
+        """Return the complete segments that have no live messages."""
+        return [segment for segment in self._journal.index.sparse.values() if not segment.live]
 
     def committed(self, number: int) -> None:
         if number != self._lent_to:
@@ -121,10 +121,11 @@ class Compaction:
         return False
 
     def _choose(self) -> Segment | None:
-        journal = self._journal
-        for segment in journal.segments.values():
-            wanted = segment.live and segment.mostly_dead and not segment.stuck and not journal.is_current(segment)
-            if wanted and self._may_copy(segment):
+        sparse = self._journal.index.sparse
+        for segment in list(sparse.values()):
+            if not segment.mostly_dead:
+                del sparse[segment.number]
+            elif segment.live and not segment.stuck and self._may_copy(segment):
                 return segment
         return None
 

@@ -246,12 +246,14 @@ class Index:
     """The blocks and the segments of a log; it counts the live messages of each segment.
 
     segments  by number, those that have files, and the current one
+    sparse    those of them that are complete and mostly dead, and perhaps others that are complete
     """
 
-    __slots__ = ("segments", "_blocks", "_first_ids", "_last", "_having")
+    __slots__ = ("segments", "sparse", "_blocks", "_first_ids", "_last", "_having")
 
     def __init__(self) -> None:
         self.segments: dict[int, Segment] = {}
+        self.sparse: dict[int, Segment] = {}
         self._blocks: list[Block] = []  # in ascending order
         self._first_ids: list[int] = []
         self._last = Block(0)  # that was found
@@ -359,6 +361,8 @@ class Index:
         segment = self.segments[part.number]
         segment.live -= count
         segment.live_bytes -= size
+        if segment.complete and segment.mostly_dead:
+            self.sparse[segment.number] = segment
 
     def copied(self, id_: int, number: int, offset: int, size: int) -> None:
         """Note the copy of a live message, which counts from now on."""
@@ -386,10 +390,18 @@ class Index:
         segment = self.segments[part.number]
         segment.live -= 1
         segment.live_bytes -= part.sizes[at]
+        if segment.complete and segment.mostly_dead:
+            self.sparse[segment.number] = segment
+
+    def complete(self, segment: Segment) -> None:
+        """Note that nothing is appended to a segment any more."""
+        segment.complete = True
+        self.sparse[segment.number] = segment
 
     def remove(self, segment: Segment) -> None:
         """Forget a segment that is deleted, and all that is in it."""
         self.segments.pop(segment.number, None)
+        self.sparse.pop(segment.number, None)
         for block in self._having.pop(segment.number, ()):
             block.parts = [part for part in block.parts if part.number != segment.number]
             if not block.parts:

@@ -204,6 +204,8 @@ class Journal(ports.Journal):
         self.next_queue = recovered.next_queue
         self._logged = self._logged_durable = self._vouched = recovered.batch
         last = recovered.segments[-1] if recovered.segments else None
+        for segment in recovered.segments[:-1]:
+            self.index.complete(segment)
         self._next_segment = recovered.next_segment
         self._current = last if last is not None else self._new_segment()
         self.segments[self._current.number] = self._current
@@ -340,9 +342,6 @@ class Journal(ports.Journal):
         for block in self.index:
             block.give_back()
 
-    def is_current(self, segment: Segment) -> bool:
-        return segment is self._current
-
     # Group commit
 
     def seal(self) -> Batch | None:
@@ -353,7 +352,8 @@ class Journal(ports.Journal):
         outstanding = self._outstanding
         if len(outstanding) >= self.in_flight or outstanding and outstanding[-1].segment is not self._current:
             return None
-        self._compaction.step()
+        if self.index.sparse:
+            self._compaction.step()
         ends_early = self.full and self._ends_early()
         waits = self._buffers or self._settled or self._moved or self._changes or self._sync_due or ends_early
         if not (waits or self._vouch_due):
@@ -373,7 +373,8 @@ class Journal(ports.Journal):
         self._sync_due = False
         self._unsynced = not sync and (self._unsynced or bool(self._changes))
         # A batch without data syncs nothing, so copies in the one before may not be durable when it ends.
-        removal = self._compaction.removal(segment, self._filling) if data or not outstanding else None
+        removes = self.index.sparse and (data or not outstanding)
+        removal = self._compaction.removal(self._filling) if removes else None
         # Recovery drops the messages of a queue that the metadata, which is synced first, does not have.
         syncs_log = len(data) - log_records.BATCH_BYTES > self._deletion_bytes or last or removal is not None
         batch = Batch(
@@ -441,7 +442,7 @@ class Journal(ports.Journal):
         return self._unsynced
 
     def sync(self) -> None:
-        removes = self._compaction.unsaved or self.full and len(self._compaction.dead(self._current)) > 0
+        removes = self._compaction.unsaved or self.full and len(self._compaction.dead()) > 0
         self._sync_due = self._unsynced or removes
 
     def committed(self, number: int) -> None:
@@ -471,6 +472,7 @@ class Journal(ports.Journal):
             segment.close()
 
     def _roll(self) -> None:
+        self.index.complete(self._current)
         self._current = self._new_segment()
         self._block = new_block(self._current.number, self.next_id)
         self.segments[self._current.number] = self._current

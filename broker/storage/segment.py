@@ -24,13 +24,15 @@ class Segment:
     durable     those of them that are durable, at least
     live        messages that a queue still wants, of the `total` records of messages
     live_bytes  of their records
+    complete    nothing is appended to it any more
     stuck       compaction cannot read all of it
     file        batches are appended to it; only the workers use it once they run. The loop reads by files of its own
                 (`Reader`), as each object caches the size of its file
     """
 
     __slots__ = (
-        *("number", "first_id", "salt", "length", "durable", "live", "live_bytes", "total", "stuck", "file"),
+        *("number", "first_id", "salt", "length", "durable", "live", "live_bytes", "total", "complete", "stuck"),
+        "file",
         "_others",
     )
 
@@ -41,7 +43,7 @@ class Segment:
         self.length = SEGMENT_HEAD_BYTES
         self.durable = 0
         self.live = self.live_bytes = self.total = 0
-        self.stuck = False
+        self.complete = self.stuck = False
         self.file: File | None = None
         self._others: dict[int, File] = {}
 
@@ -55,7 +57,7 @@ class Segment:
 
     @property
     def mostly_dead(self) -> bool:
-        """Whether it is to be compacted or, without live messages, deleted, once it is not the current one."""
+        """Whether it is to be compacted or, without live messages, deleted, once it is complete."""
         return not self.live or self.live_bytes * WANTED_SHARE < self.length - SEGMENT_HEAD_BYTES
 
     def append(self, disk: Disk, start: int, data: bytes | bytearray, slot: int) -> None:
