@@ -25,7 +25,7 @@ from warren.broker.core.exchanges.registry import Registry
 from warren.broker.core.messages.ports import Batch
 from warren.broker.storage.journal import SEGMENT_BYTES, Journal
 
-from .meter import ATTEMPTS, TURN_MS, collect_young
+from .meter import TURN_MS, attempts, collect_young
 
 Step = Callable[..., Any]
 Properties = Mapping[str, Any] | None
@@ -60,7 +60,7 @@ class StepMeter:
     def check_one_of(self, attempt: Callable[[], None], limit_ms: float = TURN_MS) -> None:
         """Fail when each of some attempts has a step that is too long. They call `begin` after their preparations."""
         longest_ms = []
-        for _ in range(ATTEMPTS):
+        for _ in attempts():
             self.begin()
             attempt()
             longest_ms.append(self.longest_s * 1000)
