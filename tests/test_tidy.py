@@ -496,6 +496,7 @@ CLOCK_READERS: dict[str, str] = {
     "test_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm": "a rate: slower allows more",
     "tests/acceptance/federation/test_status.py::"
     "test_the_command_line_tells_of_links_in_columns_that_may_be_blank": "a time of day, to the hour",
+    "tests/turns/meter.py::attempts": "leaves the processor to others; nothing depends on it",
     "tests/turns/meter.py::UVLoopMeter._turn": "leaves the processor to others; nothing depends on it",
     "tools/distribution/check.py": "a program that says how long each installation took",
     "tools/federation_faults/crossing.py": "makes a load, whose pauses are drawn by lot, and says how long it was away",
