@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from warren.broker.config import HTTPListener
@@ -13,6 +15,24 @@ from .asgi import DISCONNECTED
 from .strict_head import StrictBuffer
 
 STALL_CHECK_S = 15.0  # between two checks that pending output has decreased
+REST_BYTES = 64 << 20  # of the body of a request that are read after its response
+
+
+class RequestTransport:
+    """The transport of one request, which is not closed while the client still sends the body of the request.
+
+    To close it with bytes that are not read would reset the connection, and the client might lose the response, which
+    says what is wrong with the request (RFC 9112, 9.6).
+    """
+
+    def __init__(self, protocol: Protocol) -> None:
+        self._protocol = protocol
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._protocol.transport, name)
+
+    def close(self) -> None:
+        self._protocol.close_after_body()
 
 
 class Protocol(H11Protocol):
@@ -31,6 +51,7 @@ class Protocol(H11Protocol):
     _disconnected: asyncio.Event
     _stalled: asyncio.TimerHandle | None = None
     _waiting_bytes = 0  # of output, at the last check
+    _rest_bytes = 0  # that may still come and are dropped before the connection is closed
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -42,6 +63,11 @@ class Protocol(H11Protocol):
         self._start_deadline()
 
     def data_received(self, data: bytes) -> None:
+        if self._rest_bytes:
+            self._rest_bytes = max(self._rest_bytes - len(data), 0)
+            if not self._rest_bytes:
+                self.transport.close()
+            return
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
             self._start_deadline()
@@ -53,10 +79,23 @@ class Protocol(H11Protocol):
         self._last_request = self.cycle
         extensions: dict[str, dict[object, object]] = self.cycle.scope.setdefault("extensions", {})
         extensions[DISCONNECTED] = self._disconnected  # type: ignore[assignment]
+        self.cycle.transport = RequestTransport(self)  # type: ignore[assignment]
         self._requests += 1
         self._stop_deadline()
         if self._requests >= self.requests_limit:
             self.cycle.default_headers = [*self.cycle.default_headers, (b"connection", b"close")]
+
+    def close_after_body(self) -> None:
+        """Close the connection when the client has closed it, or `request_within_s` have gone by, or at once if the
+        client has sent all of its request."""
+        if self.conn.their_state is not h11.SEND_BODY or self.transport.is_closing():
+            self.transport.close()
+            return
+        self._rest_bytes = REST_BYTES
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        self._start_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disconnected.set()

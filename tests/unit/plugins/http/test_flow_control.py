@@ -30,9 +30,9 @@ def api() -> Iterator[Api]:
     made.close()
 
 
-async def opened(api: Api, text: str) -> tuple[HTTPListeners, int]:
+async def opened(api: Api, text: str, request_timeout: int = 5_000) -> tuple[HTTPListeners, int]:
     listeners = HTTPListeners(api.host, HTTPApp("greeter", "http/greeting", "json", lambda: PlainTextResponse(text)))
-    await listeners.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
+    await listeners.open(HTTPListener(port=0, request_timeout=request_timeout), NOWHERE, SSLOptions(), NOWHERE)
     (listening,) = api.host.listening()
     return listeners, listening.port
 
@@ -53,6 +53,49 @@ def test_a_client_that_does_not_read_its_answer_is_closed(
             client.sendall(REQUEST.replace(b"\r\n\r\n", b"\r\n" + ending.encode() + b"\r\n"))
             await until_open_are(api, 1)
             await until_open_are(api, 0)
+        await listeners.close()
+
+    asyncio.run(visit())
+
+
+@pytest.mark.parametrize("body_bytes", [1 << 20, 24 << 20])
+def test_a_client_that_sends_all_of_a_refused_body_gets_the_answer(api: Api, body_bytes: int) -> None:
+    """The greeter answers without the body."""
+    head = f"PUT / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {body_bytes}\r\n\r\n".encode()
+
+    async def visit() -> None:
+        listeners, port = await opened(api, "hello")
+        for _ in range(5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(head + bytes(body_bytes))
+            await writer.drain()
+            assert (await asyncio.wait_for(reader.read(), PATIENCE_S)).endswith(b"hello")
+            writer.close()
+        await until_open_are(api, 0)
+        await listeners.close()
+
+    asyncio.run(visit())
+
+
+@pytest.mark.parametrize("sends", [False, True])
+def test_what_follows_an_answer_is_read_for_a_limited_time_and_length(
+    api: Api, monkeypatch: pytest.MonkeyPatch, sends: bool
+) -> None:
+    monkeypatch.setattr(protocol_module, "REST_BYTES", 4 << 20)
+    head = b"PUT / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1000000000\r\n\r\n"
+
+    async def visit() -> None:
+        listeners, port = await opened(api, "hello", request_timeout=30_000 if sends else 200)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head)
+        assert (await asyncio.wait_for(reader.read(), PATIENCE_S)).endswith(b"hello")
+        if sends:
+            with pytest.raises(ConnectionError):
+                for _ in range(1_000):
+                    writer.write(bytes(1 << 20))
+                    await writer.drain()
+        await until_open_are(api, 0)
+        writer.close()
         await listeners.close()
 
     asyncio.run(visit())
