@@ -73,7 +73,7 @@ class Store:
         journal = SegmentJournal(disk, metadata)
         gc.disable()  # recovery makes no cycles, and collections would take longer than reading
         try:
-            self.queues = journal.recover(self.definitions.numbers)
+            self.queues = journal.recover(self.definitions.numbers, self.definitions.next_queue - 1)
         finally:
             gc.enable()
         self.next_queue = journal.next_queue

@@ -17,13 +17,13 @@ from ..core.metadata.records import Change, Definitions, StoredQueue
 from ..core.metadata.unfinished_import import ADVICE, unfinished_import
 from ..system_errors import file_error
 from . import log_records
-from .disk import UNFINISHED_NAME, Disk, FolderDisk
+from .disk import UNFINISHED_NAME, Disk, FolderDisk, UntouchedFolder
 from .errors import StorageFault
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .folder_lock import NAME as LOCK_NAME
 from .metadata import Metadata
 from .metadata_store import SQLiteMetadata
-from .recovery import check_complete, check_definitions, check_finished, check_log
+from .recovery import check_definitions, check_finished, check_log, recover
 from .segment import number_of
 
 COPIED_STATUS, FAILED_STATUS = 0, 1
@@ -43,7 +43,7 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
                 raise StorageFault(f"{source}: no broker has stored anything there")
             if not is_url(source) and not Path(source, "log").is_dir():
                 raise StorageFault(f"{source}: its folder log is missing: restore it; nothing was copied")
-            from_disk, from_metadata = stack.enter_context(opened(source, password_file, schema))
+            from_disk, from_metadata = stack.enter_context(opened(source, password_file, schema, untouched=True))
             check_finished(from_disk)
             definitions = from_metadata.load()
             check_definitions(from_disk, definitions.vhosts)
@@ -96,13 +96,14 @@ def check_source(disk: Disk, definitions: Definitions, place: str) -> None:
     """Raise StorageFault if messages of the source are lost. Raises OSError."""
     try:
         check_log(disk, definitions.numbers)
+        recovered = recover(disk, [], definitions.numbers, definitions.next_queue - 1)
     except StorageFault as fault:
         raise StorageFault(f"{place}: {fault}; nothing was copied") from fault
-    try:
-        check_complete(disk)
-    except StorageFault as fault:
+    for segment in recovered.segments:
+        segment.close()
+    if recovered.missing:
         advice = "restore it, or start and stop its broker, which goes on without what is lost; nothing was copied"
-        raise StorageFault(f"{place}: {fault}: {advice}") from fault
+        raise StorageFault(f"{place}: the log is not complete: {recovered.missing[0]}: {advice}")
 
 
 def is_url(text: str) -> bool:
@@ -127,10 +128,10 @@ def shown(place: str) -> str:
 
 
 @contextmanager
-def opened(place: str, password_file: str, schema: str, new: bool = False) -> Iterator[Open]:
+def opened(place: str, password_file: str, schema: str, new: bool = False, untouched: bool = False) -> Iterator[Open]:
     """Context with disk and metadata of a folder or a URL, locked. Raises StorageFault, InUse, OSError.
 
-    A `new` folder is marked as unfinished before anything else is in it.
+    A `new` folder is marked as unfinished before anything else is in it; the log of an `untouched` one stays as it is.
     """
     if is_url(place):
         from .postgresql.address import parse  # here: psycopg is an extra
@@ -139,14 +140,14 @@ def opened(place: str, password_file: str, schema: str, new: bool = False) -> It
         store = PostgreSQLStore(parse(place, password_file, schema), "warren copy")
         try:
             store.acquire_now()
-            yield store.open()
+            yield store.open(untouched=untouched)
         finally:
             store.close()
         return
     folder = Path(place)
     descriptor = lock(folder)
     try:
-        disk = FolderDisk(folder / "log", True)
+        disk = UntouchedFolder(folder / "log") if untouched else FolderDisk(folder / "log", True)
         if new:
             check_finished(disk)
             begin(disk)

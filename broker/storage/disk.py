@@ -243,3 +243,25 @@ def sync_folder(folder: Path) -> None:
         raise OSError(errno.EIO, f"not synced: {error.strerror}", str(folder)) from error
     finally:
         os.close(descriptor)
+
+
+class UntouchedFile(FolderFile):
+    """A file that recovery can read but not change."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None: ...
+
+
+class UntouchedFolder(FolderDisk):
+    """A folder that recovery can read but not change."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, False)
+        self._path = folder
+
+    def open(self, name: str, create: bool) -> File:
+        assert not create
+        return UntouchedFile(self._path / name, os.O_RDONLY | os.O_NONBLOCK, False)  # a pipe would wait for a writer
+
+    def remove(self, name: str) -> None: ...

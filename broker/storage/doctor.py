@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from ..core.messages.ports import EXHAUSTED, FULL
 from ..core.metadata.unfinished_import import ADVICE, unfinished_import
 from ..standard_streams import printable
 from ..system_errors import file_error
-from . import checkpoint, log_records
-from .disk import Disk, File, FolderDisk, FolderFile
+from . import log_records
+from .disk import Disk, UntouchedFolder
 from .errors import Missing, StorageFault, Unavailable
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .folder_lock import NAME as LOCK
@@ -37,26 +38,11 @@ NO_MEMORY = "there is not enough memory to read it: raise the limit of this proc
 UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the data, or the server with them, cannot be read
 
 
-class UntouchedFile(FolderFile):
-    """A file that recovery can read but not change."""
+class Owners(NamedTuple):
+    """The queues and exchanges that may have messages in the log: `names` by number, and the `highest` number ever."""
 
-    def truncate(self, size: int) -> None: ...
-
-    def sync(self) -> None: ...
-
-
-class UntouchedFolder(FolderDisk):
-    """A folder that recovery can read but not change."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, False)
-        self._path = folder
-
-    def open(self, name: str, create: bool) -> File:
-        assert not create
-        return UntouchedFile(self._path / name, os.O_RDONLY | os.O_NONBLOCK, False)  # a pipe would wait for a writer
-
-    def remove(self, name: str) -> None: ...
+    names: dict[int, str]
+    highest: int
 
 
 def examine(folder: Path) -> int:
@@ -89,12 +75,18 @@ def _examine(folder: Path) -> int:
     descriptor = lock_of(folder)
     try:
         disk = UntouchedFolder(folder / "log") if (folder / "log").is_dir() else None
-        names, sound = _metadata_of_folder(folder / "meta.sqlite", disk)
+        owners, sound = _metadata_of_folder(folder / "meta.sqlite", disk)
         if disk is None:
-            fault = "this is no folder" if os.path.lexists(folder / "log") else "it is missing" if names else ""
+            fault = (
+                "this is no folder"
+                if os.path.lexists(folder / "log")
+                else "it is missing"
+                if owners and owners.names
+                else ""
+            )
             show(f"log: BAD: {fault}" if fault else "log: none")
             sound = sound and not fault
-        return SOUND_STATUS if (disk is None or _log(disk, names)) and sound else DAMAGED_STATUS
+        return SOUND_STATUS if (disk is None or _log(disk, owners)) and sound else DAMAGED_STATUS
     finally:
         if descriptor is not None:
             os.close(descriptor)
@@ -124,8 +116,8 @@ def examine_url(url: str, password_file: str, schema: str) -> int:
         try:
             store.acquire_now()
             disk, metadata = store.open(untouched=True)
-            names, sound = _metadata(metadata, disk)
-            return SOUND_STATUS if _log(disk, names) and sound else DAMAGED_STATUS
+            owners, sound = _metadata(metadata, disk)
+            return SOUND_STATUS if _log(disk, owners) and sound else DAMAGED_STATUS
         finally:
             store.close()
     except InUse as error:
@@ -155,8 +147,8 @@ def regular_file(path: Path) -> bool:
     return path.exists()
 
 
-def _metadata_of_folder(path: Path, disk: Disk | None) -> tuple[dict[int, str] | None, bool]:
-    """Return the names of queues and exchanges by number, or None if unknown, and whether the metadata is sound.
+def _metadata_of_folder(path: Path, disk: Disk | None) -> tuple[Owners | None, bool]:
+    """Return the owners of messages, or None if unknown, and whether the metadata is sound.
 
     Raises Unavailable, OSError.
     """
@@ -203,7 +195,7 @@ def full(folder: Path, number: int) -> Unavailable:
     return Unavailable(file_error(OSError(number, os.strerror(number)), f"{folder.parent}, {TEMPORARY}"))
 
 
-def _metadata_of_copy(copy: Path, path: Path, disk: Disk | None) -> tuple[dict[int, str] | None, bool]:
+def _metadata_of_copy(copy: Path, path: Path, disk: Disk | None) -> tuple[Owners | None, bool]:
     """Return the same of a copy of the metadata at `path`. Raises Unavailable, OSError."""
     try:
         metadata = SQLiteMetadata(copy, False, path)
@@ -220,7 +212,7 @@ def _metadata_of_copy(copy: Path, path: Path, disk: Disk | None) -> tuple[dict[i
         metadata.close()
 
 
-def _metadata(metadata: Metadata, disk: Disk | None) -> tuple[dict[int, str] | None, bool]:
+def _metadata(metadata: Metadata, disk: Disk | None) -> tuple[Owners | None, bool]:
     """Return the same of open metadata. Raises Unavailable, OSError."""
     try:
         definitions = metadata.load()
@@ -240,20 +232,21 @@ def _metadata(metadata: Metadata, disk: Disk | None) -> tuple[dict[int, str] | N
     unfinished = unfinished_import(definitions.global_parameters)
     if unfinished:
         show(f"metadata: INCOMPLETE: {unfinished}: start the broker, then {ADVICE}")
-    return names, not unfinished
+    return Owners(names, definitions.next_queue - 1), not unfinished
 
 
-def _log(disk: Disk, names: dict[int, str] | None) -> bool:
+def _log(disk: Disk, owners: Owners | None) -> bool:
     """Print segments and queues, and return whether all of them are sound. Raises OSError."""
     report: list[str] = []
+    names = owners.names if owners is not None else {}
     try:
-        check_log(disk, names or ())
-        recovered = recover(disk, report, set(names) if names is not None else None)
+        check_log(disk, names)
+        recovered = recover(disk, report, *((set(names), owners.highest) if owners is not None else ()))
     except StorageFault as fault:
         show(f"log: BAD: {fault}")
         return False
     show(f"log: version {log_records.VERSION}")
-    sound = recovered.complete and not any(line.startswith(checkpoint.NAME) for line in report)
+    sound = not recovered.missing
     files = [name for name in disk.names() if name.endswith(SUFFIX)]
     by_name = {segment.name: segment for segment in recovered.segments}
     for name in files:
@@ -271,6 +264,6 @@ def _log(disk: Disk, names: dict[int, str] | None) -> bool:
             segment.close()
     for line in report:
         show(f"recovery: {line}")
-    for number, name in sorted((names or {}).items()):
+    for number, name in sorted(names.items()):
         show(f"{name}: {len(recovered.queues.get(number, ()))} messages")
     return sound

@@ -191,13 +191,15 @@ class Journal(ports.Journal):
     def damaged_records(self) -> int:
         return self.reader.damaged
 
-    def recover(self, known: set[int] | None = None) -> dict[int, ports.RecoveredQueue]:
+    def recover(self, known: set[int] | None = None, highest: int | None = None) -> dict[int, ports.RecoveredQueue]:
         """Read the log and return the messages of each queue; the messages of queues not in `known` are dead.
+
+        `highest` is the highest number that the metadata has ever had.
 
         A power cut after this loses none of them. Raises StorageFault, OSError.
         """
         self._metadata.sync()
-        recovered = recover(self.disk, self.report, known)
+        recovered = recover(self.disk, self.report, known, highest)
         self._salt = recovered.salt
         self.index = recovered.index
         self.next_id = self._first_id = self._batch_first_id = recovered.next_id

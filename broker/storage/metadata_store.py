@@ -14,8 +14,7 @@ are stored as they are encoded on the wire. Tags are a JSON array, the limits of
     bindings           vhost, source, kind, destination, routing_key, arguments
 
 `queues.number` is AUTOINCREMENT: SQLite stores the highest number ever used, so none is used again after its queue is
-deleted. `exchanges.number` is from the same sequence, or 0; a deleted exchange leaves no trace of its number here, but
-the log does (`Journal.next_queue`).
+deleted. `exchanges.number` is from the same sequence, or 0.
 
 To change the schema, add a step to the end of _STEPS and never change one that was released. PRAGMA user_version counts
 the steps that a file has taken; opening the file takes the others in one transaction. A file with more steps than there
@@ -290,6 +289,8 @@ class SQLiteMetadata(Metadata):
                 table = _TABLES[type(record)]
                 if change.put:
                     execute(table.put, [_cell(getattr(record, column)) for column in table.columns])
+                    if isinstance(record, StoredExchange) and record.number:
+                        self._count_number(record.number)
                 else:
                     execute(table.delete, [_cell(getattr(record, column)) for column in table.key])
                     if isinstance(record, StoredVHost):  # with its contents, which the core drops in many batches
@@ -304,6 +305,12 @@ class SQLiteMetadata(Metadata):
             code = getattr(error, "sqlite_errorcode", 0)
             number = ERRNOS.get(code) or ERRNOS.get(code & PRIMARY_CODE, errno.EIO)
             raise OSError(number, str(error), str(self._path)) from error
+
+    def _count_number(self, number: int) -> None:
+        """Have the sequence of `queues.number` know a number that an exchange has taken."""
+        execute = self._connection.execute
+        if not execute("UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'queues'", [number]).rowcount:
+            execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('queues', ?)", [number])
 
     def sync(self) -> None:
         """Make the applied changes survive a power cut. Raises OSError, which is final."""

@@ -68,7 +68,7 @@ class Recovered:
 
     salt          seed of the checksums
     checkpointed  whether there was a usable checkpoint
-    complete      False if records are missing: by the bytes that the checkpoint knows to be durable, or by ids
+    missing       lines of the report that say what the log has lost, or the metadata, beside damaged records
     segments      in ascending order
     index         of their messages
     reports       by the name of each segment
@@ -83,7 +83,7 @@ class Recovered:
     __slots__ = (
         "salt",
         "checkpointed",
-        "complete",
+        "missing",
         "segments",
         "index",
         "reports",
@@ -98,7 +98,7 @@ class Recovered:
     def __init__(self, salt: int, checkpointed: bool) -> None:
         self.salt = salt
         self.checkpointed = checkpointed
-        self.complete = True
+        self.missing: list[str] = []
         self.segments: list[Segment] = []
         self.index = Index()
         self.reports: dict[str, SegmentReport] = {}
@@ -110,18 +110,19 @@ class Recovered:
         self.next_queue = 1
 
 
-def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Recovered:
+def recover(disk: Disk, report: list[str], known: set[int] | None = None, highest: int | None = None) -> Recovered:
     """Read the log; `report` gets a line for each damage. Raises OSError, StorageFault.
 
-    Queues that are not in `known` are deleted ones; None means that none is.
+    Queues that are not in `known` are deleted ones; None means that none is. But if they are above `highest`, the
+    highest number that the metadata has ever had, the metadata is older than the log.
     """
     try:
-        return _recover(disk, report, known)
+        return _recover(disk, report, known, highest)
     except IMPOSSIBLE as error:
         raise StorageFault(f"log: values that no broker writes, with a valid checksum: {error!r}") from error
 
 
-def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered:
+def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int | None) -> Recovered:
     check_finished(disk)
     disk.sync_folder()
     numbers = _numbers(disk)
@@ -129,6 +130,7 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered
     heads = _heads(disk, numbers)
     salt = _salt(disk, heads, saved)
     recovered = Recovered(salt, saved is not None)
+    recovered.missing += report  # what is wrong with the checkpoint
     saved = saved or Checkpoint(salt, 1)
     ends, end_id = {}, 1 << 64
     for number in reversed(numbers):
@@ -173,15 +175,19 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered
         file.sync()  # bytes of a killed process can be read here, but may not survive a power cut yet
         segment.length = segment.durable = end
         segment.close()
-    scan.finish(known)
+    scan.finish(known, highest)
     recovered.goes_on = scan.next_id == recovered.next_id
     durable = [number for number, state in saved.segments.items() if state.length]  # the others have never had a file
     recovered.next_segment = max([0, *recovered.index.segments, *durable]) + 1
     if max(recovered.next_id >> 32, recovered.next_queue) >> 31:
         raise ValueError(f"next id {recovered.next_id}, next queue {recovered.next_queue}")
-    losses = _losses(recovered.segments, saved) + _gaps(recovered, max([0, *saved.segments]))
+    losses = [
+        *_losses(recovered.segments, saved),
+        *_gaps(recovered, max([0, *saved.segments])),
+        *scan.of_unknown_queues(),
+    ]
     report += losses
-    recovered.complete = recovered.complete and not losses
+    recovered.missing += losses
     return recovered
 
 
@@ -223,23 +229,6 @@ def check_log(disk: Disk, numbers: Sized) -> None:
             f" its folder, or restore it from a backup; or create an empty file {Segment(1, 0, 0).name} in it to begin"
             " without its messages"
         )
-
-
-def check_complete(disk: Disk) -> None:
-    """Raise StorageFault if the log lacks something that its checkpoint knows. Raises OSError."""
-    report: list[str] = []
-    numbers = _numbers(disk)
-    saved = _load_checkpoint(disk, numbers, report)
-    if saved is not None:
-        segments = []
-        for number, head in _heads(disk, numbers).items():
-            segment = Segment(number, head.first_id if head is not None else 0, 0)
-            segment.length = segment.open(disk).size
-            segment.close()
-            segments.append(segment)
-        report += _losses(segments, saved)
-    if report:
-        raise StorageFault(f"the log is not complete: {report[0]}")
 
 
 def _losses(segments: list[Segment], saved: Checkpoint) -> list[str]:
@@ -430,6 +419,7 @@ class _Scan:
         self._end_id = 0  # an id above those that it may have
         self._resumed_at = 0  # offset of the first sound record after a damaged one
         self._misplaced = self._misplaced_at = 0  # records of this segment without the next id; offset of the first
+        self._unknown_queues = self._dropped = 0  # queues that the metadata should know, and their live messages
         self._saved_ids = sorted(saved.blocks)
         recovered.next_id = max(recovered.next_id, saved.next_id)
         for first_id, state in saved.blocks.items():
@@ -494,10 +484,9 @@ class _Scan:
                 report.append(f"{segment.name}: a damaged record at offset {offset} is skipped")
         if self._misplaced:
             records = f"{self._misplaced} records are" if self._misplaced > 1 else "a record is"
-            report.append(
-                f"{segment.name}: {records} out of order from offset {self._misplaced_at} on; others may be missing"
-            )
-            self._recovered.complete = False
+            line = f"{segment.name}: {records} out of order from offset {self._misplaced_at} on; others may be missing"
+            report.append(line)
+            self._recovered.missing.append(line)
 
     def _take(self, segment: Segment, offset: int, data: bytes, at: int, end: int) -> None:
         recovered = self._recovered
@@ -645,20 +634,35 @@ class _Scan:
             if block is not None:
                 unwanted(block, queue, id_)
 
-    def finish(self, known: set[int] | None) -> None:
-        """Collect the live messages of each queue that exists, and count those of each segment."""
+    def finish(self, known: set[int] | None, highest: int | None) -> None:
+        """Collect the live messages of each queue that exists, and count those of each segment; `recover` has more."""
         recovered = self._recovered
         recovered.next_queue = max([0, *self._entries, *self._deleted_queues]) + 1
         while self._entries:
             queue, entries = self._entries.popitem()
             exists = queue not in self._deleted_queues and (known is None or queue in known)
+            before = self._dropped
             self._finish_queue(queue, entries, exists)
+            if highest is None or queue <= highest or queue in self._deleted_queues:
+                self._dropped = before
+            elif self._dropped > before:
+                self._unknown_queues += 1
         for (queue, id_), attempts in self._counted.items():
             block = self._index.find(id_)
             if block is not None and wants(block, queue, id_):
                 block.record_attempts(queue, id_, attempts)
         for block in list(self._index):
             self._count(block)
+
+    def of_unknown_queues(self) -> list[str]:
+        """Return a line for messages of queues that the metadata has never had, although it is stored before them."""
+        if not self._dropped:
+            return []
+        return [
+            f"the metadata is older than the log, which has {self._dropped} messages of {self._unknown_queues} queues"
+            " or exchanges that it does not know: restore the metadata that belongs to the log before a broker starts,"
+            " which drops them"
+        ]
 
     def _finish_queue(self, queue: int, entries: _Entries, exists: bool) -> None:
         recovered, find = self._recovered, self._index.find
@@ -672,6 +676,7 @@ class _Scan:
             block = find(id_)
             assert block is not None, "it was added with its message"
             if not exists:
+                self._dropped += wants(block, queue, id_)
                 unwanted(block, queue, id_)
             elif wants(block, queue, id_):
                 wanted.append(id_)

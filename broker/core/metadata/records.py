@@ -141,7 +141,7 @@ class Change:
 
 @dataclass(slots=True, eq=False)
 class Definitions:
-    """All stored definitions. `next_queue` is a number that the journal has never used."""
+    """All stored definitions. `next_queue` is above all numbers that queues and exchanges have ever had."""
 
     vhosts: list[StoredVHost] = field(default_factory=list)
     users: list[StoredUser] = field(default_factory=list)

@@ -22,16 +22,19 @@ Records = dict[tuple[str, ...], Record]
 class MemoryDefinitions:
     def __init__(self) -> None:
         self._records: Records = {}
-        self._since: list[Records] = []  # their states since the last sync
+        self._highest = 0  # number that a queue or an exchange has had
+        self._since: list[tuple[Records, int]] = []  # their states since the last sync
 
     def apply(self, changes: list[Change]) -> None:
-        self._since.append(dict(self._records))
+        self._since.append((dict(self._records), self._highest))
         for change in changes:
             kind = type(change.record).__name__
             key = (kind, *[str(getattr(change.record, field)) for field in LISTS[kind][1]])
             self._records.pop(key, None)
             if change.put:
                 self._records[key] = change.record
+                if isinstance(change.record, StoredQueue | StoredExchange):
+                    self._highest = max(self._highest, change.record.number)
             elif isinstance(change.record, StoredVHost):  # with all that is in it
                 name = change.record.name
                 self._records = {
@@ -43,13 +46,11 @@ class MemoryDefinitions:
 
     def power_loss(self, random: Random) -> None:
         """Lose any number of the last transactions."""
-        self._records = random.choice([*self._since, self._records])
+        self._records, self._highest = random.choice([*self._since, (self._records, self._highest)])
         self._since = []
 
     def load(self) -> Definitions:
-        loaded = Definitions()
+        loaded = Definitions(next_queue=self._highest + 1)
         for (kind, *_), record in self._records.items():
             getattr(loaded, LISTS[kind][0]).append(record)
-            if isinstance(record, StoredQueue | StoredExchange):
-                loaded.next_queue = max(loaded.next_queue, record.number + 1)
         return loaded

@@ -106,7 +106,7 @@ class JournalProcess:
     def start(self, durable: int) -> None:
         """Recover, and compare the result with what was promised when `durable` was reached."""
         world = self.world
-        found = self.journal.recover(set(world.metadata.queues))
+        found = self.journal.recover(set(world.metadata.queues), world.metadata.highest)
         for line in self.journal.report:
             self.trace(f"recovered with: {line}")
             assert "of a torn end cut off" in line or line.startswith("checkpoint"), "a stop is no damage"

@@ -6,18 +6,20 @@ from warren.broker.core.metadata.records import Change, StoredQueue
 
 
 class MemoryMetadata:
-    """The numbers of the queues that exist."""
+    """The numbers of the queues that exist, and the highest number ever."""
 
     def __init__(self) -> None:
         self.queues: set[int] = set()
-        self._since: list[set[int]] = []  # their states since the last sync
+        self.highest = 0
+        self._since: list[tuple[set[int], int]] = []  # their states since the last sync
 
     def apply(self, changes: list[Change]) -> None:
-        self._since.append(set(self.queues))
+        self._since.append((set(self.queues), self.highest))
         for change in changes:
             assert isinstance(change.record, StoredQueue)
             if change.put:
                 self.queues.add(change.record.number)
+                self.highest = max(self.highest, change.record.number)
             else:
                 self.queues.discard(change.record.number)
 
@@ -26,5 +28,5 @@ class MemoryMetadata:
 
     def power_loss(self, random: Random) -> None:
         """Lose any number of the last transactions."""
-        self.queues = random.choice([*self._since, self.queues])
+        self.queues, self.highest = random.choice([*self._since, (self.queues, self.highest)])
         self._since = []

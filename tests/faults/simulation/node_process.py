@@ -84,7 +84,7 @@ class SimulatedStore(Store):
         super().__init__(Config(memory=True))
         self.definitions = world.metadata.load()
         journal = Journal(world.disk, cast("Metadata", world.metadata), world.segment_bytes)
-        self.queues = journal.recover(self.definitions.numbers)
+        self.queues = journal.recover(self.definitions.numbers, self.definitions.next_queue - 1)
         self.next_queue = journal.next_queue
         self.segments = journal
         self.journal = journal

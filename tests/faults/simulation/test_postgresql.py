@@ -38,7 +38,9 @@ class Metadata(MemoryMetadata):
     def __init__(self, stored: PostgreSQLMetadata) -> None:
         super().__init__()
         self._stored = stored
-        self.queues = {queue.number for queue in stored.load().queues}
+        loaded = stored.load()
+        self.queues = {queue.number for queue in loaded.queues}
+        self.highest = loaded.next_queue - 1
 
     def apply(self, changes: list[Change]) -> None:
         self._stored.apply(changes)

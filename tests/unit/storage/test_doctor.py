@@ -21,6 +21,7 @@ from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.metadata.records import Change, StoredGlobalParameter, StoredQueue, StoredVHost
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
 from warren.broker.storage import checkpoint, doctor, log_records, metadata_store
+from warren.broker.storage.copy import copy_store
 from warren.broker.storage.disk import FolderDisk
 from warren.broker.storage.doctor import examine
 from warren.broker.storage.errors import StorageFault
@@ -241,7 +242,7 @@ def test_an_empty_log_is_sound_if_nothing_was_created_with_it(
 
 def stopped(folder: Path, *, cleanly: bool) -> list[Path]:
     """Store 50 messages in three segments or more, and stop; return the files of the segments."""
-    metadata = new_metadata(folder)
+    metadata = new_metadata(folder, 7)
     journal = Journal(FolderDisk(folder / "log", True), metadata, 2000)
     journal.recover()
     stored = []
@@ -288,6 +289,45 @@ def test_a_missing_end_of_a_log_that_was_not_closed_is_damage_if_the_checkpoint_
     segments[1].unlink()
     status, lines = run_doctor(capsys, tmp_path / "log")
     assert status == 1 and any(f"{segments[1].name}: it is missing" in line for line in lines)
+
+
+@pytest.mark.parametrize("age", ["before the queue", "before the messages"])
+def test_metadata_that_is_older_than_the_log_is_damage(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, age: str
+) -> None:
+    new_metadata(tmp_path).close()
+    older = (tmp_path / "meta.sqlite").read_bytes()
+    metadata = SQLiteMetadata(tmp_path / "meta.sqlite")
+    metadata.load()
+    metadata.apply([Change(True, StoredQueue("/", f"q{number}", number, False, b"")) for number in (6, 7)])
+    if age == "before the messages":
+        metadata.close()
+        older = (tmp_path / "meta.sqlite").read_bytes()
+        metadata = SQLiteMetadata(tmp_path / "meta.sqlite")
+    journal = Journal(FolderDisk(tmp_path / "log", True), metadata)
+    journal.recover()
+    frames = content_frames(1, b"\0\0", b"body")
+    for queues in ([6], [7], [6, 7]):
+        journal.append(queues, [Message(Address("", "key"), frames, 1, 4, 0, True)])
+        commit(journal)
+    journal.close()
+    metadata.close()
+    assert run_doctor(capsys, tmp_path / "log")[0] == 0
+    (tmp_path / "meta.sqlite").write_bytes(older)
+    status, lines = run_doctor(capsys, tmp_path / "log")
+    if age == "before the messages":
+        assert status == 0
+        return
+    what = "the metadata is older than the log, which has 4 messages of 2 queues or exchanges that it does not know"
+    assert status == 1 and any(line.startswith(f"recovery: {what}: restore the metadata") for line in lines)
+    before = contents(tmp_path / "log")
+    assert copy_store(str(tmp_path), str(tmp_path / "copy"), "", "") != 0
+    assert f"the log is not complete: {what}" in capsys.readouterr().err and contents(tmp_path / "log") == before
+    store = Store(Config(data_dir=str(tmp_path)))
+    assert isinstance(store.journal, Journal) and store.journal.report[0].startswith(what)
+    store.close()
+    (tmp_path / "lock").unlink()  # the process holds it
+    assert run_doctor(capsys, tmp_path / "log")[0] == 0, "they are dropped"
 
 
 def test_damaged_metadata_is_reported_with_what_to_do(capsys: pytest.CaptureFixture[str], log: Path) -> None:

@@ -365,8 +365,11 @@ def test_no_queue_gets_the_number_of_an_exchange(path: Path) -> None:
     metadata = SQLiteMetadata(path)
     metadata.apply(puts([StoredExchange("/", "e", "x-delayed-message", True, False, False, b"", 7)]))
     found = metadata.load()
-    metadata.close()
     assert found.numbers == {7} and found.next_queue == 8
+    metadata.apply(puts([StoredQueue("/", "q", 5, False, b"")]))
+    metadata.apply([Change(False, StoredVHost("/"))])
+    assert metadata.load().next_queue == 8, "nor that of one that is deleted"
+    metadata.close()
 
 
 def test_a_file_of_a_later_version_is_refused_and_left_alone(path: Path) -> None:
