@@ -36,6 +36,10 @@ class DeduplicatingExchange(ExchangeDecorator):
         self._recorder = [Recorder(self.deduplication, context.clock)]
         super().on_created(context)
 
+    def release(self) -> Iterator[int]:
+        yield from self.deduplication.release()
+        yield from super().release()
+
     def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
         return self._find(self.inner.search, keys, message, found, 1)
 

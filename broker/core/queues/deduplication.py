@@ -19,25 +19,32 @@ from ..messages.ports import Clock
 HEADER = "x-deduplication-header"
 TTL = "x-cache-ttl"
 CACHE_SIZE = 128
+PART_SIZE = 16_384  # of a part of a large cache: one that grows, or is freed, takes a millisecond
+SPARE = 1_024  # values more than its share for which a part has room: eight times the deviation of such a number
 RECORD_COST = 5  # of putting a message in the cache, beside reading its headers
 
 
 class Deduplication:
-    """A cache of the last `size` values of the header `header`, which expire after `ttl_ms` if that is set.
+    """A cache of the last values of the header `header`, which expire after `ttl_ms` if that is set.
 
-    Its keys are hashes of the values (`key_of`), empty without the header: such a message is never a duplicate.
+    It has the last `x-cache-size` values, and a large one some more: it has parts, which drop their oldest values, so
+    that no step takes as long as it would with all of them in one. Its keys are hashes of the values (`key_of`), empty
+    without the header: such a message is never a duplicate.
     `duplicates` counts dropped messages. `read_cost` is that of the last message's headers (`Table.read_cost`).
     """
 
-    __slots__ = ("header", "size", "ttl_ms", "duplicates", "read_cost", "_expires_ms")
+    __slots__ = ("header", "ttl_ms", "duplicates", "read_cost", "_parts", "_part_size")
 
     def __init__(self, arguments: Table) -> None:
         self.header = arguments.text(HEADER) or HEADER
-        self.size = arguments.integer("x-cache-size") or CACHE_SIZE
         self.ttl_ms = arguments.integer(TTL)
         self.duplicates = 0
         self.read_cost = 0
-        self._expires_ms: OrderedDict[bytes, int] = OrderedDict()  # by key, the oldest first
+        size = arguments.integer("x-cache-size") or CACHE_SIZE
+        parts = -(-size // PART_SIZE)
+        self._part_size = size if parts == 1 else size // parts + SPARE
+        # Times at which values expire, by key, the oldest first, in the parts that the keys select
+        self._parts: list[OrderedDict[bytes, int]] = [OrderedDict() for _ in range(parts)]
 
     def key_of(self, message: Message) -> bytes:
         """Return a hash of the header's value, empty without the header. Integers of any width are equal."""
@@ -59,7 +66,7 @@ class Deduplication:
 
     def has_seen(self, key: bytes, now_ms: int) -> bool:
         """Return whether the key is in the cache and has not expired."""
-        expires_ms = self._expires_ms.get(key) if key else None
+        expires_ms = self._part(key).get(key) if key else None
         return expires_ms is not None and not NEVER < expires_ms <= now_ms
 
     def add(self, key: bytes, message: Message, now_ms: int) -> None:
@@ -69,11 +76,22 @@ class Deduplication:
         ttl_ms = (headers(message.property_bytes) or Table.EMPTY).integer(TTL)
         if ttl_ms is None:
             ttl_ms = self.ttl_ms
-        seen = self._expires_ms
+        seen = self._part(key)
         seen.pop(key, None)
-        if len(seen) >= self.size:
+        if len(seen) >= self._part_size:
             seen.popitem(last=False)
         seen[key] = NEVER if ttl_ms is None else now_ms + max(ttl_ms, 0)
+
+    def release(self) -> Iterator[int]:
+        """Free the cache in short steps; yield how many values each has freed."""
+        for at, part in enumerate(self._parts):
+            self._parts[at] = OrderedDict()
+            yield len(part)
+            part.clear()
+
+    def _part(self, key: bytes) -> OrderedDict[bytes, int]:
+        parts = self._parts
+        return parts[0] if len(parts) == 1 else parts[int.from_bytes(key[:4], "big") % len(parts)]
 
 
 class Recorder(Destination):

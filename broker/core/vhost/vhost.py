@@ -55,7 +55,7 @@ PREDECLARED = (  # name, type, internal
 )
 EVENT = "amq.rabbitmq.event"  # a topic exchange of the default virtual host
 BINDING_COST = 6  # cost of deleting one binding (`jobs.scheduler`)
-FREED_SHIFT = 2  # to free 4 arguments of a binding costs 1
+FREED_SHIFT = 2  # to free 4 arguments of a binding, or values of a cache, costs 1
 ARGUMENTS_SHIFT = 3  # an observer of a deleted binding decodes and encodes 8 bytes of its arguments in a microsecond
 EMISSION_COST = 12  # of what an exchange type emits for it, until it is enqueued
 BINDINGS = 100  # bindings deleted in one step
@@ -488,6 +488,9 @@ class VHost(QueueHost):
             doomed: deque[Exchange] = deque()
             self._delete_rest(queue, self._unbind_in_steps(queue, doomed), doomed)
         self._cancel(queue)
+        if queue.deduplication is not None:
+            freed = queue.deduplication.release()
+            self.scheduler.start(f"duplicates of {queue}", (values >> FREED_SHIFT for values in freed))
         if not queue.internal:
             self._observers.queue_deleted(queue)
         queue.break_cycles()
