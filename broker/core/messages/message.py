@@ -6,6 +6,8 @@ very bytes of the publisher. Properties are decoded only when they are needed.
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import mypyc_attr
 
 from ...amqp.field_table import Table, encoded_name
@@ -39,6 +41,9 @@ class Address:
         second = routing_key.encode("utf-8", "surrogateescape")
         self.encoded = bytes((len(first),)) + first + bytes((len(second),)) + second
         self.delivered = b"\x00" + self.encoded + b"\xce"
+
+
+NO_ADDRESS: Final = Address("", "")
 
 
 @mypyc_attr(acyclic=True)
@@ -179,6 +184,49 @@ class Message:
             pieces.append(frames[at + FRAME_HEAD : at + FRAME_HEAD + size])
             at += FRAME_OVERHEAD + size
         return b"".join(pieces)
+
+
+@mypyc_attr(acyclic=True)
+class ShedMessage(Message):
+    """The rest of a message in memory whose content only the journal has: its id and sizes, and no frames.
+
+    content_bytes  length of the frames, or an estimate
+    attempts       as in its state, which is in the journal
+    timed          it may have a deadline
+    redelivered    it is one that counts as redelivered
+    """
+
+    __slots__ = ("content_bytes", "attempts", "timed", "redelivered")
+
+    def __init__(
+        self,
+        id_: int,
+        seq: int,
+        body_bytes: int,
+        content_bytes: int,
+        persistent: bool,
+        timed: bool,
+        redelivered: bool = True,
+        attempts: int = 0,
+    ) -> None:
+        super().__init__(NO_ADDRESS, b"", 0, body_bytes, 0, persistent)
+        self.id = id_
+        self.seq = seq
+        self.content_bytes = content_bytes
+        self.attempts = attempts
+        self.timed = timed
+        self.redelivered = redelivered
+
+    def values(self) -> tuple[int, int, int, int]:
+        """Return all of it as four integers, which `shed_message` takes."""
+        flags = self.persistent | self.timed << 1 | self.redelivered << 2 | self.attempts << 3
+        return self.id, max(self.seq, 0), self.body_bytes << 32 | self.content_bytes, flags
+
+
+def shed_message(id_: int, seq: int, sizes: int, flags: int) -> ShedMessage:
+    """Return the message with these `ShedMessage.values`."""
+    persistent, timed, redelivered = flags & 1 > 0, flags & 2 > 0, flags & 4 > 0
+    return ShedMessage(id_, seq, sizes >> 32, sizes & 0xFFFF_FFFF, persistent, timed, redelivered, flags >> 3)
 
 
 def framed(address: Address, properties: Properties, body: bytes) -> Message:

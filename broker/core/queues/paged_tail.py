@@ -28,14 +28,6 @@ class PagedTail:
         """Take over all of these ids, while empty."""
         self._ids = ids
 
-    def extend(self, other: PagedTail) -> None:
-        """Append all pages of another."""
-        seqs = other._seqs[other._first :]
-        if seqs:
-            self._seqs.frombytes(bytes(8 * (len(self._ids) - len(self._seqs))))
-            self._seqs.extend(seqs)
-        self._ids.extend(other._ids[other._first :])
-
     def seqs(self, count: int) -> list[int]:
         """Return `Message.seq` of the first pages, at most `count`."""
         end = min(self._first + count, len(self._ids))
@@ -55,33 +47,3 @@ class PagedTail:
             del self._seqs[:end]
             self._first = 0
         return ids
-
-
-class Unread:
-    """Pages that could not be read when they were due, each with the position of its message in the fifo.
-
-    `average_bytes` is an estimate of the length of a body.
-    """
-
-    __slots__ = ("pages", "average_bytes", "_positions")
-
-    def __init__(self) -> None:
-        self.pages = PagedTail()
-        self.average_bytes = 0
-        self._positions = array("Q")
-
-    def __len__(self) -> int:
-        return len(self.pages)
-
-    def append(self, position: int, id_: int, seq: int) -> None:
-        self.pages.append(id_, seq)
-        self._positions.append(position)
-
-    def peek(self, count: int) -> list[tuple[int, int, int]]:
-        """Return (position, id, `Message.seq`) of the first pages, at most `count`."""
-        return list(zip(self._positions[:count], self.pages.peek(count), self.pages.seqs(count), strict=True))
-
-    def take(self, count: int) -> None:
-        """Remove the first `count` pages."""
-        del self._positions[:count]
-        self.pages.take(count)

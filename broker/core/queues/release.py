@@ -33,6 +33,12 @@ def release(queue: Queue, removed: list[Removed], average_bytes: int, reason: st
             ids = fifo.backlog.take(SLICE)
             queue.journal.settle_pages(ids)
             yield len(ids)
+        for rows in fifo.apart:
+            while len(rows):
+                some = [values for _, values, _ in rows.take(SLICE)]
+                queue.host.left_paged(queue, [values[1] for values in some], average_bytes, reason)
+                queue.journal.settle_pages([values[0] for values in some])
+                yield len(some)
     finished()
 
 

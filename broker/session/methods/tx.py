@@ -19,7 +19,7 @@ from ...core.queues.ledger import Ledger
 from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_reading, cost_of_records
 from ...wire import method_encoder
 from .. import closing
-from ..unacked import LOOKUP_SHIFT, Settlement, Unacked
+from ..unacked import LOOKUP_SHIFT, ROW_COST, Settlement, Unacked
 from . import acknowledge
 from . import publish as publishing
 
@@ -85,14 +85,15 @@ class Transaction:
         self._steps = None
 
     def _settle_many(self, channel: Channel, tags: Sequence[int], settlement: Settlement) -> Job:
-        entries = channel.unacked.entries
+        unacked = channel.unacked
         for at in range(0, len(tags), SLICE):
-            before = len(self.settlements)
+            before, shed = len(self.settlements), unacked.shed_count
             for tag in tags[at : at + SLICE]:
-                delivery = entries.pop(tag, None)
+                delivery = unacked.entries.pop(tag, None) or unacked.pop_shed(tag)
                 if delivery is not None:
                     self.settle(tag, delivery, settlement)
-            yield (SLICE >> LOOKUP_SHIFT) + len(self.settlements) - before
+            cost = len(self.settlements) - before + ROW_COST * (shed - unacked.shed_count)
+            yield (SLICE >> LOOKUP_SHIFT) + cost
 
     def is_long(self, ledger: Ledger) -> bool:
         """Whether its commit or rollback takes more than one turn of the loop."""

@@ -63,16 +63,6 @@ def test_a_backlog_is_first_in_first_out(steps: list[str | int]) -> None:
         assert len(backlog) == len(model)
 
 
-def test_a_backlog_that_takes_over_another_keeps_the_recorders_numbers() -> None:
-    first, second = PagedTail(), PagedTail()
-    first.append(1)
-    for page in ((2, 22), (3, 0), (4, 44), (5, 0)):
-        second.append(*page)
-    assert second.take(1) == [2]
-    first.extend(second)
-    assert (first.peek(4), first.seqs(4)) == ([1, 3, 4, 5], [0, 0, 44, 0])
-
-
 def test_copies_that_the_message_log_did_not_number_are_paged() -> None:
     """A dead letter has the negative number of its message until the log numbers it, which may have ended."""
     queue = new_queue(number=1, ledger=Ledger(0))
