@@ -543,11 +543,13 @@ class Queue(RouteTarget):
         if ledger.exceeded:
             ledger.when_held()
 
-    def _free_unacked(self, messages: list[Message], body_bytes: int) -> None:
+    def _free_unacked(self, messages: list[Message], body_bytes: int, settled: bool = False) -> None:
         """Count messages that are settled or come back. HOT: bench B, D, I, L."""
         self.unacked -= len(messages)
         self.unacked_bytes -= body_bytes
         if self.shed:
+            if settled:
+                self.journal.drop_pages(messages)
             messages, body_bytes = self._free_shed(messages, body_bytes)
         header_bytes = header_bytes_of(messages) if self.ready_messages.long_headers else 0
         self.host.ledger.add_unacked(-len(messages), -body_bytes - header_bytes)
@@ -625,9 +627,7 @@ class Queue(RouteTarget):
     def settle(self, messages: list[Message]) -> None:
         """Acknowledge delivered messages. HOT: bench B, D, I, L."""
         body_bytes = total_bytes(messages)
-        if self.shed:
-            self.journal.drop_pages(messages)
-        self._free_unacked(messages, body_bytes)
+        self._free_unacked(messages, body_bytes, settled=True)
         self.delivering.acked(len(messages))
         self.release(messages, body_bytes)
         if self.deleted:

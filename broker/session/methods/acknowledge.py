@@ -51,14 +51,13 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
     elif len(tags) > RUN:
         connection.deferred = Acks(channel.number, tags[RUN:], False)
         del tags[RUN:]
-    unacked = channel.unacked
-    entries = unacked.entries
+    entries = channel.unacked.entries
     if channel.transaction is not None:
         for tag in tags:
             channel.transaction.settle(tag, channel.unacked.pop(tag), Settlement.ACK)
         connection.spent += len(tags)
         return
-    before, changes, consumed = len(unacked), 0, 0
+    before, changes, consumed, shed = len(entries), 0, 0, 0
     run: list[Message] = []  # of one queue, and one consumer
     of: Queue | None = None
     by: ChannelConsumer | None = None
@@ -66,12 +65,12 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
         for tag in tags:
             entry = entries.pop(tag, None)
             if entry is None:
-                entry = unacked.pop_shed(tag)
+                entry = channel.unacked.pop_shed(tag)
                 if entry is None:
                     if multiple:
                         continue
                     raise unknown_tag(tag)
-                changes += ROW_COST
+                shed += 1
             queue, consumer, _, message = entry
             if queue is not of or consumer is not by:
                 if of is not None:
@@ -85,7 +84,7 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
     finally:  # the deliveries before an unknown tag too
         if of is not None:
             release(channel, of, run, by)
-    connection.spent += ((before - len(unacked)) >> ACK_SHIFT) + changes
+    connection.spent += ((before - len(entries)) >> ACK_SHIFT) + changes + shed * ROW_COST
     if consumed:
         channel.shared_prefetch.on_settled(consumed)
 

@@ -286,7 +286,7 @@ class FeaturesMachine(RuleBasedStateMachine):
                         held += run.unpack()
                     else:
                         held += run
-                ids = list(each.backlog._ids[each.backlog._first :])
+                ids = each.backlog.peek(len(each.backlog))
                 ids += [values[0] for _, values, _ in each.away or ()]
                 paged += len(ids)
                 pages += [id_ for id_ in ids if id_ in self.journal.loose]
