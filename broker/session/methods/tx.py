@@ -13,7 +13,7 @@ from ...amqp.field_table import Table
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, TURN_COST, UNLIMITED, Job, do_at_once
-from ...core.messages.message import Message
+from ...core.messages.message import Message, ShedMessage
 from ...core.queues.deduplication import Recorder
 from ...core.queues.ledger import Ledger
 from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_reading, cost_of_records
@@ -72,7 +72,12 @@ class Transaction:
         self.publishes.append((exchange, message, queues, mandatory, recorders))
 
     def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> None:
-        """Add a settlement of a delivery."""
+        """Add a settlement of a delivery; its content leaves memory if that is used up."""
+        queue, consumer, position, message = delivery
+        if queue.host.ledger.exceeded and not isinstance(message, ShedMessage):
+            log = queue.host.message_log
+            kept = log is not None and log.needs_content(acknowledge.consumer_tag(consumer), queue)
+            delivery = queue, consumer, position, message if kept else queue.shed_content(message) or message
         if self.settlements and self.settlements[-1][2] is not settlement:
             self._extra_cost += acknowledge.RUN_COST
         self._extra_cost += acknowledge.cost_of_copies(settlement, (delivery,))

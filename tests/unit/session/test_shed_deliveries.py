@@ -290,6 +290,29 @@ def test_a_transaction_settles_them_or_makes_them_outstanding_again() -> None:
 
 
 @pytest.mark.parametrize(("durable", "delivery_mode"), KINDS)
+@pytest.mark.parametrize("commits", [False, True])
+def test_what_a_transaction_settles_is_shed_at_once(durable: bool, delivery_mode: int, commits: bool) -> None:
+    scene = Scene(durable, delivery_mode)
+    scene.node.ledger.limit_bytes = 1 << 40
+    scene.consumer.transact()
+    tags = scene.deliver()
+    scene.node.ledger.limit_bytes = 0
+    scene.publisher.fill("dead", b"")
+    scene.consumer.ack(tags[9], multiple=True)
+    scene.consumer.sync()
+    assert scene.queue.shed >= 10
+    if commits:
+        scene.consumer.commit()
+    else:
+        scene.consumer.rollback()
+        assert scene.unacked.tags() == tags
+    scene.consumer.ack(0, multiple=True)
+    scene.consumer.commit()
+    scene.publisher.drain("dead")
+    scene.check_empty()
+
+
+@pytest.mark.parametrize(("durable", "delivery_mode"), KINDS)
 @pytest.mark.parametrize("back", [False, True])
 def test_a_deleted_queue_leaves_nothing(durable: bool, delivery_mode: int, back: bool) -> None:
     scene = Scene(durable, delivery_mode)
