@@ -216,7 +216,8 @@ class UnackedDeliveries:
             before = len(message.frames)
             shed = message if isinstance(message, ShedMessage) else queue.shed_content(message)
             if shed is None:
-                self.passed_over = self.passed_over or (0 if has_room else tag)
+                if not queue.host.scheduler.has_room():
+                    self.passed_over = self.passed_over or tag
                 continue
             if not shed.persistent or not queue.number:
                 cost += before >> STORE_SHIFT

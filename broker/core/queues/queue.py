@@ -27,7 +27,7 @@ from .enqueue import ACCEPTED, DURABLE, HAND_OVER_MS, EnqueueResult, PerMessageE
 from .expiry import MessageExpiry, QueueExpiry
 from .fifo import BATCH_BYTES, LEVEL_SHIFT, Fifo
 from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, HeldPublishers
-from .message_log import CHANNEL, DELETED, PURGED
+from .message_log import CHANNEL, DELETED, PURGED, REJECT
 from .queue_host import QueueHost
 from .queue_journal import QueueJournal
 from .queue_settings import NO_POLICY, NONE
@@ -294,7 +294,7 @@ class Queue(RouteTarget):
     def _requeue_shed(self, position: int, message: ShedMessage, nacked: bool, reason: str) -> None:
         if self._counts(nacked):
             if NONE < self.settings.delivery_limit <= message.attempts:
-                self._drop_shed(position, message, DELIVERY_LIMIT)
+                self._drop_shed(position, message, DELIVERY_LIMIT, reason)
                 return
             message.attempts += 1
             self.journal.count_delivery(message, message.attempts)
@@ -423,7 +423,7 @@ class Queue(RouteTarget):
 
     def _deliver(self) -> None:
         """Deliver ready messages, or as many as take some milliseconds (`interrupted`)."""
-        if self.host.held or self.host.ledger.far_exceeded:
+        if self.host.held or self.host.ledger.far_exceeded and not self.host.scheduler.full:
             self._interrupt()
             return
         consumers, ready = self.consumers, self.ready_messages
@@ -637,14 +637,15 @@ class Queue(RouteTarget):
         """Drop a delivered message, or dead-letter it."""
         if self._take_back(message):
             if isinstance(message, ShedMessage):
-                self._drop_shed(position, message, REJECTED)
+                self._drop_shed(position, message, REJECTED, REJECT)
             else:
                 self.dead_letter_or_drop([message], REJECTED)
 
-    def _drop_shed(self, position: int, message: ShedMessage, reason: str) -> None:
+    def _drop_shed(self, position: int, message: ShedMessage, reason: str, otherwise: str) -> None:
         """Drop a message whose content only the journal has, or dead-letter it.
 
-        One that has to be dead-lettered and cannot be read returns to the queue, where it is read again later.
+        One that has to be dead-lettered and cannot be read returns to the queue, where it is read again later, for the
+        reason `otherwise` of `message_log`.
         """
         if self.settings.dead_letter_exchange is None:
             self.journal.drop_pages([message])
@@ -655,7 +656,7 @@ class Queue(RouteTarget):
         if content is not None:
             self.dead_letter_or_drop([content], reason)
             return
-        self.host.requeued(self, message, CHANNEL)
+        self.host.requeued(self, message, otherwise)
         fifo.set_aside(position, message)
         self.host.rereading.add(self)
 

@@ -8,6 +8,7 @@ room for them.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Protocol
 
 from ..jobs.scheduler import SUSPENDED, Job, Scheduler
@@ -31,7 +32,7 @@ class Shedding:
     awaits_room  some deliveries have to be stored for that, and there was no room; channels set it
     """
 
-    __slots__ = ("holders", "awaits_room", "_ledger", "_scheduler", "_journal", "_kept_bytes")
+    __slots__ = ("holders", "awaits_room", "_ledger", "_scheduler", "_journal", "_kept_bytes", "_resume")
 
     def __init__(self, ledger: Ledger, scheduler: Scheduler, journal: Journal) -> None:
         self.holders: OrderedDict[Holder, None] = OrderedDict()
@@ -39,16 +40,21 @@ class Shedding:
         self._ledger = ledger
         self._scheduler = scheduler
         self._journal = journal
-        self._kept_bytes = 0  # the least that was held since the last job
+        self._kept_bytes = 0  # the least that was held since the last job, or since it waits
+        self._resume: Callable[[], None] | None = None  # the job that waits for the journal
         ledger.when_held = self.start
 
     def start(self) -> None:
         """Shed messages until the limit is not exceeded, if there are many."""
         held_bytes = self._ledger.unacked_bytes
         self._kept_bytes = min(self._kept_bytes, held_bytes)
-        if not self._ledger.shedding and held_bytes > max(KEEP_BYTES, self._kept_bytes + STEP_BYTES):
+        if held_bytes <= max(KEEP_BYTES, self._kept_bytes + STEP_BYTES):
+            return
+        if not self._ledger.shedding:
             self._ledger.shedding = True
             self._scheduler.start("shedding of unacknowledged messages", self._job())
+        elif self._resume is not None:  # others need no room
+            self._resume()
 
     def _job(self) -> Job:
         ledger, holders, scheduler = self._ledger, self.holders, self._scheduler
@@ -56,12 +62,15 @@ class Shedding:
         try:
             while ledger.exceeded and ledger.unacked_bytes > KEEP_BYTES:
                 if vain >= len(holders):
-                    if not self.awaits_room or scheduler.full or scheduler.finishing:
+                    if not holders or not self.awaits_room or scheduler.full or scheduler.finishing:
                         return
                     vain, self.awaits_room = 0, False
                     if not scheduler.has_room():
-                        self._journal.when_durable(self._journal.ticket(), scheduler.suspend())
+                        self._kept_bytes = ledger.unacked_bytes
+                        self._resume = scheduler.suspend()
+                        self._journal.when_durable(self._journal.ticket(), self._resume)
                         yield SUSPENDED
+                        self._resume = None
                 holder = next(iter(holders))
                 holders.move_to_end(holder)
                 cost = holder.shed()

@@ -355,6 +355,23 @@ def test_what_has_to_be_stored_first_waits_for_room() -> None:
     scene.check_shed(COUNT + 1)
 
 
+def test_what_has_to_be_stored_first_is_shed_once_the_journal_has_caught_up_and_others_meanwhile() -> None:
+    scene = Scene(delivery_mode=1)
+    scene.node.ledger.limit_bytes = 1 << 40
+    scene.deliver()
+    scene.publisher.fill("dead", *[body(number) for number in range(5)], delivery_mode=2)
+    scene.node.ledger.limit_bytes = 0
+    scene.journal.much = True
+    other = scene.node.vhosts["/"].queues["dead"]
+    for _ in range(5):
+        assert scene.consumer.get("dead", no_ack=False) is not None
+        scene.advance()
+    assert (other.shed, scene.queue.shed) == (5, 0)
+    scene.journal.catch_up()
+    scene.advance()
+    assert scene.queue.shed == COUNT
+
+
 def test_the_oldest_deliveries_are_shed_and_only_as_many_as_necessary() -> None:
     scene = Scene()
     ledger = scene.node.ledger
