@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from ..amqp.errors import PreconditionFailed
 from ..core.jobs.scheduler import SLICE, STORE_SHIFT, Job
-from ..core.messages.message import Message, ShedMessage, shed_message
+from ..core.messages.message import VALUES, Message, ShedMessage, shed_message
 from ..core.queues.message_log import MessageLog
 from ..core.queues.queue import Queue
 from ..core.queues.sorted_rows import Row, SortedRows
@@ -24,7 +24,6 @@ from ..core.queues.sorted_rows import Row, SortedRows
 if TYPE_CHECKING:
     from .consumer import ChannelConsumer
 
-WIDTH = 5  # values of a delivery that was shed: `ShedMessage.values` and its position
 SPAN = 5_000  # so many tags are looked up one by one however few of them are outstanding
 SPARSE = 4  # and beyond them as many times the number of outstanding ones
 LOOKUP_SHIFT = 4  # to look up 16 tags costs 1, in the scheduler's units
@@ -178,7 +177,7 @@ class UnackedDeliveries:
     def cut_shed(self, tag: int) -> SortedRows:
         """Remove and return the deliveries up to this one that were shed."""
         if self.shed is None:
-            return SortedRows(WIDTH)
+            return SortedRows(VALUES)
         cut = self.shed.cut(tag)
         if not len(self.shed):
             self.shed = None
@@ -214,7 +213,7 @@ class UnackedDeliveries:
                 continue
             cost += ROW_COST
             before = len(message.frames)
-            shed = message if isinstance(message, ShedMessage) else queue.shed_content(message)
+            shed = message if isinstance(message, ShedMessage) else queue.shed_content(position, message)
             if shed is None:
                 if not queue.host.scheduler.has_room():
                     self.passed_over = self.passed_over or tag
@@ -223,8 +222,8 @@ class UnackedDeliveries:
                 cost += before >> STORE_SHIFT
             del self.entries[tag]
             if self.shed is None:
-                self.shed = SortedRows(WIDTH)
-            self.shed.add(tag, (*shed.values(), position), consumer if consumer is not None else queue)
+                self.shed = SortedRows(VALUES)
+            self.shed.add(tag, shed.values(), consumer if consumer is not None else queue)
             if cost > SHED_COST or not ledger.exceeded:
                 break
         else:
@@ -274,8 +273,8 @@ class UnackedDeliveries:
 def delivery_of(row: Row) -> Unacked:
     """Return the delivery of a row of `UnackedDeliveries.shed`, whose message has no content."""
     _, values, of = row
-    message = shed_message(*values[:-1])
-    return queue_of(of), None if isinstance(of, Queue) else cast("ChannelConsumer", of), values[-1], message
+    message = shed_message(*values)
+    return queue_of(of), None if isinstance(of, Queue) else cast("ChannelConsumer", of), message.position, message
 
 
 def queue_of(of: object) -> Queue:

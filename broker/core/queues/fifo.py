@@ -21,13 +21,13 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from ..messages.message import Message, ShedMessage, header_bytes_of, shed_message, total_bytes
+from ..messages.message import VALUES, Message, ShedMessage, header_bytes_of, shed_message, total_bytes
 from ..messages.message_state import NEVER
 from .ledger import Ledger
 from .packed_tail import PackedTail
 from .paged_tail import PagedTail
 from .queue_journal import QueueJournal
-from .sorted_rows import Row, SortedRows
+from .sorted_rows import SortedRows
 
 if TYPE_CHECKING:
     from .ready_messages import ReadyMessages
@@ -76,8 +76,7 @@ class Fifo:
     backlog         messages behind `fresh` and `packed` that are in the journal alone
     away            requeued messages that are in the journal alone: `ShedMessage.values` by position; None if there are
                     none. `away_bytes` is the sum of their bodies
-    unread          messages that could not be read and are not ready, in the order in which that was tried: likewise,
-                    with the position as another value; None if there are none
+    unread          likewise, messages that could not be read and are not ready, in the order in which that was tried
     exhausted       messages could not be read for lack of descriptors or memory
     restored_until  messages at positions below it were recovered at the start, and count as redelivered
     timed           some messages may have a deadline
@@ -184,11 +183,11 @@ class Fifo:
         self._add_headers(header_bytes)
         self._ledger.add(1, message.body_bytes + header_bytes)
 
-    def requeue_shed(self, position: int, message: ShedMessage) -> None:
+    def requeue_shed(self, message: ShedMessage) -> None:
         """Put a message whose content only the journal has back in its original place."""
         if self.away is None:
-            self.away = SortedRows(4)
-        self.away.add(position, message.values())
+            self.away = SortedRows(VALUES)
+        self.away.add(message.position, message.values())
         self.away_bytes += message.body_bytes
         self.timed = self.timed or message.timed
         self._ready.count += 1
@@ -369,7 +368,7 @@ class Fifo:
             else:
                 redelivered = self.head < self.restored_until
                 self.set_aside(
-                    self.head, ShedMessage(id_, seq, average_bytes, average_bytes, False, False, redelivered)
+                    ShedMessage(self.head, id_, seq, average_bytes, average_bytes, False, False, redelivered)
                 )
                 self.head += 1
         self.fresh.extend(fresh)
@@ -411,10 +410,10 @@ class Fifo:
         """
         if self.unread is None:
             return 0, 0
-        rows = first_rows(self.unread, UNPAGE)
-        read = self._read(rows)
+        first = first_shed(self.unread, UNPAGE)
+        read = self._read(first)
         self.unread.take(len(read))  # not before the read, which may fail
-        requeued = self._requeue_read([values[-1] for _, values, _ in rows], rows, read)
+        requeued = self._requeue_read(first, read)
         if self.unread is not None and not len(self.unread):
             self.unread = None
         return len(read), requeued
@@ -422,50 +421,48 @@ class Fifo:
     def _recall(self) -> int:
         """Read the first messages of `away`, set aside those that cannot be read, and return their number."""
         assert self.away is not None
-        rows = first_rows(self.away, max(UNPAGE >> 1, 1))  # these are delivered one by one
-        read = self._read(rows)
+        first = first_shed(self.away, max(UNPAGE >> 1, 1))  # these are delivered one by one
+        read = self._read(first)
         self.exhausted = not read
         self.away.take(len(read))
         if not len(self.away):
             self.away = None
-        sizes = [row[1][2] >> 32 for row in rows[: len(read)]]
-        self.away_bytes -= sum(sizes)
-        unread_bytes = sum([size for size, message in zip(sizes, read, strict=True) if message is None])
-        requeued = self._requeue_read([position for position, _, _ in rows], rows, read)
+        body_bytes = total_bytes(list(first[: len(read)]))
+        unread_bytes = sum([shed.body_bytes for shed, each in zip(first, read, strict=False) if each is None])
+        self.away_bytes -= body_bytes
+        requeued = self._requeue_read(first, read)
         self._ready.count -= requeued  # which has counted them again
-        self._ready.body_bytes -= sum(sizes) - unread_bytes
+        self._ready.body_bytes -= body_bytes - unread_bytes
         self._ready.after_page_in(self, len(read) - requeued, unread_bytes)
         return len(read) - requeued
 
-    def _read(self, rows: list[Row]) -> list[Message | None]:
+    def _read(self, shed: list[ShedMessage]) -> list[Message | None]:
         """Read messages, as far as `Journal.read` does."""
-        read = self._journal.read([values[0] for _, values, _ in rows])
+        read = self._journal.read([message.id for message in shed])
         self._ready.charge_read(read)
         return read
 
-    def _requeue_read(self, positions: list[int], rows: list[Row], read: list[Message | None]) -> int:
+    def _requeue_read(self, shed: list[ShedMessage], read: list[Message | None]) -> int:
         """Requeue messages that were read, set the others aside, and return the number of the first."""
         requeued = 0
-        for position, (_, values, _), message in zip(positions, rows, read, strict=False):
-            shed = shed_message(*values[:4])
+        for each, message in zip(shed, read, strict=False):
             if message is None:
-                self.set_aside(position, shed)
+                self.set_aside(each)
             else:
-                self.requeue(position, self._resident(message, shed.seq), shed.redelivered)
+                self.requeue(each.position, self._resident(message, each.seq), each.redelivered)
                 requeued += 1
         return requeued
 
     def read_back(self, message: ShedMessage) -> Message | None:
         """Return a message that is not in the fifo with its content; None if that cannot be read now."""
-        read = self._journal.read([message.id])
-        self._ready.charge_read(read)
+        read = self._read([message])
         return self._resident(read[0], message.seq) if read and read[0] is not None else None
 
-    def set_aside(self, position: int, message: ShedMessage) -> None:
-        """Keep a message that could not be read at its position, not ready; it is to be read again."""
+    def set_aside(self, message: ShedMessage) -> None:
+        """Keep a message that could not be read, not ready; it is to be read again."""
         if self.unread is None:
-            self.unread = SortedRows(5)
-        self.unread.add(self.unread.last + 1 if len(self.unread) else 0, (*message.values(), position))
+            self.unread = SortedRows(VALUES)
+        self.unread.add(self.unread.last + 1 if len(self.unread) else 0, message.values())
 
     def _resident(self, message: Message, seq: int) -> Message:
         """Return a message that was read back with the state and headers that it had before it was paged out."""
@@ -479,14 +476,15 @@ def slice_of(average_bytes: int) -> int:
     return min(UNPAGE, UNPAGE_BYTES // (average_bytes + 1) + 1)
 
 
-def first_rows(rows: SortedRows, count: int) -> list[Row]:
-    """Return the first rows of `ShedMessage.values`, at most `count`: as many as are to be read at once."""
-    first = rows.peek(count)
+def first_shed(rows: SortedRows, count: int) -> list[ShedMessage]:
+    """Return the first messages of these rows, at most `count`: as many as are to be read at once."""
+    first: list[ShedMessage] = []
     left_bytes = UNPAGE_BYTES
-    for index, (_, values, _) in enumerate(first, 1):
-        left_bytes -= values[2] & 0xFFFF_FFFF
+    for _, values, _ in rows.peek(count):
+        first.append(shed_message(*values))
+        left_bytes -= first[-1].content_bytes
         if left_bytes < 0:
-            return first[:index]
+            break
     return first
 
 

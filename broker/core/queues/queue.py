@@ -276,7 +276,7 @@ class Queue(RouteTarget):
         if not self._take_back(message):
             return
         if isinstance(message, ShedMessage):
-            self._requeue_shed(position, message, nacked, reason)
+            self._requeue_shed(message, nacked, reason)
             return
         if self._counts(nacked):
             state = message.state or MessageState(level=position >> LEVEL_SHIFT)
@@ -291,15 +291,15 @@ class Queue(RouteTarget):
         self._came_back = True
         self.schedule_pump()
 
-    def _requeue_shed(self, position: int, message: ShedMessage, nacked: bool, reason: str) -> None:
+    def _requeue_shed(self, message: ShedMessage, nacked: bool, reason: str) -> None:
         if self._counts(nacked):
             if NONE < self.settings.delivery_limit <= message.attempts:
-                self._drop_shed(position, message, DELIVERY_LIMIT, reason)
+                self._drop_shed(message, DELIVERY_LIMIT, reason)
                 return
             message.attempts += 1
             self.journal.count_delivery(message, message.attempts)
         self.host.requeued(self, message, reason)
-        self.ready_messages.at(position >> LEVEL_SHIFT).requeue_shed(position, message)
+        self.ready_messages.at(message.position >> LEVEL_SHIFT).requeue_shed(message)
         self._came_back = True
         self.schedule_pump()
 
@@ -564,7 +564,7 @@ class Queue(RouteTarget):
         self.host.ledger.shed(-count)
         return others, body_bytes - shed_bytes
 
-    def shed_content(self, message: Message) -> ShedMessage | None:
+    def shed_content(self, position: int, message: Message) -> ShedMessage | None:
         """Have only the journal keep the content of an unacknowledged message; return what is left in memory of it.
 
         Return None if it stays in memory, as it is not stored, and there is no room to do that, or its delivery
@@ -580,7 +580,7 @@ class Queue(RouteTarget):
         state, content_bytes = message.state, len(message.frames)
         timed, attempts = (state.deadline_ms != NEVER, state.attempts) if state is not None else (False, 0)
         shed = ShedMessage(
-            id_, message.seq, message.body_bytes, content_bytes, message.persistent, timed, attempts=attempts
+            position, id_, message.seq, message.body_bytes, content_bytes, message.persistent, timed, attempts=attempts
         )
         self.shed += 1
         self.shed_bytes += message.body_bytes
@@ -637,11 +637,11 @@ class Queue(RouteTarget):
         """Drop a delivered message, or dead-letter it."""
         if self._take_back(message):
             if isinstance(message, ShedMessage):
-                self._drop_shed(position, message, REJECTED, REJECT)
+                self._drop_shed(message, REJECTED, REJECT)
             else:
                 self.dead_letter_or_drop([message], REJECTED)
 
-    def _drop_shed(self, position: int, message: ShedMessage, reason: str, otherwise: str) -> None:
+    def _drop_shed(self, message: ShedMessage, reason: str, otherwise: str) -> None:
         """Drop a message whose content only the journal has, or dead-letter it.
 
         One that has to be dead-lettered and cannot be read returns to the queue, where it is read again later, for the
@@ -651,13 +651,13 @@ class Queue(RouteTarget):
             self.journal.drop_pages([message])
             self.dead_letter_or_drop([message], reason)
             return
-        fifo = self.ready_messages.at(position >> LEVEL_SHIFT)
+        fifo = self.ready_messages.at(message.position >> LEVEL_SHIFT)
         content = fifo.read_back(message)
         if content is not None:
             self.dead_letter_or_drop([content], reason)
             return
         self.host.requeued(self, message, otherwise)
-        fifo.set_aside(position, message)
+        fifo.set_aside(message)
         self.host.rereading.add(self)
 
     def cost_of_reading_back(self, message: Message) -> int:

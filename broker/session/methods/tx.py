@@ -77,7 +77,7 @@ class Transaction:
         if queue.host.ledger.exceeded and not isinstance(message, ShedMessage):
             log = queue.host.message_log
             kept = log is not None and log.needs_content(acknowledge.consumer_tag(consumer), queue)
-            delivery = queue, consumer, position, message if kept else queue.shed_content(message) or message
+            delivery = queue, consumer, position, message if kept else queue.shed_content(position, message) or message
         if self.settlements and self.settlements[-1][2] is not settlement:
             self._extra_cost += acknowledge.RUN_COST
         self._extra_cost += acknowledge.cost_of_copies(settlement, (delivery,))

@@ -287,7 +287,7 @@ class FeaturesMachine(RuleBasedStateMachine):
                     else:
                         held += run
                 ids = each.backlog.peek(len(each.backlog))
-                ids += [values[0] for _, values, _ in each.away or ()]
+                ids += [values[1] for _, values, _ in each.away or ()]
                 paged += len(ids)
                 pages += [id_ for id_ in ids if id_ in self.journal.loose]
                 kept |= {(queue.number, id_) for id_ in ids if id_ not in self.journal.loose}

@@ -212,7 +212,7 @@ def test_messages_behind_very_many_unreadable_ones_expire(monkeypatch: pytest.Mo
 def test_a_queue_with_unread_messages_is_not_empty() -> None:
     vhost = new_node().vhosts["/"]
     queue = vhost.declare_queue("q", durable=True)
-    queue.ready_messages.default.set_aside(0, ShedMessage(1, 1, 0, 0, True, False))
+    queue.ready_messages.default.set_aside(ShedMessage(0, 1, 1, 0, 0, True, False))
     assert queue.ready == 0
     with pytest.raises(PreconditionFailed, match="not empty"):
         vhost.delete_queue(queue, if_empty=True)
