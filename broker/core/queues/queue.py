@@ -13,7 +13,7 @@ from mypy_extensions import mypyc_attr
 from ...amqp.errors import Unreadable
 from ...amqp.field_table import Table
 from ..counters.statistics import DISABLED, DeliveryCounters
-from ..jobs.scheduler import COPY_SHIFT, PUMP_COST, SPEED
+from ..jobs.scheduler import COPY_SHIFT, PUMP_COST, SPEED, STORE_SHIFT
 from ..messages.binding import Binding
 from ..messages.message import FIELD_SHIFT, FIELDS_COST, Message, ShedMessage, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER, MessageState
@@ -664,7 +664,7 @@ class Queue(RouteTarget):
         """Return what it costs to dead-letter this message if its content has to be read for that."""
         if not isinstance(message, ShedMessage) or self.settings.dead_letter_exchange is None or self.deleted:
             return 0
-        return MESSAGE_BYTES + message.content_bytes >> COPY_SHIFT
+        return MESSAGE_BYTES + message.content_bytes >> STORE_SHIFT
 
     def _take_back(self, message: Message) -> bool:
         """Take a message back from its consumer; return False if the queue is deleted, and the message with it."""

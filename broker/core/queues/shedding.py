@@ -65,7 +65,7 @@ class Shedding:
                     if not holders or not self.awaits_room or scheduler.full or scheduler.finishing:
                         return
                     vain, self.awaits_room = 0, False
-                    if not scheduler.has_room():
+                    if scheduler.is_behind:
                         self._kept_bytes = ledger.unacked_bytes
                         self._resume = scheduler.suspend()
                         self._journal.when_durable(self._journal.ticket(), self._resume)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pamqp import commands
 
 from ...amqp.errors import NotSupported
 from ...amqp.field_table import Table
-from ...core.jobs.scheduler import AT_ONCE_COST, SLICE, UNLIMITED
+from ...core.jobs.scheduler import AT_ONCE_COST, SLICE, TURN_COST, UNLIMITED, Scheduler
 from ...core.messages.message import Message
 from ...core.queues.message_log import NACK, RECOVER, REJECT
 from ...core.queues.queue import Queue
@@ -161,16 +161,21 @@ def settle(channel: Channel, tags: Sequence[int], settlement: Settlement) -> Non
         channel.do("settlements", channel.transaction.settle_many(channel, tags, settlement), budget)
     elif len(tags) <= (TOGETHER if channel.unacked.shed is None else 1):
         deliveries = channel.unacked.pop_many(tags)
-        cost = COST * len(deliveries) + cost_of_copies(settlement, deliveries)
-        if cost <= COST * TOGETHER:
+        copies_cost = cost_of_copies(settlement, deliveries)
+        cost = COST * len(deliveries) + copies_cost
+        if settlement is Settlement.REJECT and copies_cost and channel.connection.node.scheduler.is_behind:
+            channel.start_job("settlements", settle_in_steps(channel, [(settlement, deliveries)], ""), appends=True)
+        elif cost <= COST * TOGETHER:
             apply_settlement(channel, settlement, deliveries, "")
             channel.connection.spent += cost
         else:
             channel.start_job("settlements", settle_in_steps(channel, [(settlement, deliveries)], ""))
-    elif tags[-1] == channel.delivery_tag:
-        channel.do("settlements", settle_all(channel, settlement, ""))
     else:
-        channel.do("settlements", pop_and_settle(channel, tags, settlement))
+        budget = 0 if settlement is Settlement.REJECT and channel.unacked.shed is not None else AT_ONCE_COST
+        if tags[-1] == channel.delivery_tag:
+            channel.do("settlements", settle_all(channel, settlement, ""), budget)
+        else:
+            channel.do("settlements", pop_and_settle(channel, tags, settlement), budget)
 
 
 def pop_and_settle(channel: Channel, tags: Sequence[int], settlement: Settlement) -> Iterator[int]:
@@ -198,8 +203,8 @@ def settle_all(channel: Channel, settlement: Settlement, reason: str) -> Iterato
 def settle_in_steps(channel: Channel, runs: list[Run], reason: str, shed: SortedRows | None = None) -> Iterator[int]:
     """Settle deliveries as a job; `reason` is empty if the consumer settles them itself.
 
-    The first of them are those of the first run that were `shed`.
-    Queues deliver nothing until all messages are requeued, which keeps their order.
+    The first of them are those of the first run that were `shed`. Queues deliver nothing until all messages are
+    requeued, which keeps their order.
     """
     queues: set[Queue] = set()
     try:
@@ -215,7 +220,10 @@ def settle_in_steps(channel: Channel, runs: list[Run], reason: str, shed: Sorted
             while shed:
                 some = [delivery_of(row) for row in shed.take(SLICE)]
                 yield ROW_COST * len(some)
-                yield from settle_list(channel, settlement, some, reason)
+                rejecting = {delivery[0] for delivery in some} if settlement is Settlement.REJECT else ()
+                for cost in settle_list(channel, settlement, some, reason):
+                    yield cost
+                    yield from dead_lettered(channel.connection.node.scheduler, rejecting)
             yield from settle_list(channel, settlement, deliveries, reason)
         yield from resume_in_steps(queues)
     finally:
@@ -239,6 +247,17 @@ def settle_list(channel: Channel, settlement: Settlement, deliveries: list[Unack
         some, cost = take_slice(settlement, deliveries)
         apply_settlement(channel, settlement, some, reason)
         yield cost
+
+
+def dead_lettered(scheduler: Scheduler, queues: Collection[Queue]) -> Iterator[int]:
+    """Wait as a part of a job until most of what these queues dead-letter is published, or cannot be now.
+
+    Messages that were read for that are in memory meanwhile.
+    """
+    if queues:
+        yield from scheduler.caught_up()
+    while not scheduler.finishing and any(queue.outbox.is_behind for queue in queues):
+        yield TURN_COST
 
 
 def resume_in_steps(queues: set[Queue]) -> Iterator[int]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic
 
+from tests.support import codec
 from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, new_node, pipe_of
@@ -420,4 +421,37 @@ def test_a_consumer_that_acknowledges_nothing_holds_no_more_bytes_than_the_limit
     finally:
         tracemalloc.stop()
     assert consumer.unacked == len(held) and max(held) < LIMIT_BYTES + BESIDE_BYTES
+    peer.close()
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(("body_bytes", "header_bytes"), [(1 << 20, 0), (0, 60_000)])
+def test_rejected_messages_are_read_no_faster_than_they_are_dead_lettered(
+    tmp_path: Path, body_bytes: int, header_bytes: int, together: bool
+) -> None:
+    peer = StoredPeer(StepMeter(), tmp_path, message_memory_bytes=LIMIT_BYTES)
+    publisher = peer.connect().channel()
+    publisher.declare("q", durable=True, arguments=DEAD)
+    publisher.declare("dead", durable=True)
+    consumer = Prompter(peer)
+    consumer.send(Basic.Consume, queue="q")
+    properties: dict[str, Any] = {"delivery_mode": 2, "headers": {"h": "x" * header_bytes}}
+    count = (40 << 20) // (body_bytes + header_bytes)
+    for _ in range(count):
+        publisher.publish("", "q", bytes(body_bytes), properties)
+        publisher.sync()
+        consumer.socket.outgoing.clear()
+    tracemalloc.start()
+    try:
+        if together:
+            consumer.send(Basic.Nack, delivery_tag=0, multiple=True, requeue=False)
+        else:
+            frames = [codec.method_frame(1, Basic.Reject, {"delivery_tag": tag}) for tag in range(1, count + 1)]
+            consumer.socket.incoming += b"".join(frames)
+        peer.wait(1000)
+        highest = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert not consumer.unacked and peer.node.vhosts["/"].queues["dead"].ready == count
+    assert highest < LIMIT_BYTES + BESIDE_BYTES
     peer.close()
