@@ -120,6 +120,7 @@ class Channel(ConsumerGroup):
         self.rates = breakdown.open() if breakdown is not None else None
         self.statistics = self.vhost.statistics
         self.origin = Origin(connection.name, number, self.vhost.name, self.user.name)
+        connection.node.shedding.holders[self] = None
         connection.node.census.channel_opened(self.user.account)
         connection.node.churn.channel_created += 1
 
@@ -185,6 +186,13 @@ class Channel(ConsumerGroup):
         stalled = len(connection.stalled) > 0 and connection.output.room() > 0
         self.freed = stalled or self.shared_prefetch.frees
         return self.freed
+
+    def shed(self) -> int:
+        """Shed the contents of some deliveries (`core.queues.shedding`)."""
+        node = self.connection.node
+        cost = self.unacked.shed_some(self.delivery_tag, self.vhost.message_log, node.scheduler.has_room())
+        node.shedding.awaits_room = node.shedding.awaits_room or self.unacked.passed_over > 0
+        return cost
 
     # For the functions that serve methods
 
@@ -471,6 +479,7 @@ class Channel(ConsumerGroup):
         """Count the channel as closed, once."""
         if self._counted:
             self._counted = False
+            self.connection.node.shedding.holders.pop(self, None)
             self.connection.node.census.channel_closed(self.user.account)
             self.connection.node.churn.channel_closed += 1
 

@@ -212,7 +212,7 @@ class Timeouts:
             if not has_deliveries(channel):
                 return
             for tag in tags[at : at + SLICE]:
-                delivery = channel.unacked.entries.get(tag)
+                delivery = channel.unacked.get(tag)
                 if delivery is None:
                     continue
                 first, last = first or tag, tag

@@ -1,18 +1,25 @@
-"""Unsettled deliveries of a channel, and the four ways to settle a delivery."""
+"""Unsettled deliveries of a channel, and the four ways to settle a delivery.
+
+While memory is used up, deliveries are shed (`core.queues.shedding`): what is left of them is in rows, until they are
+settled, when each is a delivery again whose message has no content.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from heapq import merge
+from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..amqp.errors import PreconditionFailed
-from ..core.jobs.scheduler import SLICE, Job
-from ..core.messages.message import Message
+from ..core.jobs.scheduler import SLICE, STORE_SHIFT, Job
+from ..core.messages.message import VALUES, Message, ShedMessage, shed_message
+from ..core.queues.message_log import MessageLog
 from ..core.queues.queue import Queue
+from ..core.queues.sorted_rows import Row, SortedRows
 
 if TYPE_CHECKING:
     from .consumer import ChannelConsumer
@@ -21,6 +28,9 @@ SPAN = 5_000  # so many tags are looked up one by one however few of them are ou
 SPARSE = 4  # and beyond them as many times the number of outstanding ones
 LOOKUP_SHIFT = 4  # to look up 16 tags costs 1, in the scheduler's units
 MERGE_COST = 2  # of one delivery that a rollback makes outstanding again
+SHED_LOOKS = 200  # tags that are looked at in one step,
+SHED_COST = 500  # which ends earlier if messages that are stored for that cost more
+ROW_COST = 4  # to shed a delivery, or to make one of a row
 
 
 class Settlement(Enum):
@@ -52,28 +62,57 @@ class UnackedDeliveries:
 
     `entries` is public for hot functions only (`ChannelConsumer.deliver`, `acknowledge.ack`) and for jobs; all others
     use the methods. An end of it is not looked at: that takes as long as very many entries were removed there.
+
+    shed         the other deliveries, by tag (`delivery_of`); None without any
+    passed_over  the lowest tag of those that could not be shed for lack of room, or 0
     """
 
-    __slots__ = ("entries", "_lowest_tag")
+    __slots__ = ("entries", "shed", "_lowest_tag", "_shed_from", "_to_shed", "passed_over", "_merging")
 
     def __init__(self) -> None:
         self.entries: dict[int, Unacked] = {}
+        self.shed: SortedRows | None = None
         self._lowest_tag = 1  # no lower tag is outstanding
+        self._shed_from = 1  # no lower tag is to be looked at for shedding, but for
+        self._to_shed: Iterator[int] | None = None  # the rest of those before
+        self.passed_over = 0
+        self._merging = False  # by `put_back`
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return len(self.entries) + self.shed_count
+
+    @property
+    def shed_count(self) -> int:
+        """The number of deliveries that were shed."""
+        return len(self.shed) if self.shed is not None else 0
+
+    def __contains__(self, tag: int) -> bool:
+        return tag in self.entries or self.shed is not None and self.shed.get(tag) is not None
 
     def tags(self) -> list[int]:
         """Return all outstanding tags."""
-        return list(self.entries)
+        return list(self.entries) if self.shed is None else sorted([*self.shed.keys(), *self.entries])
 
-    def values(self) -> Iterable[Unacked]:
+    def values(self) -> list[Unacked]:
         """Return all deliveries, oldest first."""
-        return self.entries.values()
+        found = [self.get(tag) for tag in self.tags()]
+        return [delivery for delivery in found if delivery is not None]
 
-    def items(self) -> ItemsView[int, Unacked]:
-        """Return all tags with their deliveries, oldest first."""
-        return self.entries.items()
+    def get(self, tag: int) -> Unacked | None:
+        """Return a delivery, or None if the tag is not outstanding."""
+        delivery = self.entries.get(tag)
+        if delivery is None and self.shed is not None and (row := self.shed.get(tag)) is not None:
+            return delivery_of(row)
+        return delivery
+
+    def of_queue(self, queue: Queue, examined: int, limit: int) -> list[tuple[int, Unacked]]:
+        """Return the tags and deliveries of a queue among so many of the oldest ones, and at most `limit` shed ones."""
+        found: list[tuple[int, Unacked]] = []
+        if self.shed is not None:
+            rows = islice(self.shed.matching(lambda of: queue_of(of) is queue, examined), limit)
+            found = [(row[0], delivery_of(row)) for row in rows]
+            examined = max(examined - len(self.shed), 0)
+        return found + [item for item in islice(self.entries.items(), examined) if item[1][0] is queue]
 
     def add(self, tag: int, delivery: Unacked) -> None:
         """Add a delivery. Its tag must be the highest so far."""
@@ -81,7 +120,7 @@ class UnackedDeliveries:
 
     def check(self, tag: int) -> None:
         """Raise PreconditionFailed (406) for a tag that is not outstanding."""
-        if tag not in self.entries:
+        if tag not in self:
             raise unknown_tag(tag)
 
     def candidates(self, first: int, last: int) -> Sequence[int]:
@@ -90,9 +129,9 @@ class UnackedDeliveries:
         Most of a dense range are outstanding. Where few are, the outstanding ones are listed, which takes as long as
         all that are, so the caller counts the cost of the range, as `cost_of_lookup` returns it.
         """
-        if last - first < max(SPAN, SPARSE * len(self.entries)):
+        if last - first < max(SPAN, SPARSE * len(self)):
             return range(first, last + 1)
-        tags = list(self.entries)
+        tags = self.tags()
         return tags[bisect_left(tags, first) : bisect_right(tags, last)]
 
     def candidates_up_to(self, tag: int) -> tuple[Sequence[int], int]:
@@ -107,26 +146,90 @@ class UnackedDeliveries:
         """Return the deliveries up to a tag in slices of at most SLICE, oldest first. Others may come and go."""
         candidates = self.candidates(self._lowest_tag, last)
         for at in range(0, len(candidates), SLICE):
-            found = [self.entries.get(tag) for tag in candidates[at : at + SLICE]]
+            found = [self.get(tag) for tag in candidates[at : at + SLICE]]
             yield [delivery for delivery in found if delivery is not None]
 
     def pop(self, tag: int) -> Unacked:
         """Remove and return a delivery; raises PreconditionFailed (406) for a tag that is not outstanding."""
-        delivery = self.entries.pop(tag, None)
+        delivery = self.entries.pop(tag, None) or self.pop_shed(tag)
         if delivery is None:
             raise unknown_tag(tag)
         return delivery
 
+    def pop_shed(self, tag: int) -> Unacked | None:
+        """Remove and return a delivery that was shed, or None."""
+        row = self.shed.pop(tag) if self.shed is not None else None
+        if row is None:
+            return None
+        if self.shed is not None and not len(self.shed):
+            self.shed = None
+        return delivery_of(row)
+
     def pop_many(self, tags: Iterable[int]) -> list[Unacked]:
         """Remove and return those of several deliveries that are outstanding."""
         entries = self.entries
-        found = [entries.pop(tag, None) for tag in tags]
+        if self.shed is None:
+            found = [entries.pop(tag, None) for tag in tags]
+        else:
+            found = [entries.pop(tag, None) or self.pop_shed(tag) for tag in tags]
         return [delivery for delivery in found if delivery is not None]
 
+    def cut_shed(self, tag: int) -> SortedRows:
+        """Remove and return the deliveries up to this one that were shed."""
+        if self.shed is None:
+            return SortedRows(VALUES)
+        cut = self.shed.cut(tag)
+        if not len(self.shed):
+            self.shed = None
+        return cut
+
     def take_all(self) -> dict[int, Unacked]:
-        """Remove and return all deliveries."""
+        """Remove and return all deliveries that were not shed."""
         entries, self.entries = self.entries, {}
         return entries
+
+    def shed_some(self, last: int, log: MessageLog | None, has_room: bool) -> int:
+        """Shed some deliveries up to this tag, the last one; return the cost, 0 if all were looked at.
+
+        Without room, those that have to be stored for that are passed over for now.
+        """
+        if self._merging:
+            return 0
+        if self._to_shed is None:
+            if self.passed_over and has_room:
+                self._shed_from, self.passed_over = self.passed_over, 0
+            if self._shed_from > last:
+                return 0
+            self._to_shed, self._shed_from = iter(self.candidates(self._shed_from, last)), last + 1
+        cost = looked = 0
+        for tag in islice(self._to_shed, SHED_LOOKS):
+            looked += 1
+            delivery = self.entries.get(tag)
+            if delivery is None:
+                continue
+            queue, consumer, position, message = delivery
+            ledger = queue.host.ledger
+            if log is not None and log.needs_content(consumer.tag if consumer is not None else "", queue):
+                continue
+            cost += ROW_COST
+            before = len(message.frames)
+            shed = message if isinstance(message, ShedMessage) else queue.shed_content(position, message)
+            if shed is None:
+                if not queue.host.scheduler.has_room():
+                    self.passed_over = self.passed_over or tag
+                continue
+            if not shed.persistent or not queue.number:
+                cost += before >> STORE_SHIFT
+            del self.entries[tag]
+            if self.shed is None:
+                self.shed = SortedRows(VALUES)
+            self.shed.add(tag, shed.values(), consumer if consumer is not None else queue)
+            if cost > SHED_COST or not ledger.exceeded:
+                break
+        else:
+            if looked < SHED_LOOKS:
+                self._to_shed = None
+        return cost + (looked >> LOOKUP_SHIFT) + 1
 
     def put_back(self, deliveries: list[tuple[int, Unacked]], newest: Callable[[], int]) -> Job:
         """Make removed deliveries outstanding again, in steps; the list is emptied.
@@ -134,6 +237,8 @@ class UnackedDeliveries:
         No delivery may be removed before the job is done. Those made meanwhile have higher tags; `newest` returns the
         last one.
         """
+        self._merging = True
+        self.passed_over = 0  # all are looked at again
         runs: list[list[tuple[int, Unacked]]] = []
         while deliveries:
             runs.append(sorted(deliveries[-SLICE:], key=itemgetter(0)))
@@ -156,11 +261,25 @@ class UnackedDeliveries:
             if newest() > last:
                 yield SLICE >> LOOKUP_SHIFT
         self.entries = merged
+        self._merging = False
+        self._shed_from, self._to_shed = self._lowest_tag, None
 
     def _look_up(self, last: int) -> Iterator[tuple[int, Unacked | None]]:
         """Return tags up to this one with their deliveries, or with None where they are settled."""
         for tag in self.candidates(self._lowest_tag, last):
             yield tag, self.entries.get(tag)
+
+
+def delivery_of(row: Row) -> Unacked:
+    """Return the delivery of a row of `UnackedDeliveries.shed`, whose message has no content."""
+    _, values, of = row
+    message = shed_message(*values)
+    return queue_of(of), None if isinstance(of, Queue) else cast("ChannelConsumer", of), message.position, message
+
+
+def queue_of(of: object) -> Queue:
+    """Return the queue of such a row's object: that or its consumer."""
+    return of if isinstance(of, Queue) else cast("ChannelConsumer", of).queue
 
 
 def cost_of_lookup(first: int, last: int) -> int:

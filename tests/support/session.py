@@ -13,6 +13,7 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import SHA256, Hashing, hash_password
 from warren.broker.core.access.users import Users
 from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.messages.ports import Journal
 from warren.broker.core.metadata.records import Change
 from warren.broker.core.node.node import Node
@@ -41,6 +42,7 @@ class SlowJournal(Journal):
         self.much = False  # has gathered, so that publishers are to wait
         self.stored = 0
         self.reads = 0
+        self.attempts: dict[tuple[int, int], int] = {}
         self._gone: set[int] = set()
         self._filling = 1
         self._added = False
@@ -72,6 +74,7 @@ class SlowJournal(Journal):
 
     def record_delivery_count(self, queue: int, id_: int, attempts: int) -> None:
         assert attempts > 0
+        self.attempts[queue, id_] = attempts
         self._added = True
 
     def settle(self, queue: int, id_: int) -> None:
@@ -103,6 +106,9 @@ class SlowJournal(Journal):
         for id_ in ids:
             copy = stored[id_].copy_for_queue()
             copy.id = id_
+            if (queue, id_) in self.attempts:
+                copy.state = copy.state.copy() if copy.state is not None else MessageState()
+                copy.state.attempts = self.attempts[queue, id_]
             messages.append(copy)
         return messages
 

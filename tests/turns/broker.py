@@ -192,7 +192,7 @@ class Prompter:
     """A channel of a client that sends frames and reads no answers."""
 
     def __init__(self, peer: InProcessPeer, transactional: bool = False) -> None:
-        self._peer = peer
+        self.peer = peer
         client = peer.connect()
         self.channel = client.channel()
         if transactional:
@@ -210,7 +210,7 @@ class Prompter:
         while times > 0:
             self.socket.incoming += frame * min(BURST, times)
             times -= BURST
-            self._peer.settle()
+            self.peer.settle()
             self.socket.outgoing.clear()
 
 

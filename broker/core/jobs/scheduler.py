@@ -183,6 +183,17 @@ class Scheduler:
         return not (self._full or self._journal.behind())
 
     @property
+    def is_behind(self) -> bool:
+        """Whether the journal is behind, and catches up soon."""
+        return self._journal.behind() and not self._full
+
+    def caught_up(self) -> Job:
+        """Wait as a part of a job, after its first step, until the journal is not behind, unless the disk is full."""
+        if self.is_behind and not self.finishing:
+            self._journal.when_durable(self._journal.ticket(), self.suspend())
+            yield SUSPENDED
+
+    @property
     def full(self) -> bool:
         """Whether the disk is full. Jobs that append messages wait until it is set to False."""
         return self._full

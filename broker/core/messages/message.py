@@ -6,6 +6,8 @@ very bytes of the publisher. Properties are decoded only when they are needed.
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import mypyc_attr
 
 from ...amqp.field_table import Table, encoded_name
@@ -18,6 +20,7 @@ DELIVERY_COUNT = "x-delivery-count"
 COUNT_NAME = encoded_name(DELIVERY_COUNT)
 SEARCH_SHIFT = 9  # to search 512 bytes of headers, or read them from the journal, costs 1
 FIELD_SHIFT, FIELDS_COST = 2, 512  # to find the fields in 4 bytes of headers costs 1; the most that all of them cost
+VALUES = 5  # of `ShedMessage.values`
 LONG_HEADER = 512  # bytes of frames beside the body; of shorter headers no total is kept
 
 
@@ -39,6 +42,9 @@ class Address:
         second = routing_key.encode("utf-8", "surrogateescape")
         self.encoded = bytes((len(first),)) + first + bytes((len(second),)) + second
         self.delivered = b"\x00" + self.encoded + b"\xce"
+
+
+NO_ADDRESS: Final = Address("", "")
 
 
 @mypyc_attr(acyclic=True)
@@ -179,6 +185,55 @@ class Message:
             pieces.append(frames[at + FRAME_HEAD : at + FRAME_HEAD + size])
             at += FRAME_OVERHEAD + size
         return b"".join(pieces)
+
+
+@mypyc_attr(acyclic=True)
+class ShedMessage(Message):
+    """The rest of a message in memory whose content only the journal has: its id and sizes, and no frames.
+
+    position       in its queue
+    content_bytes  length of the frames, or an estimate
+    attempts       as in its state, which is in the journal
+    timed          it may have a deadline
+    redelivered    it is one that counts as redelivered
+    """
+
+    __slots__ = ("position", "content_bytes", "attempts", "timed", "redelivered")
+
+    def __init__(
+        self,
+        position: int,
+        id_: int,
+        seq: int,
+        body_bytes: int,
+        content_bytes: int,
+        persistent: bool,
+        timed: bool,
+        redelivered: bool = True,
+        attempts: int = 0,
+    ) -> None:
+        super().__init__(NO_ADDRESS, b"", 0, body_bytes, 0, persistent)
+        self.id = id_
+        self.seq = seq
+        self.position = position
+        self.content_bytes = content_bytes
+        self.attempts = attempts
+        self.timed = timed
+        self.redelivered = redelivered
+
+    def values(self) -> tuple[int, int, int, int, int]:
+        """Return all of it as VALUES integers, which `shed_message` takes."""
+        flags = self.persistent | self.timed << 1 | self.redelivered << 2 | self.attempts << 3
+        return self.position, self.id, max(self.seq, 0), self.body_bytes << 32 | self.content_bytes, flags
+
+
+def shed_message(position: int, id_: int, seq: int, sizes: int, flags: int) -> ShedMessage:
+    """Return the message with these `ShedMessage.values`."""
+    persistent, timed, redelivered = flags & 1 > 0, flags & 2 > 0, flags & 4 > 0
+    body_bytes, content_bytes = sizes >> 32, sizes & 0xFFFF_FFFF
+    return ShedMessage(
+        position, id_, seq, body_bytes, content_bytes, persistent, timed, redelivered, attempts=flags >> 3
+    )
 
 
 def framed(address: Address, properties: Properties, body: bytes) -> Message:

@@ -23,6 +23,7 @@ from ..policies.policies import Policies
 from ..policies.upstream_parameters import register_upstreams
 from ..queues.ledger import Ledger
 from ..queues.queue_journal import QueueNumbers
+from ..queues.shedding import Shedding
 from ..telemetry.detailed_rates import DetailedRates
 from ..telemetry.event_exchange import Events
 from ..telemetry.firehose import Firehose
@@ -95,6 +96,7 @@ class Node:
         self._unfinished: dict[str, UnfinishedPublishes] = {}  # by account
         self.numbering = QueueNumbers()
         self.ledger = Ledger(message_memory_bytes)
+        self.shedding = Shedding(self.ledger, self.scheduler, journal)
         self.open_connections = 0
         self.census = ConnectionCounts()
         self.churn = Churn()

@@ -413,6 +413,11 @@ class DeadLetterOutbox:
         return self.unpublished and not self.awaits_journal and self.awaited is None and not self.awaits_place
 
     @property
+    def is_behind(self) -> bool:
+        """True if many bytes wait, and some of them are published in the next turn."""
+        return self.held_bytes > SOME_BYTES and self.publishable
+
+    @property
     def awaits_place(self) -> bool:
         """True if nothing is published until there is a place for the first letter, whose route is long."""
         return self._place is not None and not self._place.held

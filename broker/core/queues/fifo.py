@@ -9,8 +9,9 @@ Behind PACK_ABOVE fresh messages the others are packed, which takes about half o
 the fresh ones have been delivered.
 
 When the node's memory for messages is used up, new messages are stored in the journal and only their ids are kept:
-the backlog, which follows the fresh and the packed messages and is read back once these are delivered. Messages of it
-that the disk does not return are set aside and read again later; they return to their positions like requeued messages.
+the backlog, which follows the fresh and the packed messages and is read back once these are delivered. Messages that
+the disk does not return are set aside and read again later; they return to their positions like requeued messages. A
+requeued message whose content only the journal has stays there until those before it are delivered.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from ..messages.message import Message, header_bytes_of, total_bytes
+from ..messages.message import VALUES, Message, ShedMessage, header_bytes_of, shed_message, total_bytes
 from ..messages.message_state import NEVER
 from .ledger import Ledger
 from .packed_tail import PackedTail
-from .paged_tail import PagedTail, Unread
+from .paged_tail import PagedTail
 from .queue_journal import QueueJournal
+from .sorted_rows import SortedRows
 
 if TYPE_CHECKING:
     from .ready_messages import ReadyMessages
@@ -42,9 +44,12 @@ UNPAGE, UNPAGE_BYTES = 1_000, 4 << 20  # messages read back at once, and bytes e
 
 
 class Removed:
-    """All messages that were removed from one fifo: `fresh`, `packed`, `returned` and `backlog` as in the fifo."""
+    """All messages that were removed from one fifo: `fresh`, `packed`, `returned` and `backlog` as in the fifo.
 
-    __slots__ = ("fresh", "packed", "returned", "backlog")
+    `apart` has those of `away` and `unread`.
+    """
+
+    __slots__ = ("fresh", "packed", "returned", "backlog", "apart")
 
     def __init__(
         self,
@@ -52,11 +57,13 @@ class Removed:
         packed: PackedTail,
         returned: list[tuple[int, Message, bool]],
         backlog: PagedTail,
+        apart: list[SortedRows],
     ) -> None:
         self.fresh = fresh
         self.packed = packed
         self.returned = returned
         self.backlog = backlog
+        self.apart = apart
 
 
 class Fifo:
@@ -67,8 +74,10 @@ class Fifo:
     packed          messages behind `fresh`; none if `fresh` is empty
     returned        requeued messages: a heap of (position, message, redelivered)
     backlog         messages behind `fresh` and `packed` that are in the journal alone
-    unread          messages of the backlog that could not be read and are not ready; None if there are none
-    exhausted       the backlog could not be read for lack of descriptors or memory
+    away            requeued messages that are in the journal alone: `ShedMessage.values` by position; None if there are
+                    none. `away_bytes` is the sum of their bodies
+    unread          likewise, messages that could not be read and are not ready, in the order in which that was tried
+    exhausted       messages could not be read for lack of descriptors or memory
     restored_until  messages at positions below it were recovered at the start, and count as redelivered
     timed           some messages may have a deadline
     header_bytes    the sum of the long headers of the messages in memory (`header_bytes_of`)
@@ -81,6 +90,8 @@ class Fifo:
         "packed",
         "returned",
         "backlog",
+        "away",
+        "away_bytes",
         "unread",
         "exhausted",
         "restored_until",
@@ -99,7 +110,9 @@ class Fifo:
         self.packed = PackedTail(ledger)
         self.returned: list[tuple[int, Message, bool]] = []
         self.backlog = PagedTail()
-        self.unread: Unread | None = None
+        self.away: SortedRows | None = None
+        self.away_bytes = 0
+        self.unread: SortedRows | None = None
         self.exhausted = False
         self.restored_until = 0
         self.timed = False
@@ -109,7 +122,12 @@ class Fifo:
         self._ledger = ledger
 
     def __len__(self) -> int:
-        return self.resident + len(self.backlog)
+        return self.resident + self.paged_count
+
+    @property
+    def paged_count(self) -> int:
+        """The number of ready messages that are in the journal alone."""
+        return len(self.backlog) + (len(self.away) if self.away is not None else 0)
 
     @property
     def tail(self) -> int:
@@ -165,6 +183,16 @@ class Fifo:
         self._add_headers(header_bytes)
         self._ledger.add(1, message.body_bytes + header_bytes)
 
+    def requeue_shed(self, message: ShedMessage) -> None:
+        """Put a message whose content only the journal has back in its original place."""
+        if self.away is None:
+            self.away = SortedRows(VALUES)
+        self.away.add(message.position, message.values())
+        self.away_bytes += message.body_bytes
+        self.timed = self.timed or message.timed
+        self._ready.count += 1
+        self._ready.body_bytes += message.body_bytes
+
     def restore(self, ids: array[int], timed: bool) -> None:
         """Take over recovered messages; `ReadyMessages.restore` counts them."""
         self.restored_until = self.head + len(ids)
@@ -174,10 +202,17 @@ class Fifo:
     def ensure_loaded(self) -> Message | None:
         """Return the first message, which is read back if necessary, or None.
 
-        Messages that cannot be read are set aside. Returns None if no message is left, or if the backlog cannot be read
-        now: very many messages could not be read, so that other queues have their turn first, or the fifo is
+        Messages that cannot be read are set aside. Returns None if no message is left, or if the first one cannot be
+        read now: very many messages could not be read, so that other queues have their turn first, or the fifo is
         `exhausted`.
         """
+        if self.away is not None:
+            passed = 0
+            self.exhausted = False
+            while self.away_first and passed < UNREAD_LIMIT and not self.exhausted:
+                passed += self._recall()
+            if self.away_first:
+                return None
         if self.returned:
             return self.returned[0][1]
         if self.fresh:
@@ -189,7 +224,7 @@ class Fifo:
         self.exhausted = False
         while not self.fresh and len(self.backlog) and passed < UNREAD_LIMIT and not self.exhausted:
             passed += self._page_in(average_bytes)
-        self._ready.after_page_in(self, passed, average_bytes)
+        self._ready.after_page_in(self, passed, passed * average_bytes)
         return self.fresh[0] if self.fresh else None
 
     def pop(self) -> tuple[int, Message, bool]:
@@ -269,21 +304,39 @@ class Fifo:
             if ready.removed_bytes >= removed_end:
                 return dead
             message = self.ensure_loaded()
-        if message is None and not self.backlog:  # else the disk does not return the next one now
+        if message is None and not len(self):  # else the disk does not return the next one now
             self.timed = False
         return dead
 
     def deadline_ms(self) -> int:
         """Return the deadline of the first message if it is in memory, else NEVER."""
-        message = self.returned[0][1] if self.returned else self.fresh[0] if self.fresh else None
+        message = self.first_resident
         return message.state.deadline_ms if message is not None and message.state is not None else NEVER
+
+    @property
+    def away_first(self) -> bool:
+        """Whether the first message is one of `away`."""
+        return self.away is not None and (not self.returned or self.away.first < self.returned[0][0])
+
+    @property
+    def first_resident(self) -> Message | None:
+        """The first message if it is in memory."""
+        if self.away_first:
+            return None
+        return self.returned[0][1] if self.returned else self.fresh[0] if self.fresh else None
+
+    @property
+    def first_position(self) -> int:
+        """The position of the first message, or of the next one."""
+        first = min(self.returned[0][0], self.head) if self.returned else self.head
+        return min(self.away.first, first) if self.away is not None else first
 
     def remove_all(self) -> Removed:
         """Remove all messages at once. The ledger and the journal still count them until `release`."""
-        if self.unread is not None:
-            self.backlog.extend(self.unread.pages)
-            self.unread = None
-        removed = Removed(self.fresh, self.packed, self.returned, self.backlog)
+        apart = [rows for rows in (self.away, self.unread) if rows is not None]
+        removed = Removed(self.fresh, self.packed, self.returned, self.backlog, apart)
+        self.away = self.unread = None
+        self.away_bytes = 0
         self.head = self.tail
         self.fresh, self.packed, self.returned, self.backlog = deque(), PackedTail(self._ledger), [], PagedTail()
         self.timed = False
@@ -313,10 +366,10 @@ class Fifo:
             if message is not None:
                 fresh.append(self._resident(message, seq))
             else:
-                if self.unread is None:
-                    self.unread = Unread()
-                self.unread.append(self.head, id_, seq)
-                self.unread.average_bytes = average_bytes
+                redelivered = self.head < self.restored_until
+                self.set_aside(
+                    ShedMessage(self.head, id_, seq, average_bytes, average_bytes, False, False, redelivered)
+                )
                 self.head += 1
         self.fresh.extend(fresh)
         header_bytes = header_bytes_of(fresh)
@@ -327,7 +380,7 @@ class Fifo:
     @property
     def used(self) -> bool:
         """Whether it has messages, be they unread."""
-        return bool(self.fresh or self.returned) or len(self.backlog) > 0 or self.unread is not None
+        return bool(self.fresh or self.returned) or self.paged_count > 0 or self.unread is not None
 
     @property
     def unread_count(self) -> int:
@@ -357,20 +410,59 @@ class Fifo:
         """
         if self.unread is None:
             return 0, 0
-        entries = self.unread.peek(slice_of(self.unread.average_bytes))
-        read = self._journal.read([id_ for _, id_, _ in entries])
-        self._ready.charge_read(read)
+        first = first_shed(self.unread, UNPAGE)
+        read = self._read(first)
         self.unread.take(len(read))  # not before the read, which may fail
-        requeued = 0
-        for (position, id_, seq), message in zip(entries, read, strict=False):
-            if message is None:
-                self.unread.append(position, id_, seq)
-            else:
-                self.requeue(position, self._resident(message, seq), position < self.restored_until)
-                requeued += 1
-        if not len(self.unread):
+        requeued = self._requeue_read(first, read)
+        if self.unread is not None and not len(self.unread):
             self.unread = None
         return len(read), requeued
+
+    def _recall(self) -> int:
+        """Read the first messages of `away`, set aside those that cannot be read, and return their number."""
+        assert self.away is not None
+        first = first_shed(self.away, max(UNPAGE >> 1, 1))  # these are delivered one by one
+        read = self._read(first)
+        self.exhausted = not read
+        self.away.take(len(read))
+        if not len(self.away):
+            self.away = None
+        body_bytes = total_bytes(list(first[: len(read)]))
+        unread_bytes = sum([shed.body_bytes for shed, each in zip(first, read, strict=False) if each is None])
+        self.away_bytes -= body_bytes
+        requeued = self._requeue_read(first, read)
+        self._ready.count -= requeued  # which has counted them again
+        self._ready.body_bytes -= body_bytes - unread_bytes
+        self._ready.after_page_in(self, len(read) - requeued, unread_bytes)
+        return len(read) - requeued
+
+    def _read(self, shed: list[ShedMessage]) -> list[Message | None]:
+        """Read messages, as far as `Journal.read` does."""
+        read = self._journal.read([message.id for message in shed])
+        self._ready.charge_read(read)
+        return read
+
+    def _requeue_read(self, shed: list[ShedMessage], read: list[Message | None]) -> int:
+        """Requeue messages that were read, set the others aside, and return the number of the first."""
+        requeued = 0
+        for each, message in zip(shed, read, strict=False):
+            if message is None:
+                self.set_aside(each)
+            else:
+                self.requeue(each.position, self._resident(message, each.seq), each.redelivered)
+                requeued += 1
+        return requeued
+
+    def read_back(self, message: ShedMessage) -> Message | None:
+        """Return a message that is not in the fifo with its content; None if that cannot be read now."""
+        read = self._read([message])
+        return self._resident(read[0], message.seq) if read and read[0] is not None else None
+
+    def set_aside(self, message: ShedMessage) -> None:
+        """Keep a message that could not be read, not ready; it is to be read again."""
+        if self.unread is None:
+            self.unread = SortedRows(VALUES)
+        self.unread.add(self.unread.last + 1 if len(self.unread) else 0, message.values())
 
     def _resident(self, message: Message, seq: int) -> Message:
         """Return a message that was read back with the state and headers that it had before it was paged out."""
@@ -382,6 +474,18 @@ class Fifo:
 def slice_of(average_bytes: int) -> int:
     """Return the number of messages to read at once, for bodies of about this length."""
     return min(UNPAGE, UNPAGE_BYTES // (average_bytes + 1) + 1)
+
+
+def first_shed(rows: SortedRows, count: int) -> list[ShedMessage]:
+    """Return the first messages of these rows, at most `count`: as many as are to be read at once."""
+    first: list[ShedMessage] = []
+    left_bytes = UNPAGE_BYTES
+    for _, values, _ in rows.peek(count):
+        first.append(shed_message(*values))
+        left_bytes -= first[-1].content_bytes
+        if left_bytes < 0:
+            break
+    return first
 
 
 def due(message: Message, now_ms: int) -> bool:

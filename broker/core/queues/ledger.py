@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from ..jobs.long_routes import LongRoutes
@@ -15,25 +16,33 @@ class Ledger:
 
     queued_bytes   of messages that are ready or unacknowledged. `exceeded` says that they are above the limit; queues
                    then page out what they get.
-    unacked_bytes  of those that are unacknowledged
+    unacked_bytes  of those that are unacknowledged, but for
+    shed_bytes     what is left of unacknowledged messages whose contents only the journal has: SHED for each
     dead_letters   of those that wait to be dead-lettered
     long_routes    of the routes of dead letters and delayed messages that are under way
     readings       of delayed messages that are read and not released yet
 
     Of all connections together, as they were when they were sampled last: `arriving_bytes` of contents of which a part
     has come, `output_bytes` that wait for their sockets, `transaction_bytes` of publishes in transactions.
+
+    `when_held` is called after deliveries while the limit is exceeded; `shedding` says that contents of unacknowledged
+    messages are leaving memory since (`shedding`).
     """
 
     __slots__ = (
-        *("limit_bytes", "queued_bytes", "unacked_bytes", "exceeded", "dead_letters", "long_routes", "readings"),
+        *("limit_bytes", "queued_bytes", "unacked_bytes", "shed_bytes", "exceeded", "when_held", "shedding"),
+        *("dead_letters", "long_routes", "readings"),
         *("arriving_bytes", "output_bytes", "transaction_bytes"),
     )
     OVERHEAD: ClassVar[int] = 300
+    SHED: ClassVar[int] = 60
+    FAR: ClassVar[int] = 8 << 20
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        self.queued_bytes = self.unacked_bytes = 0
-        self.exceeded = False
+        self.queued_bytes = self.unacked_bytes = self.shed_bytes = 0
+        self.when_held: Callable[[], None] = lambda: None
+        self.exceeded = self.shedding = False
         self.arriving_bytes = self.output_bytes = self.transaction_bytes = 0
         self.dead_letters = DeadLetterBudget()
         self.long_routes = LongRoutes()
@@ -42,7 +51,12 @@ class Ledger:
     @property
     def ready_bytes(self) -> int:
         """The bytes of messages that are ready."""
-        return self.queued_bytes - self.unacked_bytes
+        return self.queued_bytes - self.unacked_bytes - self.shed_bytes
+
+    @property
+    def far_exceeded(self) -> bool:
+        """Whether deliveries must wait for contents to leave memory: the limit is exceeded by FAR."""
+        return self.shedding and self.queued_bytes > self.limit_bytes + self.FAR
 
     def add(self, count: int, content_bytes: int) -> None:
         """Count ready messages that came; both numbers are negative for messages that left. HOT: bench A-M."""
@@ -54,6 +68,12 @@ class Ledger:
         held_bytes = content_bytes + count * self.OVERHEAD
         self.unacked_bytes += held_bytes
         self.queued_bytes += held_bytes
+        self.exceeded = self.queued_bytes > self.limit_bytes
+
+    def shed(self, count: int) -> None:
+        """Count messages whose contents left memory, beside `add_unacked`; negative for those that ended."""
+        self.shed_bytes += count * self.SHED
+        self.queued_bytes += count * self.SHED
         self.exceeded = self.queued_bytes > self.limit_bytes
 
     def save(self, saved_bytes: int) -> None:

@@ -97,6 +97,10 @@ class MessageLog:
         Positions are those of `Consumer.deliver`. HOT: bench A-M.
         """
 
+    def needs_content(self, tag: str, queue: Queue) -> bool:
+        """Return whether `acked` needs the contents of messages of this consumer (`delivered`)."""
+        return False
+
     def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
         """Acknowledged messages leave the queue. HOT: bench B, D, I, L."""
 

@@ -35,9 +35,10 @@ class PackedRun:
     contents           the frames of all messages
     lengths            of the frames of each message; None if those, the bodies' lengths and the channels are equal
     addresses          the address of each message, or one for all
+    ids                `Message.id` of each; None if they are not stored
     """
 
-    __slots__ = ("count", "contents", "lengths", "addresses", "persistent", "body_bytes")
+    __slots__ = ("count", "contents", "lengths", "addresses", "ids", "persistent", "body_bytes")
 
     def __init__(self, messages: list[Message], alike: bool, addressed_alike: bool) -> None:
         self.count = len(messages)
@@ -45,6 +46,7 @@ class PackedRun:
         self.contents = b"".join(frames)
         self.addresses = [messages[0].address] if addressed_alike else [message.address for message in messages]
         self.lengths = None if alike else array("H", map(len, frames))
+        self.ids = array("Q", [message.id for message in messages]) if messages[0].id else None
         self.persistent = messages[0].persistent
         self.body_bytes = total_bytes(messages)
 
@@ -52,7 +54,8 @@ class PackedRun:
     def saved_bytes(self) -> int:
         """The bytes of memory that the run saves, of those that the ledger counts for its messages."""
         lengths_bytes = 0 if self.lengths is None else self.lengths.itemsize * self.count
-        run_bytes = RUN_BYTES + len(self.contents) + lengths_bytes + ADDRESS_BYTES * len(self.addresses)
+        ids_bytes = 0 if self.ids is None else self.ids.itemsize * self.count
+        run_bytes = RUN_BYTES + len(self.contents) + lengths_bytes + ADDRESS_BYTES * len(self.addresses) + ids_bytes
         return self.count * Ledger.OVERHEAD + self.body_bytes - run_bytes
 
     def unpack(self) -> list[Message]:
@@ -76,29 +79,35 @@ class PackedRun:
         if len(addresses) > 1:
             for message, address in zip(messages, addresses, strict=True):
                 message.address = address
+        if self.ids is not None:
+            for message, id_ in zip(messages, self.ids, strict=True):
+                message.id = id_
         return messages
 
 
 def pack(messages: list[Message]) -> PackedRun | None:
     """Return a run of these messages, or None if one of them cannot be packed. HOT: bench E.
 
-    These cannot: stored or logged messages, those with a state, long ones, and messages of both delivery modes.
+    These cannot: logged messages, those with a state, long ones, and messages of both delivery modes, or of which only
+    some are stored.
     """
     first = messages[0]
     address, channel, body_bytes, persistent = first.address, first.channel, first.body_bytes, first.persistent
-    length = len(first.frames)
+    length, stored = len(first.frames), 0
     alike = addressed_alike = True
     for message in messages:
         own_length = len(message.frames)
         if own_length > LONGEST or message.state is not None or message.persistent is not persistent:
             return None
         if message.id or message.seq:
-            return None
+            if message.seq or not first.id:
+                return None
+            stored += 1
         if own_length != length or message.body_bytes != body_bytes or message.channel != channel:
             alike = False
         if message.address is not address:
             addressed_alike = False
-    return PackedRun(messages, alike, addressed_alike)
+    return PackedRun(messages, alike, addressed_alike) if not first.id or stored == len(messages) else None
 
 
 @lru_cache(32)

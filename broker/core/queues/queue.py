@@ -13,9 +13,9 @@ from mypy_extensions import mypyc_attr
 from ...amqp.errors import Unreadable
 from ...amqp.field_table import Table
 from ..counters.statistics import DISABLED, DeliveryCounters
-from ..jobs.scheduler import COPY_SHIFT, PUMP_COST, SPEED
+from ..jobs.scheduler import COPY_SHIFT, PUMP_COST, SPEED, STORE_SHIFT
 from ..messages.binding import Binding
-from ..messages.message import FIELD_SHIFT, FIELDS_COST, Message, header_bytes_of, total_bytes
+from ..messages.message import FIELD_SHIFT, FIELDS_COST, Message, ShedMessage, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER, MessageState
 from ..messages.ports import RecoveredQueue
 from ..metadata.queue_types import QUORUM
@@ -27,11 +27,11 @@ from .enqueue import ACCEPTED, DURABLE, HAND_OVER_MS, EnqueueResult, PerMessageE
 from .expiry import MessageExpiry, QueueExpiry
 from .fifo import BATCH_BYTES, LEVEL_SHIFT, Fifo
 from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, HeldPublishers
-from .message_log import CHANNEL, DELETED, PURGED
+from .message_log import CHANNEL, DELETED, PURGED, REJECT
 from .queue_host import QueueHost
 from .queue_journal import QueueJournal
 from .queue_settings import NO_POLICY, NONE
-from .ready_messages import ReadyMessages
+from .ready_messages import MESSAGE_BYTES, ReadyMessages
 from .release import release
 from .route_target import RouteTarget
 from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
@@ -53,6 +53,7 @@ class Queue(RouteTarget):
     owner            the connection of an exclusive queue, or None
     dirty            the queue waits to be pumped
     unacked          the number of unacknowledged messages
+    shed             the number of those whose contents only the journal has; `shed_bytes` is the sum of their bodies
     delivered_bytes  the sum of the bodies and long headers delivered to consumers
     interrupted      consumers may have room for ready messages: they are asked, or woken, in one of the next turns
     """
@@ -73,6 +74,8 @@ class Queue(RouteTarget):
         "consumers",
         "ready_messages",
         "unacked",
+        "shed",
+        "shed_bytes",
         "had_consumer",
         "dirty",
         "paused",
@@ -125,7 +128,7 @@ class Queue(RouteTarget):
         scheduler = host.scheduler
         self.consumers = SingleActiveConsumers(scheduler, settings.type == QUORUM) if single else Consumers(scheduler)
         self.ready_messages = ReadyMessages(self, self.settings, self.journal, host.ledger)
-        self.unacked = self.unacked_bytes = 0
+        self.unacked = self.unacked_bytes = self.shed = self.shed_bytes = 0
         self.had_consumer = self.dirty = False
         self.paused = 0  # jobs that requeue messages which must be delivered first
         self._resumed: list[Callable[[], None]] = []  # callbacks for their end
@@ -272,6 +275,9 @@ class Queue(RouteTarget):
         """
         if not self._take_back(message):
             return
+        if isinstance(message, ShedMessage):
+            self._requeue_shed(message, nacked, reason)
+            return
         if self._counts(nacked):
             state = message.state or MessageState(level=position >> LEVEL_SHIFT)
             state.attempts += 1
@@ -282,6 +288,18 @@ class Queue(RouteTarget):
             message = message.with_delivery_count(state)
         self.host.requeued(self, message, reason)
         self.ready_messages.at(position >> LEVEL_SHIFT).requeue(position, message)
+        self._came_back = True
+        self.schedule_pump()
+
+    def _requeue_shed(self, message: ShedMessage, nacked: bool, reason: str) -> None:
+        if self._counts(nacked):
+            if NONE < self.settings.delivery_limit <= message.attempts:
+                self._drop_shed(message, DELIVERY_LIMIT, reason)
+                return
+            message.attempts += 1
+            self.journal.count_delivery(message, message.attempts)
+        self.host.requeued(self, message, reason)
+        self.ready_messages.at(message.position >> LEVEL_SHIFT).requeue_shed(message)
         self._came_back = True
         self.schedule_pump()
 
@@ -405,7 +423,7 @@ class Queue(RouteTarget):
 
     def _deliver(self) -> None:
         """Deliver ready messages, or as many as take some milliseconds (`interrupted`)."""
-        if self.host.held:
+        if self.host.held or self.host.ledger.far_exceeded and not self.host.scheduler.full:
             self._interrupt()
             return
         consumers, ready = self.consumers, self.ready_messages
@@ -420,15 +438,18 @@ class Queue(RouteTarget):
                 self._expire([fifo])
                 if not self._slice:
                     return  # the first message may be due as well
-            if not fifo.fresh and not fifo.returned:
+            if fifo.away is not None or not fifo.fresh and not fifo.returned:
                 if not consumers.any_ready():
                     return
                 if ready.read_bytes >= read_end:
                     self._interrupt()
                     return
-                fifo.ensure_loaded()
-                if not fifo.fresh:
-                    if len(fifo.backlog):
+                read_bytes = ready.read_bytes
+                message = fifo.ensure_loaded()
+                if fifo.returned:  # they are delivered one by one
+                    rest += (ready.read_bytes - read_bytes) // MESSAGE_BYTES
+                if message is None:
+                    if len(fifo):
                         if not fifo.exhausted:  # very many cannot be read: other queues have their turn first
                             self._interrupt()
                         return
@@ -517,14 +538,55 @@ class Queue(RouteTarget):
         self.unacked += len(messages)
         self.unacked_bytes += body_bytes
         header_bytes = header_bytes_of(messages) if self.ready_messages.long_headers else 0
-        self.host.ledger.add_unacked(len(messages), body_bytes + header_bytes)
+        ledger = self.host.ledger
+        ledger.add_unacked(len(messages), body_bytes + header_bytes)
+        if ledger.exceeded:
+            ledger.when_held()
 
-    def _free_unacked(self, messages: list[Message], body_bytes: int) -> None:
+    def _free_unacked(self, messages: list[Message], body_bytes: int, settled: bool = False) -> None:
         """Count messages that are settled or come back. HOT: bench B, D, I, L."""
         self.unacked -= len(messages)
         self.unacked_bytes -= body_bytes
+        if self.shed:
+            if settled:
+                self.journal.drop_pages(messages)
+            messages, body_bytes = self._free_shed(messages, body_bytes)
         header_bytes = header_bytes_of(messages) if self.ready_messages.long_headers else 0
         self.host.ledger.add_unacked(-len(messages), -body_bytes - header_bytes)
+
+    def _free_shed(self, messages: list[Message], body_bytes: int) -> tuple[list[Message], int]:
+        """Count those messages that were shed and are unacknowledged no more; return the others, and their bodies."""
+        others = [message for message in messages if not isinstance(message, ShedMessage)]
+        count = len(messages) - len(others)
+        shed_bytes = body_bytes - total_bytes(others)
+        self.shed -= count
+        self.shed_bytes -= shed_bytes
+        self.host.ledger.shed(-count)
+        return others, body_bytes - shed_bytes
+
+    def shed_content(self, position: int, message: Message) -> ShedMessage | None:
+        """Have only the journal keep the content of an unacknowledged message; return what is left in memory of it.
+
+        Return None if it stays in memory, as it is not stored, and there is no room to do that, or its delivery
+        attempts, which are counted, would not be stored with it.
+        """
+        id_, host = message.id, self.host
+        if not (self.number and message.persistent):
+            if not host.scheduler.has_room() or self.settings.counts_deliveries:
+                return None
+            id_ = self.journal.page_out([message])[0].id
+        if not id_:
+            return None  # the journal stores nothing
+        state, content_bytes = message.state, len(message.frames)
+        timed, attempts = (state.deadline_ms != NEVER, state.attempts) if state is not None else (False, 0)
+        shed = ShedMessage(
+            position, id_, message.seq, message.body_bytes, content_bytes, message.persistent, timed, attempts=attempts
+        )
+        self.shed += 1
+        self.shed_bytes += message.body_bytes
+        host.ledger.add_unacked(-1, -message.body_bytes - header_bytes_of([message]))
+        host.ledger.shed(1)
+        return shed
 
     def _take_back_undelivered(self, undelivered: list[tuple[int, Message]]) -> None:
         """Requeue messages, by position, after a consumer has raised; any of them may have been sent to it."""
@@ -565,7 +627,7 @@ class Queue(RouteTarget):
     def settle(self, messages: list[Message]) -> None:
         """Acknowledge delivered messages. HOT: bench B, D, I, L."""
         body_bytes = total_bytes(messages)
-        self._free_unacked(messages, body_bytes)
+        self._free_unacked(messages, body_bytes, settled=True)
         self.delivering.acked(len(messages))
         self.release(messages, body_bytes)
         if self.deleted:
@@ -574,12 +636,41 @@ class Queue(RouteTarget):
     def reject(self, position: int, message: Message) -> None:
         """Drop a delivered message, or dead-letter it."""
         if self._take_back(message):
-            self.dead_letter_or_drop([message], REJECTED)
+            if isinstance(message, ShedMessage):
+                self._drop_shed(message, REJECTED, REJECT)
+            else:
+                self.dead_letter_or_drop([message], REJECTED)
+
+    def _drop_shed(self, message: ShedMessage, reason: str, otherwise: str) -> None:
+        """Drop a message whose content only the journal has, or dead-letter it.
+
+        One that has to be dead-lettered and cannot be read returns to the queue, where it is read again later, for the
+        reason `otherwise` of `message_log`.
+        """
+        if self.settings.dead_letter_exchange is None:
+            self.journal.drop_pages([message])
+            self.dead_letter_or_drop([message], reason)
+            return
+        fifo = self.ready_messages.at(message.position >> LEVEL_SHIFT)
+        content = fifo.read_back(message)
+        if content is not None:
+            self.dead_letter_or_drop([content], reason)
+            return
+        self.host.requeued(self, message, otherwise)
+        fifo.set_aside(message)
+        self.host.rereading.add(self)
+
+    def cost_of_reading_back(self, message: Message) -> int:
+        """Return what it costs to dead-letter this message if its content has to be read for that."""
+        if not isinstance(message, ShedMessage) or self.settings.dead_letter_exchange is None or self.deleted:
+            return 0
+        return MESSAGE_BYTES + message.content_bytes >> STORE_SHIFT
 
     def _take_back(self, message: Message) -> bool:
         """Take a message back from its consumer; return False if the queue is deleted, and the message with it."""
         self._free_unacked([message], message.body_bytes)
         if self.deleted:
+            self.journal.drop_pages([message])
             self.host.left(self, [message], DELETED)
             self.release([message])
             self.break_cycles()

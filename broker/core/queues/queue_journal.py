@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..messages.message import Message, total_bytes
+from ..messages.message import Message, ShedMessage, total_bytes
 from ..messages.ports import Journal
 
 
@@ -107,6 +107,12 @@ class QueueJournal:
         if not (self.number and message.persistent):
             self._journal.settle(0, message.id)
             message.id = 0
+
+    def drop_pages(self, messages: list[Message]) -> None:
+        """Drop the journal's copies of those messages of which it alone had the content, if stored for that only."""
+        for message in messages:
+            if isinstance(message, ShedMessage) and not (self.number and message.persistent):
+                self._journal.settle(0, message.id)
 
     def read(self, ids: list[int]) -> list[Message | None]:
         """Read messages, as far as `Journal.read` does."""

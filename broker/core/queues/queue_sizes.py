@@ -8,16 +8,17 @@ MESSAGE_BYTES = 600  # about what a message in memory takes in addition to its b
 
 
 def queue_sizes(queue: Queue) -> dict[str, int]:
-    """Return the sizes. All messages count as in memory, except for those of the backlog."""
-    away = sum(len(fifo.backlog) for fifo in queue.ready_messages.all)
-    ram = queue.ready - away
-    ram_bytes = max(queue.ready_bytes - away * queue.ready_messages.average_bytes, 0) + queue.unacked_bytes
+    """Return the sizes. Ready messages that only the journal has count as long as the average."""
+    away = sum(fifo.paged_count for fifo in queue.ready_messages.all)
+    ram, unacked = queue.ready - away, queue.unacked - queue.shed
+    ready_bytes = max(queue.ready_bytes - away * queue.ready_messages.average_bytes, 0)
+    ram_bytes = ready_bytes + queue.unacked_bytes - queue.shed_bytes
     message_bytes = queue.ready_bytes + queue.unacked_bytes
     return {
-        "messages_ram": ram + queue.unacked,
+        "messages_ram": ram + unacked,
         "messages_ready_ram": ram,
-        "messages_unacknowledged_ram": queue.unacked,
-        "messages_paged_out": away,
+        "messages_unacknowledged_ram": unacked,
+        "messages_paged_out": away + queue.shed,
         "messages_persistent": queue.journal.count,
         "message_bytes": message_bytes,
         "message_bytes_ready": queue.ready_bytes,
@@ -25,5 +26,5 @@ def queue_sizes(queue: Queue) -> dict[str, int]:
         "message_bytes_ram": ram_bytes,
         "message_bytes_paged_out": message_bytes - ram_bytes,
         "message_bytes_persistent": queue.journal.body_bytes,
-        "memory": ram_bytes + (ram + queue.unacked) * MESSAGE_BYTES,
+        "memory": ram_bytes + (ram + unacked) * MESSAGE_BYTES,
     }

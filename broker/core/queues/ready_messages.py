@@ -138,10 +138,10 @@ class ReadyMessages:
         """Return the fifo with the next message, which may still be in the backlog."""
         if self.count:
             first = self.all[0]
-            if first.fresh or first.returned or len(first.backlog):
+            if first.fresh or first.returned or first.paged_count:
                 return first
             for index, fifo in enumerate(self.all):
-                if fifo.fresh or fifo.returned or len(fifo.backlog):
+                if fifo.fresh or fifo.returned or fifo.paged_count:
                     if index > EMPTY:  # it is looked for with each message
                         self.all = [fifo for fifo in self.all if fifo.used or fifo is self.default]
                     return fifo
@@ -154,24 +154,24 @@ class ReadyMessages:
         """
         fifo = self.first_nonempty()
         while fifo is not None and fifo.ensure_loaded() is None:
-            if len(fifo.backlog):
+            if len(fifo):
                 return None
             fifo = self.first_nonempty()
         return fifo
 
-    def after_page_in(self, fifo: Fifo, unread: int, average_bytes: int) -> None:
-        """Correct the totals after a read in which `unread` messages of this average length could not be read."""
+    def after_page_in(self, fifo: Fifo, unread: int, unread_bytes: int) -> None:
+        """Correct the totals after a read in which `unread` messages of these bodies could not be read, about."""
         if fifo.exhausted:
             self._queue.host.rereading.add(self._queue, EXHAUSTED_MS)
         if not unread and not self._estimated:
             return
         if unread:
             self.count -= unread
-            self.body_bytes = max(self.body_bytes - unread * average_bytes, 0)
+            self.body_bytes = max(self.body_bytes - unread_bytes, 0)
             self._estimated = True
             self._queue.host.rereading.add(self._queue)
         if not self.paged:
-            self.body_bytes = sum([fifo.resident_bytes for fifo in self.all])
+            self.body_bytes = sum([fifo.resident_bytes + fifo.away_bytes for fifo in self.all])
             self._estimated = False
 
     def charge_read(self, read: list[Message | None]) -> None:

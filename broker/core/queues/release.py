@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..jobs.scheduler import SLICE, Job
-from ..messages.message import Message, header_bytes_of, total_bytes
+from ..messages.message import Message, header_bytes_of, shed_message, total_bytes
 from .fifo import Removed
 
 if TYPE_CHECKING:
@@ -33,6 +33,12 @@ def release(queue: Queue, removed: list[Removed], average_bytes: int, reason: st
             ids = fifo.backlog.take(SLICE)
             queue.journal.settle_pages(ids)
             yield len(ids)
+        for rows in fifo.apart:
+            while len(rows):
+                some = [shed_message(*values) for _, values, _ in rows.take(SLICE)]
+                queue.host.left_paged(queue, [message.seq for message in some], average_bytes, reason)
+                queue.journal.settle_pages([message.id for message in some])
+                yield len(some)
     finished()
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pamqp import commands
 
 from ...amqp.errors import NotSupported
 from ...amqp.field_table import Table
-from ...core.jobs.scheduler import AT_ONCE_COST, SLICE, UNLIMITED
+from ...core.jobs.scheduler import AT_ONCE_COST, SLICE, TURN_COST, UNLIMITED, Scheduler
 from ...core.messages.message import Message
 from ...core.queues.message_log import NACK, RECOVER, REJECT
 from ...core.queues.queue import Queue
+from ...core.queues.sorted_rows import SortedRows
 from ...wire import method_encoder
 from ...wire.frame_reader import Acks
-from ..unacked import Settlement, Unacked, unknown_tag
+from ..unacked import ROW_COST, Settlement, Unacked, delivery_of, queue_of, unknown_tag
 
 if TYPE_CHECKING:
     from ..channel import Channel
@@ -43,7 +44,7 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
     connection = channel.connection
     if multiple:
         some = tags_up_to(channel, tags[0])
-        if len(some) > TOGETHER or channel.transaction is not None:
+        if len(some) > TOGETHER or channel.unacked.shed is not None or channel.transaction is not None:
             settle(channel, some, Settlement.ACK)
             return
         tags = list(some)
@@ -56,7 +57,7 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
             channel.transaction.settle(tag, channel.unacked.pop(tag), Settlement.ACK)
         connection.spent += len(tags)
         return
-    before, changes, consumed = len(entries), 0, 0
+    before, changes, consumed, shed = len(entries), 0, 0, 0
     run: list[Message] = []  # of one queue, and one consumer
     of: Queue | None = None
     by: ChannelConsumer | None = None
@@ -64,9 +65,12 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
         for tag in tags:
             entry = entries.pop(tag, None)
             if entry is None:
-                if multiple:
-                    continue
-                raise unknown_tag(tag)
+                entry = channel.unacked.pop_shed(tag)
+                if entry is None:
+                    if multiple:
+                        continue
+                    raise unknown_tag(tag)
+                shed += 1
             queue, consumer, _, message = entry
             if queue is not of or consumer is not by:
                 if of is not None:
@@ -80,7 +84,7 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
     finally:  # the deliveries before an unknown tag too
         if of is not None:
             release(channel, of, run, by)
-    connection.spent += ((before - len(entries)) >> ACK_SHIFT) + changes
+    connection.spent += ((before - len(entries)) >> ACK_SHIFT) + changes + shed * ROW_COST
     if consumed:
         channel.shared_prefetch.on_settled(consumed)
 
@@ -153,67 +157,107 @@ def settle(channel: Channel, tags: Sequence[int], settlement: Settlement) -> Non
     again, so they keep their order.
     """
     if channel.transaction is not None:
-        budget = AT_ONCE_COST if len(tags) > TOGETHER else UNLIMITED
+        budget = AT_ONCE_COST if len(tags) > TOGETHER or channel.unacked.shed is not None else UNLIMITED
         channel.do("settlements", channel.transaction.settle_many(channel, tags, settlement), budget)
-    elif len(tags) <= TOGETHER:
+    elif len(tags) <= (TOGETHER if channel.unacked.shed is None else 1):
         deliveries = channel.unacked.pop_many(tags)
-        cost = COST * len(deliveries) + cost_of_copies(settlement, deliveries)
-        if cost <= COST * TOGETHER:
+        copies_cost = cost_of_copies(settlement, deliveries)
+        cost = COST * len(deliveries) + copies_cost
+        if settlement is Settlement.REJECT and copies_cost and channel.connection.node.scheduler.is_behind:
+            channel.start_job("settlements", settle_in_steps(channel, [(settlement, deliveries)], ""), appends=True)
+        elif cost <= COST * TOGETHER:
             apply_settlement(channel, settlement, deliveries, "")
             channel.connection.spent += cost
         else:
             channel.start_job("settlements", settle_in_steps(channel, [(settlement, deliveries)], ""))
-    elif tags[-1] == channel.delivery_tag:
-        channel.do("settlements", settle_all(channel, settlement, ""))
     else:
-        channel.do("settlements", pop_and_settle(channel, tags, settlement))
+        budget = 0 if settlement is Settlement.REJECT and channel.unacked.shed is not None else AT_ONCE_COST
+        if tags[-1] == channel.delivery_tag:
+            channel.do("settlements", settle_all(channel, settlement, ""), budget)
+        else:
+            channel.do("settlements", pop_and_settle(channel, tags, settlement), budget)
 
 
 def pop_and_settle(channel: Channel, tags: Sequence[int], settlement: Settlement) -> Iterator[int]:
     """Remove deliveries from `unacked` and settle them, as a job. The end of the channel may requeue some meanwhile."""
     deliveries: list[Unacked] = []
+    shed = channel.unacked.cut_shed(tags[-1])
     for at in range(0, len(tags), SLICE):
         deliveries += channel.unacked.pop_many(tags[at : at + SLICE])
-        yield SLICE >> POP_SHIFT
-    yield from settle_in_steps(channel, [(settlement, deliveries)], "")
+        yield min(len(tags), SLICE) >> POP_SHIFT
+    yield from settle_in_steps(channel, [(settlement, deliveries)], "", shed)
 
 
 def settle_all(channel: Channel, settlement: Settlement, reason: str) -> Iterator[int]:
     """Settle all deliveries, which are no longer outstanding from the first step on, as a job."""
+    shed = channel.unacked.cut_shed(channel.delivery_tag)
     entries = channel.unacked.take_all()
     deliveries: list[Unacked] = []
     while entries:
         deliveries += [entries.popitem()[1] for _ in range(min(SLICE, len(entries)))]
         yield SLICE >> POP_SHIFT
     deliveries.reverse()
-    yield from settle_in_steps(channel, [(settlement, deliveries)], reason)
+    yield from settle_in_steps(channel, [(settlement, deliveries)], reason, shed)
 
 
-def settle_in_steps(channel: Channel, runs: list[Run], reason: str) -> Iterator[int]:
+def settle_in_steps(channel: Channel, runs: list[Run], reason: str, shed: SortedRows | None = None) -> Iterator[int]:
     """Settle deliveries as a job; `reason` is empty if the consumer settles them itself.
 
-    Queues deliver nothing until all messages are requeued, which keeps their order.
+    The first of them are those of the first run that were `shed`. Queues deliver nothing until all messages are
+    requeued, which keeps their order.
     """
     queues: set[Queue] = set()
     try:
-        for settlement, deliveries in runs:
-            for at in range(0, len(deliveries) if settlement.requeues else 0, TOGETHER):
-                others = {delivery[0] for delivery in deliveries[at : at + TOGETHER]} - queues
+        for index, (settlement, deliveries) in enumerate(runs):
+            parts = queues_in_parts(deliveries, shed if not index else None) if settlement.requeues else ()
+            for some_queues, looked in parts:
+                others = some_queues - queues
                 for queue in others:
                     queues.add(queue)
                     queue.pause()
-                looked = min(len(deliveries) - at, TOGETHER)
                 yield RUN_COST + (looked >> LOOK_SHIFT) + (len(others) >> PAUSE_SHIFT)
         for settlement, deliveries in runs:
-            deliveries.reverse()
-            while deliveries:  # this frees the messages slice by slice
-                some, cost = take_slice(settlement, deliveries)
-                apply_settlement(channel, settlement, some, reason)
-                yield cost
+            while shed:
+                some = [delivery_of(row) for row in shed.take(SLICE)]
+                yield ROW_COST * len(some)
+                rejecting = {delivery[0] for delivery in some} if settlement is Settlement.REJECT else ()
+                for cost in settle_list(channel, settlement, some, reason):
+                    yield cost
+                    yield from dead_lettered(channel.connection.node.scheduler, rejecting)
+            yield from settle_list(channel, settlement, deliveries, reason)
         yield from resume_in_steps(queues)
     finally:
         for queue in queues:
             queue.resume()
+
+
+def queues_in_parts(deliveries: list[Unacked], shed: SortedRows | None) -> Iterator[tuple[set[Queue], int]]:
+    """Yield the queues of deliveries in parts, each with the number of its deliveries."""
+    for objects in shed.objects() if shed is not None else ():
+        yield {queue_of(of) for of in objects}, len(objects)
+    for at in range(0, len(deliveries), TOGETHER):
+        part = deliveries[at : at + TOGETHER]
+        yield {delivery[0] for delivery in part}, len(part)
+
+
+def settle_list(channel: Channel, settlement: Settlement, deliveries: list[Unacked], reason: str) -> Iterator[int]:
+    """Settle deliveries in steps, which empty the list: this frees the messages slice by slice."""
+    deliveries.reverse()
+    while deliveries:
+        some, cost = take_slice(settlement, deliveries)
+        apply_settlement(channel, settlement, some, reason)
+        yield cost
+
+
+def dead_lettered(scheduler: Scheduler, queues: Collection[Queue]) -> Iterator[int]:
+    """Wait as a part of a job until most of what these queues dead-letter is published, or cannot be now.
+
+    Messages that were read for that are in memory meanwhile.
+    """
+    if queues:
+        yield from scheduler.caught_up()
+    while not scheduler.finishing and any(queue.outbox.is_behind for queue in queues):
+        yield TURN_COST
 
 
 def resume_in_steps(queues: set[Queue]) -> Iterator[int]:
@@ -228,7 +272,7 @@ def take_slice(settlement: Settlement, deliveries: list[Unacked]) -> tuple[list[
     """Remove from the end of a reversed list as many deliveries as are settled in one step; return also their cost."""
     some = deliveries[: -SLICE - 1 : -1]
     cost = COST * len(some)
-    if settlement.requeues:
+    if settlement is not Settlement.ACK:
         for count, delivery in enumerate(some, 1):
             cost += cost_of_copies(settlement, (delivery,))
             if cost > STEP_COST:
@@ -238,8 +282,13 @@ def take_slice(settlement: Settlement, deliveries: list[Unacked]) -> tuple[list[
 
 
 def cost_of_copies(settlement: Settlement, deliveries: Iterable[Unacked]) -> int:
-    """Return what the settlement costs beside COST for each, in the scheduler's units: copies with delivery counts."""
-    if not settlement.requeues:
+    """Return what the settlement costs beside COST for each, in the scheduler's units: copies with delivery counts.
+
+    Or to read what is to be dead-lettered and was shed.
+    """
+    if settlement is Settlement.REJECT:
+        return sum([queue.cost_of_reading_back(message) for queue, _, _, message in deliveries])
+    if settlement is Settlement.ACK:
         return 0
     nacked = settlement is Settlement.NACK
     return sum([queue.cost_of_counting(message, nacked) for queue, _, _, message in deliveries])

@@ -13,13 +13,13 @@ from ...amqp.field_table import Table
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, TURN_COST, UNLIMITED, Job, do_at_once
-from ...core.messages.message import Message
+from ...core.messages.message import Message, ShedMessage
 from ...core.queues.deduplication import Recorder
 from ...core.queues.ledger import Ledger
 from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_reading, cost_of_records
 from ...wire import method_encoder
 from .. import closing
-from ..unacked import LOOKUP_SHIFT, Settlement, Unacked
+from ..unacked import LOOKUP_SHIFT, ROW_COST, Settlement, Unacked
 from . import acknowledge
 from . import publish as publishing
 
@@ -72,7 +72,12 @@ class Transaction:
         self.publishes.append((exchange, message, queues, mandatory, recorders))
 
     def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> None:
-        """Add a settlement of a delivery."""
+        """Add a settlement of a delivery; its content leaves memory if that is used up."""
+        queue, consumer, position, message = delivery
+        if queue.host.ledger.exceeded and not isinstance(message, ShedMessage):
+            log = queue.host.message_log
+            kept = log is not None and log.needs_content(acknowledge.consumer_tag(consumer), queue)
+            delivery = queue, consumer, position, message if kept else queue.shed_content(position, message) or message
         if self.settlements and self.settlements[-1][2] is not settlement:
             self._extra_cost += acknowledge.RUN_COST
         self._extra_cost += acknowledge.cost_of_copies(settlement, (delivery,))
@@ -85,14 +90,15 @@ class Transaction:
         self._steps = None
 
     def _settle_many(self, channel: Channel, tags: Sequence[int], settlement: Settlement) -> Job:
-        entries = channel.unacked.entries
+        unacked = channel.unacked
         for at in range(0, len(tags), SLICE):
-            before = len(self.settlements)
+            before, shed = len(self.settlements), unacked.shed_count
             for tag in tags[at : at + SLICE]:
-                delivery = entries.pop(tag, None)
+                delivery = unacked.entries.pop(tag, None) or unacked.pop_shed(tag)
                 if delivery is not None:
                     self.settle(tag, delivery, settlement)
-            yield (SLICE >> LOOKUP_SHIFT) + len(self.settlements) - before
+            cost = len(self.settlements) - before + ROW_COST * (shed - unacked.shed_count)
+            yield (SLICE >> LOOKUP_SHIFT) + cost
 
     def is_long(self, ledger: Ledger) -> bool:
         """Whether its commit or rollback takes more than one turn of the loop."""

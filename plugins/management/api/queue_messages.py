@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
-from itertools import islice
 from operator import itemgetter
 from typing import Annotated
 
 import msgspec
 
+from warren.broker.core.messages.message import ShedMessage
 from warren.broker.session.channel import Channel
 from warren.broker.session.connection import Connection
 from warren.broker.session.unacked import Unacked
@@ -66,20 +66,26 @@ async def list_unacked(request: Request) -> Response:
         rights.check_read(queue)
         for connection in request.host.connections():
             for channel in list(connection.channels.values()):
-                for tag, delivery in list(islice(channel.unacked.items(), EXAMINED)):
-                    if delivery[0] is queue:
-                        found.append((delivery[2], tag, channel, delivery))
-                    if turn.is_over():
-                        found = heapq.nsmallest(limit, found, key=itemgetter(0))
-                        await request.wait(turn.next())
+                of_queue = channel.unacked.of_queue(queue, EXAMINED, limit)
+                found += [(delivery[2], tag, channel, delivery) for tag, delivery in of_queue]
+                if turn.is_over():
+                    found = heapq.nsmallest(limit, found, key=itemgetter(0))
+                    await request.wait(turn.next())
+        views: list[Item] = []
+        for one in heapq.nsmallest(limit, found, key=itemgetter(0)):
+            if one[1] in one[2].unacked:
+                views.append(unacked_view(request, one))
+            if turn.is_over():
+                await request.wait(turn.next())
         rights.check_read(queue)  # again, after the waits
-    oldest = heapq.nsmallest(limit, found, key=itemgetter(0))
-    return ok([unacked_view(request, one) for one in oldest if one[1] in one[2].unacked.entries])
+    return ok(views)
 
 
 def unacked_view(request: Request, found: Found) -> Item:
     """The fields of an unacknowledged message."""
-    _, tag, channel, (_, consumer, _, message) = found
+    _, tag, channel, (queue, consumer, _, message) = found
+    if isinstance(message, ShedMessage):
+        message = next(iter(queue.journal.read([message.id])), None) or message
     connection: Connection = channel.connection
     now_ms = request.node.clock.now_ms()
     item: Item = {

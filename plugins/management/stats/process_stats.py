@@ -40,7 +40,7 @@ class Readings:
         left = self.mem_used
         for use, size in (
             ("queue_procs", ledger.ready_bytes),
-            ("connection_channels", ledger.unacked_bytes + ledger.transaction_bytes),
+            ("connection_channels", ledger.unacked_bytes + ledger.shed_bytes + ledger.transaction_bytes),
             ("quorum_queue_dlx_procs", ledger.dead_letters.total),
             ("connection_readers", ledger.arriving_bytes),
             ("connection_writers", ledger.output_bytes),

@@ -126,6 +126,5 @@ def oldest_age_s(watermarks: Watermarks, key: Key, queue: Queue, now_ms: int) ->
     ages_s = []
     for fifo in queue.ready_messages.all:
         if len(fifo):
-            first = min(fifo.returned[0][0], fifo.head) if fifo.returned else fifo.head
-            ages_s.append(watermarks.age_s("queue", key, queue, fifo.level, first, now_ms))
+            ages_s.append(watermarks.age_s("queue", key, queue, fifo.level, fifo.first_position, now_ms))
     return max((age_s for age_s in ages_s if age_s is not None), default=None)

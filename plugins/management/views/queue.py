@@ -98,10 +98,8 @@ def state_fields(request: Request, stats: StatsView, queue: Queue) -> Item:
 def first_timestamp(queue: Queue) -> int | None:
     """The timestamp property of the first ready message, or None if it has none or is not in memory."""
     fifo = queue.ready_messages.first_nonempty()
-    if fifo is None or not (fifo.returned or fifo.fresh):
-        return None
-    message = fifo.returned[0][1] if fifo.returned else fifo.fresh[0]
-    return timestamp(message.property_bytes)
+    message = fifo.first_resident if fifo is not None else None
+    return timestamp(message.property_bytes) if message is not None else None
 
 
 def length_fields(request: Request, stats: StatsView, queue: Queue) -> Item:

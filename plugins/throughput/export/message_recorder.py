@@ -361,6 +361,9 @@ class MessageRecorder(MessageLog):
         if self._one_in > 1 and count and not no_ack:
             self._unacked[queue] = self._unacked.get(queue, 0) + count
 
+    def needs_content(self, tag: str, queue: Queue) -> bool:
+        return is_link(tag, queue)
+
     def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
         """Record the event. HOT: the export, load D."""
         changed = self._changed.queues

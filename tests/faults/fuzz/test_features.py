@@ -19,8 +19,8 @@ from tests.support.amqp_client import Silence
 from tests.support.clock import FakeClock
 from tests.support.hypothesis_settings import examples
 from tests.support.session import SureJournal, connected, new_node, pipe_of
-from warren.broker.core.messages.message import Message, header_bytes_of
-from warren.broker.core.queues import dead_lettering, fifo, packed_tail
+from warren.broker.core.messages.message import Message, ShedMessage, header_bytes_of
+from warren.broker.core.queues import dead_lettering, fifo, packed_tail, shedding, sorted_rows
 from warren.broker.core.queues import queue as queues
 from warren.broker.session import channel as channels
 from warren.broker.session.methods.basic import UNREADABLE_RETRY_MS
@@ -29,6 +29,8 @@ NAMES = ("a", "b", "c")
 SMALL = {
     fifo: {"PAGE_ABOVE": 3, "UNPAGE": 2, "PACK_ABOVE": 1, "UNPACK_BELOW": 2},
     packed_tail: {"RUN": 2},
+    shedding: {"KEEP_BYTES": 500, "STEP_BYTES": 0},
+    sorted_rows: {"BLOCK": 2},
     queues: {"SLICE": 2},
     dead_lettering: {"SLICE": 2, "MANY": 4},
 }
@@ -284,7 +286,8 @@ class FeaturesMachine(RuleBasedStateMachine):
                         held += run.unpack()
                     else:
                         held += run
-                ids = list(each.backlog._ids[each.backlog._first :])
+                ids = each.backlog.peek(len(each.backlog))
+                ids += [values[1] for _, values, _ in each.away or ()]
                 paged += len(ids)
                 pages += [id_ for id_ in ids if id_ in self.journal.loose]
                 kept |= {(queue.number, id_) for id_ in ids if id_ not in self.journal.loose}
@@ -293,6 +296,7 @@ class FeaturesMachine(RuleBasedStateMachine):
             resident += sum(message.body_bytes + self.node.ledger.OVERHEAD for message in held) + header_bytes_of(held)
             unacked = [message for of, _, _, message in out if of is queue]
             assert queue.unacked == len(unacked)
+            assert queue.shed == len([message for message in unacked if isinstance(message, ShedMessage)])
             waiting = [message for message, _, queued in queue.outbox.waiting if queued]
             kept |= {(queue.number, m.id) for m in [*held, *unacked, *waiting] if queue.number and m.persistent}
             assert not queue.dirty and not queue.deleted
@@ -301,10 +305,13 @@ class FeaturesMachine(RuleBasedStateMachine):
             for consumer in queue.consumers.all():
                 mine = [entry for entry in out if entry[1] is consumer]
                 assert consumer.unacked == len(mine)
+        shed = [(of, message) for of, _, _, message in out if isinstance(message, ShedMessage)]
+        pages += [message.id for of, message in shed if not (of.number and message.persistent)]
         assert set(self.journal.live) == kept and sorted(self.journal.loose) == sorted(pages)
-        held = [message for _, _, _, message in out]  # also of deleted queues
+        held = [message for _, _, _, message in out if not isinstance(message, ShedMessage)]  # also of deleted queues
         unacked_bytes = sum(message.body_bytes + self.node.ledger.OVERHEAD for message in held) + header_bytes_of(held)
         assert self.node.ledger.ready_bytes == resident and self.node.ledger.unacked_bytes == unacked_bytes
+        assert self.node.ledger.shed_bytes == len(shed) * self.node.ledger.SHED
         assert not self.node.pending
 
     def consumers(self, client: RandomClient, queue: queues.Queue) -> list[Any]:

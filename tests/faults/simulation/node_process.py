@@ -6,7 +6,7 @@ Everything follows from the seed. Clients speak AMQP to real sessions; the clock
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import inf
 from random import Random
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from pamqp.commands import Basic, Exchange, Queue, Tx
 
+from tests.faults.simulation.brokers.accounts import check_ledger
 from tests.faults.simulation.definitions import MemoryDefinitions
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.node_model import Entry, Model
@@ -28,11 +29,12 @@ from warren.broker.app.store import Store
 from warren.broker.config import Config
 from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.core.queues import fifo as line
-from warren.broker.core.queues import packed_tail
+from warren.broker.core.queues import packed_tail, shedding, sorted_rows
 from warren.broker.storage import compaction, segment_reader
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
+    from warren.broker.session.channel import Channel as BrokerChannel
     from warren.broker.storage.metadata import Metadata
 
 QUEUES: dict[str, dict[str, Any]] = {
@@ -97,6 +99,9 @@ def set_small_sizes(monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
     monkeypatch.setattr(line, "PACK_ABOVE", 1)
     monkeypatch.setattr(line, "UNPACK_BELOW", 2)
     monkeypatch.setattr(packed_tail, "RUN", 2)
+    monkeypatch.setattr(shedding, "KEEP_BYTES", 500)
+    monkeypatch.setattr(shedding, "STEP_BYTES", 0)
+    monkeypatch.setattr(sorted_rows, "BLOCK", 2)
     monkeypatch.setattr(compaction, "SLICE_BYTES", 1000)
     monkeypatch.setattr(segment_reader, "READ_BYTES", read_bytes)
 
@@ -492,6 +497,8 @@ class NodeProcess:
             out = out.count(queue.name)
             assert queue.unacked == out, f"{queue}: {queue.unacked} unacknowledged, and {out} are out"
             assert queue.ready == sum(len(line) for line in queue.ready_messages.all), f"{queue}: {queue.ready} ready"
+        if not len(self.node.scheduler):
+            check_ledger(self.node, cast("Iterable[BrokerChannel]", self.node.shedding.holders))
 
     def drain(self) -> None:
         """Consume all messages, and compare them with the model."""

@@ -19,7 +19,7 @@ FRAME_MAX = 131_072
 LONG = 16 << 20  # the longest body
 BURST = 100
 LIMIT_BYTES = 64 << 20  # of messages in memory
-BACKLOG_BYTES = 288 << 20
+BACKLOG_BYTES = 480 << 20
 BESIDE_BYTES = 48 << 20  # the journal's buffers, an output, caches and the allocator
 
 pytestmark = pytest.mark.rest("needs more than a second")
@@ -33,10 +33,14 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield process
 
 
-def publish(channel: Channel, body_bytes: int, header_bytes: int = 0, total_bytes: int = TOTAL_BYTES) -> None:
-    """Publish persistent messages of this length to the queue `q`, `total_bytes` of them, each with its own content."""
+def publish(
+    channel: Channel, body_bytes: int, header_bytes: int = 0, total_bytes: int = TOTAL_BYTES, delivery_mode: int = 2
+) -> None:
+    """Publish messages of this length to the queue `q`, `total_bytes` of them, each with its own content."""
     for at in range(total_bytes // (body_bytes + header_bytes)):
-        properties = {"delivery_mode": 2} | ({"headers": {"h": f"{at:0{header_bytes}}"}} if header_bytes else {})
+        properties = {"delivery_mode": delivery_mode} | (
+            {"headers": {"h": f"{at:0{header_bytes}}"}} if header_bytes else {}
+        )
         channel.publish("", "q", f"{at:0{body_bytes}}".encode() if body_bytes else b"", properties)
         if not at % BURST:
             channel.sync()
@@ -105,16 +109,28 @@ def test_what_is_counted_is_what_the_process_has_grown_by(
     assert abs(grown - counted) < 0.1 * grown + OTHER_BYTES, f"{counted >> 20} MiB counted, {grown >> 20} held"
 
 
+@pytest.mark.parametrize("delivery_mode", [1, 2])
+@pytest.mark.parametrize("held", ["ready", "unacknowledged", "requeued"])
 @pytest.mark.parametrize(("body_bytes", "header_bytes"), [(1 << 20, 0), (0, 60_000), (1000, 0)])
-def test_the_memory_of_a_backlog_is_limited_in_bytes(tmp_path: Path, body_bytes: int, header_bytes: int) -> None:
+def test_the_memory_of_a_backlog_is_limited_in_bytes(
+    tmp_path: Path, body_bytes: int, header_bytes: int, held: str, delivery_mode: int
+) -> None:
     process = BrokerProcess(tmp_path)
     process.configure(f"warren.message_memory = {LIMIT_BYTES}")
     with process as broker:
         channel = broker.connect().channel()
         channel.declare("q", durable=True)
+        consumer = broker.connect().channel()
         before = rss_bytes(broker.process.pid)
+        if held != "ready":
+            consumer.consume("q")
         highest = 0
         for _ in range(BACKLOG_BYTES // TOTAL_BYTES):
-            publish(channel, body_bytes, header_bytes)
+            publish(channel, body_bytes, header_bytes, delivery_mode=delivery_mode)
+            if held != "ready":
+                consumer.deliveries(TOTAL_BYTES // (body_bytes + header_bytes))
+            highest = max(highest, rss_bytes(broker.process.pid) - before)
+        if held == "requeued":
+            consumer.client.close()
             highest = max(highest, rss_bytes(broker.process.pid) - before)
         assert highest <= LIMIT_BYTES + BESIDE_BYTES, f"{highest >> 20} MiB"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from warren.broker.core.counters.statistics import DeliveryCounters
-from warren.broker.core.messages.message import Message, header_bytes_of, total_bytes
+from warren.broker.core.messages.message import Message, ShedMessage, header_bytes_of, total_bytes
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.message_log import MessageLog, Origin
 from warren.broker.core.queues.packed_tail import PackedRun
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
+from warren.broker.session.channel import Channel
 
 if TYPE_CHECKING:
     from tests.faults.simulation.brokers.broker import Process
@@ -26,6 +27,9 @@ class Tee(MessageLog):
     def __init__(self, *logs: MessageLog) -> None:
         self.logs = logs
 
+    def needs_content(self, tag: str, queue: Queue) -> bool:
+        return any(log.needs_content(tag, queue) for log in self.logs)
+
 
 def _call_each(name: str) -> Callable[..., None]:
     def call(tee: Tee, *arguments: Any, **named: Any) -> None:
@@ -35,7 +39,7 @@ def _call_each(name: str) -> Callable[..., None]:
     return call
 
 
-for _name in [name for name in vars(MessageLog) if not name.startswith("_")]:
+for _name in [name for name in vars(MessageLog) if not name.startswith("_") and name not in vars(Tee)]:
     setattr(Tee, _name, _call_each(_name))
 
 
@@ -83,14 +87,8 @@ def check_accounts(process: Process) -> None:
     node = process.node
     if len(node.scheduler):
         return  # work is under way
-    out: Counter[Queue] = Counter()
-    unacked_bytes = 0
-    for connection in process.server.connections.values():
-        for channel in connection.channels.values():
-            entries = channel.unacked.entries.values()
-            out.update(entry[0] for entry in entries)
-            messages = [entry[3] for entry in entries]
-            unacked_bytes += total_bytes(messages) + header_bytes_of(messages) + node.ledger.OVERHEAD * len(messages)
+    connections = process.server.connections.values()
+    out = check_ledger(node, [channel for connection in connections for channel in connection.channels.values()])
     for queue in process.vhost.queues.values():
         assert queue.unacked == out[queue], f"{queue} counts {queue.unacked} unacknowledged, channels have {out[queue]}"
         held = sum(len(fifo) for fifo in queue.ready_messages.all)
@@ -100,9 +98,29 @@ def check_accounts(process: Process) -> None:
         assert logged == kept, f"{queue} has {kept} messages, and {logged} by the message log"
         counted, listed = queue.delivering.values(), process.ledger.deliveries[queue].values()
         assert counted == listed, f"{queue} counts deliveries {counted}, the message log {listed}"
-    counted = node.ledger.ready_bytes, node.ledger.unacked_bytes
-    holds = resident_bytes(node), unacked_bytes
-    assert counted == holds, f"bytes of ready and of unacknowledged messages: {counted} are counted, {holds} are held"
+
+
+def check_ledger(node: Node, channels: Iterable[Channel]) -> Counter[Queue]:
+    """Compare the memory that is counted with what queues and all channels hold; return what is unacknowledged."""
+    ledger = node.ledger
+    out: Counter[Queue] = Counter()
+    shed: Counter[Queue] = Counter()
+    unacked_bytes = 0
+    for channel in channels:
+        entries = channel.unacked.values()
+        if channel.transaction is not None:
+            entries += [entry for _, entry, _ in channel.transaction.settlements]
+        messages = [entry[3] for entry in entries if not isinstance(entry[3], ShedMessage)]
+        out.update(entry[0] for entry in entries)
+        shed.update(entry[0] for entry in entries if isinstance(entry[3], ShedMessage))
+        unacked_bytes += total_bytes(messages) + header_bytes_of(messages) + ledger.OVERHEAD * len(messages)
+    for vhost in node.vhosts.values():
+        for queue in vhost.queues.values():
+            assert queue.shed == shed[queue], f"{queue} counts {queue.shed} shed messages, channels have {shed[queue]}"
+    counted = ledger.ready_bytes, ledger.unacked_bytes, ledger.shed_bytes
+    holds = resident_bytes(node), unacked_bytes, shed.total() * ledger.SHED
+    assert counted == holds, f"bytes of ready, unacknowledged and shed messages: {counted} counted, {holds} held"
+    return out
 
 
 def resident_bytes(node: Node) -> int:

@@ -66,11 +66,12 @@ messages = st.builds(
 )
 
 
-@given(st.lists(messages, min_size=1, max_size=9), st.booleans())
+@given(st.lists(messages, min_size=1, max_size=9), st.booleans(), st.booleans())
 @examples(300)
-def test_unpacked_messages_are_the_packed_ones(each: list[Message], persistent: bool) -> None:
-    for message in each:
+def test_unpacked_messages_are_the_packed_ones(each: list[Message], persistent: bool, stored: bool) -> None:
+    for number, message in enumerate(each, 1):
         message.persistent = persistent
+        message.id = number << 40 if stored else 0
     run = pack(each)
     assert run is not None and run.count == len(each)
     assert run.body_bytes == sum(message.body_bytes for message in each)
@@ -85,7 +86,7 @@ def test_equal_messages_take_little_more_than_their_frames(count: int) -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), [("state", MessageState(level=1)), ("id", 1), ("seq", 1)])
-def test_messages_with_a_state_a_record_or_a_number_are_not_packed(field: str, value: object) -> None:
+def test_messages_with_a_state_or_a_number_or_not_all_stored_are_not_packed(field: str, value: object) -> None:
     each = numbered(0, RUN)
     setattr(each[2], field, value)
     assert pack(each) is None
@@ -199,9 +200,10 @@ def test_a_purge_releases_packed_messages() -> None:
     queue = new_queue(number=1)
     for first in range(0, 40, 10):
         enqueue(numbered(first, 10), queue)
-        enqueue([published(b"stored", persistent=True)], queue)
-    assert journal_of(queue).stored == 4 and queue.ready_messages.default.packed.count
-    assert queue.purge() == 44
+        enqueue([published(b"stored", persistent=True) for _ in range(RUN)], queue)
+    assert journal_of(queue).stored == 4 * RUN and queue.ready_messages.default.packed.count
+    assert any(isinstance(run, PackedRun) and run.ids for run in queue.ready_messages.default.packed._runs)
+    assert queue.purge() == 40 + 4 * RUN
     enqueue(numbered(0, 1), queue)
     queue.host.scheduler.finish_all()
     assert not journal_of(queue).live and queue.ready == 1 and not queue.journal.count

@@ -17,7 +17,7 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.queues import fifo as line_module
-from warren.broker.core.queues import packed_tail, ready_messages
+from warren.broker.core.queues import packed_tail, paged_tail, ready_messages
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.paged_tail import PagedTail
 from warren.broker.core.queues.queue import Queue
@@ -48,29 +48,29 @@ def test_a_budget_is_exceeded_above_its_limit() -> None:
     assert not ledger.exceeded and ledger.ready_bytes == 0
 
 
-@given(st.lists(st.one_of(st.just("append"), st.integers(0, 5)), max_size=60))
-@examples(100)
-def test_a_backlog_is_first_in_first_out(steps: list[str | int]) -> None:
-    backlog = PagedTail()
-    model: list[int] = []
-    for number, step in enumerate(steps, 1):
-        if isinstance(step, int):
-            assert backlog.take(step) == model[:step]
-            del model[:step]
-        else:
-            backlog.append((1 << 64) - number)
-            model.append((1 << 64) - number)
-        assert len(backlog) == len(model)
+steps = st.lists(st.one_of(st.sampled_from(("next", "next", "next", "later", "far", "earlier")), st.integers(0, 9)))
 
 
-def test_a_backlog_that_takes_over_another_keeps_the_recorders_numbers() -> None:
-    first, second = PagedTail(), PagedTail()
-    first.append(1)
-    for page in ((2, 22), (3, 0), (4, 44), (5, 0)):
-        second.append(*page)
-    assert second.take(1) == [2]
-    first.extend(second)
-    assert (first.peek(4), first.seqs(4)) == ([1, 3, 4, 5], [0, 0, 44, 0])
+@given(st.integers(0, 9), steps, st.booleans())
+@examples(200)
+def test_a_backlog_is_first_in_first_out(restored: int, steps: list[str | int], logged: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paged_tail, "BLOCK", 3)
+        backlog = PagedTail()
+        model = [(id_, 0) for id_ in range(1 << 40, (1 << 40) + restored)]
+        backlog.restore(array("Q", [id_ for id_, _ in model]))
+        id_ = (1 << 40) + restored - 1
+        for number, step in enumerate(steps, 1):
+            if isinstance(step, int):
+                assert backlog.seqs(step) == [seq for _, seq in model[:step]]
+                assert backlog.take(step) == [id_ for id_, _ in model[:step]]
+                del model[:step]
+            else:
+                id_ += {"next": 1, "later": 3, "far": 1 << 33, "earlier": -1}[step]
+                model.append((id_, number if logged else 0))
+                backlog.append(*model[-1])
+            assert len(backlog) == len(model)
+        assert backlog.peek(100) == [id_ for id_, _ in model[:100]]
 
 
 def test_copies_that_the_message_log_did_not_number_are_paged() -> None:
@@ -84,26 +84,29 @@ def test_copies_that_the_message_log_did_not_number_are_paged() -> None:
     assert taken[0].seq == -1 and taken[-1].seq == 0
 
 
-def test_a_backlog_frees_the_memory_of_taken_pages() -> None:
-    backlog = PagedTail()
-    for number in range(1000):
-        backlog.append(number)
-    while len(backlog):
-        backlog.take(7)
-        assert len(backlog._ids) <= 2 * max(len(backlog), 1)
-
-
-def test_a_page_takes_eight_bytes() -> None:
+def bytes_of(first: int, step: int, taken: int = 0) -> float:
+    """Return the memory of each of 100,000 pages with ids `step` apart, of which some were taken."""
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         backlog = PagedTail()
         for number in range(100_000):
-            backlog.append(1 << 40 | number)
-        taken_bytes = tracemalloc.get_traced_memory()[0] - before
+            backlog.append(first + step * number)
+        while taken > 0:
+            taken -= len(backlog.take(70))
+        return (tracemalloc.get_traced_memory()[0] - before) / 100_000
     finally:
         tracemalloc.stop()
-    assert taken_bytes / len(backlog) < 8 * 1.2  # an array has room to grow
+
+
+def test_a_page_takes_four_bytes_and_next_to_nothing_in_a_run() -> None:
+    assert bytes_of(1 << 40, 1) < 0.1
+    assert bytes_of(1 << 40, 3) < 5
+    assert bytes_of(1 << 40, 1 << 30) < 9
+
+
+def test_a_backlog_frees_the_memory_of_taken_pages() -> None:
+    assert bytes_of(1 << 40, 3, 90_000) < 0.1 * 5 + 0.1
 
 
 # One queue

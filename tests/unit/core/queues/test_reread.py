@@ -11,12 +11,11 @@ from tests.support.queues import UNLIMITED_BYTES, Delivery, Taker, enqueue, mess
 from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.errors import PreconditionFailed, Unreadable
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.message import Message, ShedMessage
 from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues import reread
 from warren.broker.core.queues.ledger import Ledger
-from warren.broker.core.queues.paged_tail import Unread
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.reread import EXHAUSTED_MS, REREAD_MS
 
@@ -213,8 +212,7 @@ def test_messages_behind_very_many_unreadable_ones_expire(monkeypatch: pytest.Mo
 def test_a_queue_with_unread_messages_is_not_empty() -> None:
     vhost = new_node().vhosts["/"]
     queue = vhost.declare_queue("q", durable=True)
-    queue.ready_messages.default.unread = Unread()
-    queue.ready_messages.default.unread.append(0, 1, 1)
+    queue.ready_messages.default.set_aside(ShedMessage(0, 1, 1, 0, 0, True, False))
     assert queue.ready == 0
     with pytest.raises(PreconditionFailed, match="not empty"):
         vhost.delete_queue(queue, if_empty=True)

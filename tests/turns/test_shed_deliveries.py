@@ -1,0 +1,97 @@
+"""Very many unacknowledged messages whose contents leave memory do not hold the loop, whatever becomes of them."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pamqp.commands import Basic, Tx
+
+from tests.support import codec
+from warren.broker.core.queues import shedding
+
+from .broker import Prompter, StepMeter, StoredPeer, fill
+
+FEW = 8_000
+DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shedding, "KEEP_BYTES", 0)
+
+
+def consumed(step_meter: StepMeter, folder: Path, delivery_mode: int, transactional: bool = False) -> Prompter:
+    """Return the consumer of a queue all of whose messages are shed, about."""
+    peer = StoredPeer(step_meter, folder, message_memory_bytes=1000)
+    channel = peer.connect().channel()
+    channel.declare("q", durable=True, arguments=DEAD)
+    channel.declare("dead")
+    consumer = Prompter(peer, transactional)
+    consumer.send(Basic.Consume, queue="q")
+    fill(peer, "q", FEW, properties={"delivery_mode": delivery_mode})
+    peer.wait(0)
+    assert consumer.unacked == FEW and peer.node.vhosts["/"].queues["q"].shed > FEW - 5_000
+    return consumer
+
+
+def ack_each(consumer: Prompter) -> None:
+    frames = [codec.method_frame(consumer.channel.number, Basic.Ack, {"delivery_tag": tag}) for tag in range(1, FEW)]
+    consumer.socket.incoming += b"".join(frames)
+    consumer.peer.settle()
+    assert consumer.unacked == 1
+
+
+def ack_nearly_all(consumer: Prompter) -> None:
+    consumer.send(Basic.Ack, delivery_tag=FEW - 1, multiple=True)
+    assert consumer.unacked == 1
+
+
+def requeue_all(consumer: Prompter) -> None:
+    consumer.send(Basic.Nack, delivery_tag=0, multiple=True, requeue=True)
+
+
+def reject_nearly_all(consumer: Prompter) -> None:
+    consumer.send(Basic.Nack, delivery_tag=FEW - 1, multiple=True, requeue=False)
+    consumer.peer.wait(1000)
+    assert consumer.unacked == 1
+    assert consumer.peer.node.vhosts["/"].queues["dead"].ready == FEW - 1
+
+
+def end(consumer: Prompter) -> None:
+    consumer.channel.client.vanish()
+
+
+@pytest.mark.parametrize("delivery_mode", [1, 2])
+@pytest.mark.parametrize("action", [ack_each, ack_nearly_all, requeue_all, reject_nearly_all, end])
+def test_deliveries_that_were_shed(
+    step_meter: StepMeter, tmp_path: Path, delivery_mode: int, action: Callable[[Prompter], None]
+) -> None:
+    attempts = iter("abc")
+
+    def attempt() -> None:
+        folder = tmp_path / next(attempts)
+        consumer = consumed(step_meter, folder, delivery_mode)
+        action(consumer)
+        consumer.peer.wait(1000)
+        consumer.peer.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    step_meter.check_one_of(attempt)
+
+
+@pytest.mark.parametrize("kind", [Tx.Commit, Tx.Rollback])
+def test_a_transaction_that_acknowledges_shed_ones(step_meter: StepMeter, tmp_path: Path, kind: type) -> None:
+    attempts = iter("abc")
+
+    def attempt() -> None:
+        folder = tmp_path / next(attempts)
+        consumer = consumed(step_meter, folder, 2, transactional=True)
+        consumer.send(Basic.Ack, multiple=True, delivery_tag=FEW - 1)
+        consumer.send(kind)
+        consumer.peer.wait(1000)
+        assert consumer.unacked == (1 if kind is Tx.Commit else FEW)
+        consumer.peer.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    step_meter.check_one_of(attempt)
