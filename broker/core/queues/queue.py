@@ -395,7 +395,8 @@ class Queue(RouteTarget):
             timed = self.ready_messages.timed
             if timed:
                 self._expire(self.ready_messages.all)
-            if self._came_back and self.settings.drops_head and not self.interrupted:
+            settings = self.settings
+            if self._came_back and settings.drops_head and settings.type != QUORUM and not self.interrupted:
                 self._trim()  # a requeued message beyond the limit is dropped, even if a consumer has room
             self._came_back = self.interrupted = False
             if len(self.consumers) and self._slice:

@@ -127,6 +127,25 @@ def test_nack_and_reject_work(ch: Channel, quorum: str, how: str, requeue: bool)
     ch.refused(406, Basic.Ack, delivery_tag=out[0].tag)
 
 
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+def test_what_comes_back_above_a_length_limit_goes_to_consumers_that_wait(ch: Channel, name: Name, kind: str) -> None:
+    """A classic queue drops it first."""
+    arguments = {"x-queue-type": kind, "x-max-length": 1}
+    ch.declare(queue := name("queue"), durable=True, arguments=arguments)
+    ch.qos(4)
+    ch.consume(queue)
+    for body in (b"0", b"1", b"2", b"3"):
+        ch.fill(queue, body)
+    out = ch.deliveries(4)
+    other = ch.client.channel()
+    other.consume(queue, no_ack=True)
+    other.sync()
+    ch.nack(out[-1].tag, multiple=True, requeue=True)
+    ch.close()
+    bodies = [delivery.body for delivery in other.deliveries(4 if kind == "quorum" else 1)]
+    assert sorted(bodies) == ([b"0", b"1", b"2", b"3"] if kind == "quorum" else [b"3"])
+
+
 def test_get_is_not_for_a_single_active_consumer(ch: Channel, name: Name) -> None:
     declare(ch, queue := name("queue"), single_active_consumer=True)
     closed = ch.refused(405, Basic.Get, queue=queue)

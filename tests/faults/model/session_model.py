@@ -333,7 +333,7 @@ class Model:
         """Deliver what the frames show; the limit applies when no consumer has room (Queue Length Limit)."""
         moved = False
         queue.expire(self.now_ms)
-        if queue.came_back:
+        if queue.came_back and not queue.quorum:
             queue.trim()  # a requeued message beyond the limit is dropped before a consumer with room gets it
             queue.expire(self.now_ms)
         queue.came_back = False
