@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from pamqp import commands
@@ -31,6 +33,8 @@ RUN: Final = 2_000  # the most single acknowledgements that are served together
 LOOK_SHIFT: Final = 4  # to look for 16 deliveries or collect their queues costs 1
 POP_SHIFT: Final = 3  # to remove 8 deliveries from `unacked` costs 1
 PAUSE_SHIFT: Final = 3  # to pause 8 queues costs 1
+
+_source: Final = itemgetter(0, 1)  # the queue and the consumer of a delivery
 
 Run = tuple[Settlement, list[Unacked]]
 """Consecutive deliveries that are settled in the same way."""
@@ -296,19 +300,22 @@ def cost_of_copies(settlement: Settlement, deliveries: Iterable[Unacked]) -> int
 
 def apply_settlement(channel: Channel, settlement: Settlement, deliveries: list[Unacked], reason: str) -> None:
     """Settle deliveries in one way."""
+    if settlement is Settlement.ACK:
+        for (queue, consumer), run in groupby(deliveries, _source):
+            release(channel, queue, [message for _, _, _, message in run], consumer)
+    else:
+        rejected, nacked = settlement is Settlement.REJECT, settlement is Settlement.NACK
+        log = channel.vhost.message_log if not reason else None
+        reason = reason or (NACK if nacked else REJECT)
+        for queue, consumer, position, message in deliveries:
+            if log is not None:
+                log.refused(channel.origin, consumer_tag(consumer), queue, message)
+            if rejected:
+                queue.reject(position, message)
+            else:
+                queue.requeue(position, message, nacked, reason)
     consumed = 0
-    acked, rejected, nacked = [settlement is one for one in (Settlement.ACK, Settlement.REJECT, Settlement.NACK)]
-    log = channel.vhost.message_log if not acked and not reason else None
-    reason = reason or (NACK if nacked else REJECT)
-    for queue, consumer, position, message in deliveries:
-        if log is not None:
-            log.refused(channel.origin, consumer_tag(consumer), queue, message)
-        if acked:
-            release(channel, queue, [message], consumer)
-        elif rejected:
-            queue.reject(position, message)
-        else:
-            queue.requeue(position, message, nacked, reason)
+    for _, consumer, _, _ in deliveries:
         if consumer is not None:
             consumer.settled()
             consumed += consumer.shares

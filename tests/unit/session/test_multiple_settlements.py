@@ -12,6 +12,8 @@ from tests.support.amqp_client import Channel as ClientChannel
 from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, dial, new_node, pipe_of
 from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
+from warren.broker.core.messages.message import Message
+from warren.broker.core.queues.queue import Queue as BrokerQueue
 from warren.broker.session.methods import acknowledge
 from warren.broker.session.unacked import Settlement
 
@@ -392,3 +394,20 @@ def test_what_is_published_before_a_settlement_is_delivered_before_it(arguments:
     ch.client.raw(b"".join([publishes[0], *rejects, publishes[1]]))
     assert [delivery.body for delivery in ch.deliveries(2)] == [b"2", b"3"]
     assert ch.drain("letters") == ([b"2", b"3"] if arguments else [])
+
+
+@pytest.mark.pure("replaces a method, which compiled callers do not look up")
+def test_very_many_messages_are_acknowledged_slice_by_slice_and_not_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acknowledge, "TOGETHER", COUNT // 5)
+    ch = channel_with_deliveries(1)
+    runs: list[int] = []
+    settle = BrokerQueue.settle
+
+    def counted(queue: BrokerQueue, messages: list[Message]) -> None:
+        runs.append(len(messages))
+        settle(queue, messages)
+
+    monkeypatch.setattr(BrokerQueue, "settle", counted)
+    seconds(ch, "ack")
+    pipe_of(ch.client).connection.node.scheduler.finish_all()
+    assert sum(runs) == COUNT and len(runs) <= COUNT // SLICE + 2
