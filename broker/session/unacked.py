@@ -167,12 +167,16 @@ class UnackedDeliveries:
 
     def pop_many(self, tags: Iterable[int]) -> list[Unacked]:
         """Remove and return those of several deliveries that are outstanding."""
-        entries = self.entries
         if self.shed is None:
+            entries = self.entries
             found = [entries.pop(tag, None) for tag in tags]
-        else:
-            found = [entries.pop(tag, None) or self.pop_shed(tag) for tag in tags]
-        return [delivery for delivery in found if delivery is not None]
+            return [delivery for delivery in found if delivery is not None]
+        return [delivery for _, delivery in self.pop_items(tags)]
+
+    def pop_items(self, tags: Iterable[int]) -> list[tuple[int, Unacked]]:
+        """Remove those of several deliveries that are outstanding, and return them with their tags."""
+        found = [(tag, self.entries.pop(tag, None) or self.pop_shed(tag)) for tag in tags]
+        return [(tag, delivery) for tag, delivery in found if delivery is not None]
 
     def cut_shed(self, tag: int) -> SortedRows:
         """Remove and return the deliveries up to this one that were shed."""

@@ -422,6 +422,8 @@ class Fifo:
         """Read the first messages of `away`, set aside those that cannot be read, and return their number."""
         assert self.away is not None
         first = first_shed(self.away, max(UNPAGE >> 1, 1))  # these are delivered one by one
+        if self.returned:  # no more than have to come before those that are in memory
+            first = [message for message in first if message.position < self.returned[0][0]]
         read = self._read(first)
         self.exhausted = not read
         self.away.take(len(read))

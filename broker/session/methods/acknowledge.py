@@ -12,7 +12,7 @@ from pamqp import commands
 from ...amqp.errors import NotSupported
 from ...amqp.field_table import Table
 from ...core.jobs.scheduler import AT_ONCE_COST, SLICE, TURN_COST, UNLIMITED, Scheduler
-from ...core.messages.message import Message
+from ...core.messages.message import Message, ShedMessage
 from ...core.queues.message_log import NACK, RECOVER, REJECT
 from ...core.queues.queue import Queue
 from ...core.queues.sorted_rows import SortedRows
@@ -184,33 +184,79 @@ def settle(channel: Channel, tags: Sequence[int], settlement: Settlement) -> Non
 
 def pop_and_settle(channel: Channel, tags: Sequence[int], settlement: Settlement) -> Iterator[int]:
     """Remove deliveries from `unacked` and settle them, as a job. The end of the channel may requeue some meanwhile."""
-    deliveries: list[Unacked] = []
-    shed = channel.unacked.cut_shed(tags[-1])
+    taken = Taken(channel.unacked.cut_shed(tags[-1]), settlement)
     for at in range(0, len(tags), SLICE):
-        deliveries += channel.unacked.pop_many(tags[at : at + SLICE])
+        taken.add(channel.unacked.pop_items(tags[at : at + SLICE]))
         yield min(len(tags), SLICE) >> POP_SHIFT
-    yield from settle_in_steps(channel, [(settlement, deliveries)], "", shed)
+    yield from settle_in_steps(channel, [(settlement, taken.deliveries)], "", taken)
 
 
 def settle_all(channel: Channel, settlement: Settlement, reason: str) -> Iterator[int]:
     """Settle all deliveries, which are no longer outstanding from the first step on, as a job."""
-    shed = channel.unacked.cut_shed(channel.delivery_tag)
+    taken = Taken(channel.unacked.cut_shed(channel.delivery_tag), settlement)
     entries = channel.unacked.take_all()
-    deliveries: list[Unacked] = []
     while entries:
-        deliveries += [entries.popitem()[1] for _ in range(min(SLICE, len(entries)))]
+        taken.add([entries.popitem() for _ in range(min(SLICE, len(entries)))])
         yield SLICE >> POP_SHIFT
-    deliveries.reverse()
-    yield from settle_in_steps(channel, [(settlement, deliveries)], reason, shed)
+    taken.reverse()
+    yield from settle_in_steps(channel, [(settlement, taken.deliveries)], reason, taken)
 
 
-def settle_in_steps(channel: Channel, runs: list[Run], reason: str, shed: SortedRows | None = None) -> Iterator[int]:
+class Taken:
+    """Deliveries that are not outstanding any more, and are settled in one way.
+
+    shed        those that were shed, by tag
+    deliveries  the others, in the order of their tags
+    tags        of these, if dead letters of both have to be in the order of their tags
+    """
+
+    __slots__ = ("shed", "deliveries", "tags")
+
+    def __init__(self, shed: SortedRows, settlement: Settlement) -> None:
+        self.shed = shed
+        self.deliveries: list[Unacked] = []
+        self.tags: list[int] | None = [] if settlement is Settlement.REJECT and len(shed) else None
+
+    def add(self, items: list[tuple[int, Unacked]]) -> None:
+        self.deliveries += [delivery for _, delivery in items]
+        if self.tags is not None:
+            self.tags += [tag for tag, _ in items]
+
+    def reverse(self) -> None:
+        self.deliveries.reverse()
+        if self.tags is not None:
+            self.tags.reverse()
+
+    def take_shed(self) -> Iterator[list[Unacked]]:
+        """Remove what was shed and yield it in slices; with `tags`, also the others that come before it."""
+        tags, deliveries = self.tags or [], self.deliveries
+        tags.reverse()
+        if tags:
+            deliveries.reverse()
+        some: list[Unacked] = []
+        while self.shed:
+            for row in self.shed.take(SLICE):
+                while tags and tags[-1] < row[0]:
+                    tags.pop()
+                    some.append(deliveries.pop())
+                    if len(some) == SLICE:
+                        yield some
+                        some = []
+                some.append(delivery_of(row))
+            yield some
+            some = []
+        if tags:
+            deliveries.reverse()
+
+
+def settle_in_steps(channel: Channel, runs: list[Run], reason: str, taken: Taken | None = None) -> Iterator[int]:
     """Settle deliveries as a job; `reason` is empty if the consumer settles them itself.
 
-    The first of them are those of the first run that were `shed`. Queues deliver nothing until all messages are
-    requeued, which keeps their order.
+    Those of the first run are from `taken`, which has others that were shed. Queues deliver nothing until all messages
+    are requeued, which keeps their order.
     """
     queues: set[Queue] = set()
+    shed = taken.shed if taken is not None else None
     try:
         for index, (settlement, deliveries) in enumerate(runs):
             parts = queues_in_parts(deliveries, shed if not index else None) if settlement.requeues else ()
@@ -221,13 +267,10 @@ def settle_in_steps(channel: Channel, runs: list[Run], reason: str, shed: Sorted
                     queue.pause()
                 yield RUN_COST + (looked >> LOOK_SHIFT) + (len(others) >> PAUSE_SHIFT)
         for settlement, deliveries in runs:
-            while shed:
-                some = [delivery_of(row) for row in shed.take(SLICE)]
-                yield ROW_COST * len(some)
-                rejecting = {delivery[0] for delivery in some} if settlement is Settlement.REJECT else ()
-                for cost in settle_list(channel, settlement, some, reason):
-                    yield cost
-                    yield from dead_lettered(channel.connection.node.scheduler, rejecting)
+            if taken is not None and deliveries is taken.deliveries:
+                for some in taken.take_shed():
+                    yield ROW_COST * len(some)
+                    yield from settle_list(channel, settlement, some, reason)
             yield from settle_list(channel, settlement, deliveries, reason)
         yield from resume_in_steps(queues)
     finally:
@@ -249,8 +292,12 @@ def settle_list(channel: Channel, settlement: Settlement, deliveries: list[Unack
     deliveries.reverse()
     while deliveries:
         some, cost = take_slice(settlement, deliveries)
+        read: set[Queue] = set()  # queues whose messages are read back to be dead-lettered
+        if settlement is Settlement.REJECT:
+            read = {queue for queue, _, _, message in some if isinstance(message, ShedMessage)}
         apply_settlement(channel, settlement, some, reason)
         yield cost
+        yield from dead_lettered(channel.connection.node.scheduler, read)
 
 
 def dead_lettered(scheduler: Scheduler, queues: Collection[Queue]) -> Iterator[int]:

@@ -15,8 +15,8 @@ from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from tests.turns.broker import Prompter, StepMeter, StoredPeer
 from warren.broker.core.messages.message import Message
+from warren.broker.core.queues import fifo, shedding
 from warren.broker.core.queues import queue as queues
-from warren.broker.core.queues import shedding
 from warren.broker.session.unacked import UnackedDeliveries
 
 BODY_BYTES = 100
@@ -455,3 +455,44 @@ def test_rejected_messages_are_read_no_faster_than_they_are_dead_lettered(
     assert not consumer.unacked and peer.node.vhosts["/"].queues["dead"].ready == count
     assert highest < LIMIT_BYTES + BESIDE_BYTES
     peer.close()
+
+
+@pytest.mark.parametrize("transaction", [False, True])
+@pytest.mark.parametrize("arguments", [{}, {"x-delivery-limit": 5}])
+def test_dead_letters_of_deliveries_of_which_only_some_could_be_shed_are_in_order(
+    arguments: dict[str, Any], transaction: bool
+) -> None:
+    """A transient message is not shed where its delivery attempts are counted."""
+    scene = Scene(**DEAD, **arguments)
+    if transaction:
+        scene.consumer.transact()
+    scene.consumer.consume("q")
+    for number in range(COUNT):
+        scene.publisher.publish("", "q", body(number), {"delivery_mode": 1 + number // 2 % 2})
+    scene.publisher.sync()
+    tags = [each.tag for each in scene.consumer.deliveries(COUNT)]
+    scene.advance()
+    assert scene.unacked.shed_count == (14 if arguments else COUNT)
+    scene.consumer.nack(tags[-1], multiple=True, requeue=False)
+    if transaction:
+        scene.consumer.commit()
+    assert scene.drain("dead") == list(range(COUNT))
+    scene.check_empty()
+
+
+def test_what_comes_back_again_and_again_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fifo, "UNPAGE", 8)
+    scene = Scene()
+    tags = scene.deliver()
+    scene.consumer.cancel(next(iter(pipe_of(scene.consumer.client).connection.channels[1].consumers)))
+    scene.consumer.nack(tags[-1], multiple=True, requeue=True)
+    scene.advance()
+    again = connected(scene.node).channel()
+    again.qos(3)
+    again.consume("q")
+    for _ in range(COUNT):
+        last = [each.tag for each in again.deliveries(3)][-1]
+        scene.advance()
+        again.nack(last, multiple=True, requeue=True)
+        scene.advance()
+        assert scene.queue.ready_messages.default.resident <= 8
