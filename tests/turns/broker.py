@@ -35,10 +35,11 @@ BURST, BURST_BYTES = 1024, 4 << 20  # that are published before consumers are lo
 
 
 class StepMeter:
-    """`longest_s` is the longest step since `begin`."""
+    """`longest_s` is the longest step since `begin`; `after_each` is called with the length of each."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
+        self.after_each: Callable[[float], None] = lambda took_s: None
 
     def measured(self, step: Step) -> Step:
         def measure(*arguments: Any) -> Any:
@@ -46,7 +47,9 @@ class StepMeter:
             try:
                 return step(*arguments)
             finally:
-                self.longest_s = max(self.longest_s, time.thread_time() - begun_s)
+                took_s = time.thread_time() - begun_s
+                self.longest_s = max(self.longest_s, took_s)
+                self.after_each(took_s)
 
         return measure
 

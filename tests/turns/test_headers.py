@@ -183,7 +183,7 @@ def stored_and_counted(step_meter: StepMeter, folder: Path, headers: dict[str, o
 def test_messages_with_counted_deliveries(
     step_meter: StepMeter, tmp_path: Path, headers: dict[str, object], moved: bool
 ) -> None:
-    attempts = iter("abc")
+    attempts = iter("abcdef")
 
     def attempt() -> None:
         peer = stored_and_counted(step_meter, tmp_path / next(attempts), headers)

@@ -49,7 +49,7 @@ def publish_one(prompter: Prompter, number: int) -> None:
 def test_one_request_to_each_of_many_queues(
     step_meter: StepMeter, store: Path, tmp_path: Path, request_: Callable[[Prompter, int], None], connections: int
 ) -> None:
-    attempts = iter("abc")
+    attempts = iter("abcdef")
 
     def attempt() -> None:
         folder = tmp_path / next(attempts)

@@ -67,7 +67,7 @@ def end(consumer: Prompter) -> None:
 def test_deliveries_that_were_shed(
     step_meter: StepMeter, tmp_path: Path, delivery_mode: int, action: Callable[[Prompter], None]
 ) -> None:
-    attempts = iter("abc")
+    attempts = iter("abcdef")
 
     def attempt() -> None:
         folder = tmp_path / next(attempts)
@@ -82,7 +82,7 @@ def test_deliveries_that_were_shed(
 
 @pytest.mark.parametrize("kind", [Tx.Commit, Tx.Rollback])
 def test_a_transaction_that_acknowledges_shed_ones(step_meter: StepMeter, tmp_path: Path, kind: type) -> None:
-    attempts = iter("abc")
+    attempts = iter("abcdef")
 
     def attempt() -> None:
         folder = tmp_path / next(attempts)
@@ -92,6 +92,52 @@ def test_a_transaction_that_acknowledges_shed_ones(step_meter: StepMeter, tmp_pa
         consumer.peer.wait(1000)
         assert consumer.unacked == (1 if kind is Tx.Commit else FEW)
         consumer.peer.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    step_meter.check_one_of(attempt)
+
+
+@pytest.mark.parametrize("settlement", ["reject", "commit of rejects", "requeue above the limit", "end"])
+def test_long_shed_ones_that_are_dead_lettered_are_read_no_faster_than_they_go(
+    step_meter: StepMeter, tmp_path: Path, settlement: str
+) -> None:
+    attempts = iter("abcdef")
+    count, body_bytes, limit_bytes = 60, 1_000_000, 4 << 20
+
+    def attempt() -> None:
+        folder = tmp_path / next(attempts)
+        peer = StoredPeer(step_meter, folder, message_memory_bytes=limit_bytes)
+        channel = peer.connect().channel()
+        channel.declare("q", durable=True, arguments=DEAD | {"x-queue-type": "quorum", "x-delivery-limit": 0})
+        channel.declare("dead", durable=True)
+        consumer = Prompter(peer, settlement == "commit of rejects")
+        consumer.send(Basic.Consume, queue="q")
+        for _ in range(count):
+            channel.publish("", "q", bytes(body_bytes), {"delivery_mode": 2})
+            peer.settle()
+            consumer.socket.outgoing.clear()
+        peer.wait(10)
+        highest = 0
+
+        def look(_: float) -> None:
+            nonlocal highest
+            highest = max(highest, peer.node.ledger.queued_bytes + peer.node.ledger.dead_letters.total)
+
+        step_meter.begin()
+        step_meter.after_each = look
+        if settlement == "requeue above the limit":
+            consumer.send(Basic.Recover, requeue=True)
+        elif settlement == "end":
+            consumer.channel.client.vanish()
+        else:
+            consumer.send(Basic.Nack, delivery_tag=0, multiple=True, requeue=False)
+            if settlement == "commit of rejects":
+                consumer.send(Tx.Commit)
+        peer.wait(1000)
+        step_meter.after_each = lambda _: None
+        assert peer.node.vhosts["/"].queues["dead"].ready == count
+        assert highest < limit_bytes + 16 * body_bytes
+        peer.close()
         shutil.rmtree(folder, ignore_errors=True)
 
     step_meter.check_one_of(attempt)

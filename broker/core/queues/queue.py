@@ -293,7 +293,7 @@ class Queue(RouteTarget):
 
     def _requeue_shed(self, message: ShedMessage, nacked: bool, reason: str) -> None:
         if self._counts(nacked):
-            if NONE < self.settings.delivery_limit <= message.attempts:
+            if self.is_at_limit(message, nacked):
                 self._drop_shed(message, DELIVERY_LIMIT, reason)
                 return
             message.attempts += 1
@@ -303,6 +303,10 @@ class Queue(RouteTarget):
         self._came_back = True
         self.schedule_pump()
 
+    def is_at_limit(self, message: ShedMessage, nacked: bool) -> bool:
+        """Return whether a requeue of this message would be above its delivery limit."""
+        return self._counts(nacked) and NONE < self.settings.delivery_limit <= message.attempts
+
     def _counts(self, nacked: bool) -> bool:
         settings = self.settings
         return settings.counts_deliveries and not (nacked and settings.type == QUORUM)
@@ -311,6 +315,8 @@ class Queue(RouteTarget):
         """Return what a requeue of this message costs for its delivery count, which makes a copy (`jobs.scheduler`)."""
         if not self._counts(nacked):
             return 0
+        if isinstance(message, ShedMessage) and self.is_at_limit(message, nacked):
+            return COUNT_COST + self.cost_of_reading_back(message)
         fields_cost = min(message.header_end >> FIELD_SHIFT, FIELDS_COST)
         return COUNT_COST + fields_cost + (len(message.frames) >> COPY_SHIFT)
 

@@ -58,8 +58,7 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
     entries = channel.unacked.entries
     if channel.transaction is not None:
         for tag in tags:
-            channel.transaction.settle(tag, channel.unacked.pop(tag), Settlement.ACK)
-        connection.spent += len(tags)
+            connection.spent += channel.transaction.settle(tag, channel.unacked.pop(tag), Settlement.ACK)
         return
     before, changes, consumed, shed = len(entries), 0, 0, 0
     run: list[Message] = []  # of one queue, and one consumer
@@ -292,12 +291,19 @@ def settle_list(channel: Channel, settlement: Settlement, deliveries: list[Unack
     deliveries.reverse()
     while deliveries:
         some, cost = take_slice(settlement, deliveries)
-        read: set[Queue] = set()  # queues whose messages are read back to be dead-lettered
-        if settlement is Settlement.REJECT:
-            read = {queue for queue, _, _, message in some if isinstance(message, ShedMessage)}
+        read: set[Queue] = set()
+        if settlement is not Settlement.ACK:
+            read = {queue for queue, _, _, message in some if is_read_back(settlement, queue, message)}
         apply_settlement(channel, settlement, some, reason)
         yield cost
         yield from dead_lettered(channel.connection.node.scheduler, read)
+
+
+def is_read_back(settlement: Settlement, queue: Queue, message: Message) -> bool:
+    """Return whether a message that is settled in this way is read to be dead-lettered, if the queue does that."""
+    if not isinstance(message, ShedMessage):
+        return False
+    return settlement is Settlement.REJECT or queue.is_at_limit(message, settlement is Settlement.NACK)
 
 
 def dead_lettered(scheduler: Scheduler, queues: Collection[Queue]) -> Iterator[int]:

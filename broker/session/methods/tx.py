@@ -12,7 +12,7 @@ from ...amqp.errors import PreconditionFailed
 from ...amqp.field_table import Table
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.router import FEW
-from ...core.jobs.scheduler import SLICE, TURN_COST, UNLIMITED, Job, do_at_once
+from ...core.jobs.scheduler import SLICE, STORE_SHIFT, TURN_COST, UNLIMITED, Job, do_at_once
 from ...core.messages.message import Message, ShedMessage
 from ...core.queues.deduplication import Recorder
 from ...core.queues.ledger import Ledger
@@ -71,17 +71,22 @@ class Transaction:
         self._cost += cost_of_records(len(message.frames), queues[:FEW])
         self.publishes.append((exchange, message, queues, mandatory, recorders))
 
-    def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> None:
-        """Add a settlement of a delivery; its content leaves memory if that is used up."""
+    def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> int:
+        """Add a settlement of a delivery; its content leaves memory if that is used up. Return the cost."""
         queue, consumer, position, message = delivery
+        cost = 1
         if queue.host.ledger.exceeded and not isinstance(message, ShedMessage):
             log = queue.host.message_log
             kept = log is not None and log.needs_content(acknowledge.consumer_tag(consumer), queue)
-            delivery = queue, consumer, position, message if kept else queue.shed_content(position, message) or message
+            shed = None if kept else queue.shed_content(position, message)
+            if shed is not None:
+                delivery = queue, consumer, position, shed
+                cost += ROW_COST + (len(message.frames) >> STORE_SHIFT)
         if self.settlements and self.settlements[-1][2] is not settlement:
             self._extra_cost += acknowledge.RUN_COST
         self._extra_cost += acknowledge.cost_of_copies(settlement, (delivery,))
         self.settlements.append((tag, delivery, settlement))
+        return cost
 
     def settle_many(self, channel: Channel, tags: Sequence[int], settlement: Settlement) -> Job:
         """Add settlements of those of some deliveries that are outstanding, in steps."""
@@ -92,13 +97,12 @@ class Transaction:
     def _settle_many(self, channel: Channel, tags: Sequence[int], settlement: Settlement) -> Job:
         unacked = channel.unacked
         for at in range(0, len(tags), SLICE):
-            before, shed = len(self.settlements), unacked.shed_count
+            cost, shed = SLICE >> LOOKUP_SHIFT, unacked.shed_count
             for tag in tags[at : at + SLICE]:
                 delivery = unacked.entries.pop(tag, None) or unacked.pop_shed(tag)
                 if delivery is not None:
-                    self.settle(tag, delivery, settlement)
-            cost = len(self.settlements) - before + ROW_COST * (shed - unacked.shed_count)
-            yield (SLICE >> LOOKUP_SHIFT) + cost
+                    cost += self.settle(tag, delivery, settlement)
+            yield cost + ROW_COST * (shed - unacked.shed_count)
 
     def is_long(self, ledger: Ledger) -> bool:
         """Whether its commit or rollback takes more than one turn of the loop."""
