@@ -266,7 +266,8 @@ class Queue(RouteTarget):
 
     def congested(self) -> bool:
         ready = self.ready_messages
-        return (ready.count > HOLD_ABOVE or ready.content_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
+        content_bytes = ready.content_bytes if ready.long_headers else ready.body_bytes
+        return (ready.count > HOLD_ABOVE or content_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
 
     def requeue(self, position: int, message: Message, nacked: bool = False, reason: str = CHANNEL) -> None:
         """Return a delivered message to its original position, to be redelivered.
@@ -430,7 +431,8 @@ class Queue(RouteTarget):
 
     def _deliver(self) -> None:
         """Deliver ready messages, or as many as take some milliseconds (`interrupted`)."""
-        if self.host.held or self.host.ledger.far_exceeded and not self.host.scheduler.full:
+        host = self.host
+        if host.held or host.ledger.shedding and host.ledger.far_exceeded and not host.scheduler.full:
             self._interrupt()
             return
         consumers, ready = self.consumers, self.ready_messages
