@@ -71,6 +71,7 @@ class Shedding:
                         self._journal.when_durable(self._journal.ticket(), self._resume)
                         yield SUSPENDED
                         self._resume = None
+                        continue  # all holders may be gone
                 holder = next(iter(holders))
                 holders.move_to_end(holder)
                 cost = holder.shed()

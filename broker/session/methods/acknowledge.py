@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -166,8 +166,12 @@ def settle(channel: Channel, tags: Sequence[int], settlement: Settlement) -> Non
         deliveries = channel.unacked.pop_many(tags)
         copies_cost = cost_of_copies(settlement, deliveries)
         cost = COST * len(deliveries) + copies_cost
-        if settlement is Settlement.REJECT and copies_cost and channel.connection.node.scheduler.is_behind:
-            channel.start_job("settlements", settle_in_steps(channel, [(settlement, deliveries)], ""), appends=True)
+        scheduler = channel.connection.node.scheduler
+        if settlement is Settlement.REJECT and copies_cost and scheduler.is_behind:
+            # What is read waits in memory: for the journal, but not for a full disk, which acknowledgements behind it
+            # may have to free.
+            steps = chain(scheduler.caught_up(), settle_in_steps(channel, [(settlement, deliveries)], ""))
+            channel.start_job("settlements", steps)
         elif cost <= COST * TOGETHER:
             apply_settlement(channel, settlement, deliveries, "")
             channel.connection.spent += cost

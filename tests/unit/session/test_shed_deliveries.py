@@ -496,3 +496,40 @@ def test_what_comes_back_again_and_again_does_not_fill_the_memory(monkeypatch: p
         again.nack(last, multiple=True, requeue=True)
         scene.advance()
         assert scene.queue.ready_messages.default.resident <= 8
+
+
+def test_a_reject_that_waits_for_the_journal_does_not_wait_for_a_full_disk() -> None:
+    """The acknowledgements behind it may have to make the room."""
+    scene = Scene(**DEAD)
+    tags = scene.deliver()
+    scene.journal.much = True
+    scene.consumer.reject(tags[0], requeue=False)
+    assert scene.queue.unacked == COUNT
+    scene.node.scheduler.full = True
+    scene.journal.catch_up()
+    scene.advance()
+    scene.consumer.ack(tags[-1], multiple=True)
+    scene.advance()
+    assert not scene.queue.unacked and not len(scene.unacked)
+
+
+def test_all_channels_may_end_while_the_shedding_waits_for_the_journal() -> None:
+    scene = Scene(durable=False, delivery_mode=1)
+    lines: list[str] = []
+    scene.node.scheduler.report = lambda event, level, fields: lines.append(event)
+    scene.node.ledger.limit_bytes = 1 << 40
+    scene.deliver()
+    scene.publisher.fill("dead", b"1", b"2", b"3", delivery_mode=2)
+    scene.node.ledger.limit_bytes = 0
+    scene.journal.much = True
+    for _ in range(3):
+        scene.consumer.get("dead", no_ack=False)
+        scene.advance()
+    assert scene.node.ledger.shedding and scene.queue.unacked == COUNT
+    for client in (scene.consumer.client, scene.publisher.client):
+        client.vanish()
+    scene.advance()
+    scene.node.ledger.add_unacked(1, 1_000)  # as deliveries that are still requeued
+    scene.journal.catch_up()
+    scene.advance()
+    assert not lines and not scene.node.ledger.shedding
