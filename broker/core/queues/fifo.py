@@ -189,6 +189,7 @@ class Fifo:
             self.away = SortedRows(VALUES)
         self.away.add(message.position, message.values())
         self.away_bytes += message.body_bytes
+        self._ledger.shed(1)
         self.timed = self.timed or message.timed
         self._ready.count += 1
         self._ready.body_bytes += message.body_bytes
@@ -335,6 +336,7 @@ class Fifo:
         """Remove all messages at once. The ledger and the journal still count them until `release`."""
         apart = [rows for rows in (self.away, self.unread) if rows is not None]
         removed = Removed(self.fresh, self.packed, self.returned, self.backlog, apart)
+        self._ledger.shed(-sum(map(len, apart)))
         self.away = self.unread = None
         self.away_bytes = 0
         self.head = self.tail
@@ -413,6 +415,7 @@ class Fifo:
         first = first_shed(self.unread, UNPAGE)
         read = self._read(first)
         self.unread.take(len(read))  # not before the read, which may fail
+        self._ledger.shed(-len(read))
         requeued = self._requeue_read(first, read)
         if self.unread is not None and not len(self.unread):
             self.unread = None
@@ -427,6 +430,7 @@ class Fifo:
         read = self._read(first)
         self.exhausted = not read
         self.away.take(len(read))
+        self._ledger.shed(-len(read))
         if not len(self.away):
             self.away = None
         body_bytes = total_bytes(list(first[: len(read)]))
@@ -465,6 +469,7 @@ class Fifo:
         if self.unread is None:
             self.unread = SortedRows(VALUES)
         self.unread.add(self.unread.last + 1 if len(self.unread) else 0, message.values())
+        self._ledger.shed(1)
 
     def _resident(self, message: Message, seq: int) -> Message:
         """Return a message that was read back with the state and headers that it had before it was paged out."""

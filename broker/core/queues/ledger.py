@@ -17,7 +17,7 @@ class Ledger:
     queued_bytes   of messages that are ready or unacknowledged. `exceeded` says that they are above the limit; queues
                    then page out what they get.
     unacked_bytes  of those that are unacknowledged, but for
-    shed_bytes     what is left of unacknowledged messages whose contents only the journal has: SHED for each
+    shed_bytes     what is left of messages that were delivered and whose contents only the journal has: SHED for each
     dead_letters   of those that wait to be dead-lettered
     long_routes    of the routes of dead letters and delayed messages that are under way
     readings       of delayed messages that are read and not released yet
@@ -71,7 +71,7 @@ class Ledger:
         self.exceeded = self.queued_bytes > self.limit_bytes
 
     def shed(self, count: int) -> None:
-        """Count messages whose contents left memory, beside `add_unacked`; negative for those that ended."""
+        """Count messages of which only a row is in memory, beside `add_unacked`; negative for rows that are gone."""
         self.shed_bytes += count * self.SHED
         self.queued_bytes += count * self.SHED
         self.exceeded = self.queued_bytes > self.limit_bytes

@@ -311,7 +311,9 @@ class FeaturesMachine(RuleBasedStateMachine):
         held = [message for _, _, _, message in out if not isinstance(message, ShedMessage)]  # also of deleted queues
         unacked_bytes = sum(message.body_bytes + self.node.ledger.OVERHEAD for message in held) + header_bytes_of(held)
         assert self.node.ledger.ready_bytes == resident and self.node.ledger.unacked_bytes == unacked_bytes
-        assert self.node.ledger.shed_bytes == len(shed) * self.node.ledger.SHED
+        fifos = [fifo for queue in self.vhost.queues.values() for fifo in queue.ready_messages.all]
+        rows = len(shed) + sum(len(fifo.away or ()) + fifo.unread_count for fifo in fifos)
+        assert self.node.ledger.shed_bytes == rows * self.node.ledger.SHED
         assert not self.node.pending
 
     def consumers(self, client: RandomClient, queue: queues.Queue) -> list[Any]:

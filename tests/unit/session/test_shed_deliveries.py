@@ -151,7 +151,8 @@ def test_requeued_messages_are_delivered_again_in_order(durable: bool, delivery_
     scene.advance()
     fifo = scene.queue.ready_messages.default
     assert scene.queue.ready == COUNT == fifo.paged_count and scene.queue.ready_bytes == COUNT * BODY_BYTES
-    assert not scene.node.ledger.queued_bytes and not fifo.resident
+    ledger = scene.node.ledger
+    assert ledger.queued_bytes == ledger.shed_bytes == COUNT * ledger.SHED and not fifo.resident
     again = [scene.publisher.get("q") for _ in range(COUNT)]
     assert [each is not None and (each.body, each.redelivered) for each in again] == [
         (body(number), True) for number in range(COUNT)

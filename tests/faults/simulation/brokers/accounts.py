@@ -105,7 +105,7 @@ def check_ledger(node: Node, channels: Iterable[Channel]) -> Counter[Queue]:
     ledger = node.ledger
     out: Counter[Queue] = Counter()
     shed: Counter[Queue] = Counter()
-    unacked_bytes = 0
+    unacked_bytes = rows = 0
     for channel in channels:
         entries = channel.unacked.values()
         if channel.transaction is not None:
@@ -117,8 +117,9 @@ def check_ledger(node: Node, channels: Iterable[Channel]) -> Counter[Queue]:
     for vhost in node.vhosts.values():
         for queue in vhost.queues.values():
             assert queue.shed == shed[queue], f"{queue} counts {queue.shed} shed messages, channels have {shed[queue]}"
+            rows += sum(len(fifo.away or ()) + fifo.unread_count for fifo in queue.ready_messages.all)
     counted = ledger.ready_bytes, ledger.unacked_bytes, ledger.shed_bytes
-    holds = resident_bytes(node), unacked_bytes, shed.total() * ledger.SHED
+    holds = resident_bytes(node), unacked_bytes, (shed.total() + rows) * ledger.SHED
     assert counted == holds, f"bytes of ready, unacknowledged and shed messages: {counted} counted, {holds} held"
     return out
 
