@@ -241,7 +241,8 @@ def _log(disk: Disk, owners: Owners | None) -> bool:
     names = owners.names if owners is not None else {}
     try:
         check_log(disk, names)
-        recovered = recover(disk, report, *((set(names), owners.highest) if owners is not None else ()))
+        known, highest = (set(names), owners.highest) if owners is not None else (None, None)
+        recovered = recover(disk, report, known, highest)
     except StorageFault as fault:
         show(f"log: BAD: {fault}")
         return False

@@ -331,7 +331,7 @@ class Index:
             block.forget_attempts(queue, id_)
         part, at = block.locate(id_)
         if part is not None and part.settle(at, queue):
-            self._leave(part, at)
+            self._leave(part, 1, part.sizes[at])
 
     def settle_many(self, queue: int, ids: list[int]) -> None:
         """Note that a queue wants these messages no more, part by part if they are of one block. HOT: bench D."""
@@ -358,14 +358,9 @@ class Index:
         if part.sharing is not None:
             for at in positions:
                 if not part.is_dead(at) and part.settle(at, queue):
-                    self._leave(part, at)
+                    self._leave(part, 1, part.sizes[at])
             return
-        count, size = part.settle_many(positions)
-        segment = self.segments[part.number]
-        segment.live -= count
-        segment.live_bytes -= size
-        if segment.complete and segment.mostly_dead:
-            self.sparse[segment.number] = segment
+        self._leave(part, *part.settle_many(positions))
 
     def copied(self, id_: int, number: int, offset: int, size: int) -> None:
         """Note the copy of a live message, which counts from now on."""
@@ -374,7 +369,7 @@ class Index:
         part, at = block.locate(id_)
         assert part is not None, "it is live"
         wanting = part.wanting(at)
-        self._leave(part, at)
+        self._leave(part, 1, part.sizes[at])
         part.mark_dead(at)
         copies = block.copies_in(number, id_)
         at = copies.add(id_, offset, size)
@@ -389,10 +384,11 @@ class Index:
         segment.live += 1
         segment.live_bytes += part.sizes[at]
 
-    def _leave(self, part: Part, at: int) -> None:
+    def _leave(self, part: Part, count: int, size: int) -> None:
+        """Count so many messages, of this size together, no more as live."""
         segment = self.segments[part.number]
-        segment.live -= 1
-        segment.live_bytes -= part.sizes[at]
+        segment.live -= count
+        segment.live_bytes -= size
         if segment.complete and segment.mostly_dead:
             self.sparse[segment.number] = segment
 

@@ -641,11 +641,9 @@ class _Scan:
         while self._entries:
             queue, entries = self._entries.popitem()
             exists = queue not in self._deleted_queues and (known is None or queue in known)
-            before = self._dropped
-            self._finish_queue(queue, entries, exists)
-            if highest is None or queue <= highest or queue in self._deleted_queues:
-                self._dropped = before
-            elif self._dropped > before:
+            dropped = self._finish_queue(queue, entries, exists)
+            if dropped and highest is not None and queue > highest and queue not in self._deleted_queues:
+                self._dropped += dropped
                 self._unknown_queues += 1
         for (queue, id_), attempts in self._counted.items():
             block = self._index.find(id_)
@@ -664,19 +662,20 @@ class _Scan:
             " which drops them"
         ]
 
-    def _finish_queue(self, queue: int, entries: _Entries, exists: bool) -> None:
+    def _finish_queue(self, queue: int, entries: _Entries, exists: bool) -> int:
+        """Collect the live messages of a queue; if it does not exist, drop them, and return their number."""
         recovered, find = self._recovered, self._index.find
         run = entries.single
         if exists and run is not None and self._finish_single_run(queue, run):
-            return
+            return 0
         wanted = RecoveredQueue()
         levels, deadlines = bytearray(), array("Q")
-        total = marks = 0
+        total = marks = dropped = 0
         for id_, body_bytes, mark in entries.in_order():
             block = find(id_)
             assert block is not None, "it was added with its message"
             if not exists:
-                self._dropped += wants(block, queue, id_)
+                dropped += wants(block, queue, id_)
                 unwanted(block, queue, id_)
             elif wants(block, queue, id_):
                 wanted.append(id_)
@@ -693,6 +692,7 @@ class _Scan:
             wanted.deadlines_ms = deadlines
         if len(wanted):
             recovered.queues[queue] = wanted
+        return dropped
 
     def _finish_single_run(self, queue: int, run: _SortedRun) -> bool:
         """Collect the live messages of a queue without copies; False if they have marks or several queues."""

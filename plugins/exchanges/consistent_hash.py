@@ -71,7 +71,7 @@ class _Share:
         self.number = number
         name = f"{destination.kind}\0{destination.name}"
         self.seed = stable_hash(name.encode("utf-8", "surrogateescape"))
-        self.weights: dict[Binding, int] | OrderedDict[Binding, int] = {}
+        self.weights: dict[Binding, int] = {}
 
     @property
     def weight(self) -> int:

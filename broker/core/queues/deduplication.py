@@ -84,10 +84,10 @@ class Deduplication:
 
     def release(self) -> Iterator[int]:
         """Free the cache in short steps; yield how many values each has freed."""
-        for at, part in enumerate(self._parts):
-            self._parts[at] = OrderedDict()
-            yield len(part)
+        for part in self._parts:
+            count = len(part)
             part.clear()
+            yield count
 
     def _part(self, key: bytes) -> OrderedDict[bytes, int]:
         parts = self._parts
