@@ -31,9 +31,9 @@ UNITS: dict[str, tuple[str, ...]] = {
     "core.exchanges": ("exchange", "router"),
     "core.queues": (
         *("consumers", "enqueue", "fifo", "flow_control", "ledger", "packed_tail", "queue", "queue_host"),
-        *("queue_journal", "ready_messages", "route_target", "sorted_entries"),
+        *("paged_tail", "queue_journal", "ready_messages", "route_target", "sorted_entries", "sorted_rows"),
     ),
-    "storage": ("index", "log_records"),
+    "storage": ("index", "log_records", "segment"),
     "session": (
         *("channel", "checked_properties", "confirms", "connection", "consumer", "output_buffer", "prefetch"),
         *("unacked", "methods/acknowledge", "methods/publish"),

@@ -83,15 +83,16 @@ class Part:
         self.mark_dead(at)
         return True
 
-    def settle_many(self, positions: list[int]) -> tuple[int, int]:
+    def settle_many(self, positions: list[int] | range) -> tuple[int, int]:
         """Settle messages of one queue each; return how many are dead by that, and their bytes. HOT: bench D."""
         self._own()
         dead = self._dead
-        first, highest = positions[0], max(positions)
+        is_run = isinstance(positions, range)
+        highest = positions[-1] if is_run else max(positions)
         if highest >> 3 >= len(dead):
             dead.extend(bytes((highest >> 3) + 64 - len(dead)))
-        count = len(positions)
-        if count > 1 and positions == list(range(first, first + count)):  # mostly: all bits of a range at once
+        if is_run:  # mostly: all bits at once
+            first, count = positions[0], len(positions)
             at, end = first >> 3, (first + count + 7) >> 3
             bits = int.from_bytes(dead[at:end], "little")
             settled = ((1 << count) - 1) << (first & 7)
@@ -338,23 +339,29 @@ class Index:
         if len(ids) == 1:
             self.settle(queue, ids[0])
             return
-        block = self.find(ids[0])
-        if block is not None and not block.attempts:
+        first_id, last_id = ids[0], ids[-1]
+        is_run = last_id - first_id == len(ids) - 1 and ids == list(range(first_id, last_id + 1))
+        if not is_run:
             first_id, last_id = min(ids), max(ids)
-            if block.first_id <= first_id and last_id < block.end_id:
-                part = block.parts[0]
-                if len(block.parts) == 1 and part.ids is None:
-                    self._settle_in(part, queue, [id_ - part.first_id for id_ in ids])
-                    return
-                wanted = set(ids)
-                for part in block.parts:
-                    if positions := part.positions(wanted, first_id, last_id):
-                        self._settle_in(part, queue, positions)
+        block = self.find(first_id)
+        if block is not None and not block.attempts and last_id < block.end_id:
+            part = block.parts[0]
+            if len(block.parts) == 1 and part.ids is None:
+                start = part.first_id
+                if is_run:
+                    self._settle_in(part, queue, range(first_id - start, last_id + 1 - start))
+                else:
+                    self._settle_in(part, queue, [id_ - start for id_ in ids])
                 return
+            wanted = set(ids)
+            for part in block.parts:
+                if positions := part.positions(wanted, first_id, last_id):
+                    self._settle_in(part, queue, positions)
+            return
         for id_ in ids:
             self.settle(queue, id_)
 
-    def _settle_in(self, part: Part, queue: int, positions: list[int]) -> None:
+    def _settle_in(self, part: Part, queue: int, positions: list[int] | range) -> None:
         if part.sharing is not None:
             for at in positions:
                 if not part.is_dead(at) and part.settle(at, queue):

@@ -46,6 +46,7 @@ from __future__ import annotations
 from array import array
 from binascii import crc32
 from collections.abc import Callable
+from itertools import accumulate
 from struct import Struct
 from struct import error as StructError
 from typing import Final
@@ -175,33 +176,35 @@ def append_messages(
     """
     count = len(queues)
     numbers = Struct(f"<{count}I").pack(*queues)
+    begin = start + len(buffer)
+    lengths: list[int] = []
+    address: Address | None = None
+    addressed = b""
     for message in messages:
         message.id = id_
         flags: int = message.persistent  # 1 is PERSISTENT
-        addressed = numbers + message.address.encoded
+        if message.address is not address:  # mostly they are alike
+            address = message.address
+            addressed = numbers + address.encoded
+        frames, tail = message.frames, addressed
         if message.state is not None:
             flags |= HAS_STATE
-            addressed = encode_state(message.state) + addressed
-        frames = message.frames
+            tail = encode_state(message.state) + addressed
+        length = MESSAGE_HEAD_BYTES + len(tail) + len(frames)
         head = (
             _message_head(
-                MESSAGE_HEAD_BYTES + len(addressed) + len(frames),
-                MESSAGE,
-                id_,
-                message.largest_frame,
-                message.body_bytes,
-                message.channel,
-                flags,
-                count,
+                length, MESSAGE, id_, message.largest_frame, message.body_bytes, message.channel, flags, count
             )
-            + addressed
+            + tail
         )
-        offsets.append(start + len(buffer))
-        sizes.append(CRC_START + len(head) + len(frames))
         buffer += _magic_crc(MAGIC, crc32(frames, crc32(head, salt)))
         buffer += head
         buffer += frames
+        lengths.append(RECORD_BYTES + length)
         id_ += 1
+    sizes.extend(lengths)
+    offsets.extend(accumulate(lengths, initial=begin))
+    offsets.pop()  # the end of the last one
 
 
 def encode_state(of: MessageState) -> bytes:
