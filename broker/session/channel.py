@@ -13,7 +13,7 @@ from ..amqp.errors import AccessRefused, AMQPError, CommandInvalid, NotFound
 from ..amqp.field_table import Table
 from ..core.access.users import User
 from ..core.counters.statistics import DeliveryCounters, PublishCounters
-from ..core.jobs.scheduler import AT_ONCE_COST, CONSUMER_COST, OBJECT_COST, SLICE, Job, do_at_once
+from ..core.jobs.scheduler import AT_ONCE_COST, CONSUMER_COST, OBJECT_COST, SLICE, UNLIMITED, Job, do_at_once
 from ..core.metadata.patterns import SearchTime
 from ..core.queues.consumers import ConsumerGroup
 from ..core.queues.message_log import CHANNEL, Origin
@@ -433,8 +433,10 @@ class Channel(ConsumerGroup):
 
     def end(self) -> None:
         """End the channel: remove consumers, requeue unsettled deliveries, roll the transaction back."""
-        for _ in self.end_in_steps():
-            pass
+        steps = self.end_in_steps()
+        if do_at_once(steps, UNLIMITED)[0]:
+            name = f"end of channel {self.number} of connection {self.connection.name}"
+            self.connection.node.scheduler.start(name, steps)
 
     def end_in_steps(self) -> Job:
         """End the channel as a job.

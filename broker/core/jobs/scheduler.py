@@ -24,6 +24,9 @@ Job = Iterator[int]
 Report = Callable[[str, str, dict[str, object]], None]
 
 SUSPENDED: Final = -1  # a step's cost, after `Scheduler.suspend`
+# The cost of a step after which the job has to wait. What is done at once and yields one of them becomes a job.
+AWAITS_JOURNAL: Final = -2  # until the journal has caught up
+AWAITS_OTHERS: Final = -3  # for the next turn of the loop, as others have to go on
 SLICE: Final = 500  # messages in one step of a job
 UNLIMITED: Final = 1 << 60
 TURN_COST: Final = 4_000  # of all jobs in one turn of the loop: 4 to 8 ms
@@ -41,9 +44,14 @@ RETRY_MS = 1_000  # the wait after a failed pump
 
 
 def do_at_once(steps: Job, budget: int = AT_ONCE_COST) -> tuple[bool, int]:
-    """Do steps of a job until they have cost more than `budget`; return whether some may be left, and the cost."""
+    """Do steps of a job until they have cost more than `budget`, or one of them has to wait.
+
+    Return whether some may be left, and the cost.
+    """
     spent = 0
     for cost in steps:
+        if cost < 0:
+            return True, spent
         spent += cost
         if spent > budget:
             return True, spent
@@ -188,10 +196,9 @@ class Scheduler:
         return self._journal.behind() and not self._full
 
     def caught_up(self) -> Job:
-        """Wait as a part of a job, after its first step, until the journal is not behind, unless the disk is full."""
+        """Wait as a part of a job until the journal is not behind, unless the disk is full."""
         if self.is_behind and not self.finishing:
-            self._journal.when_durable(self._journal.ticket(), self.suspend())
-            yield SUSPENDED
+            yield AWAITS_JOURNAL
 
     @property
     def full(self) -> bool:
@@ -268,11 +275,15 @@ class Scheduler:
                     continue
                 task.next_in_turn = False
                 cost = self._step(task)
-                if cost == SUSPENDED:
+                if cost is None:
+                    continue
+                if cost in (SUSPENDED, AWAITS_JOURNAL):
                     self._suspended[task] = None
-                elif cost is not None:
-                    self._left -= cost
-                    tasks.append(task)
+                    if cost == AWAITS_JOURNAL:
+                        self._journal.when_durable(self._journal.ticket(), partial(self._resume, task))
+                    continue
+                self._left -= TURN_COST if cost == AWAITS_OTHERS else cost
+                tasks.append(task)
         finally:
             self._running = False
 

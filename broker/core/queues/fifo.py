@@ -459,10 +459,14 @@ class Fifo:
                 requeued += 1
         return requeued
 
-    def read_back(self, message: ShedMessage) -> Message | None:
-        """Return a message that is not in the fifo with its content; None if that cannot be read now."""
-        read = self._read([message])
-        return self._resident(read[0], message.seq) if read and read[0] is not None else None
+    def read_back(self, messages: list[ShedMessage]) -> list[Message | None]:
+        """Return messages that are not in the fifo with their contents; None, or fewer, for those not read now."""
+        read = self._journal.read_all([message.id for message in messages])
+        self._ready.charge_read(read)
+        return [
+            self._resident(message, shed.seq) if message is not None else None
+            for shed, message in zip(messages, read, strict=False)
+        ]
 
     def set_aside(self, message: ShedMessage) -> None:
         """Keep a message that could not be read, not ready; it is to be read again."""

@@ -269,15 +269,22 @@ class Queue(RouteTarget):
         content_bytes = ready.content_bytes if ready.long_headers else ready.body_bytes
         return (ready.count > HOLD_ABOVE or content_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
 
-    def requeue(self, position: int, message: Message, nacked: bool = False, reason: str = CHANNEL) -> None:
+    def requeue(
+        self,
+        position: int,
+        message: Message,
+        nacked: bool = False,
+        reason: str = CHANNEL,
+        content: Message | None = None,
+    ) -> None:
         """Return a delivered message to its original position, to be redelivered.
 
-        A quorum queue does not count it as a delivery attempt if a consumer `nacked` it.
+        A quorum queue does not count it as a delivery attempt if a consumer `nacked` it. `content` is as in `reject`.
         """
         if not self._take_back(message):
             return
         if isinstance(message, ShedMessage):
-            self._requeue_shed(message, nacked, reason)
+            self._requeue_shed(message, nacked, reason, content)
             return
         if self._counts(nacked):
             state = message.state or MessageState(level=position >> LEVEL_SHIFT)
@@ -292,10 +299,10 @@ class Queue(RouteTarget):
         self._came_back = True
         self.schedule_pump()
 
-    def _requeue_shed(self, message: ShedMessage, nacked: bool, reason: str) -> None:
+    def _requeue_shed(self, message: ShedMessage, nacked: bool, reason: str, content: Message | None) -> None:
         if self._counts(nacked):
             if self.is_at_limit(message, nacked):
-                self._drop_shed(message, DELIVERY_LIMIT, reason)
+                self._drop_shed(message, content, DELIVERY_LIMIT, reason)
                 return
             message.attempts += 1
             self.journal.count_delivery(message, message.attempts)
@@ -642,31 +649,38 @@ class Queue(RouteTarget):
         if self.deleted:
             self.break_cycles()
 
-    def reject(self, position: int, message: Message) -> None:
-        """Drop a delivered message, or dead-letter it."""
+    def reject(self, position: int, message: Message, content: Message | None = None) -> None:
+        """Drop a delivered message, or dead-letter it.
+
+        If only the journal had its content, `content` is the message as `read_back` has returned it.
+        """
         if self._take_back(message):
             if isinstance(message, ShedMessage):
-                self._drop_shed(message, REJECTED, REJECT)
+                self._drop_shed(message, content, REJECTED, REJECT)
             else:
                 self.dead_letter_or_drop([message], REJECTED)
 
-    def _drop_shed(self, message: ShedMessage, reason: str, otherwise: str) -> None:
-        """Drop a message whose content only the journal has, or dead-letter it.
+    def read_back(self, messages: list[ShedMessage]) -> list[Message | None]:
+        """Return messages that are to be dead-lettered with their contents; None, or fewer, for those not read now."""
+        if self.settings.dead_letter_exchange is None or self.deleted:
+            return []
+        return self.ready_messages.default.read_back(messages)
 
-        One that has to be dead-lettered and cannot be read returns to the queue, where it is read again later, for the
-        reason `otherwise` of `message_log`.
+    def _drop_shed(self, message: ShedMessage, content: Message | None, reason: str, otherwise: str) -> None:
+        """Drop a message whose content only the journal had, or dead-letter it.
+
+        One that has to be dead-lettered and could not be read returns to the queue, where it is read again later, for
+        the reason `otherwise` of `message_log`.
         """
         if self.settings.dead_letter_exchange is None:
             self.journal.drop_pages([message])
             self.dead_letter_or_drop([message], reason)
             return
-        fifo = self.ready_messages.at(message.position >> LEVEL_SHIFT)
-        content = fifo.read_back(message)
         if content is not None:
             self.dead_letter_or_drop([content], reason)
             return
         self.host.requeued(self, message, otherwise)
-        fifo.set_aside(message)
+        self.ready_messages.at(message.position >> LEVEL_SHIFT).set_aside(message)
         self.host.rereading.add(self)
 
     def cost_of_reading_back(self, message: Message) -> int:

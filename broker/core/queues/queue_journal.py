@@ -117,3 +117,7 @@ class QueueJournal:
     def read(self, ids: list[int]) -> list[Message | None]:
         """Read messages, as far as `Journal.read` does."""
         return self._journal.read(ids, self.number)
+
+    def read_all(self, ids: list[int]) -> list[Message | None]:
+        """Read messages, as far as `Journal.read_all` does."""
+        return self._journal.read_all(ids, self.number)

@@ -11,7 +11,7 @@ from pamqp import commands
 
 from ...amqp.errors import NotSupported
 from ...amqp.field_table import Table
-from ...core.jobs.scheduler import AT_ONCE_COST, SLICE, TURN_COST, UNLIMITED, Scheduler
+from ...core.jobs.scheduler import AT_ONCE_COST, AWAITS_OTHERS, SLICE, UNLIMITED, Scheduler
 from ...core.messages.message import Message, ShedMessage
 from ...core.queues.message_log import NACK, RECOVER, REJECT
 from ...core.queues.queue import Queue
@@ -210,7 +210,7 @@ class Taken:
 
     shed        those that were shed, by tag
     deliveries  the others, in the order of their tags
-    tags        of these, if dead letters of both have to be in the order of their tags
+    tags        of these, if both may be dead-lettered, in the order of their tags
     """
 
     __slots__ = ("shed", "deliveries", "tags")
@@ -218,7 +218,7 @@ class Taken:
     def __init__(self, shed: SortedRows, settlement: Settlement) -> None:
         self.shed = shed
         self.deliveries: list[Unacked] = []
-        self.tags: list[int] | None = [] if settlement is Settlement.REJECT and len(shed) else None
+        self.tags: list[int] | None = [] if settlement is not Settlement.ACK and len(shed) else None
 
     def add(self, items: list[tuple[int, Unacked]]) -> None:
         self.deliveries += [delivery for _, delivery in items]
@@ -310,6 +310,20 @@ def is_read_back(settlement: Settlement, queue: Queue, message: Message) -> bool
     return settlement is Settlement.REJECT or queue.is_at_limit(message, settlement is Settlement.NACK)
 
 
+def read_back(settlement: Settlement, deliveries: list[Unacked]) -> dict[tuple[Queue, int], Message]:
+    """Read shed messages that are dead-lettered by this settlement; return those that can be, by queue and position."""
+    shed: dict[Queue, list[ShedMessage]] = {}
+    for queue, _, _, message in deliveries:
+        if isinstance(message, ShedMessage) and is_read_back(settlement, queue, message):
+            shed.setdefault(queue, []).append(message)
+    return {
+        (queue, each.position): message
+        for queue, those in shed.items()
+        for each, message in zip(those, queue.read_back(those), strict=False)
+        if message is not None
+    }
+
+
 def dead_lettered(scheduler: Scheduler, queues: Collection[Queue]) -> Iterator[int]:
     """Wait as a part of a job until most of what these queues dead-letter is published, or cannot be now.
 
@@ -317,8 +331,8 @@ def dead_lettered(scheduler: Scheduler, queues: Collection[Queue]) -> Iterator[i
     """
     if queues:
         yield from scheduler.caught_up()
-    while not scheduler.finishing and any(queue.outbox.is_behind for queue in queues):
-        yield TURN_COST
+    while not (scheduler.finishing or scheduler.full) and any(queue.outbox.is_behind for queue in queues):
+        yield AWAITS_OTHERS
 
 
 def resume_in_steps(queues: set[Queue]) -> Iterator[int]:
@@ -362,15 +376,17 @@ def apply_settlement(channel: Channel, settlement: Settlement, deliveries: list[
             release(channel, queue, [message for _, _, _, message in run], consumer)
     else:
         rejected, nacked = settlement is Settlement.REJECT, settlement is Settlement.NACK
+        contents = read_back(settlement, deliveries)
         log = channel.vhost.message_log if not reason else None
         reason = reason or (NACK if nacked else REJECT)
         for queue, consumer, position, message in deliveries:
             if log is not None:
                 log.refused(channel.origin, consumer_tag(consumer), queue, message)
+            content = contents.get((queue, position)) if contents else None
             if rejected:
-                queue.reject(position, message)
+                queue.reject(position, message, content)
             else:
-                queue.requeue(position, message, nacked, reason)
+                queue.requeue(position, message, nacked, reason, content)
     consumed = 0
     for _, consumer, _, _ in deliveries:
         if consumer is not None:

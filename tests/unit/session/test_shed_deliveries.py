@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pamqp.commands import Basic
+from pamqp.commands import Basic, Tx
+from pamqp.commands import Channel as AMQPChannel
 
 from tests.support import codec
 from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from tests.turns.broker import Prompter, StepMeter, StoredPeer
+from warren.broker.core.jobs.scheduler import AWAITS_OTHERS
 from warren.broker.core.messages.message import Message
-from warren.broker.core.queues import fifo, shedding
+from warren.broker.core.queues import dead_lettering, fifo, shedding
 from warren.broker.core.queues import queue as queues
+from warren.broker.session.methods.acknowledge import dead_lettered
 from warren.broker.session.unacked import UnackedDeliveries
 
 BODY_BYTES = 100
@@ -479,6 +483,89 @@ def test_dead_letters_of_deliveries_of_which_only_some_could_be_shed_are_in_orde
         scene.consumer.commit()
     assert scene.drain("dead") == list(range(COUNT))
     scene.check_empty()
+
+
+@pytest.mark.parametrize("how", ["nack", "recover", "vanish"])
+def test_dead_letters_at_the_delivery_limit_are_in_order(how: str) -> None:
+    scene = Scene(**DEAD, **{"x-delivery-limit": 0})
+    scene.consumer.consume("q")
+    for number in range(COUNT):
+        scene.publisher.publish("", "q", body(number), {"delivery_mode": 1 + number // 2 % 2})
+    scene.publisher.sync()
+    tags = [each.tag for each in scene.consumer.deliveries(COUNT)]
+    scene.advance()
+    assert scene.unacked.shed_count == 14
+    if how == "nack":
+        scene.consumer.nack(tags[-1], multiple=True)
+    elif how == "recover":
+        scene.consumer.call(Basic.Recover, requeue=True)
+    else:
+        scene.consumer.client.vanish()
+    assert scene.drain("dead") == list(range(COUNT))
+
+
+ENDS = ["commit", "commit of requeues", "nack", "recover", "close", "vanish"]
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+@pytest.mark.parametrize("how", ENDS)
+def test_few_that_are_read_to_be_dead_lettered_wait_for_those_before_in_a_job(
+    monkeypatch: pytest.MonkeyPatch, how: str, is_behind: bool
+) -> None:
+    """What is done at once waits for nobody: the loop would stand still."""
+    monkeypatch.setattr(dead_lettering, "SOME_BYTES", 0)
+    scene = Scene(**DEAD, **({} if how == "commit" else {"x-delivery-limit": 0}))
+    lines: list[str] = []
+    scene.node.scheduler.report = lambda event, level, fields: lines.append(event)
+    if how.startswith("commit"):
+        scene.consumer.transact()
+    tags = scene.deliver()
+    queue, unacked = scene.queue, scene.unacked
+    scene.journal.much = is_behind
+    if how.startswith("commit"):
+        scene.consumer.nack(tags[-1], multiple=True, requeue=how != "commit")
+        scene.consumer.send(Tx.Commit)
+    elif how == "nack":
+        scene.consumer.nack(tags[-1], multiple=True)
+    elif how == "recover":
+        scene.consumer.send(Basic.Recover, requeue=True)
+    elif how == "close":
+        scene.consumer.send(AMQPChannel.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
+    else:
+        scene.consumer.client.vanish()
+    scene.advance()
+    scene.journal.catch_up()
+    scene.advance()
+    assert scene.drain("dead") == list(range(COUNT)) and not lines
+    assert not queue.unacked and not len(unacked) and not queue.ready
+
+
+def test_an_internal_connection_ends_while_much_is_dead_lettered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_lettering, "SOME_BYTES", 0)
+    scene = Scene(**DEAD, **{"x-delivery-limit": 0})
+    scene.deliver()
+    pipe_of(scene.consumer.client).connection.channels[scene.consumer.number].end()
+    assert scene.drain("dead") == list(range(COUNT)) and not scene.queue.unacked
+
+
+def test_dead_letters_of_a_full_disk_are_not_waited_for() -> None:
+    """The acknowledgements behind them may have to make the room."""
+    scene = Scene(**DEAD)
+    queue = SimpleNamespace(outbox=SimpleNamespace(is_behind=True))
+    assert next(dead_lettered(scene.node.scheduler, [queue])) == AWAITS_OTHERS  # type: ignore[list-item]
+    scene.node.scheduler.full = True
+    assert not list(dead_lettered(scene.node.scheduler, [queue]))  # type: ignore[list-item]
+
+
+def test_those_that_are_dead_lettered_in_one_step_are_read_together() -> None:
+    """A store in a database takes a query for each read."""
+    scene = Scene(**DEAD)
+    tags = scene.deliver()
+    scene.consumer.nack(tags[-1], multiple=True, requeue=False)
+    scene.consumer.sync()
+    scene.advance()
+    assert scene.journal.reads == 1
+    assert scene.drain("dead") == list(range(COUNT))
 
 
 def test_what_comes_back_again_and_again_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
