@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import stat
 
 RAISE_LIMIT = "raise the limit of open files (ulimit -n, or LimitNOFILE in a unit of systemd)"
 TOO_MANY_FILES = f"too many open files: {RAISE_LIMIT}"
@@ -62,6 +63,15 @@ def read_bytes(path: str | os.PathLike[str], limit: int = SMALL_LIMIT) -> bytes:
     if len(data) > limit:
         raise too_long(path, limit)
     return data
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Raise OSError unless there is a regular file: a read from a device or a pipe may never return."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is a device or a pipe, and a file is needed: check the path", os.fspath(path))
 
 
 def too_long(path: str | os.PathLike[str], limit: int) -> OSError:

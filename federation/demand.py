@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Literal
 
 LINGER_MS = 300
+PREFETCH_MAX = 65_535  # the largest value in basic.qos
 MIN_PREFETCH = 10  # enough that not every message waits for a round trip to the upstream
 
 Step = Literal["run", "pause"]
@@ -82,8 +83,11 @@ def no_demand_reason(ready: int, priority: int | None, room: int | None) -> str:
 
 
 def prefetch_for(prefetch_count: int, room: int | None) -> int:
-    """Return the prefetch to consume with, about twice what local consumers can take; 0 is no limit."""
+    """Return the prefetch to consume with, about twice what local consumers can take.
+
+    A `prefetch_count` of 0 is no limit but the largest value of basic.qos.
+    """
     if room is None:
         return prefetch_count
     wanted = max(2 * room, MIN_PREFETCH)
-    return min(wanted, prefetch_count) if prefetch_count else wanted
+    return min(wanted, prefetch_count or PREFETCH_MAX)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from warren.broker.plugin import Child, Exchange, Host, InternalPublisher, Invalid, Queue
 
 from .admission import Admission, Place
+from .demand import PREFETCH_MAX
 from .link_permissions import acting_user, check_rights
 from .link_spec import LinkSpec
 from .link_status import ERROR, INVALID_URI, RUNNING, LinkStatus
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 CONNECTION = f"{__package__}.upstream.connection"
 CLOSE_S = 5.0  # to delete what the link declared upstream; ending a link may take twice as long
 MIN_DELAY_S = 0.05  # between attempts, if the settings ask for none
-PREFETCH_MAX = 65_535  # the largest value in basic.qos
 REJECTED_S = 60.0  # between log lines about rejected messages, which may be many and alike
 # The deadline of `set_up`, whose requests also have deadlines of their own, is extended for many bindings: an upstream
 # that syncs each binding to its disk makes about BINDINGS_PER_S.

@@ -275,7 +275,7 @@ def test_folders_below_net_have_no_effects_of_their_own() -> None:
 # part beside the broker -> what it may import of the broker. Exchange types show what third parties can do: they import
 # the public names, the vocabulary of AMQP, and the two modules that are named.
 PARTS_MAY_IMPORT: dict[str, set[str]] = {
-    "federation": {"plugin", "product", "amqp", "core", "session", "config"},
+    "federation": {"plugin", "product", "system_errors", "amqp", "core", "session", "config"},
     "plugins/exchanges": {"plugin", "amqp", "core.exchanges.delayed", "core.telemetry.firehose"},
     "plugins/http": {"plugin", "core", "session", "net", "config"},
     "plugins/management": {

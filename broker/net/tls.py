@@ -9,7 +9,7 @@ import os
 import ssl
 
 from ..runtime.supervisor import Report
-from ..system_errors import file_error, read_bytes
+from ..system_errors import check_regular, file_error, read_bytes
 
 VERSIONS = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
 # The reason that OpenSSL gives for a failed handshake -> what it means
@@ -157,6 +157,7 @@ def load_files(context: ssl.SSLContext, options: TLSOptions) -> None:
     """Load certificates and key into a context. Raises ValueError."""
     try:
         for name in options.files:
+            check_regular(name)
             open(name, "rb").close()  # OpenSSL does not say which file it cannot read
         # A callback, because OpenSSL would otherwise prompt at the terminal.
         context.load_cert_chain(options.certfile, options.keyfile, lambda: options.password)

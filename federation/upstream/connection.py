@@ -117,6 +117,8 @@ async def connect_transport(
         raise
     except OSError as error:
         raise LinkError(describe_error(error)) from None
+    except UnicodeError:  # of a label that is empty or longer than 63 letters
+        raise LinkError("the URI has no valid name of a host") from None
 
 
 def early_close(endpoint: Endpoint) -> str:

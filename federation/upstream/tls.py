@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ssl
 
+from warren.broker.system_errors import check_regular
+
 from .endpoint import Endpoint
 from .errors import LinkError
 
@@ -27,6 +29,7 @@ def make_context(endpoint: Endpoint) -> ssl.SSLContext:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         elif endpoint.cacertfile:
+            check_regular(endpoint.cacertfile)
             context.load_verify_locations(endpoint.cacertfile)
         else:
             context.load_default_certs()
@@ -34,6 +37,8 @@ def make_context(endpoint: Endpoint) -> ssl.SSLContext:
             context.check_hostname = False
         option = "certfile or keyfile"
         if endpoint.certfile:
+            for name in filter(None, (endpoint.certfile, endpoint.keyfile)):
+                check_regular(name)
             # Without a function OpenSSL would ask for the passphrase of an encrypted key at the terminal.
             context.load_cert_chain(endpoint.certfile, endpoint.keyfile or None, lambda: passphrase(endpoint))
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError; ValueError: the passphrase is too long

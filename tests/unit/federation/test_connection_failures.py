@@ -77,6 +77,7 @@ def test_where_nobody_listens_the_system_says_why(run: Run) -> None:
             pass
         assert "Connect" in (await site.fault(parse_endpoint(f"amqp://user:secret@127.0.0.1:{port}"))).text
         assert (await site.fault(parse_endpoint("amqp://user:secret@no-such-host.invalid"))).text
+        assert "no valid name" in (await site.fault(parse_endpoint(f"amqp://{'a' * 300}"))).text
 
     run(test)
 

@@ -86,4 +86,6 @@ def test_no_more_is_pulled_than_consumers_have_room_for() -> None:
     assert prefetch_for(1000, 900) == 1000
     assert prefetch_for(1000, 1) == 10, "the way there and back would count for each message"
     assert prefetch_for(5, 1) == 5
+    assert prefetch_for(0, 200) == 400
+    assert prefetch_for(0, 1 << 20) == 65_535, "the largest value in basic.qos"
     assert prefetch_for(0, 200) == 400, "no prefetch is no limit"

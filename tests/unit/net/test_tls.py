@@ -287,7 +287,10 @@ def test_a_file_that_cannot_be_used_is_named_with_what_is_wrong(authority: Autho
         (TLSOptions(junk, key), f"{junk}: it has no certificate in PEM format"),
         (TLSOptions(key, certificate), f"{key}: it has no certificate in PEM format"),
         (TLSOptions(certificate, junk), f"{junk}: it has no private key in PEM format"),
-        (TLSOptions(certificate, "/dev/zero"), "/dev/zero: it is longer than 1 MiB: check the path"),
+        (
+            TLSOptions(certificate, "/dev/zero"),
+            "/dev/zero: it is a device or a pipe, and a file is needed: check the path",
+        ),
         (TLSOptions(certificate, encrypted), "the key is encrypted, and no password is configured"),
         (TLSOptions(certificate, encrypted, password="x"), "the configured password is not its own"),
         (TLSOptions(certificate, key, junk), f"{junk}: it has no certificate in PEM format"),

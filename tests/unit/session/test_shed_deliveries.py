@@ -512,7 +512,7 @@ ENDS = ["commit", "commit of requeues", "nack", "recover", "close", "vanish"]
 def test_few_that_are_read_to_be_dead_lettered_wait_for_those_before_in_a_job(
     monkeypatch: pytest.MonkeyPatch, how: str, is_behind: bool
 ) -> None:
-    """What is done at once waits for nobody: the loop would stand still."""
+    """Steps that are done at once wait for nobody: the loop would stand still."""
     monkeypatch.setattr(dead_lettering, "SOME_BYTES", 0)
     scene = Scene(**DEAD, **({} if how == "commit" else {"x-delivery-limit": 0}))
     lines: list[str] = []
