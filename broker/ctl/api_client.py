@@ -209,7 +209,7 @@ class API:
         return self._connection.getresponse()
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:
-        """Read a body of at most ANSWER_LIMIT bytes. Raises OSError, HTTPException."""
+        """Read a body. Raises OSError, HTTPException, also for one of more than ANSWER_LIMIT bytes."""
         pieces, size = [], 0
         while size < ANSWER_LIMIT:
             self._apply_deadline()
@@ -219,7 +219,7 @@ class API:
             pieces.append(piece)
             size += len(piece)
         else:
-            return b"".join(pieces)
+            raise http.client.HTTPException(f"the response is longer than {ANSWER_LIMIT >> 20} MiB")
         if response.length:
             raise http.client.IncompleteRead(b"", response.length)
         response.read()  # empty; marks the response complete, so the connection can be used again

@@ -167,7 +167,11 @@ def settle(channel: Channel, tags: Sequence[int], settlement: Settlement) -> Non
         copies_cost = cost_of_copies(settlement, deliveries)
         cost = COST * len(deliveries) + copies_cost
         scheduler = channel.connection.node.scheduler
-        if settlement is Settlement.REJECT and copies_cost and scheduler.is_behind:
+        if (
+            copies_cost
+            and scheduler.is_behind
+            and any(is_read_back(settlement, queue, message) for queue, _, _, message in deliveries)
+        ):
             # What is read waits in memory: for the journal, but not for a full disk, which acknowledgements behind it
             # may have to free.
             steps = chain(scheduler.caught_up(), settle_in_steps(channel, [(settlement, deliveries)], ""))

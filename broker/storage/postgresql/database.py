@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from .errors import Fenced, Refused, Unreachable
@@ -218,17 +219,20 @@ class PostgreSQL(Database):
 
     def records(self) -> list[tuple[str, str]]:
         self.connect(READS)
-        rows = self.run(READS, [(f"SELECT kind, record FROM {self.schema}.records ORDER BY position", ())])[0]
-        return [((kind or b"").decode(), (record or b"").decode()) for kind, record in rows]
+        rows = self.run(READS, [(f"SELECT position, kind, record FROM {self.schema}.records", ())])[0]
+        rows.sort(key=lambda row: int(row[0] or 0))
+        return [((kind or b"").decode(), (record or b"").decode()) for _, kind, record in rows]
 
     def read(self, number: int, offset: int, count: int) -> bytes:
+        # Sorted here: the server would sort many bytes in a file, for which a full disk has no room, so that no broker
+        # could start to free it. An offset in the binary format sorts as the number.
         table = table_of(self.schema, number)
         end = offset + count
         text = (
-            f'SELECT substring(data FROM least(greatest($1::bigint - "offset", 0), {LONGEST_BYTES})::int + 1'
+            f'SELECT "offset", substring(data FROM least(greatest($1::bigint - "offset", 0), {LONGEST_BYTES})::int + 1'
             f' FOR least($2::bigint - greatest("offset", $1::bigint), {LONGEST_BYTES})::int)'
             f' FROM {table} WHERE "offset" < $2::bigint AND "offset" >='
-            f' coalesce((SELECT max("offset") FROM {table} WHERE "offset" <= $1::bigint), 0) ORDER BY "offset"'
+            f' coalesce((SELECT max("offset") FROM {table} WHERE "offset" <= $1::bigint), 0)'
         )
         statements: list[Statement] = [(text, (offset, end))]
         try:
@@ -242,7 +246,7 @@ class PostgreSQL(Database):
             if error.sqlstate == UNDEFINED_TABLE:
                 return b""
             raise
-        return b"".join([row[0] or b"" for row in rows])
+        return b"".join([data or b"" for _, data in sorted(rows, key=itemgetter(0))])
 
     def _replaced(self) -> bool:
         """Open another session for reads, and return whether there is one after REPLACED_S.

@@ -12,6 +12,7 @@ import trustme
 from tests.support.fake_http_server import Answers, fake_http_server
 from tests.support.polling import WITHIN_S
 from tests.support.warrenctl import commanded
+from warren.broker.ctl import api_client
 from warren.broker.ctl.api_client import API, basic_credentials
 from warren.broker.ctl.command_line import parse
 from warren.broker.ctl.exit_status import ExitError
@@ -34,6 +35,16 @@ LINKS = [
         "timestamp": "2026-11-22 6:01:38",
     }
 ]
+
+
+def test_definitions_that_are_too_long_to_be_read_are_no_backup(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(api_client, "ANSWER_LIMIT", 1 << 20)
+    file = tmp_path / "definitions.json"
+    with fake_http_server({"GET /api/definitions": (200, {"users": ["x" * (1 << 20)]})}) as (url, _):
+        status, _, errors = commanded(monkeypatch, capsys, "--url", url)(f"export_definitions {file}")
+    assert status == 69 and "longer than 1 MiB" in errors and not file.exists()
 
 
 def test_federation_links_are_listed_and_restarted(

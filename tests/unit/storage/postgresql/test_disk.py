@@ -55,6 +55,27 @@ def test_any_range_can_be_read(store: PostgreSQLStore, offset: int, count: int) 
     assert file.read(offset, count) == whole[offset : offset + max(count, 0)]
 
 
+def test_a_start_needs_no_temporary_file(store: PostgreSQLStore, address: Address, postgresql: Cluster) -> None:
+    """A full disk has no room for it, and only a broker that runs can free that."""
+    disk, metadata = store.open()
+    data = bytes(range(256)) * (6 * ROW_BYTES // 256)
+    file = disk.open("a", True)
+    file.write(data)
+    file.sync()
+    names = [f"queue {number}" for number in range(100)]
+    metadata.apply([Change(True, StoredQueue("/", name, n, False, bytes(100_000))) for n, name in enumerate(names, 1)])
+    disk.commit()
+    store.close()
+    postgresql.set("temp_file_limit", "0")
+    try:
+        after = successor(address)
+        disk, metadata = after.open()
+        assert contents(disk, "a") == data and [queue.name for queue in metadata.load().queues] == names
+        after.close()
+    finally:
+        postgresql.set("temp_file_limit", "-1")
+
+
 def test_a_file_can_be_opened_before_it_is_committed(store: PostgreSQLStore) -> None:
     disk, _ = store.open()
     disk.open("a", True).write(b"data")

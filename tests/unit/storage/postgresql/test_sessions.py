@@ -34,7 +34,7 @@ class FakeSession:
     def run(self, statements: Sequence[Statement], limit_s: float | None, binary: bool) -> list[list[list[bytes]]]:
         if self.lost:
             raise Unreachable("the server closed the connection")
-        return [[[b"data"]]]
+        return [[[bytes(8), b"data"]]]
 
     def close(self) -> None:
         self.closed = True
