@@ -149,6 +149,9 @@ class Transaction:
                 runs[-1][1].append(delivery)
             del settlements[-SLICE:]
             yield SLICE
+        if any(settlement.requeues for settlement, _ in runs):
+            # Consumers take what they have room for of the publishes before a requeue drops what is above a limit.
+            channel.connection.node.scheduler.pump()
         yield from acknowledge.settle_in_steps(channel, runs, "")
         if not complete:
             raise PreconditionFailed("partial tx completion")

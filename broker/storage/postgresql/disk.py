@@ -143,5 +143,9 @@ class PostgreSQLDisk(Disk):
 
 
 def unreadable(error: Unreachable | Refused) -> OSError:
-    """Return the error of a read as the log knows it: one that may be tried again, unless the server has refused it."""
-    return OSError(UNREACHABLE if isinstance(error, Unreachable) else errno.EIO, f"PostgreSQL: {error}")
+    """Return the error of a read as the log knows it: one that may be tried again, unless the server has refused it.
+
+    A server that lacks disk, memory or connections (SQLSTATE class 53) has refused nothing.
+    """
+    may_work_later = isinstance(error, Unreachable) or error.sqlstate.startswith("53")
+    return OSError(UNREACHABLE if may_work_later else errno.EIO, f"PostgreSQL: {error}")

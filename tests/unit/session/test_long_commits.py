@@ -63,6 +63,25 @@ def test_settlements_follow_the_publishes_of_a_long_commit(broker: InProcessPeer
     broker.close()
 
 
+def test_consumers_get_the_publishes_of_a_commit_before_what_it_requeues_counts_for_a_limit(
+    broker: InProcessPeer,
+) -> None:
+    consumer = broker.connect().channel()
+    ch = broker.connect().channel()
+    ch.declare("q", arguments={"x-max-length": 5})
+    ch.fill("q", b"returned")
+    ch.transact()
+    got = ch.get("q", no_ack=False)
+    assert got is not None
+    consumer.consume("q")
+    for number in range(20):
+        ch.publish("", "q", b"%d" % number)
+    ch.nack(got.tag)
+    ch.commit()
+    assert [each.body for each in consumer.deliveries(21)] == [*[b"%d" % number for number in range(20)], b"returned"]
+    broker.close()
+
+
 def test_a_long_commit_that_a_queue_refuses_in_part_closes_the_channel(broker: InProcessPeer) -> None:
     client = broker.connect()
     ch = client.channel()
