@@ -113,7 +113,7 @@ class Scheduler:
         self._full = False
         self._tasks: deque[Task] = deque()
         self._waiting: deque[Task] = deque()  # for room, in the order of their turns
-        self._suspended: dict[Task, None] = {}
+        self._suspended: dict[Task, bool] = {}  # True while one waits for the journal
         self._current: Task | None = None  # whose step is under way
         self.finishing = False
         self._left = TURN_COST  # the rest of this turn's budget
@@ -210,6 +210,9 @@ class Scheduler:
         self._full = full
         if not full:
             self._resume_waiting()
+            return
+        for task in [task for task, awaits_journal in self._suspended.items() if awaits_journal]:
+            self._resume(task)  # nothing becomes durable until there is room, which the job may have to make
 
     @property
     def has_time(self) -> bool:
@@ -278,7 +281,7 @@ class Scheduler:
                 if cost is None:
                     continue
                 if cost in (SUSPENDED, AWAITS_JOURNAL):
-                    self._suspended[task] = None
+                    self._suspended[task] = cost == AWAITS_JOURNAL
                     if cost == AWAITS_JOURNAL:
                         self._journal.when_durable(self._journal.ticket(), partial(self._resume, task))
                     continue

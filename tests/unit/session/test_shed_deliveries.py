@@ -594,7 +594,6 @@ def test_a_reject_that_waits_for_the_journal_does_not_wait_for_a_full_disk() -> 
     scene.consumer.reject(tags[0], requeue=False)
     assert scene.queue.unacked == COUNT
     scene.node.scheduler.full = True
-    scene.journal.catch_up()
     scene.advance()
     scene.consumer.ack(tags[-1], multiple=True)
     scene.advance()
