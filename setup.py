@@ -30,8 +30,8 @@ UNITS: dict[str, tuple[str, ...]] = {
     "core.counters": ("statistics",),
     "core.exchanges": ("exchange", "router"),
     "core.queues": (
-        *("consumers", "enqueue", "fifo", "flow_control", "ledger", "packed_tail", "queue", "queue_host"),
-        *("paged_tail", "queue_journal", "ready_messages", "route_target", "sorted_entries", "sorted_rows"),
+        *("chunks", "consumers", "enqueue", "fifo", "flow_control", "ledger", "queue", "queue_host"),
+        *("queue_journal", "ready_messages", "returned", "route_target", "sorted_entries", "sorted_rows"),
     ),
     "storage": ("index", "log_records", "segment"),
     "session": (

@@ -174,7 +174,7 @@ def test_a_message_keeps_its_number_while_it_lies_on_the_disk(tmp_path: Path, mo
     ch.declare("q", durable=True)
     ch.fill("q", *[bytes([number]) for number in range(6)], delivery_mode=2)
     ch.fill("q", *[bytes([number]) for number in range(6)])
-    assert len(export.vhost.queues["q"].ready_messages.default.backlog) > 0
+    assert export.vhost.queues["q"].ready_messages.default.chunks.stored > 0
     for _ in range(4):
         assert ch.get("q")
     export.vhost.queues["q"].purge()

@@ -10,11 +10,14 @@ from warren.broker.core.messages.ports import Clock, Journal
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_letter_budget, dead_lettering
 from warren.broker.core.queues import ready_messages as ready_messages_module
+from warren.broker.core.queues.chunks import Packed, Resident, Stored
 from warren.broker.core.queues.consumers import Consumer
 from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
+from warren.broker.core.queues.fifo import Fifo
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.queue_host import QueueHost
+from warren.broker.core.queues.sorted_rows import Row
 from warren.broker.core.vhost.vhost import VHost
 
 from .clock import FakeClock
@@ -81,10 +84,33 @@ def ready_messages(queue: Queue) -> list[Message]:
     """Return the ready messages of a queue, which are too few to be packed."""
     ready: list[Message] = []
     for fifo in queue.ready_messages.all:
-        assert not fifo.packed.count and not len(fifo.backlog)
-        ready += [message for _, message, _ in fifo.returned]
-        ready += fifo.fresh
+        assert not fifo.chunks.count
+        ready += held_by(fifo)[0]
     return ready
+
+
+def held_by(fifo: Fifo) -> tuple[list[Message], int]:
+    """Return the messages of a fifo in memory, requeued ones first, and the bytes that are saved as some are packed."""
+    held = [message for _, message, _ in fifo.returned.heap] if fifo.returned is not None else []
+    held += fifo.fresh
+    for chunk in fifo.chunks._chunks:
+        if isinstance(chunk, Packed):
+            held += chunk.unpack()
+        elif isinstance(chunk, Resident):
+            held += chunk.messages
+    return held + fifo.chunks._last, sum(chunk.saved_bytes for chunk in fifo.chunks._chunks)
+
+
+def stored_ids(fifo: Fifo) -> list[int]:
+    """Return the ids of the messages of a fifo that the journal alone has, but for those that could not be read."""
+    ids = [id_ for chunk in fifo.chunks._chunks if isinstance(chunk, Stored) for id_ in chunk.peek(chunk.count)]
+    return ids + [values[1] for _, values, _ in rows_of(fifo)]
+
+
+def rows_of(fifo: Fifo) -> list[Row]:
+    """Return the rows of requeued messages of a fifo that the journal alone has."""
+    returned = fifo.returned
+    return list(returned.rows) if returned is not None else []
 
 
 def limit_dead_letters(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:

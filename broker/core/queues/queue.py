@@ -5,6 +5,7 @@ Expiry, length limits, priorities, dead-lettering and delivery limits cost only 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,15 @@ from mypy_extensions import mypyc_attr
 from ...amqp.errors import Unreadable
 from ...amqp.field_table import Table
 from ..counters.statistics import DISABLED, DeliveryCounters
-from ..jobs.scheduler import COPY_SHIFT, PUMP_COST, SPEED, STORE_SHIFT
+from ..jobs.scheduler import COPY_SHIFT, PUMP_COST, SPEED, STORE_SHIFT, Job
+from ..jobs.scheduler import SLICE as JOB_SLICE
 from ..messages.binding import Binding
 from ..messages.message import FIELD_SHIFT, FIELDS_COST, Message, ShedMessage, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER, MessageState
 from ..messages.ports import RecoveredQueue
 from ..metadata.queue_types import QUORUM
 from ..queues.consumers import Consumer
+from .chunks import Chunk
 from .consumers import Consumers, SingleActiveConsumers
 from .dead_lettering import DeadLetterOutbox
 from .deduplication import Deduplication
@@ -32,7 +35,6 @@ from .queue_host import QueueHost
 from .queue_journal import QueueJournal
 from .queue_settings import NO_POLICY, NONE
 from .ready_messages import MESSAGE_BYTES, ReadyMessages
-from .release import release
 from .route_target import RouteTarget
 from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 
@@ -284,9 +286,13 @@ class Queue(RouteTarget):
         if not self._take_back(message):
             return
         if isinstance(message, ShedMessage):
-            self._requeue_shed(message, nacked, reason, content)
-            return
-        if self._counts(nacked):
+            if self.is_at_limit(message, nacked):
+                self._drop_shed(message, content, DELIVERY_LIMIT, reason)
+                return
+            if self._counts(nacked):
+                message.attempts += 1
+                self.journal.count_delivery(message, message.attempts)
+        elif self._counts(nacked):
             state = message.state or MessageState(level=position >> LEVEL_SHIFT)
             state.attempts += 1
             if NONE < self.settings.delivery_limit < state.attempts:
@@ -296,18 +302,6 @@ class Queue(RouteTarget):
             message = message.with_delivery_count(state)
         self.host.requeued(self, message, reason)
         self.ready_messages.at(position >> LEVEL_SHIFT).requeue(position, message)
-        self._came_back = True
-        self.schedule_pump()
-
-    def _requeue_shed(self, message: ShedMessage, nacked: bool, reason: str, content: Message | None) -> None:
-        if self._counts(nacked):
-            if self.is_at_limit(message, nacked):
-                self._drop_shed(message, content, DELIVERY_LIMIT, reason)
-                return
-            message.attempts += 1
-            self.journal.count_delivery(message, message.attempts)
-        self.host.requeued(self, message, reason)
-        self.ready_messages.at(message.position >> LEVEL_SHIFT).requeue_shed(message)
         self._came_back = True
         self.schedule_pump()
 
@@ -454,7 +448,8 @@ class Queue(RouteTarget):
                 self._expire([fifo])
                 if not self._slice:
                     return  # the first message may be due as well
-            if fifo.away is not None or not fifo.fresh and not fifo.returned:
+            returned = fifo.returned
+            if returned is None and not fifo.fresh or returned is not None and returned.row_first:
                 if not consumers.any_ready():
                     return
                 if ready.read_bytes >= read_end:
@@ -462,7 +457,8 @@ class Queue(RouteTarget):
                     return
                 read_bytes = ready.read_bytes
                 message = fifo.ensure_loaded()
-                if fifo.returned:  # they are delivered one by one
+                returned = fifo.returned
+                if returned is not None:  # they are delivered one by one
                     rest += (ready.read_bytes - read_bytes) // MESSAGE_BYTES
                 if message is None:
                     if len(fifo):
@@ -474,13 +470,13 @@ class Queue(RouteTarget):
             average_bytes = ready.average_bytes
             if fifo.header_bytes:
                 average_bytes += fifo.header_bytes // fifo.resident
-            count = 1 if fifo.returned else min(len(fifo.fresh), BATCH_BYTES // (average_bytes + 1) + 1)
+            count = 1 if returned is not None else min(len(fifo.fresh), BATCH_BYTES // (average_bytes + 1) + 1)
             takers, room = consumers.take_turn(count, average_bytes)
             if not takers:
                 if consumers.any_ready():  # very many have no room: other queues have their turn first
                     self._interrupt()
                 return
-            if fifo.returned:
+            if returned is not None:
                 header_bytes = fifo.header_bytes
                 position, message, redelivered = fifo.pop()
                 self.delivered_bytes += message.body_bytes + header_bytes - fifo.header_bytes
@@ -664,7 +660,7 @@ class Queue(RouteTarget):
         """Return messages that are to be dead-lettered with their contents; None, or fewer, for those not read now."""
         if self.settings.dead_letter_exchange is None or self.deleted:
             return []
-        return self.ready_messages.default.read_back(messages)
+        return self.ready_messages.read_back(messages)
 
     def _drop_shed(self, message: ShedMessage, content: Message | None, reason: str, otherwise: str) -> None:
         """Drop a message whose content only the journal had, or dead-letter it.
@@ -680,7 +676,7 @@ class Queue(RouteTarget):
             self.dead_letter_or_drop([content], reason)
             return
         self.host.requeued(self, message, otherwise)
-        self.ready_messages.at(message.position >> LEVEL_SHIFT).set_aside(message)
+        self.ready_messages.set_aside(message)
         self.host.rereading.add(self)
 
     def cost_of_reading_back(self, message: Message) -> int:
@@ -749,11 +745,34 @@ class Queue(RouteTarget):
         )
         self.held_publishers.release()
         if count:
-            job = release(self, removed, average_bytes, reason, finished)
+            job = self._settle_removed(removed, average_bytes, reason, finished)
             self.host.scheduler.start(f"purge of {self}", job, failed)
         else:
             finished()
         return count
+
+    def _settle_removed(
+        self, removed: deque[Chunk], average_bytes: int, reason: str, finished: Callable[[], None]
+    ) -> Job:
+        """Free and settle the messages of a purged queue, which are not visible any more; call `finished`.
+
+        `average_bytes` is the average length of a body.
+        """
+        while removed:
+            chunk = removed[0]
+            messages = chunk.take()
+            ids, seqs = chunk.take_ids(JOB_SLICE)
+            if messages:
+                self.host.left(self, messages, reason)
+                self.host.ledger.add(-len(messages), -total_bytes(messages) - header_bytes_of(messages))
+                self.journal.settle_purged(messages)
+            if ids:
+                self.host.left_paged(self, seqs, average_bytes, reason)
+                self.journal.settle_pages(ids)
+            if not chunk.count:
+                removed.popleft()
+            yield len(messages) + len(ids)
+        finished()
 
     def on_deleted(self) -> None:
         """Mark the queue as deleted. It has been purged; messages in the outbox are still dead-lettered."""

@@ -102,11 +102,16 @@ class QueueJournal:
             self._journal.append([], loose)
         return pages
 
-    def page_in(self, message: Message) -> None:
-        """Drop the journal's copy of a message that was read back, if it was stored for paging only."""
+    def page_in(self, message: Message, seq: int) -> Message:
+        """Return a message that was read back with the `seq` and the headers that it had before it was paged out.
+
+        Drop the journal's copy if it was stored for paging only.
+        """
+        message.seq = seq
         if not (self.number and message.persistent):
             self._journal.settle(0, message.id)
             message.id = 0
+        return message.with_delivery_count(message.state) if message.state and message.state.attempts else message
 
     def drop_pages(self, messages: list[Message]) -> None:
         """Drop the journal's copies of those messages of which it alone had the content, if stored for that only."""

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from array import array
 from bisect import insort
+from collections import deque
 from typing import TYPE_CHECKING
 
 from ..jobs.scheduler import COPY_SHIFT
-from ..messages.message import Message, read_bytes
+from ..messages.message import Message, ShedMessage, read_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import RecoveredQueue
+from .chunks import Chunk
 from .dead_lettering import FEW_BYTES
-from .fifo import Fifo, Removed
+from .fifo import LEVEL_SHIFT, UNPAGE, Fifo
 from .ledger import Ledger
 from .queue_journal import QueueJournal
 from .queue_settings import NONE, QueueSettings
 from .reread import EXHAUSTED_MS
+from .returned import Returned
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -38,8 +41,9 @@ class ReadyMessages:
     awaits_room    unread messages are read again as soon as others have left memory
     long_headers   some messages have had long headers (`header_bytes_of`)
 
-    Unread messages, which the disk did not return, belong to neither total. As their length is unknown, `body_bytes` is
-    an estimate from then until all ready messages are in memory.
+    `unread` has messages that the disk did not return, in the order in which that was tried, or is None. They belong to
+    neither total. As their length is unknown, `body_bytes` is an estimate from then until all ready messages are in
+    memory.
     """
 
     __slots__ = (
@@ -47,6 +51,7 @@ class ReadyMessages:
         "all",
         "count",
         "body_bytes",
+        "unread",
         "read_bytes",
         "removed_bytes",
         "awaits_room",
@@ -66,6 +71,7 @@ class ReadyMessages:
         self._fifos: dict[int, Fifo] = {}  # the other ones by level, also those that all their messages have left
         self.count = 0
         self.body_bytes = 0
+        self.unread: Returned | None = None
         self.read_bytes = self.removed_bytes = 0
         self.awaits_room = self.long_headers = False
         self._estimated = False
@@ -103,12 +109,17 @@ class ReadyMessages:
     @property
     def paged(self) -> bool:
         """True if some messages are in the journal only; new ones then go there too, whatever their delivery mode."""
-        return any(len(fifo.backlog) for fifo in self.all)
+        return any(fifo.chunks.stored for fifo in self.all)
 
     @property
     def unread_count(self) -> int:
         """The number of messages that could not be read."""
-        return sum(fifo.unread_count for fifo in self.all)
+        return self.unread.count if self.unread is not None else 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether messages may be read into memory before consumers need them."""
+        return not self._ledger.exceeded or all(fifo.few_resident for fifo in self.all)
 
     def at(self, level: int) -> Fifo:
         """Return the fifo of a priority level (`QueueSettings.level`), to which the caller adds messages."""
@@ -138,12 +149,12 @@ class ReadyMessages:
         """Return the fifo with the next message, which may still be in the backlog."""
         if self.count:
             first = self.all[0]
-            if first.fresh or first.returned or first.paged_count:
+            if first.fresh or first.chunks.count or first.returned is not None:
                 return first
             for index, fifo in enumerate(self.all):
-                if fifo.fresh or fifo.returned or fifo.paged_count:
+                if fifo.fresh or fifo.chunks.count or fifo.returned is not None:
                     if index > EMPTY:  # it is looked for with each message
-                        self.all = [fifo for fifo in self.all if fifo.used or fifo is self.default]
+                        self.all = [each for each in self.all if len(each) or each is self.default]
                     return fifo
         return None
 
@@ -171,8 +182,49 @@ class ReadyMessages:
             self._estimated = True
             self._queue.host.rereading.add(self._queue)
         if not self.paged:
-            self.body_bytes = sum([fifo.resident_bytes + fifo.away_bytes for fifo in self.all])
+            self.body_bytes = sum([fifo.body_bytes for fifo in self.all])
             self._estimated = False
+
+    def set_aside(self, message: ShedMessage) -> None:
+        """Keep a message that could not be read, not ready; it is to be read again."""
+        if self.unread is None:
+            self.unread = Returned(self._ledger)
+        self.unread.add_row(self.unread.rows.last + 1 if self.unread.count else 0, message)
+
+    def reread(self) -> tuple[int, int]:
+        """Read some of the unread messages again; return as `read_rows`."""
+        tried, requeued = self.read_rows(self.unread, UNPAGE) if self.unread is not None else (0, 0)
+        if not self.unread_count:
+            self.unread = None
+        return tried, requeued
+
+    def read_rows(self, rows: Returned, limit: int) -> tuple[int, int]:
+        """Read some of the first of these rows, requeue those that can be read, and set the others aside.
+
+        Return (tried, requeued). None is tried if the system has no descriptors or memory to spare.
+        """
+        first = rows.peek_rows(limit)
+        read = self._journal.read([message.id for message in first])
+        self.charge_read(read)
+        rows.take_ids(len(read))  # not before the read, which may fail
+        requeued = 0
+        for each, message in zip(first, read, strict=False):
+            if message is None:
+                self.set_aside(each)
+            else:
+                message = self._journal.page_in(message, each.seq)
+                self.at(each.position >> LEVEL_SHIFT).requeue(each.position, message, each.redelivered)
+                requeued += 1
+        return len(read), requeued
+
+    def read_back(self, messages: list[ShedMessage]) -> list[Message | None]:
+        """Return messages that are not ready with their contents; None, or fewer, for those not read now."""
+        read = self._journal.read_all([message.id for message in messages])
+        self.charge_read(read)
+        return [
+            self._journal.page_in(message, shed.seq) if message is not None else None
+            for shed, message in zip(messages, read, strict=False)
+        ]
 
     def charge_read(self, read: list[Message | None]) -> None:
         """Count messages that were read back, and charge them to whatever has caused it (`Scheduler.spent`)."""
@@ -189,13 +241,11 @@ class ReadyMessages:
         self._queue.host.rereading.start(self._queue)
 
     def remove_due(self, fifos: list[Fifo], now_ms: int, limit: int) -> tuple[list[Message], int]:
-        """Remove due messages from the front of each of these fifos, at most `limit`, up to `_removed_end`.
+        """Remove due messages from the front of each of these fifos, at most `limit`, up to `_slice_ends`.
 
         Return them, and how many more may be removed soon.
         """
-        read_end, removed_end = self.read_bytes + SLICE_BYTES, self.removed_bytes + SLICE_BYTES
-        if self._ledger.dead_letters.total > FEW_BYTES:
-            removed_end = self._removed_end()
+        read_end, removed_end = self._slice_ends()
         dead: list[Message] = []
         self._charge_looks(len(fifos))
         for fifo in fifos:
@@ -206,9 +256,7 @@ class ReadyMessages:
     def drop_excess(self, max_length: int, max_bytes: int, limit: int) -> tuple[list[Message], int]:
         """Remove messages from the front that exceed these limits (NONE for no limit); return as `remove_due`."""
         dropped: list[Message] = []
-        read_end, removed_end = self.read_bytes + SLICE_BYTES, self.removed_bytes + SLICE_BYTES
-        if self._ledger.dead_letters.total > FEW_BYTES:
-            removed_end = self._removed_end()
+        read_end, removed_end = self._slice_ends()
         while (
             len(dropped) < limit
             and (NONE < max_length < self.count or NONE < max_bytes < self.body_bytes)
@@ -223,9 +271,12 @@ class ReadyMessages:
             dropped.append(message)
         return dropped, limit - len(dropped) if self.read_bytes < read_end and self.removed_bytes < removed_end else 0
 
-    def _removed_end(self) -> int:
-        """Return where `removed_bytes` may be after one step, but for the last message, as many dead letters wait."""
-        return self.removed_bytes + min(SLICE_BYTES, self._queue.outbox.room_bytes)
+    def _slice_ends(self) -> tuple[int, int]:
+        """Return where `read_bytes` and `removed_bytes` may be after one step, but for the last message."""
+        removed_bytes = SLICE_BYTES
+        if self._ledger.dead_letters.total > FEW_BYTES:  # many dead letters wait
+            removed_bytes = min(SLICE_BYTES, self._queue.outbox.room_bytes)
+        return self.read_bytes + SLICE_BYTES, self.removed_bytes + removed_bytes
 
     def next_deadline_ms(self) -> int:
         """Return the earliest deadline of the first messages, or NEVER; now, if very many have to be read back."""
@@ -240,11 +291,13 @@ class ReadyMessages:
                     earliest_ms = deadline_ms
         return earliest_ms
 
-    def remove_all(self) -> list[Removed]:
-        """Remove all messages at once. The ledger and the journal still count them until `release`."""
+    def remove_all(self) -> deque[Chunk]:
+        """Remove all messages at once. The ledger and the journal still count them until they are taken."""
         self.count = 0
         self.body_bytes = 0
         self._estimated = self.awaits_room = False
-        used = [fifo for fifo in self.all if fifo.used]
-        self.all = [self.default]
-        return [fifo.remove_all() for fifo in used]
+        removed = deque([chunk for fifo in self.all for chunk in fifo.remove_all()])
+        if self.unread is not None:
+            removed.append(self.unread)
+        self.all, self.unread = [self.default], None
+        return removed

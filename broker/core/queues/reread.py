@@ -7,6 +7,7 @@ second.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..jobs.scheduler import PUMP_COST, STORE_SHIFT, Job, Scheduler
@@ -21,23 +22,25 @@ REFUSED_LIMIT = 10_000  # messages of one queue that may fail in one attempt
 
 
 class Reread:
-    """The queues of one virtual host with unread messages, with the time of the next attempt of each."""
+    """The queues of one virtual host with unread messages, with the timer and the time of the next attempt of each."""
 
-    __slots__ = ("_clock", "_scheduler", "_queues", "_reading", "_timer", "_when_ms")
+    __slots__ = ("_clock", "_scheduler", "_timers", "_reading")
 
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
         self._clock = clock
         self._scheduler = scheduler
-        self._queues: dict[Queue, int] = {}
+        self._timers: dict[Queue, tuple[Timer, int]] = {}
         self._reading: set[Queue] = set()
-        self._timer: Timer | None = None
-        self._when_ms = 0
 
     def add(self, queue: Queue, wait_ms: int = REREAD_MS) -> None:
         """Try the queue again after this time, or at an earlier time that is already set."""
         when_ms = self._clock.now_ms() + wait_ms
-        self._queues[queue] = min(when_ms, self._queues.get(queue, when_ms))
-        self._expect(when_ms)
+        if queue in self._timers:
+            timer, before_ms = self._timers[queue]
+            if before_ms <= when_ms:
+                return
+            timer.cancel()
+        self._timers[queue] = self._clock.call_at(when_ms, partial(self._due, queue)), when_ms
 
     def start(self, queue: Queue) -> None:
         """Try the queue again now."""
@@ -45,22 +48,9 @@ class Reread:
             self._reading.add(queue)
             self._scheduler.start(f"rereading of {queue}", self._job(queue))
 
-    def _expect(self, when_ms: int) -> None:
-        if self._timer is not None:
-            if self._when_ms <= when_ms:
-                return
-            self._timer.cancel()
-        self._when_ms = when_ms
-        self._timer = self._clock.call_at(when_ms, self._due)
-
-    def _due(self) -> None:
-        self._timer = None
-        now_ms = self._clock.now_ms()
-        for queue in [queue for queue, when_ms in self._queues.items() if when_ms <= now_ms]:
-            del self._queues[queue]
-            self.start(queue)
-        if self._queues:
-            self._expect(min(self._queues.values()))
+    def _due(self, queue: Queue) -> None:
+        del self._timers[queue]
+        self.start(queue)
         self._scheduler.pump()
 
     def _job(self, queue: Queue) -> Job:
@@ -71,21 +61,20 @@ class Reread:
         try:
             queue.schedule_pump()  # its backlog may be readable now
             yield PUMP_COST
-            for fifo in list(ready.all):
-                left, refused = fifo.unread_count, 0
-                while left > 0 and fifo.unread_count and refused < REFUSED_LIMIT:
-                    if not fifo.has_room:
-                        ready.awaits_room = True
-                        break
-                    read_bytes = ready.read_bytes
-                    tried, requeued = fifo.reread()
-                    if not tried:
-                        wait_ms = EXHAUSTED_MS
-                        break
-                    left -= tried
-                    refused += tried - requeued
-                    queue.schedule_pump()
-                    yield PUMP_COST + (ready.read_bytes - read_bytes >> STORE_SHIFT)
+            left, refused = ready.unread_count, 0
+            while left > 0 and ready.unread_count and refused < REFUSED_LIMIT:
+                if not ready.has_room:
+                    ready.awaits_room = True
+                    break
+                read_bytes = ready.read_bytes
+                tried, requeued = ready.reread()
+                if not tried:
+                    wait_ms = EXHAUSTED_MS
+                    break
+                left -= tried
+                refused += tried - requeued
+                queue.schedule_pump()
+                yield PUMP_COST + (ready.read_bytes - read_bytes >> STORE_SHIFT)
         finally:
             self._reading.discard(queue)
             if ready.unread_count and not queue.deleted:

@@ -18,17 +18,19 @@ from tests.support import codec
 from tests.support.amqp_client import Silence
 from tests.support.clock import FakeClock
 from tests.support.hypothesis_settings import examples
+from tests.support.queues import held_by, rows_of, stored_ids
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.messages.message import Message, ShedMessage, header_bytes_of
-from warren.broker.core.queues import dead_lettering, fifo, packed_tail, shedding, sorted_rows
+from warren.broker.core.queues import chunks, dead_lettering, fifo, ready_messages, shedding, sorted_rows
 from warren.broker.core.queues import queue as queues
 from warren.broker.session import channel as channels
 from warren.broker.session.methods.basic import UNREADABLE_RETRY_MS
 
 NAMES = ("a", "b", "c")
 SMALL = {
+    ready_messages: {"UNPAGE": 2},
     fifo: {"PAGE_ABOVE": 3, "UNPAGE": 2, "PACK_ABOVE": 1, "UNPACK_BELOW": 2},
-    packed_tail: {"RUN": 2},
+    chunks: {"RUN": 2, "BLOCK": 2},
     shedding: {"KEEP_BYTES": 500, "STEP_BYTES": 0},
     sorted_rows: {"BLOCK": 2},
     queues: {"SLICE": 2},
@@ -279,15 +281,10 @@ class FeaturesMachine(RuleBasedStateMachine):
             held: list[Message] = []
             paged = 0
             for each in queue.ready_messages.all:
-                held += [*each.fresh, *[message for _, message, _ in each.returned]]
-                for run in [*each.packed._runs, each.packed._last]:
-                    if isinstance(run, packed_tail.PackedRun):
-                        resident -= run.saved_bytes
-                        held += run.unpack()
-                    else:
-                        held += run
-                ids = each.backlog.peek(len(each.backlog))
-                ids += [values[1] for _, values, _ in each.away or ()]
+                messages, saved_bytes = held_by(each)
+                held += messages
+                resident -= saved_bytes
+                ids = stored_ids(each)
                 paged += len(ids)
                 pages += [id_ for id_ in ids if id_ in self.journal.loose]
                 kept |= {(queue.number, id_) for id_ in ids if id_ not in self.journal.loose}
@@ -311,8 +308,9 @@ class FeaturesMachine(RuleBasedStateMachine):
         held = [message for _, _, _, message in out if not isinstance(message, ShedMessage)]  # also of deleted queues
         unacked_bytes = sum(message.body_bytes + self.node.ledger.OVERHEAD for message in held) + header_bytes_of(held)
         assert self.node.ledger.ready_bytes == resident and self.node.ledger.unacked_bytes == unacked_bytes
-        fifos = [fifo for queue in self.vhost.queues.values() for fifo in queue.ready_messages.all]
-        rows = len(shed) + sum(len(fifo.away or ()) + fifo.unread_count for fifo in fifos)
+        ready = [queue.ready_messages for queue in self.vhost.queues.values()]
+        rows = len(shed) + sum(len(rows_of(fifo)) for each in ready for fifo in each.all)
+        rows += sum(each.unread_count for each in ready)
         assert self.node.ledger.shed_bytes == rows * self.node.ledger.SHED
         assert not self.node.pending
 

@@ -28,8 +28,8 @@ from warren.broker.app.build import build_node
 from warren.broker.app.store import Store
 from warren.broker.config import Config
 from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.core.queues import chunks, ready_messages, shedding, sorted_rows
 from warren.broker.core.queues import fifo as line
-from warren.broker.core.queues import packed_tail, shedding, sorted_rows
 from warren.broker.storage import compaction, segment_reader
 from warren.broker.storage.journal import Journal
 
@@ -96,9 +96,11 @@ def set_small_sizes(monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
     """Make slices, pages and reads small, so that few messages take the paths of very many."""
     monkeypatch.setattr(line, "PAGE_ABOVE", 3)
     monkeypatch.setattr(line, "UNPAGE", 4)
+    monkeypatch.setattr(ready_messages, "UNPAGE", 4)
     monkeypatch.setattr(line, "PACK_ABOVE", 1)
     monkeypatch.setattr(line, "UNPACK_BELOW", 2)
-    monkeypatch.setattr(packed_tail, "RUN", 2)
+    monkeypatch.setattr(chunks, "RUN", 2)
+    monkeypatch.setattr(chunks, "BLOCK", 2)
     monkeypatch.setattr(shedding, "KEEP_BYTES", 500)
     monkeypatch.setattr(shedding, "STEP_BYTES", 0)
     monkeypatch.setattr(sorted_rows, "BLOCK", 2)

@@ -84,7 +84,7 @@ def test_a_job_that_fails_closes_the_connection_that_waits_for_it(monkeypatch: p
         patch.setattr(large.journal, "settle", failing)
         patch.setattr(type(large.queue), "requeue", failing)
         patch.setattr(type(large.queue), "settle", failing)
-        patch.setattr("warren.broker.core.queues.release._settle", failing)
+        patch.setattr(type(large.queue.host), "left", failing)
         if how == "nack":
             large.ch.nack(0, multiple=True, requeue=True)
         elif how == "commit":

@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from tests.support.queues import held_by, rows_of, stored_ids
 from warren.broker.core.counters.statistics import DeliveryCounters
 from warren.broker.core.messages.message import Message, ShedMessage, header_bytes_of, total_bytes
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.message_log import MessageLog, Origin
-from warren.broker.core.queues.packed_tail import PackedRun
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.session.channel import Channel
@@ -117,7 +117,7 @@ def check_ledger(node: Node, channels: Iterable[Channel]) -> Counter[Queue]:
     for vhost in node.vhosts.values():
         for queue in vhost.queues.values():
             assert queue.shed == shed[queue], f"{queue} counts {queue.shed} shed messages, channels have {shed[queue]}"
-            rows += sum(len(fifo.away or ()) + fifo.unread_count for fifo in queue.ready_messages.all)
+            rows += sum(len(rows_of(fifo)) for fifo in queue.ready_messages.all) + queue.ready_messages.unread_count
     counted = ledger.ready_bytes, ledger.unacked_bytes, ledger.shed_bytes
     holds = resident_bytes(node), unacked_bytes, (shed.total() + rows) * ledger.SHED
     assert counted == holds, f"bytes of ready, unacknowledged and shed messages: {counted} counted, {holds} held"
@@ -130,9 +130,7 @@ def resident_bytes(node: Node) -> int:
     for vhost in node.vhosts.values():
         for queue in vhost.queues.values():
             for fifo in queue.ready_messages.all:
-                saved_bytes = sum(run.saved_bytes for run in fifo.packed._runs if isinstance(run, PackedRun))
-                total += fifo.resident_bytes + fifo.resident * node.ledger.OVERHEAD - saved_bytes
-                total += header_bytes_of([*fifo.fresh, *[message for _, message, _ in fifo.returned]])
-                apart = [run for run in [*fifo.packed._runs, fifo.packed._last] if not isinstance(run, PackedRun)]
-                total += sum(map(header_bytes_of, apart))
+                held, saved_bytes = held_by(fifo)
+                assert len(held) == fifo.resident and len(stored_ids(fifo)) == fifo.paged_count
+                total += total_bytes(held) + header_bytes_of(held) + len(held) * node.ledger.OVERHEAD - saved_bytes
     return total

@@ -322,7 +322,7 @@ def test_priorities_without_messages_are_not_looked_at_with_each_message() -> No
     queue.push_at(0, [message() for _ in range(100)], 1_000)
     queue.pump()
     assert queue.dropped == 50 and levels.all == [levels.default]
-    assert [len(removed.fresh) for removed in levels.remove_all()] == [50] and levels.all == [levels.default]
+    assert [chunk.count for chunk in levels.remove_all()] == [50] and levels.all == [levels.default]
     queue.push_at(7, [message()], 10)
     queue.push_at(9, [message()], 10)
     assert [fifo.level for fifo in levels.all] == [9, 7, 0]

@@ -14,7 +14,7 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.core.messages.message import Message, ShedMessage
 from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.queues import fifo as line_module
-from warren.broker.core.queues import reread
+from warren.broker.core.queues import ready_messages, reread
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.reread import EXHAUSTED_MS, REREAD_MS
@@ -25,7 +25,8 @@ RESIDENT, UNPAGE = 3, 4
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_module, "PAGE_ABOVE", RESIDENT - 1)
-    monkeypatch.setattr(line_module, "UNPAGE", UNPAGE)
+    for module in (line_module, ready_messages):
+        monkeypatch.setattr(module, "UNPAGE", UNPAGE)
 
 
 class FailingJournal(SlowJournal):
@@ -125,7 +126,7 @@ def test_long_messages_that_could_not_be_read_are_read_again_in_as_many_steps_as
     ready = queue.ready_messages
     for number in range(1, 4):
         read_bytes = ready.read_bytes
-        assert ready.default.reread() == (1, 1)
+        assert ready.reread() == (1, 1)
         assert (queue.ready, ready.unread_count) == (number, 3 - number) and ready.read_bytes > read_bytes
     assert drained(queue) == [5, 6, 7]
 
@@ -148,7 +149,7 @@ def test_the_bytes_are_exact_again_when_all_ready_messages_are_in_memory() -> No
     for _ in range(6):
         queue.get(False)
     assert queue.ready == 12 - 2 - 6
-    while queue.ready_messages.default.backlog:
+    while queue.ready_messages.default.chunks.stored:
         drained(queue)
     assert queue.ready_bytes == sum(each.body_bytes for each in queue.ready_messages.default.fresh)
 
@@ -212,7 +213,7 @@ def test_messages_behind_very_many_unreadable_ones_expire(monkeypatch: pytest.Mo
 def test_a_queue_with_unread_messages_is_not_empty() -> None:
     vhost = new_node().vhosts["/"]
     queue = vhost.declare_queue("q", durable=True)
-    queue.ready_messages.default.set_aside(ShedMessage(0, 1, 1, 0, 0, True, False))
+    queue.ready_messages.set_aside(ShedMessage(0, 1, 1, 0, 0, True, False))
     assert queue.ready == 0
     with pytest.raises(PreconditionFailed, match="not empty"):
         vhost.delete_queue(queue, if_empty=True)
@@ -246,7 +247,7 @@ def test_messages_reread_after_a_fault_stay_within_the_ledger() -> None:
 def test_reads_from_a_failing_disk_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reread, "REFUSED_LIMIT", 2 * UNPAGE)
     queue, journal = paged(100, *range(RESIDENT + 1, 101))
-    while queue.ready_messages.default.backlog:
+    while queue.ready_messages.default.chunks.stored:
         drained(queue)
     reads = journal.reads
     pass_ms(queue, REREAD_MS)

@@ -1,6 +1,7 @@
 """Packed messages: unpacked unchanged, in order, and counted as smaller; others are kept as they are."""
 
 import sys
+from array import array
 
 import pytest
 from hypothesis import given
@@ -12,9 +13,9 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.queues import fifo, packed_tail
+from warren.broker.core.queues import chunks, fifo
+from warren.broker.core.queues.chunks import LONGEST, ChunkList, Packed, pack
 from warren.broker.core.queues.ledger import Ledger
-from warren.broker.core.queues.packed_tail import LONGEST, PackedRun, PackedTail, pack
 from warren.broker.core.queues.reply_queue import ReplyQueue
 
 PACK_ABOVE, RUN, UNPACK_BELOW = 10, 4, 3  # in these tests
@@ -25,7 +26,7 @@ ADDRESSES = [Address("", "q"), Address("topics", "a.b"), Address("topics", "a.b.
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fifo, "PACK_ABOVE", PACK_ABOVE)
     monkeypatch.setattr(fifo, "UNPACK_BELOW", UNPACK_BELOW)
-    monkeypatch.setattr(packed_tail, "RUN", RUN)
+    monkeypatch.setattr(chunks, "RUN", RUN)
 
 
 def published(
@@ -109,7 +110,7 @@ def test_messages_of_both_delivery_modes_are_not_packed_together() -> None:
 @examples(100)
 def test_a_packed_tail_is_first_in_first_out(steps: list[tuple[int, bool] | None]) -> None:
     ledger = Ledger(1 << 40)
-    tail = PackedTail(ledger)
+    tail = ChunkList(ledger)
     model: list[bytes] = []
     number = 0
     for step in steps:
@@ -122,14 +123,42 @@ def test_a_packed_tail_is_first_in_first_out(steps: list[tuple[int, bool] | None
             tail.append(numbered(number, count), shared)
             model += [message.body for message in numbered(number, count)]
             number += count
-        saved_bytes = sum(run.saved_bytes for run in tail._runs if isinstance(run, PackedRun))
-        assert (tail.count, tail.body_bytes) == (len(model), 6 * len(model))
+        saved_bytes = sum(chunk.saved_bytes for chunk in tail._chunks)
+        assert (tail.count, tail.count_bodies()) == (len(model), 6 * len(model))
         assert ledger.ready_bytes == -saved_bytes
+
+
+chunk_steps = st.one_of(st.tuples(st.sampled_from(("append", "store")), st.integers(1, 10)), st.just(("take", RUN)))
+
+
+@given(st.lists(chunk_steps, max_size=40))
+@examples(100)
+def test_messages_in_memory_and_on_the_disk_follow_each_other_in_one_list(steps: list[tuple[str, int]]) -> None:
+    ledger = Ledger(1 << 40)
+    tail = ChunkList(ledger)
+    model: list[int] = []  # a number that is negative is an id
+    number = 0
+    for step, count in steps:
+        more = range(number + 1, number + 1 + count)
+        if step == "take":
+            taken = [int(message.body) for message in tail.take()] or [-id_ for id_ in tail.take_ids(count)[0]]
+            assert taken == model[: len(taken)] and bool(taken) == bool(model)
+            del model[: len(taken)]
+            continue
+        if step == "append":
+            tail.append(numbered(more.start, count), False)
+        else:
+            tail.store(array("Q", more), [0] * count)
+        model += more if step == "append" else [-id_ for id_ in more]
+        number = more[-1]
+        assert tail.count == len(model) and tail.stored == sum(each < 0 for each in model)
+        assert tail.count_bodies() == 6 * (tail.count - tail.stored)
+        assert ledger.ready_bytes == -sum(chunk.saved_bytes for chunk in tail._chunks)
 
 
 def test_the_caller_keeps_its_list() -> None:
     each = numbered(0, RUN + 1)
-    tail = PackedTail(Ledger(1 << 40))
+    tail = ChunkList(Ledger(1 << 40))
     tail.append(each, False)
     tail.append(numbered(5, 3), False)
     assert [message.body for message in each] == [message.body for message in numbered(0, RUN + 1)]
@@ -137,12 +166,12 @@ def test_the_caller_keeps_its_list() -> None:
 
 def test_shared_messages_stay_the_same_objects() -> None:
     each = numbered(0, 2 * RUN)
-    tail = PackedTail(Ledger(1 << 40))
+    tail = ChunkList(Ledger(1 << 40))
     tail.append(each[:1], False)
     tail.append(each[1:RUN], True)
     tail.append(each[RUN:], False)
     assert all(taken is message for taken, message in zip(tail.take(), each, strict=False))
-    assert isinstance(tail._runs[0], PackedRun)
+    assert isinstance(tail._chunks[0], Packed)
 
 
 # In a queue
@@ -153,9 +182,9 @@ def test_a_long_queue_is_packed_and_delivered_in_order() -> None:
     for first in range(0, 60, 3):
         enqueue(numbered(first, 3), queue)
     line = queue.ready_messages.default
-    assert len(line.fresh) == PACK_ABOVE + 2 and line.packed.count == 60 - PACK_ABOVE - 2
+    assert len(line.fresh) == PACK_ABOVE + 2 and line.chunks.count == 60 - PACK_ABOVE - 2
     assert (len(line), queue.ready, queue.ready_bytes, line.tail) == (60, 60, 360, 61)
-    runs = [run for run in line.packed._runs if isinstance(run, PackedRun)]
+    runs = [run for run in line.chunks._chunks if isinstance(run, Packed)]
     assert sum(run.count for run in runs) == 48
     assert queue.host.ledger.ready_bytes == 60 * (6 + Ledger.OVERHEAD) - sum(run.saved_bytes for run in runs)
     log: list[Delivery] = []
@@ -181,7 +210,7 @@ def test_a_run_is_unpacked_when_all_messages_before_it_are_taken_and_no_earlier(
     line = queue.ready_messages.default
     for left in (48, 44, 40):
         for _ in range(len(line.fresh)):
-            assert line.packed.count == left
+            assert line.chunks.count == left
             queue.get(True)
 
 
@@ -191,7 +220,7 @@ def test_messages_of_several_queues_are_not_packed() -> None:
     for first in range(0, 30, 10):
         enqueue(each[first : first + 10], *queues)
     for queue in queues:
-        assert queue.ready_messages.default.packed.count == 10
+        assert queue.ready_messages.default.chunks.count == 10
         taken = [queue.get(True) for _ in range(30)]
         assert all(found is not None and found[1] is message for found, message in zip(taken, each, strict=True))
 
@@ -201,8 +230,8 @@ def test_a_purge_releases_packed_messages() -> None:
     for first in range(0, 40, 10):
         enqueue(numbered(first, 10), queue)
         enqueue([published(b"stored", persistent=True) for _ in range(RUN)], queue)
-    assert journal_of(queue).stored == 4 * RUN and queue.ready_messages.default.packed.count
-    assert any(isinstance(run, PackedRun) and run.ids for run in queue.ready_messages.default.packed._runs)
+    assert journal_of(queue).stored == 4 * RUN and queue.ready_messages.default.chunks.count
+    assert any(isinstance(run, Packed) and run.ids for run in queue.ready_messages.default.chunks._chunks)
     assert queue.purge() == 40 + 4 * RUN
     enqueue(numbered(0, 1), queue)
     queue.host.scheduler.finish_all()
@@ -215,4 +244,4 @@ def test_a_reply_queue_keeps_to_its_limit_when_packed(monkeypatch: pytest.Monkey
     queue = new_queue(ReplyQueue, 0)
     for first in range(0, 40, 5):
         queue.push(numbered(first, 5), 30)
-    assert queue.ready == 25 and queue.ready_messages.default.packed.count == 10
+    assert queue.ready == 25 and queue.ready_messages.default.chunks.count == 10

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.hypothesis_settings import examples
-from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
+from tests.support.queues import Delivery, Taker, enqueue, held_by, journal_of, message, new_queue
 from tests.support.session import SlowJournal
 from warren.broker.amqp import properties
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import RecoveredQueue
+from warren.broker.core.queues import chunks, ready_messages
 from warren.broker.core.queues import fifo as line_module
-from warren.broker.core.queues import packed_tail, paged_tail, ready_messages
+from warren.broker.core.queues.chunks import ChunkList
 from warren.broker.core.queues.ledger import Ledger
-from warren.broker.core.queues.paged_tail import PagedTail
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.reply_queue import ReplyQueue
 
@@ -55,21 +55,21 @@ steps = st.lists(st.one_of(st.sampled_from(("next", "next", "next", "later", "fa
 @examples(200)
 def test_a_backlog_is_first_in_first_out(restored: int, steps: list[str | int], logged: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paged_tail, "BLOCK", 3)
-        backlog = PagedTail()
+        patch.setattr(chunks, "BLOCK", 3)
+        backlog = ChunkList(Ledger(0))
         model = [(id_, 0) for id_ in range(1 << 40, (1 << 40) + restored)]
-        backlog.restore(array("Q", [id_ for id_, _ in model]))
+        backlog.store(array("Q", [id_ for id_, _ in model]), [])
         id_ = (1 << 40) + restored - 1
         for number, step in enumerate(steps, 1):
             if isinstance(step, int):
-                assert backlog.seqs(step) == [seq for _, seq in model[:step]]
-                assert backlog.take(step) == [id_ for id_, _ in model[:step]]
+                expected = [id_ for id_, _ in model[:step]], [seq for _, seq in model[:step]]
+                assert backlog.take_ids(step) == expected
                 del model[:step]
             else:
                 id_ += {"next": 1, "later": 3, "far": 1 << 33, "earlier": -1}[step]
                 model.append((id_, number if logged else 0))
-                backlog.append(*model[-1])
-            assert len(backlog) == len(model)
+                backlog.store(array("Q", [id_]), [model[-1][1]])
+            assert backlog.count == backlog.stored == len(model)
         assert backlog.peek(100) == [id_ for id_, _ in model[:100]]
 
 
@@ -89,11 +89,11 @@ def bytes_of(first: int, step: int, taken: int = 0) -> float:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        backlog = PagedTail()
-        for number in range(100_000):
-            backlog.append(first + step * number)
+        backlog = ChunkList(Ledger(0))
+        for number in range(0, 100_000, 8):
+            backlog.store(array("Q", [first + step * each for each in range(number, number + 8)]), [0] * 8)
         while taken > 0:
-            taken -= len(backlog.take(70))
+            taken -= len(backlog.take_ids(70)[0])
         return (tracemalloc.get_traced_memory()[0] - before) / 100_000
     finally:
         tracemalloc.stop()
@@ -149,7 +149,7 @@ def emptied(queue: Queue) -> None:
         not queue.ready
         and not queue.ready_bytes
         and not queue.host.ledger.ready_bytes
-        and not len(queue.ready_messages.default.backlog)
+        and not queue.ready_messages.default.chunks.stored
     )
 
 
@@ -184,7 +184,7 @@ def test_messages_that_the_journal_has_for_the_queue_are_not_stored_again() -> N
 
 def test_some_messages_stay_in_memory_even_if_the_budget_is_exceeded() -> None:
     queue = full_queue(PAGE_ABOVE + 1)
-    assert not len(queue.ready_messages.default.backlog) and journal_of(queue).stored == (PAGE_ABOVE + 1) // 2
+    assert not queue.ready_messages.default.chunks.stored and journal_of(queue).stored == (PAGE_ABOVE + 1) // 2
 
 
 def long_messages(count: int, body_bytes: int, header_bytes: int) -> list[Message]:
@@ -235,7 +235,7 @@ def test_unacknowledged_messages_count_until_they_are_settled(header_bytes: int)
 def test_as_long_as_there_is_memory_nothing_is_paged() -> None:
     queue = new_queue(number=0)
     enqueue(numbered(0, 5 * PAGE_ABOVE), queue)
-    assert not len(queue.ready_messages.default.backlog) and journal_of(queue).stored == 0
+    assert not queue.ready_messages.default.chunks.stored and journal_of(queue).stored == 0
 
 
 def test_messages_published_during_a_backlog_follow_it() -> None:
@@ -247,7 +247,7 @@ def test_messages_published_during_a_backlog_follow_it() -> None:
     queue.pump()
     assert bodies(log) == list(range(25))
     enqueue(numbered(25, 3 * PAGE_ABOVE), queue)
-    assert not len(queue.ready_messages.default.backlog), "the backlog is empty"
+    assert not queue.ready_messages.default.chunks.stored, "the backlog is empty"
 
 
 def test_requeued_messages_precede_all_others() -> None:
@@ -387,8 +387,8 @@ def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
         busy.pump()
     assert (
         bodies(log) == list(range(30))
-        and not len(busy.ready_messages.default.backlog)
-        and len(idle.ready_messages.default.backlog)
+        and not busy.ready_messages.default.chunks.stored
+        and idle.ready_messages.default.chunks.stored
     )
     assert {number for number, _ in journal.live} == {2}
     assert idle.purge() == 30
@@ -408,7 +408,8 @@ class PagingMachine(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(line_module, "PACK_ABOVE", self.PACK_ABOVE)
         self.patch.setattr(line_module, "UNPACK_BELOW", 2)
-        self.patch.setattr(packed_tail, "RUN", 2)
+        self.patch.setattr(chunks, "RUN", 2)
+        self.patch.setattr(chunks, "BLOCK", 3)
         self.queue = new_queue(ledger=Ledger(8 * Ledger.OVERHEAD))
         self.ready: list[tuple[int, bool]] = []  # number and redelivered
         self.out: list[tuple[int, Message]] = []
@@ -479,11 +480,11 @@ class PagingMachine(RuleBasedStateMachine):
         assert (queue.ready, queue.ready_bytes) == (len(self.ready), 10 * len(self.ready))
         assert (queue.unacked, queue.unacked_bytes) == (len(self.out), 10 * len(self.out))
         fifo = queue.ready_messages.default
-        in_memory = len(fifo.fresh) + fifo.packed.count + len(fifo.returned)
-        assert fifo.fresh or not fifo.packed.count
-        assert fifo.resident_bytes == 10 * in_memory
-        used_bytes = in_memory * (10 + Ledger.OVERHEAD)
-        used_bytes -= sum(run.saved_bytes for run in fifo.packed._runs if isinstance(run, packed_tail.PackedRun))
+        held, saved_bytes = held_by(fifo)
+        in_memory = len(held)
+        assert fifo.resident == in_memory and (fifo.fresh or fifo.chunks.count == fifo.chunks.stored)
+        assert fifo.body_bytes == 10 * in_memory
+        used_bytes = in_memory * (10 + Ledger.OVERHEAD) - saved_bytes
         used_bytes += sum(number in self.long for number, _ in self.ready[:in_memory]) * LONG_BYTES
         assert queue.host.ledger.ready_bytes == used_bytes
         alive = {number for number, _ in self.ready} | {int(each.body) for _, each in self.out}
@@ -492,9 +493,7 @@ class PagingMachine(RuleBasedStateMachine):
         assert len(kept) <= queue.journal.count and queue.journal.body_bytes == 10 * queue.journal.count
         on_disk = {number for number, _ in self.ready[in_memory:]}
         assert {int(each.body) for each in journal.loose.values()} == on_disk - self.persistent
-        assert len(journal.loose) + sum(number in self.persistent for number in on_disk) == len(
-            queue.ready_messages.default.backlog
-        )
+        assert len(journal.loose) + sum(number in self.persistent for number in on_disk) == fifo.chunks.stored
 
     def teardown(self) -> None:
         self.patch.undo()
