@@ -8,9 +8,9 @@ import pytest
 from pamqp.commands import Basic, Tx
 
 from tests.support import codec
-from warren.broker.core.queues import shedding
+from warren.broker.core.queues import fifo, shedding
 
-from .broker import Prompter, StepMeter, StoredPeer, fill
+from .broker import BODY_BYTES, Prompter, StepMeter, StoredPeer, fill
 
 FEW = 8_000
 DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
@@ -137,6 +137,37 @@ def test_long_shed_ones_that_are_dead_lettered_are_read_no_faster_than_they_go(
         step_meter.after_each = lambda _: None
         assert peer.node.vhosts["/"].queues["dead"].ready == count
         assert highest < limit_bytes + 16 * body_bytes
+        peer.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    step_meter.check_one_of(attempt)
+
+
+@pytest.mark.parametrize(("count", "body_bytes"), [(20_000, BODY_BYTES), (200, 130_000)])
+def test_messages_of_a_queue_that_delivers_nothing(
+    step_meter: StepMeter, tmp_path: Path, count: int, body_bytes: int
+) -> None:
+    attempts = iter("abcdef")
+
+    def attempt() -> None:
+        folder = tmp_path / next(attempts)
+        peer = StoredPeer(step_meter, folder)
+        channel = peer.connect().channel()
+        for name in ("q", "other"):
+            channel.declare(name)
+        if body_bytes == BODY_BYTES:
+            fill(peer, "q", count)
+        else:
+            for _ in range(count):
+                channel.publish("", "q", bytes(body_bytes))
+            peer.settle()
+        peer.node.ledger.limit_bytes = 1000
+        step_meter.begin()
+        fill(peer, "other", fifo.PAGE_ABOVE + 1_000)
+        peer.wait(1000)
+        [first, *_] = peer.node.vhosts["/"].queues["q"].ready_messages.all
+        assert first.resident * body_bytes < 3 << 20 and first.resident <= fifo.PAGE_ABOVE + fifo.RUN
+        assert len(first) == count
         peer.close()
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ...amqp.errors import Invalid, unknown_vhost
 from ...amqp.limits import SHORT_STRING
@@ -22,6 +22,7 @@ from ..policies.parameters import CLUSTER_NAME, Parameters
 from ..policies.policies import Policies
 from ..policies.upstream_parameters import register_upstreams
 from ..queues.ledger import Ledger
+from ..queues.queue import Queue
 from ..queues.queue_journal import QueueNumbers
 from ..queues.shedding import Shedding
 from ..telemetry.detailed_rates import DetailedRates
@@ -96,7 +97,7 @@ class Node:
         self._unfinished: dict[str, UnfinishedPublishes] = {}  # by account
         self.numbering = QueueNumbers()
         self.ledger = Ledger(message_memory_bytes)
-        self.shedding = Shedding(self.ledger, self.scheduler, journal)
+        self.shedding = Shedding(self.ledger, self.scheduler, journal, clock, self._queues)
         self.open_connections = 0
         self.census = ConnectionCounts()
         self.churn = Churn()
@@ -256,6 +257,11 @@ class Node:
         elif vhost.firehose is None and on:
             vhost.firehose = Firehose(vhost, self.name)
             vhost.add_tracer(vhost.firehose)
+
+    def _queues(self) -> Iterator[list[Queue]]:
+        """Yield the queues of each virtual host."""
+        for vhost in list(self.vhosts.values()):
+            yield list(vhost.queues.values())
 
     def _vhost(self, name: str) -> VHost:
         vhost = self.vhosts.get(name)

@@ -8,6 +8,8 @@ Stored    their ids, as the journal alone has the messages
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
@@ -249,10 +251,7 @@ class ChunkList(Chunk):
 
     def store(self, ids: array[int], seqs: list[int]) -> None:
         """Add messages that only the journal has, with `Message.seq` of each."""
-        self._chunks = chunks = made(self._chunks)
-        if self._last:
-            chunks.append(Resident(self._last))
-            self._last, self._shared = [], False
+        chunks = self._close()
         for at in range(0, len(ids), BLOCK):
             chunk, some = chunks[-1] if chunks else None, ids[at : at + BLOCK]
             if not isinstance(chunk, Stored) or not chunk.append(some, seqs[at : at + BLOCK]):
@@ -260,6 +259,44 @@ class ChunkList(Chunk):
                 chunk.append(some, seqs[at : at + BLOCK])
         self.count += len(ids)
         self.stored += len(ids)
+
+    def _close(self) -> deque[Chunk]:
+        """Return all chunks, of which the last messages are one now."""
+        self._chunks = chunks = made(self._chunks)
+        if self._last:
+            chunks.append(Resident(self._last))
+            self._last, self._shared = [], False
+        return chunks
+
+    def put_first(self, messages: list[Message]) -> None:
+        """Add a chunk of messages in front of all others."""
+        self._chunks = chunks = made(self._chunks)
+        chunks.appendleft(Resident(messages))
+        self.count += len(messages)
+
+    def shed(self, limit_bytes: int, store: Callable[[list[Message]], tuple[array[int], list[int]]]) -> list[Message]:
+        """Have `store` store the last messages in memory, replace them by the ids that it returns, and return them.
+
+        They are at most those of a chunk, and have at most `limit_bytes`, unless it is one message. None that is stored
+        may come before them.
+        """
+        chunks = self._close()
+        at = bisect_left(chunks, True, key=lambda chunk: isinstance(chunk, Stored)) - 1
+        if at < 0:
+            return []
+        messages = chunks[at].take()
+        self._ledger.save(-chunks[at].saved_bytes)
+        first, left_bytes = len(messages) - 1, limit_bytes - len(messages[-1].frames)
+        while first and len(messages[first - 1].frames) <= left_bytes:
+            first -= 1
+            left_bytes -= len(messages[first].frames)
+        shed, stored = messages[first:], Stored()
+        stored.append(*store(shed))
+        chunks[at] = stored
+        if first:
+            chunks.insert(at, Resident(messages[:first]))
+        self.stored += len(shed)
+        return shed
 
     def take(self) -> list[Message]:
         if self._chunks:

@@ -20,7 +20,8 @@ from array import array
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from ..messages.message import Message, ShedMessage, header_bytes_of, total_bytes
+from ..jobs.scheduler import STORE_SHIFT
+from ..messages.message import Message, ShedMessage, frame_bytes, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER
 from .chunks import RUN, Chunk, ChunkList, Resident
 from .ledger import Ledger
@@ -52,6 +53,7 @@ class Fifo:
     restored_until  messages at positions below it were recovered at the start, and count as redelivered
     timed           some messages may have a deadline
     header_bytes    the sum of the long headers of the messages in memory (`header_bytes_of`)
+    seen            `head` when it was looked at for shedding last
     """
 
     __slots__ = (
@@ -64,6 +66,7 @@ class Fifo:
         "restored_until",
         "timed",
         "header_bytes",
+        "seen",
         "_ready",
         "_journal",
         "_ledger",
@@ -73,7 +76,7 @@ class Fifo:
     def __init__(self, level: int, ready: ReadyMessages, journal: QueueJournal, ledger: Ledger) -> None:
         self.level = level
         self.fresh: deque[Message] = deque()
-        self.head = (level << LEVEL_SHIFT) + 1
+        self.head = self.seen = (level << LEVEL_SHIFT) + 1
         self.chunks = ChunkList(ledger)
         self.returned: Returned | None = None
         self.exhausted = False
@@ -331,8 +334,31 @@ class Fifo:
 
     def _page_out(self, messages: list[Message]) -> None:
         """Keep the id of each message only; the journal stores those that it does not have for this queue."""
+        self.chunks.store(*self._store(messages))
+        if self._ledger.exceeded:
+            self._ledger.when_held()
+
+    def _store(self, messages: list[Message]) -> tuple[array[int], list[int]]:
+        """Store messages that the journal does not have for this queue; return the id and `Message.seq` of each."""
         pages = self._journal.page_out(messages)
-        self.chunks.store(array("Q", [page.id for page in pages]), [max(page.seq, 0) for page in pages])
+        return array("Q", [page.id for page in pages]), [max(page.seq, 0) for page in pages]
+
+    def shed(self) -> int:
+        """Keep the ids of the last messages in memory only; return the cost, or 0 if they are few."""
+        resident = self.resident
+        content_bytes = resident * self._ready.average_bytes + self.header_bytes
+        if resident <= PAGE_ABOVE + RUN and content_bytes <= PAGE_BYTES + BATCH_BYTES:
+            return 0
+        if self.chunks.count == self.chunks.stored and self.fresh:
+            last = [self.fresh.pop() for _ in range(min(RUN, len(self.fresh)))]
+            self.chunks.put_first(last[::-1])
+        shed = self.chunks.shed(BATCH_BYTES, self._store)
+        if not self.fresh:
+            self.fresh.extend(self.chunks.take())
+        header_bytes = header_bytes_of(shed)
+        self.header_bytes -= header_bytes
+        self._ledger.add(-len(shed), -total_bytes(shed) - header_bytes)
+        return len(shed) + (frame_bytes(shed) >> STORE_SHIFT) if shed else 0
 
     def _page_in(self, average_bytes: int) -> int:
         """Read the next messages, which the journal has, set aside those that fail, and return their number."""

@@ -1,22 +1,30 @@
-"""Shedding: contents of unacknowledged messages leave memory while the node's memory for messages is used up.
+"""Shedding: contents of messages leave memory while the node's memory for messages is used up.
 
 A message that was written to the socket is needed again only if it returns to its queue or is dead-lettered, and is
 read from the journal then. The oldest deliveries of each channel are shed first, as far as the journal has them or has
 room for them.
+
+Of ready messages, the last ones of queues from which nothing was delivered for a while are shed, so that a queue which
+was filled first does not keep the memory that others use.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
 
 from ..jobs.scheduler import SUSPENDED, Job, Scheduler
-from ..messages.ports import Journal
+from ..messages.ports import Clock, Journal
 from .ledger import Ledger
+
+if TYPE_CHECKING:
+    from .queue import Queue
 
 KEEP_BYTES = 4 << 20  # of unacknowledged messages, which stay in memory whatever else takes it
 STEP_BYTES = 1 << 20  # by which they have to grow after all that can be shed was
+SWEEP_MS = 2_000  # from one sweep of all queues to the next
+SPARE_SHIFT = 4  # a sweep frees a 16th of the limit
 
 
 class Holder(Protocol):
@@ -27,14 +35,25 @@ class Holder(Protocol):
 
 
 class Shedding:
-    """The channels of a node, and the job that sheds what they hold.
+    """The channels and queues of a node, and the jobs that shed what they hold.
 
     awaits_room  some deliveries have to be stored for that, and there was no room; channels set it
     """
 
-    __slots__ = ("holders", "awaits_room", "_ledger", "_scheduler", "_journal", "_kept_bytes", "_resume")
+    __slots__ = (
+        *("holders", "awaits_room", "_ledger", "_scheduler", "_journal", "_kept_bytes", "_resume"),
+        *("_clock", "_queues", "_sweeping", "_swept_ms"),
+    )
 
-    def __init__(self, ledger: Ledger, scheduler: Scheduler, journal: Journal) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        scheduler: Scheduler,
+        journal: Journal,
+        clock: Clock,
+        queues: Callable[[], Iterator[list[Queue]]],
+    ) -> None:
+        """`queues` returns all queues of the node, in parts."""
         self.holders: OrderedDict[Holder, None] = OrderedDict()
         self.awaits_room = False
         self._ledger = ledger
@@ -43,9 +62,16 @@ class Shedding:
         self._kept_bytes = 0  # the least that was held since the last job, or since it waits
         self._resume: Callable[[], None] | None = None  # the job that waits for the journal
         ledger.when_held = self.start
+        self._clock = clock
+        self._queues = queues
+        self._sweeping = False
+        self._swept_ms = -SWEEP_MS  # when the last sweep ended
 
     def start(self) -> None:
         """Shed messages until the limit is not exceeded, if there are many."""
+        if not self._sweeping and self._clock.now_ms() >= self._swept_ms + SWEEP_MS:
+            self._sweeping = True
+            self._scheduler.start("shedding of ready messages", self._sweep())
         held_bytes = self._ledger.unacked_bytes
         self._kept_bytes = min(self._kept_bytes, held_bytes)
         if held_bytes <= max(KEEP_BYTES, self._kept_bytes + STEP_BYTES):
@@ -55,6 +81,26 @@ class Shedding:
             self._scheduler.start("shedding of unacknowledged messages", self._job())
         elif self._resume is not None:  # others need no room
             self._resume()
+
+    def _sweep(self) -> Job:
+        """Shed the last messages of queues from which nothing was delivered since the last sweep."""
+        ledger, scheduler = self._ledger, self._scheduler
+        end_bytes = ledger.limit_bytes - (ledger.limit_bytes >> SPARE_SHIFT)
+        try:
+            for queues in self._queues():
+                for queue in queues:
+                    fifos = list(queue.ready_messages.all)
+                    for fifo in fifos:
+                        seen, fifo.seen = fifo.seen, fifo.head
+                        while seen == fifo.head and ledger.queued_bytes > end_bytes:
+                            cost = 0 if queue.deleted or scheduler.full else fifo.shed()
+                            if not cost:
+                                break
+                            yield cost
+                            yield from scheduler.caught_up()
+                    yield len(fifos)
+        finally:
+            self._sweeping, self._swept_ms = False, self._clock.now_ms()
 
     def _job(self) -> Job:
         ledger, holders, scheduler = self._ledger, self.holders, self._scheduler

@@ -29,7 +29,7 @@ from warren.broker.session.methods.basic import UNREADABLE_RETRY_MS
 NAMES = ("a", "b", "c")
 SMALL = {
     ready_messages: {"UNPAGE": 2},
-    fifo: {"PAGE_ABOVE": 3, "UNPAGE": 2, "PACK_ABOVE": 1, "UNPACK_BELOW": 2},
+    fifo: {"PAGE_ABOVE": 3, "UNPAGE": 2, "PACK_ABOVE": 1, "UNPACK_BELOW": 2, "RUN": 2},
     chunks: {"RUN": 2, "BLOCK": 2},
     shedding: {"KEEP_BYTES": 500, "STEP_BYTES": 0},
     sorted_rows: {"BLOCK": 2},

@@ -100,6 +100,7 @@ def set_small_sizes(monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
     monkeypatch.setattr(line, "PACK_ABOVE", 1)
     monkeypatch.setattr(line, "UNPACK_BELOW", 2)
     monkeypatch.setattr(chunks, "RUN", 2)
+    monkeypatch.setattr(line, "RUN", 2)
     monkeypatch.setattr(chunks, "BLOCK", 2)
     monkeypatch.setattr(shedding, "KEEP_BYTES", 500)
     monkeypatch.setattr(shedding, "STEP_BYTES", 0)
