@@ -8,6 +8,7 @@ import pytest
 from pamqp.commands import Basic, Tx
 
 from tests.support import codec
+from tests.support.in_process import FakeSocket
 from warren.broker.core.queues import shedding
 
 from .broker import Prompter, StepMeter, StoredPeer, fill
@@ -137,6 +138,44 @@ def test_long_shed_ones_that_are_dead_lettered_are_read_no_faster_than_they_go(
         step_meter.after_each = lambda _: None
         assert peer.node.vhosts["/"].queues["dead"].ready == count
         assert highest < limit_bytes + 16 * body_bytes
+        peer.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    step_meter.check_one_of(attempt)
+
+
+@pytest.mark.parametrize("requeue", [False, True])
+def test_shed_ones_of_many_megabytes_are_read_and_passed_on_in_two_turns(
+    step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requeue: bool
+) -> None:
+    attempts = iter("abcdef")
+    count, body_bytes = 3, 16_000_000
+    write = FakeSocket.write
+
+    def write_short(socket: FakeSocket, data: bytes) -> None:
+        if len(data) < body_bytes:  # that of the test copies more and more
+            write(socket, data)
+
+    monkeypatch.setattr(FakeSocket, "write", write_short)
+
+    def attempt() -> None:
+        folder = tmp_path / next(attempts)
+        peer = StoredPeer(step_meter, folder, message_memory_bytes=8 << 20)
+        channel = peer.connect().channel()
+        channel.declare("q", durable=True, arguments=DEAD)
+        channel.declare("dead", durable=True)
+        consumer = Prompter(peer)
+        consumer.send(Basic.Consume, queue="q")
+        for _ in range(count):
+            channel.publish("", "q", bytes(body_bytes), {"delivery_mode": 2})
+            peer.settle()
+        peer.wait(10)
+        queue = peer.node.vhosts["/"].queues["q"]
+        assert queue.shed == count
+        step_meter.begin()
+        consumer.send(Basic.Nack, delivery_tag=0, multiple=True, requeue=requeue)
+        peer.wait(1000)
+        assert (queue.unacked, peer.node.vhosts["/"].queues["dead"].ready) == ((count, 0) if requeue else (0, count))
         peer.close()
         shutil.rmtree(folder, ignore_errors=True)
 

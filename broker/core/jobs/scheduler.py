@@ -30,6 +30,7 @@ AWAITS_OTHERS: Final = -3  # for the next turn of the loop, as others have to go
 SLICE: Final = 500  # messages in one step of a job
 UNLIMITED: Final = 1 << 60
 TURN_COST: Final = 4_000  # of all jobs in one turn of the loop: 4 to 8 ms
+LONG_COST: Final = 10_000  # of the jobs that run together, above which queues are pumped in the next turn: 5 MB read
 AT_ONCE_COST: Final = 1_000  # of the steps of a job that are done before it becomes one
 # How many times as fast as in pure Python the work of queues is. With less of it in a turn, publishers, whose input is
 # measured in time, would outrun the consumers of dead letters.
@@ -101,7 +102,8 @@ class Scheduler:
 
     __slots__ = (
         *("pending", "report", "spent", "freed", "finishing", "_clock", "_journal", "_full", "_tasks", "_waiting"),
-        *("_suspended", "_current", "_left", "_running", "_expected", "_pumped", "_pumped_for_many", "_spent_before"),
+        *("_suspended", "_current", "_left", "_running", "_expected", "_spent_before"),
+        *("_pumped", "_pumped_for_many", "_put_off"),
     )
 
     def __init__(self, clock: Clock, journal: Journal) -> None:
@@ -120,6 +122,7 @@ class Scheduler:
         self._running = False
         self._expected = False  # a next turn is scheduled
         self._pumped = False  # as many queues as the turn has time for
+        self._put_off = False  # queues are pumped first in the next turn, as jobs have taken long
         self._pumped_for_many = 0  # the cost of it in this turn
         self._spent_before = 0  # `spent` at the end of the last turn
 
@@ -183,7 +186,7 @@ class Scheduler:
         """
         self._tasks.append(Task(name, job, failed, appends))
         if not self._running:
-            self._run()
+            self._run_in_turn()
             self._expect()
 
     def has_room(self) -> bool:
@@ -263,6 +266,13 @@ class Scheduler:
         """Run no more jobs: what they have not done by the end of the node is in the store for its next start."""
         self._left = 0
 
+    def _run_in_turn(self) -> None:
+        """Run steps of jobs; let the pumps wait if that took long, as of messages of many megabytes that were read."""
+        left = self._left
+        self._run()
+        if left - self._left > LONG_COST:
+            self._pumped = self._put_off = True
+
     def _run(self) -> None:
         """Run steps of all jobs in turn until the budget of this turn is spent."""
         tasks = self._tasks
@@ -327,7 +337,12 @@ class Scheduler:
         earlier = self.spent - self._spent_before  # perhaps in the same turn of the loop
         self._expected = self._pumped = False
         self._left, self._pumped_for_many = TURN_COST, 0
-        self._run()
+        if self._put_off:
+            self._put_off = False
+            cost = self.pump(earlier)
+            earlier += cost
+            self._left -= cost
+        self._run_in_turn()
         self.pump(earlier)
         self._expect()
         self._spent_before = self.spent

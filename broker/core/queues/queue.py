@@ -470,6 +470,9 @@ class Queue(RouteTarget):
                             self._interrupt()
                         return
                     continue
+                if ready.read_bytes >= read_end:  # it took as long as to deliver it does
+                    self._interrupt()
+                    return
             # Requeued messages go first, one by one: they are rare, and their positions are not contiguous.
             average_bytes = ready.average_bytes
             if fifo.header_bytes:
