@@ -205,7 +205,10 @@ def pop_and_settle(channel: Channel, tags: range, settlement: Settlement) -> Ite
 def settle_all(channel: Channel, settlement: Settlement, reason: str) -> Iterator[int]:
     """Settle all deliveries, which are no longer outstanding from the first step on, as a job."""
     taken = Taken(channel.unacked.cut_shed(channel.delivery_tag), settlement)
-    for part in channel.unacked.take_all():
+    parts = channel.unacked.take_all()
+    parts.reverse()
+    while parts:  # this frees them one by one
+        part = parts.pop()
         tags = sorted(part)
         for at in range(0, len(tags), SLICE):
             taken.add([(tag, part.pop(tag)) for tag in tags[at : at + SLICE]])
