@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from heapq import merge
 from itertools import chain, islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ..amqp.errors import PreconditionFailed
 from ..core.jobs.scheduler import SLICE, STORE_SHIFT, Job
@@ -23,8 +23,8 @@ from ..core.queues.sorted_rows import Row, SortedRows
 if TYPE_CHECKING:
     from .consumer import ChannelConsumer
 
-PART = 16_384  # deliveries of one dict, about: a million of them would grow in 20 ms
-NEVER_ENDS = 1 << 64  # above all tags
+PART: Final = 16_384  # deliveries of one dict, about: a million of them would grow in 20 ms
+NEVER_ENDS: Final = 1 << 64  # above all tags
 SPAN = 5_000  # so many tags are looked up one by one however few of them are outstanding
 SPARSE = 4  # and beyond them as many times the number of outstanding ones
 LOOKUP_SHIFT = 4  # to look up 16 tags costs 1, in the scheduler's units

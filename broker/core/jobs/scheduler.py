@@ -30,12 +30,13 @@ AWAITS_OTHERS: Final = -3  # for the next turn of the loop, as others have to go
 SLICE: Final = 500  # messages in one step of a job
 UNLIMITED: Final = 1 << 60
 TURN_COST: Final = 4_000  # of all jobs in one turn of the loop: 4 to 8 ms
-LONG_COST: Final = 10_000  # of the jobs that run together, above which queues are pumped in the next turn: 5 MB read
 AT_ONCE_COST: Final = 1_000  # of the steps of a job that are done before it becomes one
 # How many times as fast as in pure Python the work of queues is. With less of it in a turn, publishers, whose input is
 # measured in time, would outrun the consumers of dead letters.
 SPEED: Final = 3 if BUILD == COMPILED else 1
 PUMP_LIMIT: Final = 6_000 * SPEED  # of all queues in one turn of the loop: 2 to 8 ms
+# Of jobs in one turn, one of which may pump. Above it, as of 5 MB that were read, queues are pumped in the next one.
+LONG_COST: Final = PUMP_LIMIT + TURN_COST
 OBJECT_COST: Final = 50  # of deleting one queue or exchange, or closing one channel or connection
 CONSUMER_COST: Final = 10  # of removing one consumer
 PUMP_COST: Final = 5  # of a queue with nothing to deliver

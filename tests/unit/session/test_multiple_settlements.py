@@ -15,7 +15,6 @@ from tests.support.session import SureJournal, connected, dial, new_node, pipe_o
 from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues.queue import Queue as BrokerQueue
-from warren.broker.session import consumer
 from warren.broker.session.methods import acknowledge
 from warren.broker.session.unacked import Settlement
 
@@ -321,12 +320,19 @@ def test_a_settlement_that_fails_in_a_transaction_loses_no_delivery(
     assert large.queue.unacked == 0 and large.queue.ready == LARGE
 
 
-def test_single_acknowledgements_find_deliveries_in_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer, "PART", 2_000)
+def test_single_acknowledgements_find_deliveries_in_all_parts() -> None:
     large = Large()
-    for tag in (LARGE, 1, 9_000):
+    for _ in range(3):
+        large.channel.unacked.begin_part(large.channel.delivery_tag)
+        large.ch.client.raw(PUBLISH * 1_000)
+        large.read()
+    last = large.channel.delivery_tag
+    assert last == large.queue.unacked == LARGE + 3_000
+    for tag in (last, 1, LARGE + 500):
         large.ch.ack(tag)
-    acks = [codec.method_frame(1, Basic.Ack, {"delivery_tag": tag}) for tag in range(LARGE - 1, 2, -1) if tag != 9_000]
+    acks = [
+        codec.method_frame(1, Basic.Ack, {"delivery_tag": tag}) for tag in range(last - 1, 2, -1) if tag != LARGE + 500
+    ]
     large.ch.client.raw(b"".join(acks))
     large.turns()
     assert large.queue.unacked == 1 and large.channel.unacked.tags() == [2]
