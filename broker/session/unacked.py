@@ -61,11 +61,13 @@ Unacked = tuple[Queue, "ChannelConsumer | None", int, Message]
 class UnackedDeliveries:
     """Unsettled deliveries of one channel by delivery tag.
 
-    `entries` is public for hot functions only (`ChannelConsumer.deliver`, `acknowledge.ack`) and for jobs; all others
-    use the methods. An end of it is not looked at: that takes as long as very many entries were removed there.
+    Very many are in parts, each of a range of tags, in which they are in any order once a transaction was rolled back.
+    `_older` has the parts before `entries`, and `_ends` the last tag of each.
 
-    entries      the newest deliveries. Very many are in parts, each of a range of tags: `_older` has the parts before
-                 this one, whose deliveries may be in any order, and `_ends` the last tag of each.
+    `entries` is public for hot functions only (`ChannelConsumer.deliver`, `acknowledge.ack`); all others use the
+    methods. Its first entry is not looked at: that takes as long as very many entries were removed there.
+
+    entries      the newest deliveries
     shed         the other deliveries, by tag (`delivery_of`); None without any
     passed_over  the lowest tag of those that could not be shed for lack of room, or 0
     """
