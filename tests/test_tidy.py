@@ -498,6 +498,8 @@ CLOCK_READERS: dict[str, str] = {
     "test_the_command_line_tells_of_links_in_columns_that_may_be_blank": "a time of day, to the hour",
     "tests/turns/meter.py::attempts": "leaves the processor to others; nothing depends on it",
     "tests/turns/meter.py::UVLoopMeter._turn": "leaves the processor to others; nothing depends on it",
+    "tools/compare/model_part.py::"
+    "ReferenceMachine._passed_ms": "the time for the model; near a deadline, both answers are accepted",
     "tools/distribution/check.py": "a program that says how long each installation took",
     "tools/federation_faults/crossing.py": "makes a load, whose pauses are drawn by lot, and says how long it was away",
     "tools/federation_faults/faults.py": "a program that says how long each fault took",

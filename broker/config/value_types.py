@@ -87,7 +87,7 @@ class NodeName(Name):
 
     def read(self, text: str) -> str:
         name, at, host = super().read(text).partition("@")
-        if not name or (at and not host):
+        if not name or (at and not host) or " " in text or not text.isprintable():
             raise self.refused(text)
         return text
 

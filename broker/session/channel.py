@@ -243,9 +243,9 @@ class Channel(ConsumerGroup):
         topic = self.vhost.exchanges.get(exchange)
         if permission is None or topic is None or topic.type_name != "topic":
             return
-        searches = SearchTime(self.connection.node.clock.processor_s, KEYS_S)
+        searches = SearchTime(self.connection.node.clock.processor_s, KEYS_S) if len(routing_keys) > 1 else None
         for routing_key in routing_keys:
-            if len(routing_keys) == 1:
+            if searches is None:
                 allowed = self._is_allowed(permission, what, routing_key)
             else:
                 allowed = permission.allows_in(searches, what, routing_key)
@@ -255,7 +255,7 @@ class Channel(ConsumerGroup):
                 raise AccessRefused(
                     f"{what} access to topic '{routing_key}' in {topic} refused for user '{self.user.name}'"
                 )
-        self.connection.spent += len(routing_keys) + searches.cost
+        self.connection.spent += len(routing_keys) + (searches.cost if searches is not None else 0)
 
     def _report_exhausted(self, patterns: list[str]) -> None:
         fields: dict[str, object] = {"vhost": self.vhost.name, "user": self.user.name, "patterns": patterns}
@@ -282,7 +282,7 @@ class Channel(ConsumerGroup):
 
     def _deliveries(self) -> Iterator[list[Unacked]]:
         """Return all deliveries that are unsettled, or that the open transaction has settled, in slices."""
-        yield from self.unacked.slices(self.delivery_tag)
+        yield from self.unacked.deliveries(self.delivery_tag)
         settled = self.transaction.settlements if self.transaction is not None else []
         for at in range(0, len(settled), SLICE):
             yield [delivery for _, delivery, _ in settled[at : at + SLICE]]

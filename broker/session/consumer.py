@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
@@ -17,6 +16,7 @@ from ..wire import method_encoder
 from ..wire.method_encoder import DeliverEncoder
 from . import events
 from .output_buffer import LARGE_BYTES, LARGE_SHARE
+from .unacked import PART
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -102,7 +102,8 @@ class ChannelConsumer(Consumer):
         last: bytes | None = None
         queue = self.queue
         unacked = None if self.no_ack else channel.unacked.entries
-        tag, first = channel.delivery_tag, position
+        tag = channel.delivery_tag
+        count = len(messages)
         output = connection.output
         out = output.buffer
         for message in messages:
@@ -125,15 +126,18 @@ class ChannelConsumer(Consumer):
                 unacked[tag] = (queue, self, position, message)
                 position += step
         channel.delivery_tag = tag
-        channel.delivering.delivered(len(messages), self.no_ack, redelivered)
+        channel.delivering.delivered(count, self.no_ack, redelivered)
         if channel.rates is not None:
-            channel.rates.of(queue).delivered(len(messages), self.no_ack, redelivered)
+            channel.rates.of(queue).delivered(count, self.no_ack, redelivered)
         if unacked is not None:
-            self.unacked += len(messages)
+            self.unacked += count
+            if len(unacked) > PART:
+                channel.unacked.begin_part(tag)
         if self.shares:
-            channel.shared_prefetch.on_delivered(self, len(messages))
+            channel.shared_prefetch.on_delivered(self, count)
         connection.request_flush()
         if channel.vhost.message_log is not None:
+            first = position - count * step if unacked is not None else position
             channel.vhost.message_log.delivered(
                 channel.origin, self.tag, queue, messages, first, step, redelivered, self.no_ack
             )
@@ -146,9 +150,9 @@ class ChannelConsumer(Consumer):
         """Drop the records of these deliveries, and close the connection at the end of the turn."""
         ids = {id(message) for message in messages}
         unacked = self.channel.unacked
-        for tag in list(islice(reversed(unacked.entries), len(messages))):  # the last ones
-            delivery = unacked.entries[tag]
-            if delivery[1] is self and id(delivery[3]) in ids:
+        for tag in unacked.newest(len(messages)):
+            delivery = unacked.get(tag)
+            if delivery is not None and delivery[1] is self and id(delivery[3]) in ids:
                 unacked.pop(tag)
         connection = self.channel.connection
         clock = connection.node.clock

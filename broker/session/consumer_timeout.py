@@ -206,12 +206,11 @@ class Timeouts:
         due_ms = NEVER_MS
         timeouts_ms: dict[tuple[Queue, ChannelConsumer | None], int] = {}
         first = last = 0
-        tags = channel.unacked.candidates(group.first, group.last)
         yield cost_of_lookup(group.first, group.last)
-        for at in range(0, len(tags), SLICE):
+        for tags in channel.unacked.slices(range(group.first, group.last + 1)):
             if not has_deliveries(channel):
                 return
-            for tag in tags[at : at + SLICE]:
+            for tag in tags:
                 delivery = channel.unacked.get(tag)
                 if delivery is None:
                     continue
@@ -227,7 +226,7 @@ class Timeouts:
                     close(channel, limit_ms)
                     yield OBJECT_COST + channel.connection.spent - spent
                     return
-            yield min(len(tags) - at, SLICE)
+            yield len(tags)
         if last:
             unsettled.append(group._replace(due_ms=due_ms, first=first, last=last))
 

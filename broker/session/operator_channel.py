@@ -253,11 +253,11 @@ class OperatorChannel:
     def give_back(self, failed: bool) -> None:
         """Requeue all unsettled messages; with `failed` this counts as a failed attempt of each."""
         settlement = Settlement.RETURN if failed else Settlement.NACK
-        acknowledge.settle(self._channel, self._channel.unacked.tags(), settlement)
+        acknowledge.settle(self._channel, acknowledge.tags_up_to(self._channel, 0), settlement)
 
     def reject(self) -> None:
         """Drop or dead-letter all unsettled messages."""
-        acknowledge.settle(self._channel, self._channel.unacked.tags(), Settlement.REJECT)
+        acknowledge.settle(self._channel, acknowledge.tags_up_to(self._channel, 0), Settlement.REJECT)
 
 
 def short(what: str, text: str) -> str:

@@ -6,13 +6,12 @@ settled, when each is a delivery again whose message has no content.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from heapq import merge
-from itertools import islice
-from operator import itemgetter
-from typing import TYPE_CHECKING, cast
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final, cast
 
 from ..amqp.errors import PreconditionFailed
 from ..core.jobs.scheduler import SLICE, STORE_SHIFT, Job
@@ -24,10 +23,12 @@ from ..core.queues.sorted_rows import Row, SortedRows
 if TYPE_CHECKING:
     from .consumer import ChannelConsumer
 
+PART: Final = 16_384  # deliveries of one dict, about: a million of them would grow in 20 ms
+NEVER_ENDS: Final = 1 << 64  # above all tags
 SPAN = 5_000  # so many tags are looked up one by one however few of them are outstanding
 SPARSE = 4  # and beyond them as many times the number of outstanding ones
 LOOKUP_SHIFT = 4  # to look up 16 tags costs 1, in the scheduler's units
-MERGE_COST = 2  # of one delivery that a rollback makes outstanding again
+PUT_BACK_COST = 1  # of one delivery that a rollback makes outstanding again
 SHED_LOOKS = 200  # tags that are looked at in one step,
 SHED_COST = 500  # which ends earlier if messages that are stored for that cost more
 ROW_COST = 4  # to shed a delivery, or to make one of a row
@@ -58,28 +59,33 @@ Unacked = tuple[Queue, "ChannelConsumer | None", int, Message]
 
 
 class UnackedDeliveries:
-    """Unsettled deliveries of one channel by delivery tag, in ascending order of tags.
+    """Unsettled deliveries of one channel by delivery tag.
 
-    `entries` is public for hot functions only (`ChannelConsumer.deliver`, `acknowledge.ack`) and for jobs; all others
-    use the methods. An end of it is not looked at: that takes as long as very many entries were removed there.
+    Very many are in parts, each of a range of tags, in which they are in any order once a transaction was rolled back.
+    `_older` has the parts before `entries`, and `_ends` the last tag of each.
 
+    `entries` is public for hot functions only (`ChannelConsumer.deliver`, `acknowledge.ack`); all others use the
+    methods. Its first entry is not looked at: that takes as long as very many entries were removed there.
+
+    entries      the newest deliveries
     shed         the other deliveries, by tag (`delivery_of`); None without any
     passed_over  the lowest tag of those that could not be shed for lack of room, or 0
     """
 
-    __slots__ = ("entries", "shed", "_lowest_tag", "_shed_from", "_to_shed", "passed_over", "_merging")
+    __slots__ = ("entries", "_older", "_ends", "shed", "_lowest_tag", "_shed_from", "_to_shed", "passed_over")
 
     def __init__(self) -> None:
         self.entries: dict[int, Unacked] = {}
+        self._older: list[dict[int, Unacked]] = []
+        self._ends: list[int] = []
         self.shed: SortedRows | None = None
         self._lowest_tag = 1  # no lower tag is outstanding
         self._shed_from = 1  # no lower tag is to be looked at for shedding, but for
         self._to_shed: Iterator[int] | None = None  # the rest of those before
         self.passed_over = 0
-        self._merging = False  # by `put_back`
 
     def __len__(self) -> int:
-        return len(self.entries) + self.shed_count
+        return sum([len(part) for part in self._older]) + len(self.entries) + self.shed_count
 
     @property
     def shed_count(self) -> int:
@@ -87,11 +93,11 @@ class UnackedDeliveries:
         return len(self.shed) if self.shed is not None else 0
 
     def __contains__(self, tag: int) -> bool:
-        return tag in self.entries or self.shed is not None and self.shed.get(tag) is not None
+        return tag in self.entries or self.get(tag) is not None
 
     def tags(self) -> list[int]:
         """Return all outstanding tags."""
-        return list(self.entries) if self.shed is None else sorted([*self.shed.keys(), *self.entries])
+        return [tag for tags in self.slices(range(1, NEVER_ENDS)) for tag in tags if tag in self]
 
     def values(self) -> list[Unacked]:
         """Return all deliveries, oldest first."""
@@ -100,7 +106,7 @@ class UnackedDeliveries:
 
     def get(self, tag: int) -> Unacked | None:
         """Return a delivery, or None if the tag is not outstanding."""
-        delivery = self.entries.get(tag)
+        delivery = self._part(tag)[0].get(tag)
         if delivery is None and self.shed is not None and (row := self.shed.get(tag)) is not None:
             return delivery_of(row)
         return delivery
@@ -112,52 +118,88 @@ class UnackedDeliveries:
             rows = islice(self.shed.matching(lambda of: queue_of(of) is queue, examined), limit)
             found = [(row[0], delivery_of(row)) for row in rows]
             examined = max(examined - len(self.shed), 0)
-        return found + [item for item in islice(self.entries.items(), examined) if item[1][0] is queue]
+        items = chain.from_iterable([part.items() for part in (*self._older, self.entries)])
+        return found + [item for item in islice(items, examined) if item[1][0] is queue]
 
     def add(self, tag: int, delivery: Unacked) -> None:
         """Add a delivery. Its tag must be the highest so far."""
         self.entries[tag] = delivery
+        if len(self.entries) > PART:
+            self.begin_part(tag)
+
+    def begin_part(self, last: int) -> None:
+        """Have those that are added from now on in a part of their own; `last` is the last tag so far."""
+        self._older.append(self.entries)
+        self._ends.append(last)
+        self.entries = {}
+
+    def newest(self, count: int) -> list[int]:
+        """Return the last tags of those that were added last, at most `count`."""
+        part = self.entries if self.entries or not self._older else self._older[-1]
+        return list(islice(reversed(part), count))
 
     def check(self, tag: int) -> None:
         """Raise PreconditionFailed (406) for a tag that is not outstanding."""
         if tag not in self:
             raise unknown_tag(tag)
 
-    def candidates(self, first: int, last: int) -> Sequence[int]:
-        """Return tags in ascending order, among them all outstanding ones from `first` to `last`.
-
-        Most of a dense range are outstanding. Where few are, the outstanding ones are listed, which takes as long as
-        all that are, so the caller counts the cost of the range, as `cost_of_lookup` returns it.
-        """
-        if last - first < max(SPAN, SPARSE * len(self)):
-            return range(first, last + 1)
-        tags = self.tags()
-        return tags[bisect_left(tags, first) : bisect_right(tags, last)]
-
-    def candidates_up_to(self, tag: int) -> tuple[Sequence[int], int]:
+    def tags_up_to(self, tag: int) -> tuple[range, int]:
         """Return tags up to and including this one, among them all outstanding ones, and the cost to look them up.
 
         The caller removes them: no tag is returned twice, unless a transaction is rolled back.
         """
         first, self._lowest_tag = self._lowest_tag, tag + 1
-        return self.candidates(first, tag), cost_of_lookup(first, tag)
+        return range(first, tag + 1), cost_of_lookup(first, tag)
 
-    def slices(self, last: int) -> Iterator[list[Unacked]]:
+    def slices(self, tags: range) -> Iterator[Sequence[int]]:
+        """Yield tags in ascending order, in slices of at most SLICE, among them all outstanding ones of a range.
+
+        Others may come and go meanwhile. Most of a part with a dense range are outstanding. Where few are, those are
+        listed, which takes as long as all of the part are.
+        """
+        first = tags.start
+        while first < tags.stop:
+            part, last = self._part(first)
+            last = min(last, tags.stop - 1)
+            if last - first < max(SPAN, SPARSE * len(part)):
+                for at in range(first, last + 1, SLICE):
+                    yield range(at, min(at + SLICE, last + 1))
+            else:
+                # What is shed meanwhile is in the list.
+                listed = sorted([tag for tag in part if first <= tag <= last])
+                found = merge(listed, self._shed_tags(first, last)) if self.shed is not None else iter(listed)
+                while some := list(islice(found, SLICE)):
+                    yield some
+            first = last + 1
+
+    def _shed_tags(self, first: int, last: int) -> Iterator[int]:
+        while self.shed is not None and (tags := self.shed.some_keys(first)):
+            for tag in tags:
+                if tag > last:
+                    return
+                yield tag
+            first = tags[-1] + 1
+
+    def deliveries(self, last: int) -> Iterator[list[Unacked]]:
         """Return the deliveries up to a tag in slices of at most SLICE, oldest first. Others may come and go."""
-        candidates = self.candidates(self._lowest_tag, last)
-        for at in range(0, len(candidates), SLICE):
-            found = [self.get(tag) for tag in candidates[at : at + SLICE]]
+        for tags in self.slices(range(self._lowest_tag, last + 1)):
+            found = [self.get(tag) for tag in tags]
             yield [delivery for delivery in found if delivery is not None]
 
     def pop(self, tag: int) -> Unacked:
         """Remove and return a delivery; raises PreconditionFailed (406) for a tag that is not outstanding."""
-        delivery = self.entries.pop(tag, None) or self.pop_shed(tag)
+        delivery = self.entries.pop(tag, None) or self.pop_elsewhere(tag)[1]
         if delivery is None:
             raise unknown_tag(tag)
         return delivery
 
-    def pop_shed(self, tag: int) -> Unacked | None:
-        """Remove and return a delivery that was shed, or None."""
+    def pop_elsewhere(self, tag: int) -> tuple[dict[int, Unacked] | None, Unacked | None]:
+        """Remove and return a delivery, or None, wherever it is; also its part, or None if it was shed."""
+        part, _ = self._part(tag)
+        delivery = part.pop(tag, None)
+        return (part, delivery) if delivery is not None else (None, self._pop_shed(tag))
+
+    def _pop_shed(self, tag: int) -> Unacked | None:
         row = self.shed.pop(tag) if self.shed is not None else None
         if row is None:
             return None
@@ -165,17 +207,22 @@ class UnackedDeliveries:
             self.shed = None
         return delivery_of(row)
 
-    def pop_many(self, tags: Iterable[int]) -> list[Unacked]:
-        """Remove and return those of several deliveries that are outstanding."""
-        if self.shed is None:
+    def pop_many(self, tags: Sequence[int]) -> list[Unacked]:
+        """Remove and return those of several deliveries, in ascending order of their tags, that are outstanding."""
+        if self.shed is None and not self._ends:
             entries = self.entries
             found = [entries.pop(tag, None) for tag in tags]
             return [delivery for delivery in found if delivery is not None]
         return [delivery for _, delivery in self.pop_items(tags)]
 
-    def pop_items(self, tags: Iterable[int]) -> list[tuple[int, Unacked]]:
-        """Remove those of several deliveries that are outstanding, and return them with their tags."""
-        found = [(tag, self.entries.pop(tag, None) or self.pop_shed(tag)) for tag in tags]
+    def pop_items(self, tags: Sequence[int]) -> list[tuple[int, Unacked]]:
+        """Remove those of several deliveries, as `pop_many`, and return them with their tags."""
+        found: list[tuple[int, Unacked | None]] = []
+        part, last = self.entries, 0
+        for tag in tags:
+            if tag > last:
+                part, last = self._part(tag)
+            found.append((tag, part.pop(tag, None) or self._pop_shed(tag)))
         return [(tag, delivery) for tag, delivery in found if delivery is not None]
 
     def cut_shed(self, tag: int) -> SortedRows:
@@ -187,28 +234,31 @@ class UnackedDeliveries:
             self.shed = None
         return cut
 
-    def take_all(self) -> dict[int, Unacked]:
-        """Remove and return all deliveries that were not shed."""
-        entries, self.entries = self.entries, {}
-        return entries
+    def take_all(self) -> list[dict[int, Unacked]]:
+        """Remove and return the parts with all deliveries that were not shed."""
+        parts = [*self._older, self.entries]
+        self._older, self._ends, self.entries = [], [], {}
+        return parts
 
     def shed_some(self, last: int, log: MessageLog | None, has_room: bool) -> int:
         """Shed some deliveries up to this tag, the last one; return the cost, 0 if all were looked at.
 
         Without room, those that have to be stored for that are passed over for now.
         """
-        if self._merging:
-            return 0
         if self._to_shed is None:
             if self.passed_over and has_room:
                 self._shed_from, self.passed_over = self.passed_over, 0
             if self._shed_from > last:
                 return 0
-            self._to_shed, self._shed_from = iter(self.candidates(self._shed_from, last)), last + 1
+            tags = range(self._shed_from, last + 1)
+            self._to_shed, self._shed_from = chain.from_iterable(self.slices(tags)), last + 1
         cost = looked = 0
+        part, end = self.entries, 0
         for tag in islice(self._to_shed, SHED_LOOKS):
             looked += 1
-            delivery = self.entries.get(tag)
+            if tag > end:
+                part, end = self._part(tag)
+            delivery = part.get(tag)
             if delivery is None:
                 continue
             queue, consumer, position, message = delivery
@@ -224,7 +274,7 @@ class UnackedDeliveries:
                 continue
             if not shed.persistent or not queue.number:
                 cost += before >> STORE_SHIFT
-            del self.entries[tag]
+            del part[tag]
             if self.shed is None:
                 self.shed = SortedRows(VALUES)
             self.shed.add(tag, shed.values(), consumer if consumer is not None else queue)
@@ -235,43 +285,37 @@ class UnackedDeliveries:
                 self._to_shed = None
         return cost + (looked >> LOOKUP_SHIFT) + 1
 
-    def put_back(self, deliveries: list[tuple[int, Unacked]], newest: Callable[[], int]) -> Job:
-        """Make removed deliveries outstanding again, in steps; the list is emptied.
+    def put_back(self, settlements: list[tuple[int, Unacked, Settlement]]) -> Job:
+        """Make deliveries that were removed outstanding again, in steps; the list is emptied.
 
-        No delivery may be removed before the job is done. Those made meanwhile have higher tags; `newest` returns the
-        last one.
+        It makes no object for each: the garbage collector would look at very many together.
         """
-        self._merging = True
         self.passed_over = 0  # all are looked at again
-        runs: list[list[tuple[int, Unacked]]] = []
-        while deliveries:
-            runs.append(sorted(deliveries[-SLICE:], key=itemgetter(0)))
-            self._lowest_tag = min(self._lowest_tag, runs[-1][0][0])
-            del deliveries[-SLICE:]
-            yield SLICE
-        last = newest()
-        merged: dict[int, Unacked] = {}
-        for count, (tag, delivery) in enumerate(merge(*runs, self._look_up(last), key=itemgetter(0)), 1):
-            if delivery is not None:
-                merged[tag] = delivery
-            if not count % SLICE:
-                yield MERGE_COST * SLICE
-        while newest() > last:  # in one step the last time, so that none is made after it
-            for tag in range(last + 1, min(last + SLICE, newest()) + 1):
-                delivery = self.entries.get(tag)
-                if delivery is not None:
-                    merged[tag] = delivery
-            last += SLICE
-            if newest() > last:
-                yield SLICE >> LOOKUP_SHIFT
-        self.entries = merged
-        self._merging = False
+        while settlements:
+            for tag, delivery, _ in settlements[-SLICE:]:
+                part, end = self._part(tag)
+                part[tag] = delivery
+                self._lowest_tag = min(self._lowest_tag, tag)
+                if len(part) > 2 * PART:
+                    self._split(part, end)
+            del settlements[-SLICE:]
+            yield PUT_BACK_COST * SLICE
         self._shed_from, self._to_shed = self._lowest_tag, None
 
-    def _look_up(self, last: int) -> Iterator[tuple[int, Unacked | None]]:
-        """Return tags up to this one with their deliveries, or with None where they are settled."""
-        for tag in self.candidates(self._lowest_tag, last):
-            yield tag, self.entries.get(tag)
+    def _part(self, tag: int) -> tuple[dict[int, Unacked], int]:
+        """Return the part that has this tag if it is outstanding and was not shed, and the last tag of that part."""
+        ends = self._ends
+        while ends and not self._older[0]:  # others that are empty are dropped later
+            del self._older[0], ends[0]
+        at = bisect_left(ends, tag)
+        return (self._older[at], ends[at]) if at < len(ends) else (self.entries, NEVER_ENDS)
+
+    def _split(self, part: dict[int, Unacked], end: int) -> None:
+        """Divide a part that has grown as deliveries were put back."""
+        tags = sorted(part)[:PART]
+        at = bisect_left(self._ends, end)
+        self._older.insert(at, {tag: part.pop(tag) for tag in tags})
+        self._ends.insert(at, tags[-1])
 
 
 def delivery_of(row: Row) -> Unacked:
@@ -287,7 +331,7 @@ def queue_of(of: object) -> Queue:
 
 
 def cost_of_lookup(first: int, last: int) -> int:
-    """Return what it costs to return the candidates from `first` to `last`, in the scheduler's units."""
+    """Return what it costs to look for deliveries from `first` to `last`, if they are few, in the scheduler's units."""
     return max(0, min(last - first, SPAN)) >> LOOKUP_SHIFT
 
 

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from .disk import Disk, contents
 from .errors import StorageFault
-from .shared_messages import Sharing, little
+from .shared_messages import LentSharing, Sharing, little
 
 NAME, NEW_NAME = "checkpoint", "checkpoint.new"
 MAGIC, VERSION = b"WARRCP", 5
@@ -66,14 +66,14 @@ class PartState(NamedTuple):
     ids      of copies; None for the messages that were first written to the segment
     size     the number of messages
     dead     one bit for each record
-    sharing  the queues of messages that went to several; None if there are none
+    sharing  the queues of messages that went to several, lent or decoded; None if no queue has settled one of them
     """
 
     number: int
     ids: array[int] | None
     size: int
     dead: bytes | bytearray
-    sharing: Sharing | None
+    sharing: Sharing | LentSharing | None
 
     def has_live(self, id_: int, first_id: int) -> bool:
         """Return whether a message of the block with this first id is there, and was live."""
@@ -124,7 +124,7 @@ class Checkpoint:
                 out += little(part.ids[: part.size]).tobytes() if part.ids is not None else b""
                 out += _COUNT.pack(len(part.dead))
                 out += part.dead
-                sharing = part.sharing.encode() if part.sharing is not None and part.sharing.touched else b""
+                sharing = part.sharing.encode() if part.sharing is not None else b""
                 out += _COUNT.pack(len(sharing))
                 out += sharing
             out += _COUNT.pack(len(block.attempts))

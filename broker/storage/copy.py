@@ -40,7 +40,7 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
             if is_same(source, target, password_file, schema):
                 raise StorageFault("source and target are the same: name another place with --to; nothing was copied")
             if not is_url(source) and not Path(source, METADATA_NAME).is_file():
-                raise StorageFault(f"{source}: no broker has stored anything there")
+                raise StorageFault(f"{source}: no broker has stored anything there: name another folder with --from")
             if not is_url(source) and not Path(source, "log").is_dir():
                 raise StorageFault(f"{source}: its folder log is missing: restore it; nothing was copied")
             from_disk, from_metadata = stack.enter_context(opened(source, password_file, schema, untouched=True))

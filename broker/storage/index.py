@@ -7,8 +7,8 @@ and size of each record, 8 bytes, and one bit that is set once it is dead, as th
 ids of copies, 8 bytes each; and more for messages of several queues or with a delivery count. A part goes with its
 segment, a block with its last part.
 
-The worker encodes a checkpoint while the loop goes on. `lend` therefore returns the state of a part itself, and the
-first change while it is lent copies it.
+The worker encodes a checkpoint while the loop goes on. `lend` therefore returns the state of a part itself, to which
+the loop adds messages that the checkpoint leaves out; the first change while it is lent copies what is changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 
 from .checkpoint import BlockState, PartState
 from .segment import OFFSET_BITS, Segment
-from .shared_messages import Sharing
+from .shared_messages import LentSharing, Sharing
 
 
 class Part:
@@ -62,7 +62,6 @@ class Part:
     def add(self, id_: int, offset: int, size: int) -> int:
         """Add a record, if it is a copy of a message with a higher id than those before; return its position."""
         if self.ids is not None:
-            self._own()
             self.ids.append(id_)
         self.offsets.append(offset)
         self.sizes.append(size)
@@ -76,10 +75,8 @@ class Part:
 
     def settle(self, at: int, queue: int) -> bool:
         """Note that a queue wants a live message no more; return whether it is dead by that. HOT: bench D."""
-        if self.sharing is not None:
-            self._own()
-            if not self.sharing.settle(at, queue):
-                return False
+        if self.sharing is not None and not self.sharing.settle(at, queue):
+            return False
         self.mark_dead(at)
         return True
 
@@ -109,7 +106,6 @@ class Part:
 
     def share(self, at: int, count: int, queues: Sequence[int]) -> None:
         """Note that `count` messages from this position on went to these queues."""
-        self._own()
         if self.sharing is None:
             self.sharing = Sharing()
         self.sharing.add(at, count, queues)
@@ -150,27 +146,28 @@ class Part:
     def lend(self) -> PartState:
         """Return the present state, which does not change until `give_back`."""
         self._lent = True
-        return PartState(self.number, self.ids, len(self.offsets), self._dead, self.sharing)
+        sharing = self.sharing.lend() if self.sharing is not None else None
+        return PartState(self.number, self.ids, len(self.offsets), self._dead, sharing)
 
     def give_back(self) -> None:
         self._lent = False
+        if self.sharing is not None:
+            self.sharing.give_back()
 
     def restore(self, state: PartState) -> None:
         """Take over the state of a checkpoint, without the records themselves."""
         self.ids = state.ids
         self._dead = bytearray(state.dead)
+        assert not isinstance(state.sharing, LentSharing), "it was decoded"
         self.sharing = state.sharing
         if self.ids is not None:
             self.extend(len(self.ids))
 
     def _own(self) -> None:
-        """Copy the state before a change if it is lent."""
+        """Copy the bits before a change if they are lent."""
         if self._lent:
             self._lent = False
             self._dead = self._dead[:]
-            self.ids = self.ids[:] if self.ids is not None else None
-            if self.sharing is not None:
-                self.sharing = self.sharing.copy()
 
 
 class Block:

@@ -19,6 +19,7 @@ from struct import Struct
 
 WORD = 32
 LISTS = 1024  # lists of queues that are remembered for reuse
+PIECE = 4096  # words that are saved together before a change
 
 _COUNT = Struct("<I")
 
@@ -26,7 +27,7 @@ _COUNT = Struct("<I")
 class Sharing:
     """The arrays of one segment. `touched` is True once any queue has settled a message."""
 
-    __slots__ = ("touched", "_lists", "_bits", "_wide", "_sets", "_known")
+    __slots__ = ("touched", "_lists", "_bits", "_wide", "_sets", "_known", "_lent")
 
     def __init__(self) -> None:
         self.touched = False
@@ -35,6 +36,7 @@ class Sharing:
         self._wide = array("I")
         self._sets = array("I", (0,))
         self._known: dict[tuple[int, ...], int] = {}
+        self._lent: LentSharing | None = None
 
     def add(self, index: int, count: int, queues: Sequence[int]) -> None:
         """Note that these queues want the `count` messages from `index` on. HOT: bench D."""
@@ -75,10 +77,14 @@ class Sharing:
         there = bit < count and self._sets[start + bit] == queue
         if count <= WORD:
             if there:
+                if self._lent is not None:
+                    self._lent.bits.save(index)
                 self._bits[index] &= ~(1 << bit)
             return not self._bits[index]
         first = self._bits[index]
         if there:
+            if self._lent is not None:
+                self._lent.wide.save(first + bit // WORD)
             self._wide[first + bit // WORD] &= ~(1 << bit % WORD)
         return not any(self._wide[first : first + -(-count // WORD)])
 
@@ -106,20 +112,20 @@ class Sharing:
         bits = self._bits[index]
         return bool(bits >> bit & 1 if count <= WORD else self._wide[bits + bit // WORD] >> bit % WORD & 1)
 
-    def copy(self) -> Sharing:
-        other = Sharing()
-        other.touched = self.touched
-        other._lists, other._bits = self._lists[:], self._bits[:]
-        other._wide, other._sets = self._wide[:], self._sets[:]
-        other._known = dict(self._known)
-        return other
+    def lend(self) -> LentSharing | None:
+        """Return the present state, which does not change until `give_back`; None if it was not touched."""
+        self._lent = self._state() if self.touched else None
+        return self._lent
+
+    def give_back(self) -> None:
+        self._lent = None
 
     def encode(self) -> bytes:
         """Return the four arrays, each after its length."""
-        out = bytearray()
-        for each in (self._lists, self._bits, self._wide, self._sets):
-            out += _COUNT.pack(len(each)) + little(each).tobytes()
-        return bytes(out)
+        return self._state().encode()
+
+    def _state(self) -> LentSharing:
+        return LentSharing(self._lists, self._bits, self._wide, self._sets)
 
     @staticmethod
     def decode(data: bytes, at: int) -> tuple[Sharing, int]:
@@ -134,6 +140,46 @@ class Sharing:
             each[:] = little(each)
             at += 4 * count
         return sharing, at
+
+
+class LentWords:
+    """The words of an array as they are now. The loop appends others, and saves a piece of them before it changes it.
+
+    The worker reads them meanwhile.
+    """
+
+    __slots__ = ("_words", "_count", "_saved")
+
+    def __init__(self, words: array[int]) -> None:
+        self._words = words
+        self._count = len(words)
+        self._saved: dict[int, array[int]] = {}  # by the index of the first word
+
+    def save(self, index: int) -> None:
+        """Save the piece with this word."""
+        start = index - index % PIECE
+        if start not in self._saved:
+            self._saved[start] = self._words[start : start + PIECE]
+
+    def encode(self) -> bytes:
+        """Return the words after their number."""
+        words = self._words[: self._count]
+        for start, piece in list(self._saved.items()):  # after the words were read, of which some were changed by then
+            words[start : start + PIECE] = piece
+        return _COUNT.pack(self._count) + little(words[: self._count]).tobytes()
+
+
+class LentSharing:
+    """The state of a sharing, as it was when it was lent."""
+
+    __slots__ = ("bits", "wide", "_lists", "_sets")
+
+    def __init__(self, lists: array[int], bits: array[int], wide: array[int], sets: array[int]) -> None:
+        self._lists, self.bits, self.wide, self._sets = [LentWords(each) for each in (lists, bits, wide, sets)]
+
+    def encode(self) -> bytes:
+        """Return the four arrays, each after its length."""
+        return b"".join([each.encode() for each in (self._lists, self.bits, self.wide, self._sets)])
 
 
 def little(words: array[int]) -> array[int]:

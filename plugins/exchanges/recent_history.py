@@ -27,9 +27,10 @@ from warren.broker.plugin import (
 LENGTH = "x-recent-history-length"
 NO_STORE = "x-recent-history-no-store"
 DEFAULT_LENGTH = 20
-HISTORY_BYTES = 64 << 20  # of the contents of more than DEFAULT_LENGTH messages
+HISTORY_BYTES = 64 << 20  # of the contents of more than DEFAULT_LENGTH messages, beside those that are being dropped
 MESSAGE_BYTES = 500  # of each message beside its content
 SLICE, SLICE_BYTES = 500, 1 << 20  # messages delivered to a new binding together, and about how many bytes of frames
+DROPS = 500  # old messages that are dropped in one step: a long one may displace very many short ones
 LAST_SLICE = 100  # of the last messages, which are enqueued at once
 REPLAY_COST = 20  # of a publish while the history is being delivered, so that publishers do not outrun it
 EXCHANGE = "exchange"
@@ -54,7 +55,10 @@ class Replay:
 class RecentHistoryExchange(FanoutExchange):
     description = "Recent history exchange: a new binding gets the last messages"
 
-    __slots__ = ("_length", "_kept", "_next", "_bytes", "_replays", "_context", "_route_cost", "_deleted")
+    __slots__ = (
+        *("_length", "_kept", "_first", "_oldest", "_next", "_bytes", "_dropping"),
+        *("_replays", "_context", "_route_cost", "_deleted"),
+    )
 
     routes_by_key_only = False  # each message is kept
     fixed_arguments = (LENGTH,)
@@ -63,8 +67,11 @@ class RecentHistoryExchange(FanoutExchange):
         super().__init__(name, arguments)
         self._length = length_of(arguments)
         self._kept: dict[int, KeptMessage] = {}  # by consecutive numbers, the oldest first
-        self._next = 0  # the number of the next message
-        self._bytes = 0  # of those that are kept
+        self._first = 0  # the number of the first of them
+        self._oldest = 0  # of the first that is in the history: those before are to be dropped
+        self._next = 0  # of the next message
+        self._bytes = 0  # of those in the history
+        self._dropping = False  # in a job
         self._replays: dict[Binding, Replay] = {}
         self._context: ExchangeContext | None = None
         self._route_cost = 0
@@ -111,8 +118,16 @@ class RecentHistoryExchange(FanoutExchange):
             kept.dropped = True
             return
         self._add(kept)
-        while len(self._kept) > self._length or self._bytes > HISTORY_BYTES and len(self._kept) > DEFAULT_LENGTH:
-            self._drop_oldest()
+        count = self._next - self._oldest
+        while count > self._length or self._bytes > HISTORY_BYTES and count > DEFAULT_LENGTH:
+            self._bytes -= MESSAGE_BYTES + len(self._kept[self._oldest].message.frames)
+            self._oldest += 1
+            count -= 1
+        self._drop_some()
+        if self._first < self._oldest and not self._dropping:
+            self._dropping = True
+            assert self._context is not None, "on_created was called"
+            self._context.start(self._drop_in_steps(), appends=False)
 
     @property
     def route_cost(self) -> int:
@@ -122,13 +137,8 @@ class RecentHistoryExchange(FanoutExchange):
         self._deleted = True
 
     def release(self) -> Iterator[int]:
-        while self._kept:
-            self._drop_oldest()
-            yield 1
-
-    @property
-    def _oldest(self) -> int:
-        return self._next - len(self._kept)
+        self._oldest = self._next
+        yield from self._drop_in_steps()
 
     def _replay(self, binding: Binding, replay: Replay) -> Iterator[Emission]:
         """Yield the history in slices. With the last one the binding takes part in routing."""
@@ -168,14 +178,20 @@ class RecentHistoryExchange(FanoutExchange):
         self._next += 1
         self._bytes += MESSAGE_BYTES + len(kept.message.frames)
 
-    def _drop_oldest(self) -> None:
-        """Drop the oldest message."""
-        kept = self._kept.pop(self._oldest)
-        kept.dropped = True
-        message = kept.message
-        self._bytes -= MESSAGE_BYTES + len(message.frames)
-        if message.id and self._context is not None:
-            self._context.drop(message.id, True)
+    def _drop_in_steps(self) -> Iterator[int]:
+        while self._first < self._oldest:
+            self._drop_some()
+            yield DROPS
+        self._dropping = False
+
+    def _drop_some(self) -> None:
+        """Drop some of the messages that are not in the history any more."""
+        for number in range(self._first, min(self._first + DROPS, self._oldest)):
+            kept = self._kept.pop(number)
+            self._first += 1
+            kept.dropped = True
+            if kept.message.id and self._context is not None:
+                self._context.drop(kept.message.id, True)
 
 
 def length_of(arguments: Table) -> int:

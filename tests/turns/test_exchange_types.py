@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Exchange, Queue
@@ -12,11 +14,12 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.binding import Binding, Destination
 from warren.broker.core.messages.message import Address, framed
+from warren.plugins.exchanges import recent_history
 from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
 from warren.plugins.exchanges.modulus_hash import ModulusHashExchange
 from warren.plugins.exchanges.random_exchange import LocalRandomExchange, RandomExchange
 
-from .broker import MeasuredPeer, Prompter, StepMeter
+from .broker import MeasuredPeer, Prompter, StepMeter, StoredPeer, fill
 from .meter import TURN_MS, limit_ms
 
 BINDINGS = 50_000
@@ -84,3 +87,29 @@ def test_a_change_of_what_is_bound_does_not_look_at_all_of_it() -> None:
         exchange.on_unbind(binding)
         assert exchange.route(("",), message)
     assert within((time.thread_time() - begun_s) * 1000, TURN_MS)
+
+
+def test_a_long_message_that_displaces_very_many_of_a_history(
+    step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_bytes, count = 12 << 20, 19_000
+    monkeypatch.setattr(recent_history, "HISTORY_BYTES", kept_bytes)
+    long = codec.method_frame(1, Basic.Publish, {"exchange": "h", "routing_key": ""})
+    long += codec.header_frame(1, kept_bytes) + codec.body_frames(1, bytes(kept_bytes), 1 << 17)
+    attempts = iter("abcdef")
+
+    def attempt() -> None:
+        peer = StoredPeer(step_meter, tmp_path / next(attempts))
+        peer.node.registry.register("x-recent-history", recent_history.RecentHistoryExchange)
+        channel = peer.connect().channel()
+        channel.exchange("h", "x-recent-history", durable=True, arguments={"x-recent-history-length": 1_000_000})
+        fill(peer, "", count, "h")
+        history: Any = peer.node.vhosts["/"].exchanges["h"].type
+        assert len(history._kept) == count
+        step_meter.begin()
+        peer.connect().channel().client.raw(long)
+        peer.wait(0)
+        assert len(history._kept) == recent_history.DEFAULT_LENGTH
+        peer.close()
+
+    step_meter.check_one_of(attempt)

@@ -8,6 +8,7 @@ import pytest
 from pamqp.commands import Basic, Tx
 
 from tests.support import codec
+from tests.support.in_process import FakeSocket
 from warren.broker.core.queues import fifo, shedding
 
 from .broker import BODY_BYTES, Prompter, StepMeter, StoredPeer, fill
@@ -168,6 +169,44 @@ def test_messages_of_a_queue_that_delivers_nothing(
         [first, *_] = peer.node.vhosts["/"].queues["q"].ready_messages.all
         assert first.resident * body_bytes < 3 << 20 and first.resident <= fifo.PAGE_ABOVE + fifo.RUN
         assert len(first) == count
+        peer.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    step_meter.check_one_of(attempt)
+
+
+@pytest.mark.parametrize("requeue", [False, True])
+def test_shed_ones_of_many_megabytes_are_read_and_passed_on_in_two_turns(
+    step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requeue: bool
+) -> None:
+    attempts = iter("abcdef")
+    count, body_bytes = 3, 16_000_000
+    write = FakeSocket.write
+
+    def write_short(socket: FakeSocket, data: bytes) -> None:
+        if len(data) < body_bytes:  # that of the test copies more and more
+            write(socket, data)
+
+    monkeypatch.setattr(FakeSocket, "write", write_short)
+
+    def attempt() -> None:
+        folder = tmp_path / next(attempts)
+        peer = StoredPeer(step_meter, folder, message_memory_bytes=8 << 20)
+        channel = peer.connect().channel()
+        channel.declare("q", durable=True, arguments=DEAD)
+        channel.declare("dead", durable=True)
+        consumer = Prompter(peer)
+        consumer.send(Basic.Consume, queue="q")
+        for _ in range(count):
+            channel.publish("", "q", bytes(body_bytes), {"delivery_mode": 2})
+            peer.settle()
+        peer.wait(10)
+        queue = peer.node.vhosts["/"].queues["q"]
+        assert queue.shed == count
+        step_meter.begin()
+        consumer.send(Basic.Nack, delivery_tag=0, multiple=True, requeue=requeue)
+        peer.wait(1000)
+        assert (queue.unacked, peer.node.vhosts["/"].queues["dead"].ready) == ((count, 0) if requeue else (0, count))
         peer.close()
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -96,17 +96,20 @@ class ReferenceMachine(SessionMachine):
         return {name: value for name, value in arguments.items() if name not in limits}
 
     def explain(self, rules: Rules) -> None:
-        """Explain the frames at the time before they came, or after; wait for more of them if that fails."""
+        """Explain the frames at the time of their cause, before or after it; wait for more of them if that fails.
+
+        At the time before, nothing has become due since the last frames.
+        """
         before, came = self.model, dict[Key, list[Any]]()
         failed: Mismatch | None = Mismatch("frames", "", "")
         deadline_s = time.monotonic() + PATIENCE_S
+        begun_ms = self._passed_ms()
         while True:
             more = self.collect()
             if failed is None and not any(more.values()):
                 return
             came = {key: [*came.get(key, ()), *frames] for key, frames in more.items()}
-            now_ms = round((time.monotonic() - self._started_s) * 1000)
-            for time_ms in (before.now_ms, now_ms):
+            for time_ms in (begun_ms, before.now_ms, self._passed_ms()):
                 self._now_ms = time_ms
                 failed = self._failure(before, rules, came)
                 if failed is None:
@@ -115,6 +118,9 @@ class ReferenceMachine(SessionMachine):
             if failed is not None and time.monotonic() > deadline_s:
                 type(self).difference = failed
                 raise failed
+
+    def _passed_ms(self) -> int:
+        return round((time.monotonic() - self._started_s) * 1000)
 
     def _failure(self, before: Model, rules: Rules, came: dict[Key, list[Any]]) -> Mismatch | None:
         """Apply the rules to a copy of the model; return the mismatch, or None.

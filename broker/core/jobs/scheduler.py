@@ -35,6 +35,8 @@ AT_ONCE_COST: Final = 1_000  # of the steps of a job that are done before it bec
 # measured in time, would outrun the consumers of dead letters.
 SPEED: Final = 3 if BUILD == COMPILED else 1
 PUMP_LIMIT: Final = 6_000 * SPEED  # of all queues in one turn of the loop: 2 to 8 ms
+# Of jobs in one turn, one of which may pump. Above it, as of 5 MB that were read, queues are pumped in the next one.
+LONG_COST: Final = PUMP_LIMIT + TURN_COST
 OBJECT_COST: Final = 50  # of deleting one queue or exchange, or closing one channel or connection
 CONSUMER_COST: Final = 10  # of removing one consumer
 PUMP_COST: Final = 5  # of a queue with nothing to deliver
@@ -101,7 +103,8 @@ class Scheduler:
 
     __slots__ = (
         *("pending", "report", "spent", "freed", "finishing", "_clock", "_journal", "_full", "_tasks", "_waiting"),
-        *("_suspended", "_current", "_left", "_running", "_expected", "_pumped", "_pumped_for_many", "_spent_before"),
+        *("_suspended", "_current", "_left", "_running", "_expected", "_spent_before"),
+        *("_pumped", "_pumped_for_many", "_put_off"),
     )
 
     def __init__(self, clock: Clock, journal: Journal) -> None:
@@ -120,6 +123,7 @@ class Scheduler:
         self._running = False
         self._expected = False  # a next turn is scheduled
         self._pumped = False  # as many queues as the turn has time for
+        self._put_off = False  # queues are pumped first in the next turn, as jobs have taken long
         self._pumped_for_many = 0  # the cost of it in this turn
         self._spent_before = 0  # `spent` at the end of the last turn
 
@@ -183,7 +187,7 @@ class Scheduler:
         """
         self._tasks.append(Task(name, job, failed, appends))
         if not self._running:
-            self._run()
+            self._run_in_turn()
             self._expect()
 
     def has_room(self) -> bool:
@@ -266,6 +270,13 @@ class Scheduler:
         """Run no more jobs: what they have not done by the end of the node is in the store for its next start."""
         self._left = 0
 
+    def _run_in_turn(self) -> None:
+        """Run steps of jobs; let the pumps wait if that took long, as of messages of many megabytes that were read."""
+        left = self._left
+        self._run()
+        if left - self._left > LONG_COST:
+            self._pumped = self._put_off = True
+
     def _run(self) -> None:
         """Run steps of all jobs in turn until the budget of this turn is spent."""
         tasks = self._tasks
@@ -330,7 +341,12 @@ class Scheduler:
         earlier = self.spent - self._spent_before  # perhaps in the same turn of the loop
         self._expected = self._pumped = False
         self._left, self._pumped_for_many = TURN_COST, 0
-        self._run()
+        if self._put_off:
+            self._put_off = False
+            cost = self.pump(earlier)
+            earlier += cost
+            self._left -= cost
+        self._run_in_turn()
         self.pump(earlier)
         self._expect()
         self._spent_before = self.spent

@@ -206,7 +206,13 @@ def check_queue_type(arguments: Table, where: str, *, durable: bool, exclusive: 
 
 
 def check_consumer_arguments(arguments: Table, where: str, type_: str) -> None:
-    """Raise PreconditionFailed (406) for arguments of consumers that the type of queue does not support."""
+    """Raise PreconditionFailed (406) for arguments that are invalid, or that the type of queue does not support.
+
+    RabbitMQ has the timeout, in milliseconds, since version 4.3. Unknown arguments have no effect.
+    """
+    timeout = arguments.get("x-consumer-timeout")
+    if timeout is not None:
+        not_negative("x-consumer-timeout", timeout, where)
     refuse_unsupported(OF_STREAM_CONSUMERS, arguments, where, type_)
 
 

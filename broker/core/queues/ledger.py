@@ -37,6 +37,8 @@ class Ledger:
     OVERHEAD: ClassVar[int] = 300
     SHED: ClassVar[int] = 60
     FAR: ClassVar[int] = 8 << 20
+    FARTHEST: ClassVar[int] = 16 << 20
+    LITTLE: ClassVar[int] = 1 << 20
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -53,10 +55,13 @@ class Ledger:
         """The bytes of messages that are ready."""
         return self.queued_bytes - self.unacked_bytes - self.shed_bytes
 
-    @property
-    def far_exceeded(self) -> bool:
-        """Whether deliveries must wait for contents to leave memory: the limit is exceeded by FAR."""
-        return self.shedding and self.queued_bytes > self.limit_bytes + self.FAR
+    def far_exceeded(self, held_bytes: int) -> bool:
+        """Whether deliveries of a queue must wait for contents to leave memory.
+
+        They do if the limit is exceeded by FAR, or by FARTHEST if consumers of the queue hold LITTLE of it in memory.
+        """
+        excess_bytes = self.queued_bytes - self.limit_bytes
+        return excess_bytes > (self.FAR if held_bytes > self.LITTLE else self.FARTHEST)
 
     def add(self, count: int, content_bytes: int) -> None:
         """Count ready messages that came; both numbers are negative for messages that left. HOT: bench A-M."""

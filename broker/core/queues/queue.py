@@ -433,7 +433,7 @@ class Queue(RouteTarget):
     def _deliver(self) -> None:
         """Deliver ready messages, or as many as take some milliseconds (`interrupted`)."""
         host = self.host
-        if host.held or host.ledger.shedding and host.ledger.far_exceeded and not host.scheduler.full:
+        if host.held or host.ledger.shedding and self._awaits_shedding():
             self._interrupt()
             return
         consumers, ready = self.consumers, self.ready_messages
@@ -466,6 +466,9 @@ class Queue(RouteTarget):
                             self._interrupt()
                         return
                     continue
+                if ready.read_bytes >= read_end:  # it took as long as to deliver it does
+                    self._interrupt()
+                    return
             # Requeued messages go first, one by one: they are rare, and their positions are not contiguous.
             average_bytes = ready.average_bytes
             if fifo.header_bytes:
@@ -485,6 +488,12 @@ class Queue(RouteTarget):
                 self.host.scheduler.spent += 1
             else:
                 self._hand_fresh(fifo, takers, min(count, room * len(takers), ready.count - rest))
+
+    def _awaits_shedding(self) -> bool:
+        """Return whether deliveries wait until contents of unacknowledged messages have left memory (`shedding`)."""
+        host, held = self.host, self.unacked - self.shed
+        held_bytes = self.unacked_bytes - self.shed_bytes + held * host.ledger.OVERHEAD
+        return host.ledger.far_exceeded(held_bytes) and not host.scheduler.full
 
     def _interrupt(self) -> None:
         """Note that consumers may have room for ready messages, and deliver these once other queues had their turn."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 BLOCK = 500  # rows; a change moves at most twice as many
 
@@ -86,9 +86,13 @@ class SortedRows:
         """The highest key; there must be one."""
         return self._blocks[-1].keys[-1]
 
-    def keys(self) -> list[int]:
-        """Return all keys."""
-        return [key for block in self._blocks for key in block.keys]
+    def some_keys(self, first: int) -> Sequence[int]:
+        """Return the lowest keys from this one on, as many as are in one block, or none if there are none."""
+        index = max(bisect_right(self._firsts, first) - 1, 0)
+        for block in self._blocks[index : index + 2]:
+            if block.keys[-1] >= first:
+                return block.keys[bisect_left(block.keys, first) :]
+        return ()
 
     def objects(self) -> Iterator[list[object]]:
         """Yield the objects of all rows in parts."""

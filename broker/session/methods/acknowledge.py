@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
@@ -58,7 +58,7 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
     entries = channel.unacked.entries
     if channel.transaction is not None:
         for tag in tags:
-            connection.spent += channel.transaction.settle(tag, channel.unacked.pop(tag), Settlement.ACK)
+            connection.spent += channel.transaction.settle([(tag, channel.unacked.pop(tag))], Settlement.ACK)
         return
     before, changes, consumed, shed = len(entries), 0, 0, 0
     run: list[Message] = []  # of one queue, and one consumer
@@ -68,12 +68,16 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
         for tag in tags:
             entry = entries.pop(tag, None)
             if entry is None:
-                entry = channel.unacked.pop_shed(tag)
+                part, entry = channel.unacked.pop_elsewhere(tag)
                 if entry is None:
                     if multiple:
                         continue
                     raise unknown_tag(tag)
-                shed += 1
+                if part is None:
+                    shed += 1
+                else:  # others of the run may be there, too
+                    before += len(part) + 1 - len(entries)
+                    entries = part
             queue, consumer, _, message = entry
             if queue is not of or consumer is not by:
                 if of is not None:
@@ -92,7 +96,7 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
         channel.shared_prefetch.on_settled(consumed)
 
 
-def tags_up_to(channel: Channel, tag: int) -> Sequence[int]:
+def tags_up_to(channel: Channel, tag: int) -> range:
     """Return tags, among them all that are outstanding up to this one, or all for tag 0.
 
     Raises PreconditionFailed (406) for a tag that is not outstanding.
@@ -100,7 +104,7 @@ def tags_up_to(channel: Channel, tag: int) -> Sequence[int]:
     unacked = channel.unacked
     if tag:
         unacked.check(tag)
-    tags, cost = unacked.candidates_up_to(tag or channel.delivery_tag)
+    tags, cost = unacked.tags_up_to(tag or channel.delivery_tag)
     channel.connection.spent += cost
     return tags
 
@@ -150,13 +154,13 @@ def recover_all(channel: Channel, requeue: bool) -> None:
 def settle_one(channel: Channel, tag: int, settlement: Settlement) -> None:
     """Settle a delivery. Raises PreconditionFailed (406) for a tag that is not outstanding."""
     channel.unacked.check(tag)
-    settle(channel, (tag,), settlement)
+    settle(channel, range(tag, tag + 1), settlement)
 
 
-def settle(channel: Channel, tags: Sequence[int], settlement: Settlement) -> None:
+def settle(channel: Channel, tags: range, settlement: Settlement) -> None:
     """Settle the outstanding ones of these deliveries, or add them to the transaction of the channel.
 
-    Many of them are all that are outstanding up to the last one. All of them are requeued before any is delivered
+    More than one of them are all that are outstanding up to the last one. They are requeued before any is delivered
     again, so they keep their order.
     """
     if channel.transaction is not None:
@@ -189,23 +193,26 @@ def settle(channel: Channel, tags: Sequence[int], settlement: Settlement) -> Non
             channel.do("settlements", pop_and_settle(channel, tags, settlement), budget)
 
 
-def pop_and_settle(channel: Channel, tags: Sequence[int], settlement: Settlement) -> Iterator[int]:
+def pop_and_settle(channel: Channel, tags: range, settlement: Settlement) -> Iterator[int]:
     """Remove deliveries from `unacked` and settle them, as a job. The end of the channel may requeue some meanwhile."""
     taken = Taken(channel.unacked.cut_shed(tags[-1]), settlement)
-    for at in range(0, len(tags), SLICE):
-        taken.add(channel.unacked.pop_items(tags[at : at + SLICE]))
-        yield min(len(tags), SLICE) >> POP_SHIFT
+    for some in channel.unacked.slices(tags):
+        taken.add(channel.unacked.pop_items(some))
+        yield SLICE >> POP_SHIFT
     yield from settle_in_steps(channel, [(settlement, taken.deliveries)], "", taken)
 
 
 def settle_all(channel: Channel, settlement: Settlement, reason: str) -> Iterator[int]:
     """Settle all deliveries, which are no longer outstanding from the first step on, as a job."""
     taken = Taken(channel.unacked.cut_shed(channel.delivery_tag), settlement)
-    entries = channel.unacked.take_all()
-    while entries:
-        taken.add([entries.popitem() for _ in range(min(SLICE, len(entries)))])
-        yield SLICE >> POP_SHIFT
-    taken.reverse()
+    parts = channel.unacked.take_all()
+    parts.reverse()
+    while parts:  # this frees them one by one
+        part = parts.pop()
+        tags = sorted(part)
+        for at in range(0, len(tags), SLICE):
+            taken.add([(tag, part.pop(tag)) for tag in tags[at : at + SLICE]])
+            yield SLICE >> POP_SHIFT
     yield from settle_in_steps(channel, [(settlement, taken.deliveries)], reason, taken)
 
 
@@ -228,11 +235,6 @@ class Taken:
         self.deliveries += [delivery for _, delivery in items]
         if self.tags is not None:
             self.tags += [tag for tag, _ in items]
-
-    def reverse(self) -> None:
-        self.deliveries.reverse()
-        if self.tags is not None:
-            self.tags.reverse()
 
     def take_shed(self) -> Iterator[list[Unacked]]:
         """Remove what was shed and yield it in slices; with `tags`, also the others that come before it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -71,8 +71,20 @@ class Transaction:
         self._cost += cost_of_records(len(message.frames), queues[:FEW])
         self.publishes.append((exchange, message, queues, mandatory, recorders))
 
-    def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> int:
-        """Add a settlement of a delivery; its content leaves memory if that is used up. Return the cost."""
+    def settle(self, items: list[tuple[int, Unacked]], settlement: Settlement) -> int:
+        """Add settlements of removed deliveries; their contents leave memory if that is used up. Return the cost.
+
+        If that fails, a rollback makes all of them outstanding again.
+        """
+        first = len(self.settlements)
+        if items and first and self.settlements[-1][2] is not settlement:
+            self._extra_cost += acknowledge.RUN_COST
+        self.settlements += [(tag, delivery, settlement) for tag, delivery in items]
+        return sum([self._shed(at) for at in range(first, len(self.settlements))])
+
+    def _shed(self, at: int) -> int:
+        """Have the content of a settled delivery leave memory if that is used up; return the cost of the settlement."""
+        tag, delivery, settlement = self.settlements[at]
         queue, consumer, position, message = delivery
         cost = 1
         if queue.host.ledger.exceeded and not isinstance(message, ShedMessage):
@@ -81,28 +93,23 @@ class Transaction:
             shed = None if kept else queue.shed_content(position, message)
             if shed is not None:
                 delivery = queue, consumer, position, shed
+                self.settlements[at] = tag, delivery, settlement
                 cost += ROW_COST + (len(message.frames) >> STORE_SHIFT)
-        if self.settlements and self.settlements[-1][2] is not settlement:
-            self._extra_cost += acknowledge.RUN_COST
         self._extra_cost += acknowledge.cost_of_copies(settlement, (delivery,))
-        self.settlements.append((tag, delivery, settlement))
         return cost
 
-    def settle_many(self, channel: Channel, tags: Sequence[int], settlement: Settlement) -> Job:
+    def settle_many(self, channel: Channel, tags: range, settlement: Settlement) -> Job:
         """Add settlements of those of some deliveries that are outstanding, in steps."""
         self._steps = self._settle_many(channel, tags, settlement)
         yield from self._steps
         self._steps = None
 
-    def _settle_many(self, channel: Channel, tags: Sequence[int], settlement: Settlement) -> Job:
+    def _settle_many(self, channel: Channel, tags: range, settlement: Settlement) -> Job:
         unacked = channel.unacked
-        for at in range(0, len(tags), SLICE):
-            cost, shed = SLICE >> LOOKUP_SHIFT, unacked.shed_count
-            for tag in tags[at : at + SLICE]:
-                delivery = unacked.entries.pop(tag, None) or unacked.pop_shed(tag)
-                if delivery is not None:
-                    cost += self.settle(tag, delivery, settlement)
-            yield cost + ROW_COST * (shed - unacked.shed_count)
+        for some in unacked.slices(tags):
+            shed = unacked.shed_count
+            cost = self.settle(unacked.pop_items(some), settlement)
+            yield (SLICE >> LOOKUP_SHIFT) + cost + ROW_COST * (shed - unacked.shed_count)
 
     def is_long(self, ledger: Ledger) -> bool:
         """Whether its commit or rollback takes more than one turn of the loop."""
@@ -176,13 +183,8 @@ class Transaction:
         while self.publishes:
             del self.publishes[-SLICE:]
             yield SLICE
-        deliveries: list[tuple[int, Unacked]] = []
-        while self.settlements:
-            deliveries += [(tag, delivery) for tag, delivery, _ in self.settlements[-SLICE:]]
-            del self.settlements[-SLICE:]
-            yield SLICE
-        if deliveries:
-            yield from channel.unacked.put_back(deliveries, lambda: channel.delivery_tag)
+        if self.settlements:
+            yield from channel.unacked.put_back(self.settlements)
 
 
 def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> None:

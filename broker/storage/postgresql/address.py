@@ -53,7 +53,7 @@ def parse(url: str, password_file: str = "", schema: str = "warren") -> Address:
     try:
         given = conninfo_to_dict(url) if is_url(url) else None
     except Error as error:
-        fault = one_line(error).partition('"')[0].rstrip(" :")  # what follows is a part of the URL
+        fault = one_line(error).replace('"]"', "]").partition('"')[0].rstrip(" :")  # what follows is a part of the URL
         raise StorageFault(f"storage.url: {fault}") from None
     if given is None:
         raise StorageFault("storage.url: not of the form postgresql://USER@HOST1,HOST2/DATABASE")

@@ -61,7 +61,7 @@ def test_a_frame_that_amqp_does_not_allow_is_refused(conf: Path) -> None:
 def test_the_name_of_a_node_stays_as_it_is_given(conf: Path) -> None:
     for given in ("shop", "shop@host"):
         assert load(None, {"node": given}).node == given
-    for wrong in ("@", "@host", "shop@"):
+    for wrong in ("@", "@host", "shop@", "bad name", "shop@a host"):
         conf.write_text(f"warren.node = {wrong}")
         assert refused(conf) == f"{conf}:1: warren.node: '{wrong}' is not NAME@HOST or NAME"
 

@@ -1,7 +1,8 @@
 """Many settlements at once."""
 
 import time
-from itertools import chain
+from contextlib import suppress
+from itertools import chain, count
 from typing import Any
 
 import pytest
@@ -232,7 +233,7 @@ def test_deliveries_are_counted_in_slices_for_a_prefetch_limit_of_the_channel() 
 def test_no_step_of_settlements_in_turn_is_free() -> None:
     """A transaction may have very many deliveries that are settled one by one in two ways."""
     large = Large()
-    deliveries = list(large.channel.unacked.take_all().values())
+    deliveries = [one for part in large.channel.unacked.take_all() for one in part.values()]
     ways = (Settlement.NACK, Settlement.ACK)
     runs = [(ways[index % 2], [delivery]) for index, delivery in enumerate(deliveries[:100])]
     assert min(acknowledge.settle_in_steps(large.channel, runs, "")) > 0
@@ -296,6 +297,45 @@ def test_a_connection_that_ends_within_a_long_transaction_gives_everything_back_
     while connection.take_output():
         connection.flushed()
     assert [entry[2] for entry in connection.channels[1].unacked.values()] == list(range(1, LARGE + 1))
+
+
+@pytest.mark.parametrize("fails_at", [0, 700])
+def test_a_settlement_that_fails_in_a_transaction_loses_no_delivery(
+    monkeypatch: pytest.MonkeyPatch, fails_at: int
+) -> None:
+    large = Large(transaction=True)
+    cost_of_copies, calls = acknowledge.cost_of_copies, count()
+
+    def failing(*arguments: Any) -> int:
+        if next(calls) == fails_at:
+            raise OSError("a bug")
+        return cost_of_copies(*arguments)
+
+    monkeypatch.setattr(acknowledge, "cost_of_copies", failing)
+    with suppress(OSError):
+        large.ch.ack(0, multiple=True)
+    large.turns()
+    large.connection.lost("reset")
+    large.turns()
+    assert large.queue.unacked == 0 and large.queue.ready == LARGE
+
+
+def test_single_acknowledgements_find_deliveries_in_all_parts() -> None:
+    large = Large()
+    for _ in range(3):
+        large.channel.unacked.begin_part(large.channel.delivery_tag)
+        large.ch.client.raw(PUBLISH * 1_000)
+        large.read()
+    last = large.channel.delivery_tag
+    assert last == large.queue.unacked == LARGE + 3_000
+    for tag in (last, 1, LARGE + 500):
+        large.ch.ack(tag)
+    acks = [
+        codec.method_frame(1, Basic.Ack, {"delivery_tag": tag}) for tag in range(last - 1, 2, -1) if tag != LARGE + 500
+    ]
+    large.ch.client.raw(b"".join(acks))
+    large.turns()
+    assert large.queue.unacked == 1 and large.channel.unacked.tags() == [2]
 
 
 def test_a_long_rollback_is_answered_when_all_is_outstanding_again() -> None:

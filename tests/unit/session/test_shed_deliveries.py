@@ -20,6 +20,7 @@ from warren.broker.core.jobs.scheduler import AWAITS_OTHERS
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import dead_lettering, fifo, shedding
 from warren.broker.core.queues import queue as queues
+from warren.broker.core.queues.ledger import Ledger
 from warren.broker.session.methods.acknowledge import dead_lettered
 from warren.broker.session.unacked import UnackedDeliveries
 
@@ -620,3 +621,26 @@ def test_all_channels_may_end_while_the_shedding_waits_for_the_journal() -> None
     scene.journal.catch_up()
     scene.advance()
     assert not lines and not scene.node.ledger.shedding
+
+
+def test_queues_whose_consumers_hold_much_wait_for_memory_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one consumer that held all made the deliveries of each other queue wait for 0.1 s again and again."""
+    for name, value in (("FAR", 10_000), ("FARTHEST", 20_000), ("LITTLE", 3_000)):
+        monkeypatch.setattr(Ledger, name, value)
+    scene, each_bytes = Scene(durable=False, delivery_mode=1), BODY_BYTES + Ledger.OVERHEAD
+    scene.node.ledger.shedding = True  # by a job that waits
+    names = ("q", "other", "last")
+    held = {}
+    for name in names:
+        scene.publisher.declare(name)
+        scene.consumer.consume(name)
+        for number in range(COUNT):
+            scene.publisher.publish("", name, body(number))
+            scene.publisher.sync()
+        held[name] = scene.node.vhosts["/"].queues[name].unacked * each_bytes
+    excess_bytes = scene.node.ledger.queued_bytes
+    assert excess_bytes > Ledger.FARTHEST and held["q"] <= Ledger.FAR + each_bytes
+    assert Ledger.LITTLE < held["other"] <= Ledger.LITTLE + each_bytes and not held["last"]
+    scene.node.ledger.shedding = False
+    scene.advance(10)
+    assert len(scene.consumer.deliveries(3 * COUNT)) == 3 * COUNT

@@ -1,15 +1,25 @@
 """The collection of unsettled deliveries by itself."""
 
+import gc
+import time
+from collections.abc import Iterator
+from itertools import chain
+from random import Random
+from sys import getsizeof
 from typing import Any
 
 import pytest
 
 from tests.support.queues import message, new_queue
+from tests.support.speed import within
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.core.jobs.scheduler import SLICE
+from warren.broker.core.messages.message import VALUES
+from warren.broker.core.queues.sorted_rows import SortedRows
 from warren.broker.session.unacked import LOOKUP_SHIFT, SPAN, Settlement, Unacked, UnackedDeliveries
 
 QUEUE, MESSAGE = new_queue(), message()
+LARGEST_BYTES = 2 << 20  # of one dict
 
 
 class SingleEntries(dict[int, Any]):
@@ -33,18 +43,22 @@ def delivery(tag: int) -> Unacked:
 
 
 def up_to(unacked: UnackedDeliveries, tag: int) -> list[int]:
-    return [one for one in unacked.candidates_up_to(tag)[0] if one in unacked.entries]
+    return [one for some in unacked.slices(unacked.tags_up_to(tag)[0]) for one in some if one in unacked]
 
 
-def test_candidates_up_to_a_tag_have_those_outstanding_in_their_order() -> None:
+def put_back(unacked: UnackedDeliveries, removed: list[tuple[int, Unacked]]) -> Iterator[int]:
+    return unacked.put_back([(tag, delivery, Settlement.ACK) for tag, delivery in removed])
+
+
+def test_tags_up_to_one_have_those_outstanding_in_their_order() -> None:
     assert up_to(outstanding(1, 3, 4, 9), 4) == [1, 3, 4]
     assert up_to(outstanding(1, 3, 4, 9), 9) == [1, 3, 4, 9]
 
 
-def test_candidates_are_looked_for_from_the_last_ones_on() -> None:
+def test_tags_are_looked_for_from_the_last_ones_on() -> None:
     unacked = outstanding(1, 3, 4, 9)
-    assert list(unacked.candidates_up_to(4)[0]) == [1, 2, 3, 4]
-    assert list(unacked.candidates_up_to(9)[0]) == [5, 6, 7, 8, 9]
+    assert list(unacked.tags_up_to(4)[0]) == [1, 2, 3, 4]
+    assert list(unacked.tags_up_to(9)[0]) == [5, 6, 7, 8, 9]
 
 
 @pytest.mark.parametrize("left", [1, 3])
@@ -59,7 +73,8 @@ def test_those_that_are_left_are_found_without_a_look_at_removed_ones(left: int)
 
 def test_a_gap_wider_than_is_tried_tag_by_tag() -> None:
     unacked = outstanding(1, 2, 1_000_000, 1_000_001)
-    assert unacked.candidates_up_to(1_000_000) == ([1, 2, 1_000_000], SPAN >> LOOKUP_SHIFT)
+    tags, cost = unacked.tags_up_to(1_000_000)
+    assert list(unacked.slices(tags)) == [[1, 2, 1_000_000]] and cost == SPAN >> LOOKUP_SHIFT
 
 
 @pytest.mark.parametrize("tag", [2, 5])
@@ -75,14 +90,14 @@ def test_many_are_removed_together() -> None:
     unacked = outstanding(1, 2, 4)
     assert unacked.pop_many(range(1, 4)) == [delivery(1), delivery(2)]
     assert unacked.tags() == [4]
-    assert unacked.take_all() == {4: delivery(4)} and not unacked
+    assert unacked.take_all() == [{4: delivery(4)}] and not unacked
 
 
 def test_what_is_put_back_has_its_place_again() -> None:
     unacked = outstanding(1, 2, 3, 4)
     assert up_to(unacked, 2) == [1, 2]
     removed = [(tag, unacked.pop(tag)) for tag in (1, 2)]
-    for _ in unacked.put_back(removed[::-1], lambda: 4):
+    for _ in put_back(unacked, removed[::-1]):
         pass
     assert unacked.tags() == [1, 2, 3, 4]
     assert up_to(unacked, 3) == [1, 2, 3]
@@ -99,20 +114,94 @@ def test_one_is_put_back_among_many_in_short_steps() -> None:
             return super().get(*arguments)
 
     unacked.entries = Counted(unacked.entries)
-    for _ in unacked.put_back([(7, unacked.pop(7))], lambda: 5_000):
+    for _ in put_back(unacked, [(7, unacked.pop(7))]):
         assert looks <= 2 * SLICE
         looks = 0
-    assert unacked.tags() == list(range(1, 5_001))
+    assert all(tag in unacked for tag in range(1, 5_001))
 
 
 def test_deliveries_made_while_others_are_put_back_come_after_them() -> None:
-    unacked, tags = outstanding(*range(1, 1_501)), list(range(1, 1_501))
-    removed = [(tag, unacked.pop(tag)) for tag in range(1, 1_001, 2)]
-    for _ in unacked.put_back(removed, lambda: tags[-1]):
-        for tag in range(tags[-1] + 1, tags[-1] + 601) if len(tags) < 10_000 else ():
+    unacked, tags = outstanding(*range(1, 10_001)), list(range(1, 10_001))
+    removed = [(tag, unacked.pop(tag)) for tag in range(1, 9_001, 2)]
+    for _ in put_back(unacked, removed):
+        for tag in range(tags[-1] + 1, tags[-1] + 601) if len(tags) < 15_000 else ():
             tags.append(tag)
             unacked.add(tag, delivery(tag))
-    assert len(tags) > 10_000 and unacked.tags() == tags
+    assert len(tags) > 15_000 and unacked.tags() == tags
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending", "any"])
+def test_very_many_are_in_parts_whatever_is_removed_and_put_back(order: str) -> None:
+    """One dict of a million takes 20 ms to grow."""
+    tags = list(range(1, 100_001))
+    unacked = outstanding(*tags)
+    assert len(unacked) == len(tags) and getsizeof(unacked.entries) < LARGEST_BYTES
+    random = Random(1)
+    removed_tags = tags[20_000:]
+    if order == "any":
+        random.shuffle(removed_tags)
+    elif order == "descending":
+        removed_tags.reverse()
+    removed = [(tag, unacked.pop(tag)) for tag in removed_tags]
+    assert len(unacked) == 20_000 and unacked.tags() == tags[:20_000]
+    for _ in put_back(unacked, removed):
+        pass
+    assert unacked.tags() == tags
+    parts = unacked.take_all()
+    assert max(map(getsizeof, parts)) < 2 * LARGEST_BYTES and sum(map(len, parts)) == len(tags)
+
+
+def test_deliveries_are_found_in_all_parts() -> None:
+    unacked = outstanding(*range(1, 60_001))
+    for tag in (1, 20_000, 60_000):
+        unacked.check(tag)
+        assert unacked.get(tag) == delivery(tag) == unacked.pop(tag)
+        assert tag not in unacked
+    middle = range(15_000, 45_000, 3)
+    left = [tag for tag in middle if tag != 20_000 and tag in unacked]
+    assert [tag for tag, _ in unacked.pop_items(middle)] == left
+    assert not unacked.pop_many(middle) and up_to(unacked, 15_005) == [
+        *range(2, 15_000),
+        15_001,
+        15_002,
+        15_004,
+        15_005,
+    ]
+    listed = unacked.of_queue(QUEUE, 50_000, 10)
+    assert (
+        [tag for tag, _ in listed]
+        == unacked.tags()
+        == [tag for some in unacked.slices(range(1, 60_001)) for tag in some if tag in unacked]
+    )
+
+
+def test_a_rollback_makes_no_object_for_each_delivery() -> None:
+    """The garbage collector looks at all objects that were made in the last turns together: a million take long."""
+    unacked = outstanding(*range(1, 40_001))
+    settled = [(tag, unacked.pop(tag), Settlement.ACK) for tag in range(1, 30_001)]
+    made = 0
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in unacked.put_back(settled):
+            made = max(made, len(gc.get_objects(generation=0)))
+    finally:
+        gc.enable()
+    assert made < 1_000 and len(unacked) == 40_000
+
+
+def test_shed_ones_are_listed_part_by_part() -> None:
+    """A million of them took 50 ms to be sorted."""
+    unacked = UnackedDeliveries()
+    unacked.shed = SortedRows(VALUES)
+    for tag in range(1, 100_001, 2):
+        unacked.shed.add(tag, (tag, tag, 0, 100, 0), QUEUE)
+    unacked.add(50_000, delivery(50_000))
+    tags = unacked.slices(range(1, 1_000_000_000))
+    begun_s = time.thread_time()
+    first = next(tags)
+    assert within((time.thread_time() - begun_s) * 1000, 2)
+    assert [*first, *chain(*tags)] == sorted([*range(1, 100_001, 2), 50_000])
 
 
 def test_only_two_settlements_requeue() -> None:

@@ -57,18 +57,41 @@ def test_nobody_wants_a_message_once_each_queue_has_settled_it(queues: int) -> N
     assert sharing.wanting(4) is None and sharing.wanting(8) is None and sharing.settle(4, 1)
 
 
-def test_what_is_encoded_is_decoded_and_a_copy_is_another() -> None:
+def test_what_is_encoded_is_decoded_and_what_was_lent_does_not_change() -> None:
     sharing = Sharing()
     lists = [list(range(first, first + 2 + first % 40)) for first in range(1, LISTS + 50)]
     for index, queues in enumerate(lists):
         sharing.add(index, 1, queues)
         sharing.settle(index, queues[0])
-    copy = sharing.copy()
+    lent = sharing.lend()
+    assert lent is not None
     decoded, end = Sharing.decode(b"head" + sharing.encode() + b"more", 4)
     assert end == 4 + len(sharing.encode())
-    sharing.settle(0, lists[0][1])
     for index, queues in enumerate(lists):
-        assert decoded.wanting(index) == copy.wanting(index) == queues[1:]
+        sharing.settle(index, queues[1])
+        sharing.add(len(lists) + index, 1, queues)
+    other, _ = Sharing.decode(lent.encode(), 0)
+    for index, queues in enumerate(lists):
+        assert decoded.wanting(index) == other.wanting(index) == queues[1:]
+        assert sharing.wanting(index) == queues[2:]
+    assert decoded.encode() == lent.encode()
+    sharing.give_back()
+    lent = sharing.lend()
+    assert lent is not None and lent.encode() == sharing.encode()
+
+
+def test_a_change_of_what_is_lent_copies_a_piece_alone() -> None:
+    """All of it took 3 ms for each segment, in one turn for the acknowledgements of very many segments."""
+    sharing = Sharing()
+    sharing.add(0, 400_000, [1, 2])
+    sharing.settle(0, 1)
+    assert sharing.lend() is not None
+    tracemalloc.start()
+    for index in range(100):
+        sharing.settle(index, 2)
+    taken_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken_bytes < 20_000
 
 
 def test_a_message_of_two_queues_takes_few_bytes_of_memory() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.clock import FakeClock
 from tests.support.queues import message
 from tests.support.session import SlowJournal
-from warren.broker.core.jobs.scheduler import PUMP_COST, PUMP_LIMIT, TURN_COST, Job, Scheduler
+from warren.broker.core.jobs.scheduler import LONG_COST, PUMP_COST, PUMP_LIMIT, TURN_COST, Job, Scheduler
 
 STEPS = 3
 
@@ -187,3 +187,30 @@ def test_a_turn_pumps_one_queue_after_others_have_pumped_as_many_as_it_has_time_
         if not clock.run_next(clock.now_ms()):
             break
     assert pumped == [3, 4, 7, 10]
+
+
+def test_queues_are_pumped_in_the_turn_after_a_job_that_took_long_and_before_it_goes_on(jobs: Jobs) -> None:
+    """A message of many megabytes is not read and published in the same turn."""
+    scheduler, clock = jobs.scheduler, jobs.clock
+    queue = Costly(scheduler)
+    events: list[str] = []
+    pump = queue.pump
+
+    def noted_pump() -> int:
+        events.append("pump")
+        return pump() + LONG_COST
+
+    def job() -> Job:
+        for _ in range(3):
+            events.append("read")
+            queue.schedule_pump()
+            yield LONG_COST + 1
+
+    queue.pump = noted_pump  # type: ignore[method-assign]
+    scheduler.start("job", job())
+    scheduler.pump()
+    turns = [events[:]]
+    while clock.run_next(clock.now_ms()):
+        turns.append(events[sum(map(len, turns)) :])
+    assert [turn for turn in turns if turn] == [["read"], ["pump"], ["read"], ["pump"], ["read"], ["pump"]]
+    assert not len(scheduler)

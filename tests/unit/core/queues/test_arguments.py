@@ -6,6 +6,7 @@ from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table, Value
 from warren.broker.core.queues.arguments import (
     KNOWN,
+    check_consumer_arguments,
     check_queue_arguments,
     check_queue_type,
     differing_queue_argument,
@@ -86,6 +87,25 @@ def test_the_error_says_what_is_wrong(arguments: dict[str, object], text: str) -
     with pytest.raises(PreconditionFailed) as caught:
         check_queue_arguments(Table.of(arguments), WHERE)
     assert caught.value.text.endswith(text)
+
+
+@pytest.mark.parametrize(
+    "timeout, text",
+    [
+        (0, ""),
+        (("l", 5000), ""),
+        ("abc", NO_INTEGER),
+        (-5, "{value_negative,-5}"),
+    ],
+)
+def test_the_timeout_of_a_consumer_is_an_integer(timeout: object, text: str) -> None:
+    arguments = Table.of({"x-consumer-timeout": timeout, "unknown": "text"})
+    for type_ in ("classic", "quorum"):
+        try:
+            check_consumer_arguments(arguments, WHERE, type_)
+            assert not text
+        except PreconditionFailed as error:
+            assert text and error.text == f"invalid arg 'x-consumer-timeout' for {WHERE}: {text}"
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,12 @@ def test_the_password_is_that_of_the_file_and_is_not_shown(tmp_path: Path) -> No
         ("postgres:u:S3cret@h/db", "", "warren", "storage.url: not of the form"),
         ("postgresql://u:S3c%zzret@h/db", "", "warren", "storage.url: invalid percent-encoded token"),
         ("postgresql://u:S3cret%00@h/db", "", "warren", "storage.url: forbidden value %00 in percent-encoded value"),
-        ("postgresql://u:S3cret@[h/db", "", "warren", "storage.url: end of string reached"),
+        (
+            "postgresql://u:S3cret@[h/db",
+            "",
+            "warren",
+            "storage.url: end of string reached when looking for matching ] in",
+        ),
         ("postgresql://u:S3cret@[h]x/db", "", "warren", "storage.url: unexpected character"),
         ("postgresql://u@h/db?S3cret=1&password", "", "warren", "storage.url: "),
         ("postgresql://u@h/db?bogus=1", "", "warren", "storage.url: invalid URI query parameter"),

@@ -169,7 +169,8 @@ def test_a_folder_without_a_store_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, address: Address, postgresql: Cluster
 ) -> None:
     assert copy_store(str(tmp_path), postgresql.url(), "", address.schema) == 1
-    assert capsys.readouterr().err == f"warren: {tmp_path}: no broker has stored anything there\n"
+    says = "no broker has stored anything there: name another folder with --from"
+    assert capsys.readouterr().err == f"warren: {tmp_path}: {says}\n"
 
 
 def test_a_folder_without_its_log_is_not_copied(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
