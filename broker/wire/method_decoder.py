@@ -2,7 +2,7 @@
 
 pamqp accepts truncated payloads, recurses on nested tables and loses the types in them. So the payload is checked first
 against the argument types that pamqp declares: every length must fit and nothing may be left over. The one table that a
-method can have is cut out, checked, and returned with its bytes unchanged.
+method can have is checked, and returned with its bytes unchanged.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from ..amqp.errors import AMQPError, CommandInvalid, FrameError, SyntaxFault
 from ..amqp.field_table import Table, check
 from ..amqp.names import strip_line_ends
 
-FIXED = {"octet": 1, "short": 2, "long": 4, "longlong": 8, "timestamp": 8}
+FIXED = {"octet": 1, "short": 2, "long": 4, "longlong": 8}
+LENGTHS = {"shortstr": 1, "longstr": 4, "table": 4}  # bytes of the length before the value
+KINDS: dict[int, type[base.Frame]] = commands.INDEX_MAPPING
+# The arguments of each method with their types, which pamqp looks up by name for each frame
+ARGUMENTS = {index: [(name, kind.amqp_type(name)) for name in kind.attributes()] for index, kind in KINDS.items()}
 ACCESS_REQUEST = 0x001E000A  # of AMQP 0-8, unknown to pamqp; it is always granted, so its arguments are ignored
-EMPTY_TABLE = b"\0\0\0\0"
 NAMES: dict[int, tuple[str, ...]] = {  # the arguments whose line ends RabbitMQ strips; not those of the class basic
     commands.Exchange.Declare.index: ("exchange",),
     commands.Exchange.Delete.index: ("exchange",),
@@ -38,14 +41,13 @@ def decode(index: int, payload: bytes) -> tuple[base.Frame, Table]:
     if index == ACCESS_REQUEST:
         return base.Frame(), Table.EMPTY
     class_id, method_id = index >> 16, index & 0xFFFF
-    kind = commands.INDEX_MAPPING.get(index)
+    kind = KINDS.get(index)
     if kind is None:
         raise CommandInvalid("unimplemented method", class_id, method_id)
-    # Without __init__, which warns for some old methods; `unmarshal` sets all arguments.
+    # Without __init__, which warns for some old methods; `_read` sets all arguments.
     method: base.Frame = object.__new__(kind)
     try:
-        arguments, table = _walk(method, payload[4:])
-        method.unmarshal(arguments)
+        table = _read(method, index, payload[4:])
     except AMQPError as error:
         error.class_id, error.method_id = class_id, method_id
         raise
@@ -56,37 +58,52 @@ def decode(index: int, payload: bytes) -> tuple[base.Frame, Table]:
     return method, table
 
 
-def _walk(method: base.Frame, arguments: bytes) -> tuple[bytes, Table]:
-    """Check the arguments, and return them with an empty table in place of theirs, and their table."""
-    at = 0
-    bits = 0
+def _read(method: base.Frame, index: int, arguments: bytes) -> Table:
+    """Set the arguments of a method, and return its table."""
     table = Table.EMPTY
-    start = stop = -1
-    for name in method.attributes():
-        kind = method.amqp_type(name)
+    for name, kind, start, stop in _spans(index, arguments):
+        value: object
+        if kind == "shortstr":
+            value = str(arguments[start:stop], "utf-8")
+        elif kind == "bit":
+            value = bool(arguments[start] >> stop & 1)
+        elif kind == "table":
+            table, value = Table(arguments[start:stop]), {}
+        elif kind == "longstr":
+            value = _text(arguments[start:stop])
+        else:
+            value = int.from_bytes(arguments[start:stop], "big", signed=kind == "longlong")
+        setattr(method, name, value)
+    return table
+
+
+def _spans(index: int, arguments: bytes) -> list[tuple[str, str, int, int]]:
+    """Check the arguments, and return the name and type of each, where it begins and ends, or its octet and bit."""
+    spans = []
+    at = bits = 0
+    for name, kind in ARGUMENTS[index]:
         if kind == "bit":
-            if bits % 8 == 0:
-                at += 1
+            at += bits % 8 == 0
+            spans.append((name, kind, at - 1, bits % 8))
             bits += 1
             continue
         bits = 0
+        length = LENGTHS.get(kind)
+        start, at = (at, at + FIXED[kind]) if length is None else (at + length, _end(arguments, at, length))
         if kind == "table":
-            start = at
-            at = stop = _end(arguments, at, 4)
-            raw = arguments[start + 4 : stop]
-            check(raw)
-            table = Table(raw)
-        elif kind == "shortstr":
-            at = _end(arguments, at, 1)
-        elif kind == "longstr":
-            at = _end(arguments, at, 4)
-        else:
-            at += FIXED[kind]
+            check(arguments[start:at])
+        spans.append((name, kind, start, at))
     if at != len(arguments):
         raise SyntaxFault("method arguments are shorter or longer than the method has")
-    if start >= 0:
-        arguments = arguments[:start] + EMPTY_TABLE + arguments[stop:]
-    return arguments, table
+    return spans
+
+
+def _text(value: bytes) -> str | bytes:
+    """Return a long string as text, or as it is if it is none, as pamqp does."""
+    try:
+        return str(value, "utf-8")
+    except UnicodeDecodeError:
+        return value
 
 
 def _end(arguments: bytes, at: int, width: int) -> int:
