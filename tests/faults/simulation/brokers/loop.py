@@ -120,8 +120,9 @@ class Executor(Source):
 class SimulatedLoop(asyncio.BaseEventLoop):
     """The loop of one process. `turn` is one turn of it.
 
-    dead    the process has ended: it writes and sends nothing any more
-    errors  of callbacks, which make the simulation fail
+    dead     the process has ended: it writes and sends nothing any more
+    errors   of callbacks, which make the simulation fail
+    next_s   `due_s` as the world has seen it last; `changed`: it may be another one now
     """
 
     def __init__(self, name: str, time: VirtualTime, random: Random, network: Network) -> None:
@@ -129,6 +130,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.name = name
         self.random = random
         self.dead = False
+        self.next_s, self.changed = inf, True
         self.wall_s = 0.0
         self.errors: list[BaseException] = []
         self.executor = Executor(self)

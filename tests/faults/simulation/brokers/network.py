@@ -54,6 +54,7 @@ class End(asyncio.Transport, Source):
 
     def wait(self) -> None:
         """Be a source of the loop while something is to be received."""
+        self.loop.changed = True
         if not self._waiting and not self.lost:
             self._waiting = True
             self.loop.sources.append(self)
@@ -100,6 +101,7 @@ class End(asyncio.Transport, Source):
         """Let the protocol write again once the other end has received enough."""
         if self._full and self.get_write_buffer_size() <= self._high_bytes // 4:
             self._full = False
+            self.loop.changed = True
             if self._protocol is not None and not self._closing and not self.loop.dead:
                 self.loop.call_soon(self._protocol.resume_writing)
 
@@ -229,6 +231,7 @@ class Network:
         self.ends = [each for each in self.ends if not each.lost]
         self.ends += [end, other]
         listener.loop.call_soon(lambda: other.begin(listener.make()))
+        listener.loop.changed = True
         return end
 
     async def connect_socket(self, loop: SimulatedLoop, sock: socket.socket, host: str) -> None:

@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from itertools import count
+from math import inf
 from random import Random
 from typing import NamedTuple
 
@@ -161,19 +162,33 @@ class World:
     def run(self, seconds: float) -> None:
         """Turn the loops until this time has passed."""
         time, draw, end_s = self.time, self.random.random, self.time.now_s + seconds
-        while time.now_s < end_s:
-            due_s = [loop.due_s for loop in self.loops]
-            next_s = min(due_s)
-            if next_s <= time.now_s:
-                ready = [loop for loop, each_s in zip(self.loops, due_s, strict=True) if each_s <= time.now_s]
-                self._turn(ready[int(draw() * len(ready))])
+        self._look_again()
+        while (now_s := time.now_s) < end_s:
+            ready, next_s = [], inf
+            for loop in self.loops:
+                if loop.changed:
+                    loop.changed, loop.next_s = False, loop.due_s
+                if loop.next_s <= now_s:
+                    ready.append(loop)
+                elif loop.next_s < next_s:
+                    next_s = loop.next_s
+            if ready:
+                loop = ready[int(draw() * len(ready))]
+                loop.changed = True
+                self._turn(loop)
                 time.now_s += TURN_S * draw()
                 continue
             if self._later and self._later[0][0] <= min(next_s, end_s):
                 time.now_s, _, function = heapq.heappop(self._later)
                 function()
+                self._look_again()
             else:
                 time.now_s = min(next_s, end_s)
+
+    def _look_again(self) -> None:
+        """Anything may have happened to any loop."""
+        for loop in self.loops:
+            loop.changed = True
 
     def run_until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
         end_s = self.time.now_s + seconds
@@ -197,6 +212,7 @@ class World:
             broker = self.brokers[loop.name]
             assert broker.process is not None
             self._ended(broker, not broker.process.stopped and self.random.random() < 0.5, False)
+            self._look_again()
 
     # Processes
 
