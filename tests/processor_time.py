@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -68,7 +67,7 @@ class ProcessorTime:
     def __init__(self, limit_s: float | None, exempt: tuple[str, ...] = ()) -> None:
         self._limit_s = limit_s
         self._exempt = exempt
-        self._took_s = 0.0  # of the test under way
+        self._begin_s = 0.0  # of the test under way
         self._shared_s = 0.0  # of fixtures of a wider scope meanwhile
         self._fixtures = 0  # being set up, one within the other
         self._times: dict[str, float] = {}
@@ -88,29 +87,19 @@ class ProcessorTime:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None]:
-        self._took_s = 0.0
-        with self._measured():
-            yield
+        self._shared_s = 0.0
+        self._begin_s = processor_time_s(self._processes)
+        yield
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
         try:
-            with self._measured():
-                yield
-        finally:
-            if self._limit_s is not None and self._took_s > self._limit_s:
-                self._took_s /= slowness()
-            item.user_properties.append((PROPERTY, self._took_s))
-
-    @contextmanager
-    def _measured(self) -> Iterator[None]:
-        """Context whose processor time, without that of shared fixtures, is added to the time of the test."""
-        self._shared_s = 0.0
-        begin_s = processor_time_s(self._processes)
-        try:
             yield
         finally:
-            self._took_s += processor_time_s(self._processes) - begin_s - self._shared_s
+            took_s = processor_time_s(self._processes) - self._begin_s - self._shared_s
+            if self._limit_s is not None and took_s > self._limit_s:
+                took_s /= slowness()
+            item.user_properties.append((PROPERTY, took_s))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call":

@@ -13,6 +13,7 @@ from warren.plugins.throughput.compaction import merge
 from warren.plugins.throughput.file_format import compacted, schema
 from warren.plugins.throughput.trace import search
 
+from .commands import run_here
 from .exporting import Row, rows_of, whole_files
 from .log import START, Log
 
@@ -141,7 +142,7 @@ def test_a_compaction_that_was_killed_leaves_nothing_behind(tmp_path: Path, monk
 def test_only_one_compaction_runs_at_a_time(tmp_path: Path) -> None:
     export(tmp_path)
     with merge.locked(tmp_path):
-        refused = run("compact", "--input", str(tmp_path))
+        refused = run_here("compact", "--input", str(tmp_path))
     assert (refused.returncode, refused.stdout) == (75, "")
     assert refused.stderr == f"warren compact: {tmp_path}: another compaction is running\n"
 
@@ -153,23 +154,23 @@ def test_the_command_says_what_it_did(tmp_path: Path) -> None:
         log.write()
     done = run("compact", "--input", str(tmp_path))
     assert (done.returncode, done.stdout) == (0, f"3 files with {log.row} rows were merged into 1\n")
-    missing = run("compact", "--input", str(tmp_path / "nothing"))
+    missing = run_here("compact", "--input", str(tmp_path / "nothing"))
     assert missing.returncode == 66 and len(missing.stderr.splitlines()) == 1
 
 
 def test_a_folder_that_cannot_be_written_to_is_an_error_that_says_what_to_do() -> None:
-    done = run("compact", "--input", "/proc")
+    done = run_here("compact", "--input", "/proc")
     assert (done.returncode, done.stdout) == (70, "")
     assert done.stderr == "warren compact: /proc/manifest: there is no such file or folder: check the path\n"
 
 
 def test_an_object_store_is_refused_in_one_line(tmp_path: Path) -> None:
-    refused = run("compact", "--input", "s3a://bucket/export")
+    refused = run_here("compact", "--input", "s3a://bucket/export")
     assert (refused.returncode, refused.stdout) == (64, "")
     assert refused.stderr.startswith("warren compact: s3a://bucket/export: must be a folder of this machine")
     assert len(refused.stderr.splitlines()) == 1
-    assert run("compact", "--input", f"file://{tmp_path}").returncode == 0
-    nowhere = run("compact", "--input", "file://", folder=tmp_path)
+    assert run_here("compact", "--input", f"file://{tmp_path}").returncode == 0
+    nowhere = run_here("compact", "--input", "file://", folder=tmp_path)
     assert (nowhere.returncode, nowhere.stderr) == (64, "warren compact: --input: names no folder\n")
 
 

@@ -11,6 +11,7 @@ from tests.support.broker_process import run
 from warren.plugins.throughput.file_format import schema
 from warren.plugins.throughput.trace import report, search
 
+from .commands import run_here
 from .log import Log
 
 LINK = "federation: x -> b"
@@ -39,7 +40,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def trace(folder: Path, name: str, *options: str) -> subprocess.CompletedProcess[str]:
-    return run("trace", name, "--input", str(folder), *options)
+    return run_here("trace", name, "--input", str(folder), *options)
 
 
 def test_a_message_is_followed_over_links_and_dead_letter_exchanges(folder: Path) -> None:
@@ -68,7 +69,7 @@ def test_each_of_its_numbers_leads_to_the_whole_way(folder: Path, index: int) ->
 
 
 def test_the_command_prints_text_and_json(folder: Path) -> None:
-    text = trace(folder, "order-7")
+    text = run("trace", "order-7", "--input", str(folder))
     assert text.returncode == 0 and text.stderr == ""
     assert '  => queue "dead": ready' in text.stdout.splitlines()
     assert 'dead-lettered from "tasks" (rejected)' in text.stdout

@@ -7,6 +7,7 @@ picks any other.
 
 import struct
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pamqp import base, commands, header
@@ -95,20 +96,28 @@ def frame(kind: int, channel: int, payload: bytes, end: bytes = FRAME_END) -> by
 
 def method_payload(kind: type[base.Frame], fields: Mapping[str, Any]) -> bytes:
     """A method's ids and arguments; a field not named is zero, empty or false."""
-    unknown = set(fields) - set(kind.__slots__)
+    types = _types(kind)
+    unknown = fields.keys() - types.keys()
     assert not unknown, f"{kind.name} has no {unknown}"
     out = [struct.pack(">I", kind.index)]
     bits: list[bool] = []
-    for name in kind.__slots__:
-        field_type, value = kind.amqp_type(name), fields.get(name)
+    for name, field_type in types.items():
+        value = fields.get(name)
         if field_type == "bit":
             bits.append(bool(value))
             continue
-        out.append(_packed(bits))
-        bits = []
+        if bits:
+            out.append(_packed(bits))
+            bits = []
         out.append(_argument(field_type, value))
     out.append(_packed(bits))
     return b"".join(out)
+
+
+@cache
+def _types(kind: type[base.Frame]) -> dict[str, str]:
+    """The types of a method's fields, in their order."""
+    return {name: kind.amqp_type(name) for name in kind.__slots__}
 
 
 def _packed(bits: list[bool]) -> bytes:

@@ -1,6 +1,7 @@
 """Very many consumers of one queue that are added, served, cancelled and closed hold no step of the loop."""
 
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -21,26 +22,38 @@ LIMITS: dict[str, dict[str, Any]] = {
     "rejected publishes": {"x-max-length": 1, "x-overflow": "reject-publish"},
     "time to live": {"x-message-ttl": 0},
 }
-KINDS: dict[str, tuple[dict[str, Any], Callable[[int], int]]] = {
-    "equal": ({}, lambda number: 0),
-    "priorities": ({}, lambda number: number),
-    "single active": (SINGLE, lambda number: 0),
-    "single active with priorities": (SINGLE, lambda number: -number),
-    "quorum": (SINGLE | {"x-queue-type": "quorum"}, lambda number: number),
+# The arguments of the queue, and how much higher the priority of each consumer is than that of the one before it
+KINDS: dict[str, tuple[dict[str, Any], int]] = {
+    "equal": ({}, 0),
+    "priorities": ({}, 1),
+    "single active": (SINGLE, 0),
+    "single active with priorities": (SINGLE, -1),
+    "quorum": (SINGLE | {"x-queue-type": "quorum"}, 1),
 }
 
 
-def consume(prompter: Prompter, priority: Callable[[int], int] = lambda _: 0, queues: int = 1, **fields: Any) -> None:
+def consume(prompter: Prompter, rise: int = 0, queues: int = 1, no_ack: bool = False) -> None:
     """Add consumers named c0, c1 and so on to the queues q0, q1 and so on, without replies."""
-    for number in range(MANY):
-        arguments = {"x-priority": priority(number)}
-        own = {"queue": f"q{number % queues}", "consumer_tag": f"c{number}", "arguments": arguments, "nowait": True}
-        prompter.socket.incoming += codec.method_frame(1, Basic.Consume, own | fields)
+    prompter.socket.incoming += consume_frames(rise, queues, no_ack)
+
+
+@cache
+def consume_frames(rise: int, queues: int, no_ack: bool) -> bytes:
+    fields = {"nowait": True, "no_ack": no_ack}
+    own = [
+        {"queue": f"q{n % queues}", "consumer_tag": f"c{n}", "arguments": {"x-priority": n * rise}} for n in range(MANY)
+    ]
+    return b"".join([codec.method_frame(1, Basic.Consume, fields | each) for each in own])
+
+
+@cache
+def cancel_frames() -> bytes:
+    fields = [{"consumer_tag": f"c{number}", "nowait": True} for number in range(MANY)]
+    return b"".join([codec.method_frame(1, Basic.Cancel, each) for each in fields])
 
 
 def cancel_each(peer: MeasuredPeer, prompter: Prompter) -> None:
-    for number in range(MANY):
-        prompter.socket.incoming += codec.method_frame(1, Basic.Cancel, {"consumer_tag": f"c{number}", "nowait": True})
+    prompter.socket.incoming += cancel_frames()
 
 
 def close_channel(peer: MeasuredPeer, prompter: Prompter) -> None:
@@ -70,14 +83,14 @@ def marks(kind: str, end: Callable[[MeasuredPeer, Prompter], None]) -> tuple[pyt
     ("kind", "end"), [pytest.param(kind, end, marks=marks(kind, end)) for kind, end in product(KINDS, ENDS)]
 )
 def test_consumers_that_end(step_meter: StepMeter, kind: str, end: Callable[[MeasuredPeer, Prompter], None]) -> None:
-    arguments, priority = KINDS[kind]
+    arguments, rise = KINDS[kind]
 
     def attempt() -> None:
         peer = MeasuredPeer(step_meter)
         peer.connect().channel().declare("q0", durable=True, arguments=arguments)
         prompter = Prompter(peer)
         step_meter.begin()
-        consume(prompter, priority)
+        consume(prompter, rise)
         peer.settle()
         queue = peer.node.vhosts["/"].queues["q0"]
         assert len(queue.consumers) == MANY
@@ -94,7 +107,7 @@ def test_consumers_that_end(step_meter: StepMeter, kind: str, end: Callable[[Mea
 def test_consumers_with_long_arguments_that_end(
     step_meter: StepMeter, end: Callable[[MeasuredPeer, Prompter], None]
 ) -> None:
-    arguments: dict[str, Any] = {"x-priority": 1, **{f"{number:03x}": [] for number in range(1_000)}}
+    arguments = codec.pairs({"x-priority": 1, **{f"{number:03x}": [] for number in range(1_000)}})
     consume = {"queue": "q0", "arguments": arguments, "nowait": True}
     frames = [codec.method_frame(1, Basic.Consume, consume | {"consumer_tag": f"c{n}"}) for n in range(500)]
 
@@ -147,13 +160,13 @@ def test_deliveries_of_very_many_queues_that_are_requeued(
 @pytest.mark.parametrize("kind", KINDS)
 def test_messages_for_consumers_of_one_connection_that_reads_nothing(step_meter: StepMeter, kind: str) -> None:
     """The output has room for few deliveries: all other consumers are put off, and woken when it is read."""
-    arguments, priority = KINDS[kind]
+    arguments, rise = KINDS[kind]
 
     def attempt() -> None:
         peer = MeasuredPeer(step_meter)
         peer.connect().channel().declare("q0", durable=True, arguments=arguments)
         prompter = Prompter(peer)
-        consume(prompter, priority, no_ack=True)
+        consume(prompter, rise, no_ack=True)
         peer.settle()
         step_meter.begin()
         for _ in range(3):

@@ -1,0 +1,18 @@
+"""Commands of `warren` in the process of the tests: one of its own would import pyarrow for half a second."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+from tests.support.checkout import ROOT
+from warren.broker import cli
+
+
+def run_here(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run a command in that folder; return its exit status and output."""
+    with chdir(folder), redirect_stdout(StringIO()) as output, redirect_stderr(StringIO()) as errors:
+        status = cli.run(words)
+    return subprocess.CompletedProcess(words, status, output.getvalue(), errors.getvalue())
