@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.checkout import ROOT
+from tests.tiers import INPUTS_OF_REST
 
 PACKAGES = ("broker", "federation", "plugins", "testing")
 
@@ -584,6 +585,12 @@ def test_threads_of_tests_do_not_keep_their_process_from_ending() -> None:
             if (makes or extends) and "daemon=True" not in ast.unparse(node):
                 found.append(complaint(path, getattr(node, "lineno", 0), "a thread without daemon=True"))
     assert not found, "\n".join(found)
+
+
+def test_the_tests_whose_inputs_are_in_the_rest_exist() -> None:
+    for name in INPUTS_OF_REST:
+        path, _, function = name.partition("::")
+        assert f"def {function}" in text_of(ROOT / "tests" / path), f"{name}: tests/tiers.py"
 
 
 SKIPPED = {".git", ".venv", "node_modules", "build", "dist", "__pycache__", "data"}

@@ -18,7 +18,8 @@ STEPS = 40
 FIRST, SECOND, OTHER = (0, 1), (0, 2), (1, 1)  # channels
 
 
-@pytest.mark.parametrize("part", range(3))  # of the examples: a history may take a second to explain
+# Parts of the examples: a history may take a second to explain
+@pytest.mark.parametrize("part", [0, *[pytest.param(n, marks=pytest.mark.rest("runs more examples")) for n in (1, 2)]])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_broker_and_the_model_agree(profile: str, part: int) -> None:
     machine = type("SessionMachine", (SessionMachine,), {"profile": profile})

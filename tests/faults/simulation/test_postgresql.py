@@ -10,6 +10,8 @@ import errno
 from copy import copy, deepcopy
 from random import Random
 
+import pytest
+
 from tests.faults.simulation.disk import SimulatedDisk, Stopped
 from tests.faults.simulation.journal_process import JournalProcess, World
 from tests.faults.simulation.metadata import MemoryMetadata
@@ -20,7 +22,7 @@ from tests.faults.simulation.postgresql import (
     SimulatedTables,
     SimulatedTransactions,
 )
-from tests.faults.simulation.seeds import each_seed
+from tests.faults.simulation.seeds import SEEDS, each_seed
 from tests.faults.simulation.test_journal import sizes
 from warren.broker.core.metadata.records import Change
 from warren.broker.storage.postgresql.metadata import PostgreSQLMetadata
@@ -171,7 +173,17 @@ def simulate(world: World, server: SimulatedServer) -> None:
     assert not last.journal.report, "nothing is torn or damaged"
 
 
-@each_seed(World)
+@each_seed(World, SEEDS // 2)
 def test_stops_and_takeovers_at_any_moment(world: World) -> None:
+    stop_at_any_moment(world)
+
+
+@pytest.mark.rest("runs more seeds")
+@each_seed(World, SEEDS // 2, after=SEEDS // 2)
+def test_stops_and_takeovers_at_any_moment_with_more_seeds(world: World) -> None:
+    stop_at_any_moment(world)
+
+
+def stop_at_any_moment(world: World) -> None:
     assert isinstance(world.disk, SimulatedDisk) and isinstance(world.disk.random, Random)
     simulate(world, SimulatedServer(world.random, world.trace.append))

@@ -404,7 +404,7 @@ def test_the_deliveries_of_a_queue_are_listed_with_shed_ones() -> None:
 LIMIT_BYTES, BESIDE_BYTES = 4 << 20, 12 << 20  # the journal's buffer, and what is under way
 
 
-@pytest.mark.parametrize("delivery_mode", [1, 2])
+@pytest.mark.parametrize("delivery_mode", [pytest.param(1, marks=pytest.mark.rest), 2])
 @pytest.mark.parametrize(("body_bytes", "header_bytes"), [(1 << 20, 0), (0, 60_000)])
 def test_a_consumer_that_acknowledges_nothing_holds_no_more_bytes_than_the_limit(
     tmp_path: Path, body_bytes: int, header_bytes: int, delivery_mode: int
