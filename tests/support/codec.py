@@ -7,7 +7,6 @@ picks any other.
 
 import struct
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from pamqp import base, commands, header
@@ -23,6 +22,10 @@ _METHOD_FIELD = {"octet": ">B", "short": ">H", "long": ">I", "longlong": ">Q"}
 PROPERTY_NAMES = ("content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id",
                   "reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id",
                   "cluster_id")  # fmt: skip
+
+KINDS: dict[int, type[base.Frame]] = commands.INDEX_MAPPING
+# By method, the types of its fields in their order
+FIELD_TYPES = {index: {name: kind.amqp_type(name) for name in kind.__slots__} for index, kind in KINDS.items()}
 
 
 class Typed:
@@ -96,7 +99,7 @@ def frame(kind: int, channel: int, payload: bytes, end: bytes = FRAME_END) -> by
 
 def method_payload(kind: type[base.Frame], fields: Mapping[str, Any]) -> bytes:
     """A method's ids and arguments; a field not named is zero, empty or false."""
-    types = _types(kind)
+    types = FIELD_TYPES[kind.index]
     unknown = fields.keys() - types.keys()
     assert not unknown, f"{kind.name} has no {unknown}"
     out = [struct.pack(">I", kind.index)]
@@ -112,12 +115,6 @@ def method_payload(kind: type[base.Frame], fields: Mapping[str, Any]) -> bytes:
         out.append(_argument(field_type, value))
     out.append(_packed(bits))
     return b"".join(out)
-
-
-@cache
-def _types(kind: type[base.Frame]) -> dict[str, str]:
-    """The types of a method's fields, in their order."""
-    return {name: kind.amqp_type(name) for name in kind.__slots__}
 
 
 def _packed(bits: list[bool]) -> bytes:
@@ -172,7 +169,7 @@ def body_frames(channel: int, body: bytes, frame_max: int) -> bytes:
 
 
 def decode_method(payload: bytes) -> base.Frame:
-    method: base.Frame = commands.INDEX_MAPPING[int.from_bytes(payload[:4], "big")]()
+    method = KINDS[int.from_bytes(payload[:4], "big")]()
     method.unmarshal(payload[4:])
     return method
 
