@@ -207,6 +207,14 @@ def functions(path: Path) -> list[tuple[str, ast.FunctionDef | ast.AsyncFunction
     return list(walk(tree_of(path), ""))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def freed() -> Iterator[None]:
+    """Frees the trees in the end: full collections in later tests of this process would visit millions of nodes."""
+    yield
+    for cached in (text_of, tree_of, nodes_of, imports, functions):
+        cached.cache_clear()
+
+
 def allowed(module: str, permitted: set[str]) -> bool:
     if module.startswith("broker."):
         inside = module.removeprefix("broker.")
