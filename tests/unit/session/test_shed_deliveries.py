@@ -549,6 +549,7 @@ def test_an_internal_connection_ends_while_much_is_dead_lettered(monkeypatch: py
     assert scene.drain("dead") == list(range(COUNT)) and not scene.queue.unacked
 
 
+@pytest.mark.pure("it passes what is no queue, which compiled functions refuse")
 def test_dead_letters_of_a_full_disk_are_not_waited_for() -> None:
     """The acknowledgements behind them may have to make the room."""
     scene = Scene(**DEAD)
