@@ -190,6 +190,11 @@ class Scheduler:
             self._run_in_turn()
             self._expect()
 
+    def start_later(self, name: str, job: Job) -> None:
+        """Run a job from the next turn on, as `start` does: no job makes a step before the caller has returned."""
+        self._tasks.append(Task(name, job, lambda: None, False))
+        self._expect()
+
     def has_room(self) -> bool:
         """Return whether messages may be appended that can wait: the journal is not behind, nor the disk full."""
         return not (self._full or self._journal.behind())

@@ -68,17 +68,20 @@ class Shedding:
         self._swept_ms = -SWEEP_MS  # when the last sweep ended
 
     def start(self) -> None:
-        """Shed messages until the limit is not exceeded, if there are many."""
+        """Shed messages until the limit is not exceeded, if there are many, from the next turn on.
+
+        It is called in the middle of deliveries and publishes.
+        """
         if not self._sweeping and self._clock.now_ms() >= self._swept_ms + SWEEP_MS:
             self._sweeping = True
-            self._scheduler.start("shedding of ready messages", self._sweep())
+            self._scheduler.start_later("shedding of ready messages", self._sweep())
         held_bytes = self._ledger.unacked_bytes
         self._kept_bytes = min(self._kept_bytes, held_bytes)
         if held_bytes <= max(KEEP_BYTES, self._kept_bytes + STEP_BYTES):
             return
         if not self._ledger.shedding:
             self._ledger.shedding = True
-            self._scheduler.start("shedding of unacknowledged messages", self._job())
+            self._scheduler.start_later("shedding of unacknowledged messages", self._job())
         elif self._resume is not None:  # others need no room
             self._resume()
 

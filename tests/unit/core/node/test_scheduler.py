@@ -58,6 +58,16 @@ def test_jobs_that_append_wait_for_the_journal_and_others_do_not(jobs: Jobs) -> 
     assert jobs.turns() == ["p0", "p1", "p2"] and not len(jobs.scheduler)
 
 
+def test_a_job_that_starts_later_lets_no_job_make_a_step_before_the_next_turn(jobs: Jobs) -> None:
+    """Its caller may be in the middle of a publish or a delivery."""
+    jobs.fill()
+    jobs.scheduler.start("publish", jobs.job("p"), appends=True)
+    jobs.commit()
+    jobs.scheduler.start_later("shedding", jobs.job("s"))
+    assert not jobs.done
+    assert jobs.turns() == ["p0", "s0", "p1", "s1", "p2", "s2"]
+
+
 def test_jobs_that_append_wait_while_the_disk_is_full_although_the_journal_has_caught_up(jobs: Jobs) -> None:
     jobs.fill()
     jobs.scheduler.start("publish", jobs.job("p", fills=True), appends=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.faults.simulation.brokers.accounts import check_ledger
 from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, new_node
+from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.queues import chunks, fifo
 from warren.broker.core.queues.fifo import Fifo
 from warren.broker.core.queues.ledger import Ledger
@@ -131,3 +134,22 @@ def test_one_step_sheds_no_more_than_a_chunk_or_a_mebibyte() -> None:
         before = scene.fifo(name).resident
         assert scene.fifo(name).shed() > 0
         assert before - scene.fifo(name).resident <= count
+
+
+def test_no_job_makes_a_step_in_the_middle_of_a_publish() -> None:
+    """It could delete a queue of its route."""
+    scene = Scene()
+    steps: list[int] = []
+
+    def job() -> Iterator[int]:
+        for step in range(3):
+            steps.append(step)
+            yield TURN_COST
+
+    scene.node.scheduler.start("job", job())
+    assert steps == [0]
+    for number in range(2 * PAGE_ABOVE):
+        scene.publish("other", range(number, number + 1))
+    assert scene.fifo("other").paged_count and steps == [0]
+    scene.advance(0)
+    assert steps == [0, 1, 2]
