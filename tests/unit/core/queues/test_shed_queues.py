@@ -137,7 +137,7 @@ def test_one_step_sheds_no_more_than_a_chunk_or_a_mebibyte() -> None:
 
 
 def test_no_job_makes_a_step_in_the_middle_of_a_publish() -> None:
-    """It could delete a queue of its route."""
+    """A job could delete a queue of its route."""
     scene = Scene()
     steps: list[int] = []
 
