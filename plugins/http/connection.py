@@ -1,21 +1,26 @@
-"""HTTP/1.1 connections with limits on idle time, requests and stalled output."""
+"""HTTP/1.1 connections with limits on input in one turn, idle time, requests and stalled output."""
 
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 from typing import Any
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from warren.broker.config import HTTPListener
 from warren.broker.net.connection_limits import Slot
 
 from .asgi import DISCONNECTED
-from .strict_head import StrictBuffer
+from .pace import SLICE_S, PacedConnection, PacedFlow, pace_of
 
 STALL_CHECK_S = 15.0  # between two checks that pending output has decreased
-REST_BYTES = 64 << 20  # of the body of a request that are read after its response
+REST_BYTES = 64 << 20  # of the body of a request that are read after its response, and dropped
+UNREAD_BYTES = 64 << 10  # of it that are parsed first, to keep the connection for another request
+# What a request charges to the pace for the first step of its answer: up to 5 ms for a path or query of 16 KiB.
+REQUEST_S, HEAD_BYTE_S = 0.0001, 3e-7
+DROP_S = 0.0001  # to read 256 KiB and drop them
 
 
 class RequestTransport:
@@ -36,7 +41,8 @@ class RequestTransport:
 
 
 class Protocol(H11Protocol):
-    """Uvicorn's protocol with more limits: time for a request's head, requests per connection, stalled output.
+    """Uvicorn's protocol with more limits: input in one turn of the loop, time for a request's head, requests per
+    connection, stalled output.
 
     Each connection counts against the connection limit, so an idle one would keep others out.
     """
@@ -52,10 +58,17 @@ class Protocol(H11Protocol):
     _stalled: asyncio.TimerHandle | None = None
     _waiting_bytes = 0  # of output, at the last check
     _rest_bytes = 0  # that may still come and are dropped before the connection is closed
+    _unread_bytes = UNREAD_BYTES  # of a body that are parsed after its response
+    _waits = False  # for a later turn, with input
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.conn: PacedConnection = PacedConnection()
+        self._pace = pace_of(self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.conn._receive_buffer = StrictBuffer()
+        self.flow: PacedFlow = PacedFlow(transport)
         self._disconnected = asyncio.Event()
         if self.slot is not None:
             self.slot.abort = transport.abort
@@ -67,23 +80,81 @@ class Protocol(H11Protocol):
             self._rest_bytes = max(self._rest_bytes - len(data), 0)
             if not self._rest_bytes:
                 self.transport.close()
+            elif not self._waits:
+                self._wait()
             return
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
             self._start_deadline()
 
     def handle_events(self) -> None:
-        super().handle_events()
-        if self.cycle is self._last_request:
+        """Handle the events of received input: as many as this turn has time for, the others in later turns."""
+        if self._waits:
             return
+        if self._pace.has_time():
+            self._handle_some()
+        else:
+            self._wait()
+
+    def _wait(self) -> None:
+        """Go on in a later turn, and read nothing until then."""
+        self._waits = True
+        self.flow.hold()
+        self._pace.call_in_turn(self._go_on)
+
+    def _go_on(self) -> None:
+        self._waits = False
+        if self.transport.is_closing():
+            return
+        if self._rest_bytes:
+            self._pace.charge(DROP_S)
+        else:
+            self._handle_some()
+        if not self._waits:
+            self.flow.release()
+
+    def _handle_some(self) -> None:
+        """Handle events for SLICE_S at most, and read no more of an unwanted body than UNREAD_BYTES."""
+        conn, begun_s, before = self.conn, perf_counter(), self.conn.waiting_bytes
+        unwanted = self._has_unwanted_body()
+        conn.ends_s = begun_s + SLICE_S
+        conn.stopped = False
+        super().handle_events()
+        self._pace.charge(perf_counter() - begun_s)
+        if self.cycle is not self._last_request:
+            self._begin_request()
+        if unwanted and self._has_unwanted_body():
+            self._unread_bytes -= before - conn.waiting_bytes
+            if self._unread_bytes < 0:
+                self.close_after_body()
+        if conn.stopped and not self.transport.is_closing():
+            self._wait()
+
+    def _has_unwanted_body(self) -> bool:
+        """Whether the client sends the body of a request that is answered already."""
+        return self.cycle is not None and self.cycle.response_complete and self.conn.their_state is h11.SEND_BODY
+
+    def _begin_request(self) -> None:
         self._last_request = self.cycle
+        self._pace.charge(REQUEST_S + HEAD_BYTE_S * self.conn.head_bytes)
         extensions: dict[str, dict[object, object]] = self.cycle.scope.setdefault("extensions", {})
         extensions[DISCONNECTED] = self._disconnected  # type: ignore[assignment]
         self.cycle.transport = RequestTransport(self)  # type: ignore[assignment]
         self._requests += 1
+        self._unread_bytes = UNREAD_BYTES
         self._stop_deadline()
         if self._requests >= self.requests_limit:
             self.cycle.default_headers = [*self.cycle.default_headers, (b"connection", b"close")]
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse input that is not HTTP, or a head that is too long. An answer that has begun is cut off."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+            status = self.conn.refused
+            head = h11.Response(status_code=status, headers=headers, reason=STATUS_PHRASES[status])
+            events: list[h11.Event] = [head, h11.Data(data=msg.encode("ascii")), h11.EndOfMessage()]
+            self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
+        self.transport.close()
 
     def close_after_body(self) -> None:
         """Close the connection when the client has closed it, or `request_within_s` have gone by, or at once if the
@@ -92,6 +163,7 @@ class Protocol(H11Protocol):
             self.transport.close()
             return
         self._rest_bytes = REST_BYTES
+        self.conn.drop()
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.flow.resume_reading()
