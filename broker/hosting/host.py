@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from .. import compilation
-from ..amqp.errors import NotNow, unknown_vhost
+from ..amqp.errors import ConnectionForced, NotNow, unknown_vhost
 from ..config import Config, SSLOptions
 from ..core.access.users import InternalUser, User
 from ..core.messages.storage_status import StorageStatus
@@ -235,6 +235,11 @@ class Host:
     def close_connections(self, chosen: Callable[[Connection], bool], reason: str) -> int:
         """Close the chosen connections with 320 (connection-forced) and this text; return how many."""
         return self._server.close_connections(chosen, reason)
+
+    def close_connection(self, connection: Connection, reason: str) -> None:
+        """Close a connection as `close_connections` does, unless it has ended."""
+        connection.close(ConnectionForced(reason))
+        self.commit_soon()
 
     # Changes
 

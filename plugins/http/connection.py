@@ -13,9 +13,11 @@ from warren.broker.config import HTTPListener
 from warren.broker.net.connection_limits import Slot
 
 from .asgi import DISCONNECTED
-from .pace import SLICE_S, PacedConnection, PacedFlow, pace_of
+from .pace import pace_of
+from .paced_input import PacedConnection, PacedFlow
 
 STALL_CHECK_S = 15.0  # between two checks that pending output has decreased
+SLICE_S = 0.0005  # for the input of one connection before others have their turn
 REST_BYTES = 64 << 20  # of the body of a request that are read after its response, and dropped
 UNREAD_BYTES = 64 << 10  # of it that are parsed first, to keep the connection for another request
 # What a request charges to the pace for the first step of its answer: up to 5 ms for a path or query of 16 KiB.

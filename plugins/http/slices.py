@@ -11,6 +11,8 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, ClassVar, TypeVar
 
+from .pace import pace_of
+
 T = TypeVar("T")
 
 SLICE_S = 0.0002  # the delay that a slice may add to a message
@@ -36,9 +38,10 @@ class Turn:
         return time.perf_counter() >= self._until
 
     async def next(self) -> None:
-        """Yield to the loop and start another slice."""
+        """Yield to the loop, and start another slice in a turn that has time for it."""
         left_s = time.perf_counter()
         await asyncio.sleep(0)
+        await pace_of(asyncio.get_running_loop()).time(SLICE_S)
         now_s = time.perf_counter()
         self._until = now_s + SLICE_S
         if now_s - left_s > BUSY_S and now_s >= Turn._next_long_s:

@@ -29,7 +29,9 @@ from ..http.asgi import (
     until_disconnected,
 )
 from ..http.auth import NOBODY, NONE, Caller, authenticate
+from ..http.pace import pace_of
 from ..http.responses import HTTPError, Pieces, Response, http_error_of, missing, no_vhost, not_now
+from ..http.slices import SLICE_S
 from .access_log import AccessLog
 from .framework import bodies
 from .framework.context import State
@@ -266,6 +268,8 @@ class HTTPAPI:
 
     async def _handle(self, route: Route, request: Request, receive: Receive) -> Response | LineStream:
         caller = request.caller
+        if not route.changes:
+            await request.wait(pace_of(asyncio.get_running_loop()).time(SLICE_S))
         with request.acting():
             result: Any = route.handler(request)
         if inspect.isawaitable(result):

@@ -30,21 +30,29 @@ def list_of_vhost(request: Request) -> Listing[Channel]:
     return listing(request, [one for one in open_connections(request) if one.vhost is vhost])
 
 
-def list_of_connection(request: Request) -> Listing[Channel]:
+async def list_of_connection(request: Request) -> Listing[Channel]:
     """List the channels of one connection."""
-    return listing(request, [connection_of(request)])
+    return listing(request, [await connection_of(request)])
 
 
 async def get_channel(request: Request) -> Response:
     """Return one channel, with its consumers."""
-    stats = StatsView(request)
-    for connection in request.host.connections():
-        for channel in connection.channels.values():
-            if channel_name(channel) == request.path["channel"]:
-                request.check_owner(connection.user)
-                item = channel_view(stats, channel)
-                return ok(await with_lists(request, item, lists_of_channel(stats, channel)))
+    name = request.path["channel"]
+    stats, (of_connection, _, number) = StatsView(request), name.rpartition(" (")
+    async for connection in request.in_slices(request.host.connections()):
+        if connection.name != of_connection:
+            continue
+        channel = connection.channels.get(channel_number(number.removesuffix(")")))
+        if channel is not None and channel_name(channel) == name:
+            request.check_owner(connection.user)
+            item = channel_view(stats, channel)
+            return ok(await with_lists(request, item, lists_of_channel(stats, channel)))
     raise missing()
+
+
+def channel_number(text: str) -> int:
+    """Return the number of a channel, or 0, which no channel has."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
 
 
 def listing(request: Request, connections: Iterable[Connection]) -> Listing[Channel]:

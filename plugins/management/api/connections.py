@@ -38,16 +38,17 @@ def list_of_user(request: Request) -> Listing[Connection]:
     return Listing(own, connection_identity, lambda one: one.name)
 
 
-def get_connection(request: Request) -> Response:
+async def get_connection(request: Request) -> Response:
     """Return one connection."""
-    item = connection_view(StatsView(request), connection_of(request))
+    item = connection_view(StatsView(request), await connection_of(request))
     return ok({key: "" if value is None and key.startswith(OF_TLS) else value for key, value in item.items()})
 
 
-def delete_connection(request: Request) -> Response:
+async def delete_connection(request: Request) -> Response:
     """Close a connection, with the text of the header X-Reason."""
-    connection = connection_of(request)
-    request.host.close_connections(lambda one: one is connection, reason_of(request))
+    connection = await connection_of(request)
+    with request.acting():
+        request.host.close_connection(connection, reason_of(request))
     return done()
 
 
@@ -58,9 +59,9 @@ async def delete_of_user(request: Request) -> Response:
     for start in range(0, len(own), CLOSED_AT_ONCE):
         if start:
             await request.complete(asyncio.sleep(0))
-        some = set(own[start : start + CLOSED_AT_ONCE])
         with request.acting():
-            request.host.close_connections(some.__contains__, reason_of(request))
+            for connection in own[start : start + CLOSED_AT_ONCE]:
+                request.host.close_connection(connection, reason_of(request))
     return done()
 
 
@@ -74,9 +75,9 @@ def open_connections(request: Request) -> list[Connection]:
     return sorted((one for one in request.connections() if one.vhost is not None), key=lambda one: one.name)
 
 
-def connection_of(request: Request) -> Connection:
-    """Return the connection in the path. Raises HTTPError (401, 404)."""
-    for connection in request.host.connections():
+async def connection_of(request: Request) -> Connection:
+    """Return the connection in the path, which is searched for in slices. Raises HTTPError (401, 404)."""
+    async for connection in request.in_slices(request.host.connections()):
         if connection.name == request.path["name"] and connection.vhost is not None:
             request.check_owner(connection.user)
             return connection

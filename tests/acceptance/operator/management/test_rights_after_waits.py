@@ -304,14 +304,15 @@ def test_all_connections_of_a_user_are_closed_although_the_caller_may_not_any_mo
     api.peer.add_user("boss", ("administrator",))
     for _ in range(3):
         api.peer.connect()
-    close = api.host.close_connections
+    close = api.host.close_connection
     closed = []
 
     def close_and_demote(*arguments: Any) -> None:
-        closed.append(close(*arguments))
+        close(*arguments)
+        closed.append(arguments)
         set_tags(api.peer.node.users, "boss", ["management"])
 
-    monkeypatch.setattr(api.host, "close_connections", close_and_demote)
+    monkeypatch.setattr(api.host, "close_connection", close_and_demote)
     assert api.delete("/connections/username/guest", user="boss").status == 204 and len(closed) == 3
     assert api.delete("/connections/username/guest", user="boss").status == 401
 
