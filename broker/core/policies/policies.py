@@ -27,6 +27,7 @@ from .policy_keys import definition_lines, merge_definitions
 OPERATOR_POLICY = "operator_policy"
 PATTERN_COST = 6  # of searching the pattern of a policy (`scheduler`)
 STEP_COST, LOOK_COST, APPLY_COST = 300, 2, 10  # of a step of a job, and of a queue or exchange in it (`scheduler`)
+LISTED = 16  # queues and exchanges that are listed at a cost of 1 (`scheduler`)
 POLICIES_LIMIT = 1_000  # of one virtual host: each declaration searches all their patterns
 
 
@@ -95,6 +96,34 @@ class PolicyComponent(Component):
         return None
 
 
+class Changes:
+    """The changes of the policies of a virtual host that its objects do not have yet. One job applies them.
+
+    due  there were changes since the job began to look at all objects
+    new  the new policies of these, without those that have gone again
+    """
+
+    __slots__ = ("due", "new")
+
+    def __init__(self) -> None:
+        self.due = False
+        self.new: dict[Policy, None] = {}
+
+    def add(self, old: Policy | None, new: Policy | None) -> None:
+        self.due = True
+        if old is not None:
+            self.new.pop(old, None)
+        if new is not None:
+            self.new[new] = None
+
+    def take(self) -> list[Policy]:
+        """Return the new policies, as the job begins to look at all objects."""
+        new = list(self.new)
+        self.due = False
+        self.new.clear()
+        return new
+
+
 class Policies(TopologyPolicies):
     def __init__(self, parameters: Parameters, vhosts: dict[str, VHost], observers: Observers, clock: Clock) -> None:
         self._parameters = parameters
@@ -103,6 +132,7 @@ class Policies(TopologyPolicies):
         self._clock = clock
         self._user = PolicyComponent(POLICY, self)
         self._operator = PolicyComponent(OPERATOR_POLICY, self)
+        self._changes: dict[VHost, Changes] = {}
         self._merged: dict[tuple[Policy, Policy], Definition] = {}  # of a policy and an operator policy that both apply
         parameters.register(self._user)
         parameters.register(self._operator)
@@ -207,24 +237,54 @@ class Policies(TopologyPolicies):
         there = self._vhosts.get(vhost)
         if there is None:
             return
-        there.scheduler.start("change of a policy", self._apply_all(there, old, new))
+        known = self._changes.get(there)
+        if known is not None:
+            known.add(old, new)
+            return  # its job begins again
+        changes = self._changes[there] = Changes()
+        changes.add(old, new)
+
+        def failed() -> None:
+            self._changes.pop(there, None)
+
+        there.scheduler.start("change of a policy", self._apply_all(there, changes), failed)
         there.pump()  # messages beyond a new limit are dropped now
 
-    def _apply_all(self, vhost: VHost, old: Policy | None, new: Policy | None) -> Job:
-        """Apply the policies to many objects, as a job. Objects declared meanwhile have the new one already."""
-        targets: list[Queue | Exchange] = [*vhost.exchanges.values(), *vhost.queues.values()]
+    def _apply_all(self, vhost: VHost, changes: Changes) -> Job:
+        """Apply changed policies to many objects, as a job. Objects declared meanwhile have the new ones already."""
+        while changes.due:
+            new = changes.take()
+            targets: list[Queue | Exchange] = [*vhost.queues.values(), *vhost.exchanges.values()]
+            cost = len(targets) // LISTED
+            while targets:
+                target = targets.pop()
+                if vhost.has(target):
+                    cost += self._apply_change(vhost, target, new)
+                cost += LOOK_COST
+                if cost >= STEP_COST:
+                    yield cost
+                    cost = 0
+        del self._changes[vhost]
+
+    def _apply_change(self, vhost: VHost, target: Queue | Exchange, new: list[Policy]) -> int:
+        """Apply the policies to an object if the new ones or the end of an old one matter for it; return the cost."""
+        looks = SearchTime(self._clock.processor_s)
+        if not self._is_stale(target) and not any(could_hold(one, target, looks) for one in new):
+            return looks.cost
+        searches = SearchTime(self._clock.processor_s)
         cost = 0
-        for target in targets:
-            searches = SearchTime(self._clock.processor_s)
-            touched = vhost.has(target) and (holds(old, target) or could_hold(new, target, searches))
-            if touched and self._apply(target, searches):
-                vhost.clear_route_cache()  # an alternate exchange may have changed
-                self._observers.policy_changed(target)
-                cost += APPLY_COST
-            cost += LOOK_COST + searches.cost
-            if cost >= STEP_COST:
-                yield cost
-                cost = 0
+        if self._apply(target, searches):
+            vhost.clear_route_cache()  # an alternate exchange may have changed
+            self._observers.policy_changed(target)
+            cost = APPLY_COST
+        return cost + looks.cost + searches.cost
+
+    def _is_stale(self, target: Queue | Exchange) -> bool:
+        """Whether the target has a policy that was replaced or deleted."""
+        pairs = [(self._user, target.policy)]
+        if isinstance(target, Queue):
+            pairs.append((self._operator, target.operator_policy))
+        return any(one is not None and each.named.get((one.vhost, one.name)) is not one for each, one in pairs)
 
 
 def rank(policy: Policy) -> tuple[int, str]:
@@ -237,14 +297,8 @@ def applies_to(policy: Policy, target: Queue | Exchange, searches: SearchTime) -
     return policy.applies(target.kind, queue_type, target.name, searches)
 
 
-def could_hold(policy: Policy | None, target: Queue | Exchange, searches: SearchTime) -> bool:
-    return policy is not None and applies_to(policy, target, searches) is not False
-
-
-def holds(policy: Policy | None, target: Queue | Exchange) -> bool:
-    if policy is None:
-        return False
-    return target.policy is policy or (isinstance(target, Queue) and target.operator_policy is policy)
+def could_hold(policy: Policy, target: Queue | Exchange, searches: SearchTime) -> bool:
+    return applies_to(policy, target, searches) is not False
 
 
 def policy_of(vhost: str, name: str, value: dict[str, object]) -> Policy:
