@@ -2,14 +2,18 @@
 
 import asyncio
 import json
+import threading
 import time
+from typing import Any
 
 import pytest
 from pamqp.commands import Queue
 
 from tests.support import codec
 from tests.support.http import Api, asgi_scope, call_application
+from tests.support.polling import until_async
 from tests.support.speed import within
+from warren.broker.core.metadata import patterns
 from warren.broker.core.metadata.records import StoredParameter
 from warren.broker.core.policies.policies import POLICIES_LIMIT
 
@@ -19,6 +23,7 @@ from .meter import ATTEMPTS, LIMIT_MS, MANY, TURN_MS, Meter
 COSTLY = "^(a|aa|aaa)+N$"
 RIGHTS = ("configure", "write", "read")
 NAME = "a" * 230 + "!"
+PUTS = 24  # more than are kept of those that were compiled last
 LONG = "^(" + "|".join([f"name-of-a-queue-{number:04}" for number in range(300)]) + ")$"
 
 
@@ -70,6 +75,40 @@ def test_a_long_pattern_is_compiled_on_no_turn_of_the_loop(api: Api, meter: Mete
         body = json.dumps({"pattern": pattern, "definition": {"max-length": 1}}).encode()
         best_ms = min(best_ms, put(api, meter, "/policies/%2F/p", body))
     assert within(best_ms, TURN_MS)
+
+
+INVALID = "a|" * 4_000 + r"\g<nope>"  # which the library finds at its end
+
+
+@pytest.mark.parametrize("pattern", [INVALID, LONG])
+@pytest.mark.parametrize("path", ["/policies/%2F/", "/parameters/operator_policy/%2F/"])
+def test_a_pattern_that_threads_have_compiled_is_not_compiled_in_the_loop(
+    api: Api, monkeypatch: pytest.MonkeyPatch, path: str, pattern: str
+) -> None:
+    """All are compiled before the first of them is handled, and each is refused or set with what was kept of it."""
+    compiled: list[str] = []
+    compile_pattern = patterns.compile_pattern
+
+    def counted(*arguments: Any) -> Any:
+        compiled.append(threading.current_thread().name)
+        return compile_pattern(*arguments)
+
+    monkeypatch.setattr(patterns, "compile_pattern", counted)
+
+    async def put_one(number: int) -> int:
+        value = {"pattern": f"{path}{number}|{pattern}", "definition": {"max-length": 1}, "priority": 0}
+        body = json.dumps({"value": value} if "parameters" in path else value).encode()
+        response = await call_application(api.application, *asgi_scope("PUT", f"{path}{number}", body))
+        return response.status
+
+    async def put_all() -> list[int]:
+        async with api.state.bodies:  # which are handled after it
+            asking = [asyncio.create_task(put_one(number)) for number in range(PUTS)]
+            await until_async(lambda: len(compiled) == PUTS)
+        return await asyncio.gather(*asking)
+
+    assert set(asyncio.run(put_all())) == {400 if pattern is INVALID else 201}
+    assert len(compiled) == PUTS and threading.main_thread().name not in compiled
 
 
 @pytest.mark.parametrize("path", ["/permissions/%2F/u", "/topic-permissions/%2F/u", "/users/u"])

@@ -8,9 +8,10 @@ and little for more of those.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from ...amqp.errors import Invalid
 from .pattern_syntax import most_elements, translate
@@ -19,7 +20,7 @@ from .validation import check_text
 if TYPE_CHECKING:
     import regex
 
-COMPILED = 8  # patterns that are kept after they were compiled
+COMPILED = 8  # patterns, or errors in them, that are kept after they were compiled
 LONGEST_BYTES = 8_192  # of a pattern
 LARGEST = 8_192  # elements of a pattern once its repetitions are unrolled: 0.1 s to compile, and 5 MiB
 QUERY_LONGEST_BYTES, QUERY_LARGEST = 1024, 512  # for a pattern in a request: 5 ms to compile, any queue name fits
@@ -30,6 +31,11 @@ LONGEST_NAME = 255  # characters: the library prepares longer literals for secon
 QUERY_SEARCH_S = 0.005  # to search one name for a pattern in a request
 EVERYTHING = frozenset((".*", "^.*", ".*$", "^.*$"))
 NOTHING = frozenset(("", "^$"))  # except the empty name
+
+
+# Compiled patterns and errors by text, variables and largest size, for as long as anything else has them.
+_known: WeakValueDictionary[tuple[str, tuple[tuple[str, str], ...], int], Any] = WeakValueDictionary()
+_last: deque[object] = deque(maxlen=COMPILED)
 
 
 class SearchTime:
@@ -122,17 +128,32 @@ def query_pattern(text: str, ignore_case: bool = False) -> Pattern:
     return Pattern(text, None, ignore_case, QUERY_LONGEST_BYTES, QUERY_LARGEST)
 
 
+def checked(text: object) -> object:
+    """Return what keeps a text from being compiled again: its pattern, or the error in it."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return Pattern(text)
+    except Invalid:
+        return _known.get((text, (), LARGEST))
+
+
 def compile_again(text: str, variables: dict[str, str], largest: int, stored: bool) -> regex.Pattern[str]:
     """Return the compiled pattern, which was often compiled a moment ago to check it. Raises Invalid."""
-    try:
-        return compile_once(text, tuple(variables.items()), largest)
-    except Invalid:
+    key = text, tuple(variables.items()), largest
+    known = _known.get(key)
+    if known is None:
+        try:
+            known = compile_pattern(text, variables, False, largest)
+        except Invalid as error:
+            known = error.with_traceback(None)
+        _known[key] = known
+        _last.append(known)
+    if not isinstance(known, Invalid):
+        return known
+    if stored:
         return compile_pattern(text, variables, False, largest, stored)
-
-
-@lru_cache(COMPILED)
-def compile_once(text: str, variables: tuple[tuple[str, str], ...], largest: int) -> regex.Pattern[str]:
-    return compile_pattern(text, dict(variables), False, largest)
+    raise Invalid(known.text)
 
 
 def compile_pattern(

@@ -6,8 +6,6 @@ import html
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from warren.broker.core.policies.limits import VHOST_LIMITS
 from warren.broker.core.policies.parameters import POLICY, Parameter
 from warren.broker.core.policies.policies import OPERATOR_POLICY
@@ -16,14 +14,23 @@ from warren.broker.plugin import Invalid
 
 from ...http.auth import ADMIN, POLICIES
 from ...http.responses import Response, bad, done, missing, ok, put
+from ..framework.bodies import CostlyBody
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import LONG_BODY_BYTES, Route
-from .policies import check_operator_policies
+from .policies import PolicyBody, check_operator_policies, compiled_of
 
 
-class ParameterBody(msgspec.Struct):
+class ParameterBody(CostlyBody):
+    """A value, which may be that of an operator policy."""
+
+    thread_from = PolicyBody.thread_from
+
     value: Any
+
+    def prepare(self) -> None:
+        if isinstance(self.value, dict):
+            self.__dict__["compiled"] = compiled_of(self.value.get("pattern"), self.value.get("definition"))
 
 
 def parameter_view(request: Request, parameter: Parameter) -> Item:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from warren.broker.core.definitions.exporter import policy_document
-from warren.broker.core.metadata.patterns import Pattern
+from warren.broker.core.metadata.patterns import checked
 from warren.broker.core.metadata.policy import Policy
 from warren.broker.plugin import Invalid
 
@@ -31,10 +30,14 @@ class PolicyBody(CostlyBody, rename="kebab"):
     apply_to: Any = "all"
 
     def prepare(self) -> None:
-        """Compile the pattern, which is kept until the policy is set. The broker reports what is wrong with it."""
-        if isinstance(self.pattern, str):
-            with suppress(Invalid):
-                Pattern(self.pattern or ".*")
+        """Compile the patterns, which are kept until the policy is set. The broker reports what is wrong with them."""
+        self.__dict__["compiled"] = compiled_of(self.pattern, self.definition)
+
+
+def compiled_of(pattern: object, definition: object) -> list[object]:
+    """Return what keeps the patterns of a policy from being compiled again."""
+    inner = definition.get("federation-upstream-pattern") if isinstance(definition, dict) else None
+    return [checked(pattern), checked(inner)]
 
 
 def policy_view(policy: Policy) -> Item:

@@ -99,8 +99,10 @@ class Reader:
             self._quota.release(self._user, size)
 
 
-class CostlyBody(msgspec.Struct):
+class CostlyBody(msgspec.Struct, dict=True):
     """A body that costs more than its decoding: `prepare` does the rest, in a thread if it is long.
+
+    Its `__dict__` has what `prepare` keeps for the handler.
 
     thread_from  bytes of a long body
     long_field   the one field that may be a long string, or ""
