@@ -160,11 +160,11 @@ def release_resources(connection: Connection, cleared: Callable[[], None] = lamb
     else:
         connection.node.open_connections -= 1
         connection.node.churn.connection_closed += 1
-        statistics = connection.vhost.statistics
-        statistics.received_bytes += connection.received_bytes
-        statistics.sent_bytes += connection.sent_bytes
-        statistics.received_reads += connection.received_reads
-        statistics.sent_writes += connection.sent_writes
+        for statistics in (connection.vhost.statistics, connection.node.closed):
+            statistics.received_bytes += connection.received_bytes
+            statistics.sent_bytes += connection.sent_bytes
+            statistics.received_reads += connection.received_reads
+            statistics.sent_writes += connection.sent_writes
         account = connection.user.account if connection.user is not None else ""
         connection.node.census.disconnected(connection.vhost.name, account)
         connection.node.unfinished_of(account).forget(connection.resume)

@@ -114,6 +114,6 @@ GROUPS = (
         lambda queue: (queue.published,),
         ("queue_vhost", "queue"),
         queues.texts,
-        total=lambda scope: (scope.node.statistics().routed,),
+        total=lambda scope: (scope.statistics.routed,),
     ),
 )

@@ -26,7 +26,7 @@ def byte_counts(connection: Connection) -> Values:
 
 
 def closed_byte_counts(scope: Scope) -> Values:
-    of = scope.node.statistics()
+    of = scope.node.closed
     return of.received_bytes, of.sent_bytes, 0
 
 
@@ -35,7 +35,7 @@ def packets(connection: Connection) -> Values:
 
 
 def closed_packet_counts(scope: Scope) -> Values:
-    of = scope.node.statistics()
+    of = scope.node.closed
     return of.received_reads, of.sent_writes, 0, 0
 
 

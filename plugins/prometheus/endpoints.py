@@ -62,6 +62,7 @@ async def collect(scope: Scope, endpoint: str, families: Iterable[str] = ()) -> 
     `families` are the groups selected in `detailed`.
     """
     each = endpoint in (PER_OBJECT, DETAILED)
+    await scope.sum_statistics()
     for group in chosen(endpoint, families):
         yield await measure_group(group, scope, each, endpoint == DETAILED)
     if endpoint in (AGGREGATED, PER_OBJECT):

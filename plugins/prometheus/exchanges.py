@@ -14,7 +14,7 @@ TYPED = ("vhost", "exchange", "type")
 
 
 def published(scope: Scope) -> Values:
-    return scope.node.statistics().publishing.values()
+    return scope.statistics.publishing.values()
 
 
 def named_exchanges(scope: Scope) -> Iterable[Exchange]:

@@ -22,7 +22,7 @@ REASONS = ("maxlen", "expired", "rejected", "delivery_limit")
 
 
 def received(scope: Scope) -> Iterable[Row]:
-    of = scope.node.statistics()
+    of = scope.statistics
     outcomes = of.publishing
     values = (
         *(outcomes.publish, of.received_confirm, outcomes.confirm, of.routed),
@@ -32,7 +32,7 @@ def received(scope: Scope) -> Iterable[Row]:
 
 
 def delivered(scope: Scope) -> Iterable[Row]:
-    for type_, of in scope.node.statistics().delivering.items():
+    for type_, of in scope.statistics.delivering.items():
         values = (
             *(of.deliver_get, of.deliver, of.deliver_no_ack, of.get, of.get_no_ack, of.get_empty),
             *(of.redeliver, of.ack),
@@ -41,7 +41,7 @@ def delivered(scope: Scope) -> Iterable[Row]:
 
 
 def dead_lettered(scope: Scope) -> Iterable[Row]:
-    counts = scope.node.statistics().dead_lettered
+    counts = scope.statistics.dead_lettered
     for type_ in (CLASSIC, QUORUM):
         for strategy in STRATEGIES[type_]:
             values = tuple(counts.get((type_, strategy, reason), 0) for reason in REASONS)
@@ -49,7 +49,7 @@ def dead_lettered(scope: Scope) -> Iterable[Row]:
 
 
 def dead_letters_confirmed(scope: Scope) -> Iterable[Row]:
-    count = scope.node.statistics().dead_lettered.get((QUORUM, AT_LEAST_ONCE, CONFIRMED), 0)
+    count = scope.statistics.dead_lettered.get((QUORUM, AT_LEAST_ONCE, CONFIRMED), 0)
     return [((queues.TYPES[QUORUM], AT_LEAST_ONCE), (count,))]
 
 

@@ -31,7 +31,7 @@ def cumulative_buckets(bounds: Sequence[float], counts: Iterable[int]) -> list[t
 
 
 def message_sizes(scope: Scope) -> Metric:
-    sizes = scope.node.statistics().sizes
+    sizes = scope.statistics.sizes
     metric = HistogramMetricFamily(
         "rabbitmq_message_size_bytes", "Sizes of the bodies of published messages in bytes", labels=["protocol"]
     )

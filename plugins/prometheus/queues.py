@@ -71,7 +71,7 @@ def delivering(queue: Queue) -> Values:
 
 def delivered(scope: Scope) -> Values:
     """Return the deliveries of all queues, deleted ones included."""
-    return scope.node.statistics().delivered().values()
+    return scope.statistics.delivered().values()
 
 
 def queue_totals(queue: Queue) -> Values:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from warren.broker.core.counters.statistics import Statistics
 from warren.broker.core.metadata.patterns import QUERY_LONGEST_BYTES, QUERY_SEARCH_S, query_pattern
 from warren.broker.plugin import Exchange, Invalid, Queue, VHost
 from warren.broker.session.channel import Channel
@@ -33,6 +34,7 @@ class Scope:
         self.vhosts: list[VHost] = [
             vhost for vhost in self.node.vhosts.values() if vhosts is None or vhost.name in vhosts
         ]
+        self.statistics = Statistics()  # of the node, once `sum_statistics` has added them
         self.queues: list[Queue] = []
         for vhost in self.vhosts:
             self.queues += vhost.queues.values()
@@ -49,6 +51,10 @@ class Scope:
     @property
     def channels(self) -> list[Channel]:
         return [channel for connection in self.connections for channel in connection.channels.values()]
+
+    async def sum_statistics(self) -> None:
+        async for _ in in_slices(self.node.sum_statistics(self.statistics)):
+            pass
 
     async def match(self, pattern: str) -> None:
         """Keep only the queues whose names match. Raises BadPattern."""

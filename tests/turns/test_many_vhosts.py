@@ -6,10 +6,14 @@ from typing import Any
 import pytest
 
 from tests.support.http import Api, asgi_scope
+from tests.support.metrics import Scraper
 from tests.support.speed import within
+from warren.plugins.management.stats.counters import KINDS
+from warren.plugins.management.stats.history import Samples
+from warren.plugins.management.stats.sampler import Sampler
 
 from .crowd import stay
-from .meter import TURN_MS, Meter
+from .meter import TURN_MS, Meter, limit_ms
 
 VHOSTS = 5_000
 LISTS = ("overview", "policies", "operator-policies", "vhosts", "vhost-limits", "exchanges", "queues", "consumers",
@@ -45,3 +49,26 @@ def test_very_many_virtual_hosts_are_listed_in_short_turns(api: Api, meter: Mete
 
     longest = meter.longest_ms(get)
     assert set(statuses) <= {200, 401} and within(longest, TURN_MS)
+
+
+def test_counters_of_very_many_virtual_hosts_are_sampled_in_short_turns(api: Api, meter: Meter) -> None:
+    kept = []  # as to free it takes long
+
+    async def sample() -> None:
+        kept.append(Samples(KINDS))
+        await Sampler(api.peer.node, kept[-1], api.peer.server.connections.values).sample_in_slices()
+
+    assert within(meter.longest_ms(sample), limit_ms(VHOSTS))
+
+
+def test_counters_of_very_many_virtual_hosts_are_scraped_in_short_turns(meter: Meter) -> None:
+    scraper = Scraper()
+    for number in range(VHOSTS):
+        scraper.peer.node.add_vhost(f"v{number}")
+
+    async def send(event: Any) -> None: ...
+
+    scope, _ = asgi_scope("GET", "/metrics")
+    scope["raw_path"] = b"/metrics"
+    assert within(meter.longest_ms(lambda: scraper._application(scope, stay, send)), limit_ms(VHOSTS))
+    scraper.close()

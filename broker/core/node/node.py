@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ...amqp.errors import Invalid, unknown_vhost
@@ -108,6 +109,7 @@ class Node:
         self._drops: dict[str, Job] = {}  # the jobs that release them
         self._dropped_calls: dict[str, list[Callable[[], None]]] = {}
         self._gone = Statistics()  # of deleted virtual hosts
+        self.closed = Statistics()  # of closed connections: what they have received and sent
         # Stored definitions that could not be restored at the start and are still missing.
         self.not_restored: Callable[[], list[str]] = list
         self.events = Events(self.system_exchange(EVENT), self.vhosts)
@@ -134,12 +136,21 @@ class Node:
         return name if isinstance(name, str) and name else self._first_cluster_name
 
     def statistics(self) -> Statistics:
-        """The sum of the counters of all virtual hosts, including deleted ones."""
+        """The sum of the counters of all virtual hosts, including deleted ones: for few of them."""
         total = Statistics()
-        vhosts = [*self.vhosts.values(), *self._ending.values()]
-        for each in [self._gone, *[vhost.statistics for vhost in vhosts]]:
-            total.add(each)
+        deque(self.sum_statistics(total), maxlen=0)
         return total
+
+    def sum_statistics(self, total: Statistics) -> Iterator[None]:
+        """Add the counters of all virtual hosts, including deleted ones, to `total`, in steps: there may be very many.
+
+        Those of connections that close meanwhile are in `closed`.
+        """
+        vhosts = [*self.vhosts.values(), *self._ending.values()]
+        total.add(self._gone)
+        for vhost in vhosts:
+            total.add(vhost.statistics)
+            yield
 
     def system_exchange(self, name: str) -> SystemExchange:
         """Return the exchange of the default virtual host to which the node publishes, such as `amq.rabbitmq.event`."""

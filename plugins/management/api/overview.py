@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping
 
+from warren.broker.core.counters.statistics import Statistics
 from warren.broker.plugin import VHost
 from warren.broker.product import PRODUCT
 
@@ -59,7 +60,9 @@ async def statistics(request: Request, vhosts: list[VHost], totals: Totals) -> I
     queue_totals = length_counters(sum_lengths(totals.lengths.values()))
     churn = churn_counters(request.node.churn)
     if request.caller.monitors and not request.headers.get("x-vhost"):
-        counts = request.node.statistics()
+        counts = Statistics()
+        async for _ in request.in_slices(request.node.sum_statistics(counts)):
+            pass
         message_stats = message_counters(counts.publishing, counts.delivered())
         return {
             "message_stats": samples.details("overview", OVERVIEW, message_stats, asked, now_ms),

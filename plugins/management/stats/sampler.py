@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 
+from warren.broker.core.counters.statistics import Statistics
 from warren.broker.plugin import Node
 
 from . import counters
@@ -92,7 +93,7 @@ class Sampler:
             )
             samples.add_sample("vhost", counters.vhost_key(vhost), vhost, values)
             yield
-        self._sample_node(total)
+        yield from self._sample_node(total)
         yield from samples.end()
         yield from self._watermarks.end()
 
@@ -118,9 +119,9 @@ class Sampler:
         ledger = self._node.ledger
         ledger.arriving_bytes, ledger.output_bytes, ledger.transaction_bytes = held
 
-    def _sample_node(self, lengths: tuple[int, int, int]) -> None:
-        node, samples = self._node, self._samples
-        counted = node.statistics()
+    def _sample_node(self, lengths: tuple[int, int, int]) -> Iterator[None]:
+        node, samples, counted = self._node, self._samples, Statistics()
+        yield from node.sum_statistics(counted)
         values = (
             *counted.publishing.values(),
             *counters.delivering(counted.delivered()),
