@@ -27,6 +27,7 @@ from .policy_keys import definition_lines, merge_definitions
 OPERATOR_POLICY = "operator_policy"
 PATTERN_COST = 6  # of searching the pattern of a policy (`scheduler`)
 STEP_COST, LOOK_COST, APPLY_COST = 300, 2, 10  # of a step of a job, and of a queue or exchange in it (`scheduler`)
+SKIPPED = 2  # policies that are for other kinds of objects, skipped at a cost of 1 (`scheduler`)
 LISTED = 16  # queues and exchanges that are listed at a cost of 1 (`scheduler`)
 POLICIES_LIMIT = 1_000  # of one virtual host: each declaration searches all their patterns
 
@@ -260,7 +261,7 @@ class Policies(TopologyPolicies):
                 target = targets.pop()
                 if vhost.has(target):
                     cost += self._apply_change(vhost, target, new)
-                cost += LOOK_COST
+                cost += LOOK_COST + len(new) // SKIPPED
                 if cost >= STEP_COST:
                     yield cost
                     cost = 0
@@ -277,7 +278,7 @@ class Policies(TopologyPolicies):
             vhost.clear_route_cache()  # an alternate exchange may have changed
             self._observers.policy_changed(target)
             cost = APPLY_COST
-        return cost + looks.cost + searches.cost
+        return cost + self.cost(vhost) // PATTERN_COST // SKIPPED + looks.cost + searches.cost
 
     def _is_stale(self, target: Queue | Exchange) -> bool:
         """Whether the target has a policy that was replaced or deleted."""
