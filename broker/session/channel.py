@@ -31,7 +31,7 @@ from .consumer import ChannelConsumer
 from .methods import acknowledge, basic, exchange, publish, queue, tx
 from .operations import Postponed
 from .prefetch import SharedPrefetch
-from .unacked import Settlement, Unacked, UnackedDeliveries
+from .unacked import Settlement, Unacked, UnackedDeliveries, cost_of_rows
 
 if TYPE_CHECKING:
     from ..core.access.permissions import Permission, TopicPermission
@@ -475,7 +475,8 @@ class Channel(ConsumerGroup):
             those = {delivery[0] for delivery in deliveries}
             for paused in those:
                 self.pause(paused)
-            yield (SLICE >> acknowledge.LOOK_SHIFT) + (len(those) >> acknowledge.PAUSE_SHIFT)
+            looks_cost = (SLICE >> acknowledge.LOOK_SHIFT) + cost_of_rows(deliveries)
+            yield looks_cost + (len(those) >> acknowledge.PAUSE_SHIFT)
 
     def leave(self) -> None:
         """Count the channel as closed, once."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ..core.jobs.scheduler import SLICE, Job
 from ..core.metadata.queue_types import QUORUM
 from ..core.queues.sorted_entries import Entry, SortedEntries
+from .unacked import cost_of_rows
 
 if TYPE_CHECKING:
     from .consumer import ChannelConsumer
@@ -70,7 +71,7 @@ class SharedPrefetch:
                     consumer.shares = True
                     counted += 1
             self.unacked -= len(deliveries) - counted
-            yield SLICE >> COUNT_SHIFT
+            yield (SLICE >> COUNT_SHIFT) + cost_of_rows(deliveries)
         self._counting = False
         self._wake()
 

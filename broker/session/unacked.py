@@ -330,6 +330,11 @@ def queue_of(of: object) -> Queue:
     return of if isinstance(of, Queue) else cast("ChannelConsumer", of).queue
 
 
+def cost_of_rows(deliveries: list[Unacked]) -> int:
+    """Return what it costs to make deliveries of the rows of those that were shed, in the scheduler's units."""
+    return ROW_COST * sum([isinstance(message, ShedMessage) for _, _, _, message in deliveries])
+
+
 def cost_of_lookup(first: int, last: int) -> int:
     """Return what it costs to look for deliveries from `first` to `last`, if they are few, in the scheduler's units."""
     return max(0, min(last - first, SPAN)) >> LOOKUP_SHIFT

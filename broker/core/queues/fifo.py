@@ -345,10 +345,10 @@ class Fifo:
 
     def shed(self) -> int:
         """Keep the ids of the last messages in memory only; return the cost, or 0 if they are few."""
-        resident = self.resident
-        content_bytes = resident * self._ready.average_bytes + self.header_bytes
-        if resident <= PAGE_ABOVE + RUN and content_bytes <= PAGE_BYTES + BATCH_BYTES:
-            return 0
+        if self.resident <= PAGE_ABOVE + RUN:
+            few_bytes = PAGE_BYTES + BATCH_BYTES - self.header_bytes
+            if self._ready.body_bytes <= few_bytes or self.body_bytes <= few_bytes:
+                return 0
         if self.chunks.count == self.chunks.stored and self.fresh:
             last = [self.fresh.pop() for _ in range(min(RUN, len(self.fresh)))]
             self.chunks.put_first(last[::-1])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..jobs.scheduler import SUSPENDED, Job, Scheduler
 from ..messages.ports import Clock, Journal
+from .fifo import PAGE_ABOVE
 from .ledger import Ledger
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ KEEP_BYTES = 4 << 20  # of unacknowledged messages, which stay in memory whateve
 STEP_BYTES = 1 << 20  # by which they have to grow after all that can be shed was
 SWEEP_MS = 2_000  # from one sweep of all queues to the next
 SPARE_SHIFT = 4  # a sweep frees a 16th of the limit
+LOOK_SHIFT = 5  # to look at 32 messages of a fifo costs 1
 
 
 class Holder(Protocol):
@@ -101,7 +103,7 @@ class Shedding:
                                 break
                             yield cost
                             yield from scheduler.caught_up()
-                    yield len(fifos)
+                    yield sum([1 + (min(fifo.resident, PAGE_ABOVE) >> LOOK_SHIFT) for fifo in fifos])
         finally:
             self._sweeping, self._swept_ms = False, self._clock.now_ms()
 

@@ -153,3 +153,19 @@ def test_no_job_makes_a_step_in_the_middle_of_a_publish() -> None:
     assert scene.fifo("other").paged_count and steps == [0]
     scene.advance(0)
     assert steps == [0, 1, 2]
+
+
+def test_long_messages_in_front_of_very_many_short_ones_leave_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The average length says nothing of those in memory."""
+    monkeypatch.setattr(fifo, "PAGE_BYTES", 10_000)
+    monkeypatch.setattr(fifo, "BATCH_BYTES", 1_000)
+    scene = Scene()
+    scene.node.vhosts["/"].queues["first"].purge()
+    scene.advance(0)
+    for _ in range(PAGE_ABOVE // 2):
+        scene.channel.publish("", "first", bytes(8_000), {"delivery_mode": 2})
+    scene.publish("first", range(20 * LIMIT))
+    for _ in range(3):
+        scene.exceed()
+        scene.advance(SWEEP_MS)
+    assert not scene.node.ledger.exceeded and len(scene.fifo("first")) == PAGE_ABOVE // 2 + 20 * LIMIT
