@@ -11,6 +11,7 @@ from .ledger import Ledger
 from .sorted_rows import SortedRows
 
 READ_BYTES = 4 << 20  # of messages that are read back at once, but for the last one
+NO_ROWS = SortedRows(VALUES)
 
 
 class Returned(Chunk):
@@ -24,10 +25,9 @@ class Returned(Chunk):
     __slots__ = ("heap", "rows", "rows_bytes", "_ledger")
 
     def __init__(self, ledger: Ledger) -> None:
-        super().__init__([])
+        self.count = self.body_bytes = self.saved_bytes = self.rows_bytes = 0
         self.heap: list[tuple[int, Message, bool]] = []
-        self.rows = SortedRows(VALUES)
-        self.rows_bytes = 0
+        self.rows = NO_ROWS  # very many queues may have one message each
         self._ledger = ledger
 
     def add(self, position: int, message: Message, redelivered: bool) -> None:
@@ -35,6 +35,8 @@ class Returned(Chunk):
         self.count += 1
 
     def add_row(self, number: int, message: ShedMessage) -> None:
+        if self.rows is NO_ROWS:
+            self.rows = SortedRows(VALUES)
         self.rows.add(number, message.values())
         self.rows_bytes += message.body_bytes
         self.count += 1
