@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from heapq import merge
 from itertools import chain, islice
+from sys import getsizeof
 from typing import TYPE_CHECKING, Final, cast
 
 from ..amqp.errors import PreconditionFailed
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from .consumer import ChannelConsumer
 
 PART: Final = 16_384  # deliveries of one dict, about: a million of them would grow in 20 ms
+FEW: Final = PART >> 3  # deliveries of an older part, with which it is joined with the one before,
+FEW_BYTES: Final = 1 << 18  # and without the space that it has beyond so much:
+JOINED: Final = 8  # parts at once
 NEVER_ENDS: Final = 1 << 64  # above all tags
 SPAN = 5_000  # so many tags are looked up one by one however few of them are outstanding
 SPARSE = 4  # and beyond them as many times the number of outstanding ones
@@ -129,9 +133,33 @@ class UnackedDeliveries:
 
     def begin_part(self, last: int) -> None:
         """Have those that are added from now on in a part of their own; `last` is the last tag so far."""
+        self._join_sparse()
         self._older.append(self.entries)
         self._ends.append(last)
         self.entries = {}
+
+    def _join_sparse(self) -> None:
+        """Drop older parts that are empty, and join some others of which few deliveries are left.
+
+        A part keeps the space of those that were removed.
+        """
+        older: list[dict[int, Unacked]] = []
+        ends: list[int] = []
+        joined = 0
+        for part, end in zip(self._older, self._ends, strict=True):
+            if not part:
+                continue
+            if joined < JOINED and len(part) <= FEW and getsizeof(part) > FEW_BYTES:
+                part = dict(part)  # without the space of those that were removed
+                joined += 1
+            if joined < JOINED and older and len(part) <= FEW and len(older[-1]) <= FEW:
+                older[-1] |= part
+                ends[-1] = end
+                joined += 1
+            else:
+                older.append(part)
+                ends.append(end)
+        self._older, self._ends = older, ends
 
     def newest(self, count: int) -> list[int]:
         """Return the last tags of those that were added last, at most `count`."""

@@ -16,7 +16,7 @@ from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.core.jobs.scheduler import SLICE
 from warren.broker.core.messages.message import VALUES
 from warren.broker.core.queues.sorted_rows import SortedRows
-from warren.broker.session.unacked import LOOKUP_SHIFT, SPAN, Settlement, Unacked, UnackedDeliveries
+from warren.broker.session.unacked import LOOKUP_SHIFT, PART, SPAN, Settlement, Unacked, UnackedDeliveries
 
 QUEUE, MESSAGE = new_queue(), message()
 LARGEST_BYTES = 2 << 20  # of one dict
@@ -173,6 +173,26 @@ def test_deliveries_are_found_in_all_parts() -> None:
         == unacked.tags()
         == [tag for some in unacked.slices(range(1, 60_001)) for tag in some if tag in unacked]
     )
+
+
+@pytest.mark.parametrize("every", [0, 50, 1000])
+def test_parts_of_which_few_are_left_take_little_memory(every: int) -> None:
+    """The first delivery is never settled, nor are a few of the others."""
+    unacked = outstanding(1)
+    held = {1}
+    for tag in range(2, 20 * PART):
+        unacked.add(tag, delivery(tag))
+        if every and not tag % every:
+            held.add(tag)
+        elif tag % 3:
+            unacked.pop(tag)
+        if tag > PART and tag % 3 == 0 and tag - PART not in held:
+            unacked.pop_elsewhere(tag - PART)
+    parts = [*unacked._older, unacked.entries]
+    left = [tag for part in parts for tag in part]
+    assert held <= set(left) == set(unacked.tags()) and len(unacked) == len(left)
+    assert sum(map(getsizeof, parts)) < 4 * LARGEST_BYTES + 150 * len(left)
+    assert [len(unacked.pop_many([tag])) for tag in held] == [1] * len(held)
 
 
 def test_a_rollback_makes_no_object_for_each_delivery() -> None:
