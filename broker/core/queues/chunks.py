@@ -284,8 +284,9 @@ class ChunkList(Chunk):
         at = bisect_left(chunks, True, key=lambda chunk: isinstance(chunk, Stored)) - 1
         if at < 0:
             return []
-        messages = chunks[at].take()
         self._ledger.save(-chunks[at].saved_bytes)
+        messages = chunks[at].take()
+        chunks[at] = Resident(messages)  # before they are stored, which may fail
         first, left_bytes = len(messages) - 1, limit_bytes - len(messages[-1].frames)
         while first and len(messages[first - 1].frames) <= left_bytes:
             first -= 1
