@@ -98,11 +98,11 @@ class Protocol(H11Protocol):
         else:
             self._wait()
 
-    def _wait(self) -> None:
-        """Go on in a later turn, and read nothing until then."""
+    def _wait(self, again: bool = False) -> None:
+        """Go on in a later turn, and read nothing until then; `again` if some input was handled in this one."""
         self._waits = True
         self.flow.hold()
-        self._pace.call_in_turn(self._go_on)
+        self._pace.call_in_turn(self._go_on, again)
 
     def _go_on(self) -> None:
         self._waits = False
@@ -130,7 +130,7 @@ class Protocol(H11Protocol):
             if self._unread_bytes < 0:
                 self.close_after_body()
         if conn.stopped and not self.transport.is_closing():
-            self._wait()
+            self._wait(again=True)
 
     def _has_unwanted_body(self) -> bool:
         """Whether the client sends the body of a request that is answered already."""
@@ -199,7 +199,14 @@ class Protocol(H11Protocol):
 
     def _start_deadline(self) -> None:
         if self._deadline is None and not self.transport.is_closing():
-            self._deadline = self.loop.call_later(self.request_within_s, self.transport.close)
+            self._deadline = self.loop.call_later(self.request_within_s, self._expired)
+
+    def _expired(self) -> None:
+        self._deadline = None
+        if self._waits and not self._rest_bytes:
+            self._start_deadline()  # it is the client that waits
+        else:
+            self.transport.close()
 
     def _stop_deadline(self) -> None:
         if self._deadline is not None:

@@ -21,20 +21,24 @@ class Pace:
         self._loop = proxy(loop)  # so that `pace_of` keeps no loop in memory
         self._left_s = TURN_S
         self._waiting: deque[Callable[[], None]] = deque()
+        self._again: deque[Callable[[], None]] = deque()  # of those that have had a turn, and go on
         self._expected = False  # a next turn is scheduled
 
     def has_time(self) -> bool:
         """Whether there is time for more in this turn, and nothing waits for it."""
-        return self._left_s > 0 and not self._waiting
+        return self._left_s > 0 and not self._waiting and not self._again
 
     def charge(self, time_s: float) -> None:
         """Charge this turn for what was done, or for what follows from it."""
         self._left_s -= time_s
         self._expect()
 
-    def call_in_turn(self, fn: Callable[[], None]) -> None:
-        """Call a function in a later turn that has time, in the order of these calls. It charges what it takes."""
-        self._waiting.append(fn)
+    def call_in_turn(self, fn: Callable[[], None], again: bool = False) -> None:
+        """Call a function in a later turn that has time, in the order of these calls. It charges what it takes.
+
+        Those that go on are called `again`, in turn with the others: a short request waits for no long ones.
+        """
+        (self._again if again else self._waiting).append(fn)
         self._expect()
 
     async def time(self, time_s: float) -> None:
@@ -61,10 +65,12 @@ class Pace:
         self._expected = False
         self._left_s = TURN_S
         try:
-            while self._waiting and self._left_s > 0:
-                self._waiting.popleft()()
+            while (self._waiting or self._again) and self._left_s > 0:
+                for queue in (self._waiting, self._again):
+                    if queue:
+                        queue.popleft()()
         finally:
-            if self._waiting:
+            if self._waiting or self._again:
                 self._expect()
 
 
