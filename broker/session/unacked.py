@@ -12,7 +12,7 @@ from enum import Enum
 from heapq import merge
 from itertools import chain, islice
 from sys import getsizeof
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..amqp.errors import PreconditionFailed
 from ..core.jobs.scheduler import SLICE, STORE_SHIFT, Job
@@ -320,9 +320,12 @@ class UnackedDeliveries:
         """
         self.passed_over = 0  # all are looked at again
         while settlements:
-            for tag, delivery, _ in settlements[-SLICE:]:
+            some: list[Any] = settlements[-SLICE:]  # compiled code makes each typed tuple anew
+            for settled in some:
+                tag: int = settled[0]
                 part, end = self._part(tag)
-                part[tag] = delivery
+                untyped: dict[int, Any] = part
+                untyped[tag] = settled[1]
                 self._lowest_tag = min(self._lowest_tag, tag)
                 if len(part) > 2 * PART:
                     self._split(part, end)
@@ -342,7 +345,8 @@ class UnackedDeliveries:
         """Divide a part that has grown as deliveries were put back."""
         tags = sorted(part)[:PART]
         at = bisect_left(self._ends, end)
-        self._older.insert(at, {tag: part.pop(tag) for tag in tags})
+        untyped: dict[int, Any] = part  # as in `put_back`
+        self._older.insert(at, {tag: untyped.pop(tag) for tag in tags})
         self._ends.insert(at, tags[-1])
 
 
