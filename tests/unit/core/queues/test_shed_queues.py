@@ -158,12 +158,12 @@ def test_no_job_makes_a_step_in_the_middle_of_a_publish() -> None:
 def test_long_messages_in_front_of_very_many_short_ones_leave_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The average length says nothing of those in memory."""
     monkeypatch.setattr(fifo, "PAGE_BYTES", 10_000)
-    monkeypatch.setattr(fifo, "BATCH_BYTES", 1_000)
     scene = Scene()
+    scene.node.ledger.limit_bytes = 1_300_000  # more than a batch and PAGE_BYTES
     scene.node.vhosts["/"].queues["first"].purge()
     scene.advance(0)
     for _ in range(PAGE_ABOVE // 2):
-        scene.channel.publish("", "first", bytes(8_000), {"delivery_mode": 2})
+        scene.channel.publish("", "first", bytes(300_000), {"delivery_mode": 2})
     scene.publish("first", range(20 * LIMIT))
     for _ in range(3):
         scene.exceed()
