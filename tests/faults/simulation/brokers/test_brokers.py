@@ -55,7 +55,7 @@ def live(world: World) -> None:
     raise error
 
 
-@each_seed(world_of, GATE_SEEDS, block=2)
+@each_seed(world_of, GATE_SEEDS, block=1)
 def test_brokers_and_links_keep_their_promises(world: World) -> None:
     live(world)
 
