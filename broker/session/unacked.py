@@ -33,6 +33,7 @@ SPAN = 5_000  # so many tags are looked up one by one however few of them are ou
 SPARSE = 4  # and beyond them as many times the number of outstanding ones
 LOOKUP_SHIFT = 4  # to look up 16 tags costs 1, in the scheduler's units
 PUT_BACK_COST = 1  # of one delivery that a rollback makes outstanding again
+SPLIT_COST = PART >> 2  # of a part that has grown by that, and is divided
 SHED_LOOKS = 200  # tags that are looked at in one step,
 SHED_COST = 500  # which ends earlier if messages that are stored for that cost more
 ROW_COST = 4  # to shed a delivery, or to make one of a row
@@ -329,6 +330,7 @@ class UnackedDeliveries:
                 self._lowest_tag = min(self._lowest_tag, tag)
                 if len(part) > 2 * PART:
                     self._split(part, end)
+                    yield SPLIT_COST
             del settlements[-SLICE:]
             yield PUT_BACK_COST * SLICE
         self._shed_from, self._to_shed = self._lowest_tag, None

@@ -16,7 +16,7 @@ from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.core.jobs.scheduler import SLICE
 from warren.broker.core.messages.message import VALUES
 from warren.broker.core.queues.sorted_rows import SortedRows
-from warren.broker.session.unacked import LOOKUP_SHIFT, PART, SPAN, Settlement, Unacked, UnackedDeliveries
+from warren.broker.session.unacked import LOOKUP_SHIFT, PART, SPAN, SPLIT_COST, Settlement, Unacked, UnackedDeliveries
 
 QUEUE, MESSAGE = new_queue(), message()
 LARGEST_BYTES = 2 << 20  # of one dict
@@ -149,6 +149,15 @@ def test_very_many_are_in_parts_whatever_is_removed_and_put_back(order: str) -> 
     assert unacked.tags() == tags
     parts = unacked.take_all()
     assert max(map(getsizeof, parts)) < 2 * LARGEST_BYTES and sum(map(len, parts)) == len(tags)
+
+
+def test_a_part_that_is_divided_is_charged() -> None:
+    """To sort it takes some milliseconds, and many may grow in the same step."""
+    unacked, count = outstanding(*range(1, 60_001)), 60_000
+    removed = [(tag, unacked.pop(tag)) for tag in range(1, count + 1)]
+    cost = sum(put_back(unacked, removed))
+    assert len(unacked) == count and len(unacked._older) > 1
+    assert cost >= count + len(unacked._older) * SPLIT_COST
 
 
 def test_deliveries_are_found_in_all_parts() -> None:
