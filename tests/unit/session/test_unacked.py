@@ -152,7 +152,7 @@ def test_very_many_are_in_parts_whatever_is_removed_and_put_back(order: str) -> 
 
 
 def test_a_part_that_is_divided_is_charged() -> None:
-    """To sort it takes some milliseconds, and many may grow in the same step."""
+    """The division takes some milliseconds, and many parts may grow in the same step."""
     unacked, count = outstanding(*range(1, 60_001)), 60_000
     removed = [(tag, unacked.pop(tag)) for tag in range(1, count + 1)]
     cost = sum(put_back(unacked, removed))
