@@ -301,10 +301,7 @@ def settle_list(channel: Channel, settlement: Settlement, deliveries: list[Unack
     deliveries.reverse()
     while deliveries:
         some, cost = take_slice(settlement, deliveries)
-        read: set[Queue] = set()
-        if settlement is not Settlement.ACK:
-            read = {queue for queue, _, _, message in some if is_read_back(settlement, queue, message)}
-        apply_settlement(channel, settlement, some, reason)
+        read = apply_settlement(channel, settlement, some, reason)
         yield cost
         yield from dead_lettered(channel.connection.node.scheduler, read)
 
@@ -375,14 +372,16 @@ def cost_of_copies(settlement: Settlement, deliveries: Iterable[Unacked]) -> int
     return sum([queue.cost_of_counting(message, nacked) for queue, _, _, message in deliveries])
 
 
-def apply_settlement(channel: Channel, settlement: Settlement, deliveries: list[Unacked], reason: str) -> None:
-    """Settle deliveries in one way."""
+def apply_settlement(channel: Channel, settlement: Settlement, deliveries: list[Unacked], reason: str) -> set[Queue]:
+    """Settle deliveries in one way; return the queues of those that were read to be dead-lettered."""
+    read: set[Queue] = set()
     if settlement is Settlement.ACK:
         for (queue, consumer), run in groupby(deliveries, _source):
             release(channel, queue, [message for _, _, _, message in run], consumer)
     else:
         rejected, nacked = settlement is Settlement.REJECT, settlement is Settlement.NACK
         contents = read_back(settlement, deliveries)
+        read = {queue for queue, _ in contents}
         log = channel.vhost.message_log if not reason else None
         reason = reason or (NACK if nacked else REJECT)
         for queue, consumer, position, message in deliveries:
@@ -400,6 +399,7 @@ def apply_settlement(channel: Channel, settlement: Settlement, deliveries: list[
             consumed += consumer.shares
     if consumed:
         channel.shared_prefetch.on_settled(consumed)
+    return read
 
 
 def consumer_tag(consumer: ChannelConsumer | None) -> str:

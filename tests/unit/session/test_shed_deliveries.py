@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,9 +70,16 @@ class Scene:
 
     def deliver(self, **fields: Any) -> list[int]:
         """Consume and publish; return the tags, whose messages are shed then."""
+        return self._deliver(lambda number: {"delivery_mode": self.delivery_mode} | fields)
+
+    def deliver_mixed(self) -> list[int]:
+        """Consume and publish two transient messages, two persistent ones, and so on; return the tags."""
+        return self._deliver(lambda number: {"delivery_mode": 1 + number // 2 % 2})
+
+    def _deliver(self, properties: Callable[[int], dict[str, Any]]) -> list[int]:
         self.consumer.consume("q")
         for number in range(COUNT):
-            self.publisher.publish("", "q", body(number), {"delivery_mode": self.delivery_mode} | fields)
+            self.publisher.publish("", "q", body(number), properties(number))
         self.publisher.sync()
         tags = [each.tag for each in self.consumer.deliveries(COUNT)]
         self.advance()
@@ -472,12 +480,7 @@ def test_dead_letters_of_deliveries_of_which_only_some_could_be_shed_are_in_orde
     scene = Scene(**DEAD, **arguments)
     if transaction:
         scene.consumer.transact()
-    scene.consumer.consume("q")
-    for number in range(COUNT):
-        scene.publisher.publish("", "q", body(number), {"delivery_mode": 1 + number // 2 % 2})
-    scene.publisher.sync()
-    tags = [each.tag for each in scene.consumer.deliveries(COUNT)]
-    scene.advance()
+    tags = scene.deliver_mixed()
     assert scene.unacked.shed_count == (14 if arguments else COUNT)
     scene.consumer.nack(tags[-1], multiple=True, requeue=False)
     if transaction:
@@ -489,12 +492,7 @@ def test_dead_letters_of_deliveries_of_which_only_some_could_be_shed_are_in_orde
 @pytest.mark.parametrize("how", ["nack", "recover", "vanish"])
 def test_dead_letters_at_the_delivery_limit_are_in_order(how: str) -> None:
     scene = Scene(**DEAD, **{"x-delivery-limit": 0})
-    scene.consumer.consume("q")
-    for number in range(COUNT):
-        scene.publisher.publish("", "q", body(number), {"delivery_mode": 1 + number // 2 % 2})
-    scene.publisher.sync()
-    tags = [each.tag for each in scene.consumer.deliveries(COUNT)]
-    scene.advance()
+    tags = scene.deliver_mixed()
     assert scene.unacked.shed_count == 14
     if how == "nack":
         scene.consumer.nack(tags[-1], multiple=True)
