@@ -12,6 +12,7 @@ from pamqp.commands import Connection as Methods
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import SHA256, Hashing, hash_password
 from warren.broker.core.access.users import Users
+from warren.broker.core.counters.statistics import Statistics
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.messages.ports import Journal
@@ -197,6 +198,14 @@ class SessionPipe:
 
     def close(self) -> None:
         self.connection.lost("gone")
+
+
+def statistics_of(node: Node) -> Statistics:
+    """The sum of the counters of all virtual hosts."""
+    total = Statistics()
+    for _ in node.sum_statistics(total):
+        pass
+    return total
 
 
 def new_node(journal: Journal | None = None, hashing: Hashing | None = None) -> Node:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ...amqp.errors import Invalid, unknown_vhost
@@ -134,12 +133,6 @@ class Node:
         """The global parameter `cluster_name`, or else the name from the configuration."""
         name = self.parameters.get_global(CLUSTER_NAME)
         return name if isinstance(name, str) and name else self._first_cluster_name
-
-    def statistics(self) -> Statistics:
-        """The sum of the counters of all virtual hosts, including deleted ones: for few of them."""
-        total = Statistics()
-        deque(self.sum_statistics(total), maxlen=0)
-        return total
 
     def sum_statistics(self, total: Statistics) -> Iterator[None]:
         """Add the counters of all virtual hosts, including deleted ones, to `total`, in steps: there may be very many.

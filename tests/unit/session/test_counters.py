@@ -7,6 +7,7 @@ from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import Channel
 from tests.support.in_process import InProcessPeer
+from tests.support.session import statistics_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.core.counters.statistics import DeliveryCounters, PublishCounters
 from warren.broker.core.metadata.queue_types import CLASSIC, QUORUM
@@ -29,7 +30,7 @@ class Scenario:
     def delivering(self) -> list[DeliveryCounters]:
         """Return the delivery counters, which agree for the only channel, queue and virtual host and for the node."""
         self.broker.settle()
-        node = self.broker.node.statistics()
+        node = statistics_of(self.broker.node)
         return [
             self.channel()[1],
             self.vhost.queues["q"].delivering,
@@ -39,7 +40,7 @@ class Scenario:
 
     def publishing(self) -> list[PublishCounters]:
         self.broker.settle()
-        return [self.channel()[0], self.vhost.statistics.publishing, self.broker.node.statistics().publishing]
+        return [self.channel()[0], self.vhost.statistics.publishing, statistics_of(self.broker.node).publishing]
 
 
 @pytest.fixture
@@ -160,7 +161,7 @@ def test_quorum_queues_count_apart(scenario: Scenario) -> None:
     scenario.ch.declare("quorum", durable=True, arguments={"x-queue-type": "quorum"})
     scenario.ch.publish("", "quorum", b"body")
     assert scenario.ch.get("quorum", no_ack=True) is not None
-    statistics = scenario.broker.node.statistics()
+    statistics = statistics_of(scenario.broker.node)
     assert (statistics.delivering[QUORUM].get_no_ack, statistics.delivering[CLASSIC].get_no_ack) == (1, 0)
 
 
@@ -168,7 +169,7 @@ def test_sizes_of_bodies_count_whole(scenario: Scenario) -> None:
     for length in (10, 10, 2_000, 10, 200_000, 0):
         scenario.ch.publish("", "q", b"x" * length)
     scenario.broker.settle()
-    sizes = scenario.broker.node.statistics().sizes
+    sizes = statistics_of(scenario.broker.node).sizes
     assert sizes.counts() == [4, 0, 1, 0, 1, 0, 0, 0, 0]
     assert sizes.total_bytes == 202_030
 
@@ -177,7 +178,7 @@ def test_sizes_count_for_publishes_that_differ_in_their_headers(scenario: Scenar
     for number, length in enumerate((10, 5_000, 10)):
         scenario.ch.publish("", "q", b"x" * length, {"message_id": str(number)})
     scenario.broker.settle()
-    sizes = scenario.broker.node.statistics().sizes
+    sizes = statistics_of(scenario.broker.node).sizes
     assert (sizes.counts()[:3], sizes.total_bytes) == ([2, 0, 1], 5_020)
 
 
@@ -225,7 +226,7 @@ def test_counters_outlast_channels_and_queues(scenario: Scenario) -> None:
     scenario.ch.call(Queue.Delete, queue="q")
     scenario.ch.close()
     scenario.broker.settle()
-    statistics = scenario.broker.node.statistics()
+    statistics = statistics_of(scenario.broker.node)
     assert (statistics.publishing.publish, statistics.delivered().get_no_ack) == (1, 1)
 
 
@@ -235,7 +236,7 @@ def test_counters_outlast_virtual_hosts(scenario: Scenario) -> None:
     for connection in list(scenario.broker.server.connections.values()):
         connection.close(ConnectionForced("enough"))
     scenario.broker.node.delete_vhost("/")
-    assert scenario.broker.node.statistics().publishing.publish == 1
+    assert statistics_of(scenario.broker.node).publishing.publish == 1
 
 
 def test_what_comes_and_goes_is_churn(scenario: Scenario) -> None:

@@ -11,7 +11,7 @@ from pamqp.commands import Queue as QueueMethods
 from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
 from tests.support.queues import limit_dead_letters
-from tests.support.session import SlowJournal, SureJournal, connected, new_node
+from tests.support.session import SlowJournal, SureJournal, connected, new_node, statistics_of
 from warren.broker.core.counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from warren.broker.core.queues import dead_letter_circle, dead_lettering, ready_messages
 from warren.broker.core.queues.dead_lettering import QUICK_RETRY_MS, RETRY_MS, UNCONFIRMED
@@ -59,7 +59,7 @@ class House:
         return sum(1 for kept, _ in self.journal.live if kept == number)
 
     def counted(self, strategy: str, reason: str) -> int:
-        return self.node.statistics().dead_lettered.get(("quorum", strategy, reason), 0)
+        return statistics_of(self.node).dead_lettered.get(("quorum", strategy, reason), 0)
 
 
 def queue_with(**arguments: Any) -> Queue:
