@@ -19,6 +19,7 @@ from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_type import Emission
 from ..jobs.scheduler import COPY_SHIFT, Job
 from ..messages.message import Address, Message, framed
+from ..messages.ports import ROOM
 from ..queues.message_log import Origin
 from ..queues.route_target import RouteTarget
 from ..queues.x_death import routing_keys
@@ -118,7 +119,7 @@ class Firehose(Tracer):
             message = copy()
             yield COPY_COST + (len(message.property_bytes) + message.body_bytes >> COPY_SHIFT)
             result = yield from deliver_in_slices(vhost, Emission([exchange], [message]))
-            if (result.stored or vhost.ledger.exceeded) and vhost.journal.behind():
+            if (result.stored or vhost.ledger.exceeded) and vhost.journal.room() != ROOM:
                 self._start(exchange, appends=True)
                 return
         self._stop()

@@ -8,6 +8,7 @@ from tests.support.clock import FakeClock
 from tests.support.queues import message
 from tests.support.session import SlowJournal
 from warren.broker.core.jobs.scheduler import LONG_COST, PUMP_COST, PUMP_LIMIT, TURN_COST, Job, Scheduler
+from warren.broker.core.messages.ports import DISK_FULL
 
 STEPS = 3
 
@@ -71,11 +72,11 @@ def test_a_job_that_starts_later_lets_no_job_make_a_step_before_the_next_turn(jo
 def test_jobs_that_append_wait_while_the_disk_is_full_although_the_journal_has_caught_up(jobs: Jobs) -> None:
     jobs.fill()
     jobs.scheduler.start("publish", jobs.job("p", fills=True), appends=True)
-    jobs.scheduler.full = True
+    jobs.scheduler.disk_alarm(True)
     jobs.scheduler.start("purge", jobs.job("s"))
     jobs.commit()
-    assert jobs.turns() == ["s0", "s1", "s2"] and not jobs.scheduler.has_room() and not jobs.scheduler.finish_all()
-    jobs.scheduler.full = False
+    assert jobs.turns() == ["s0", "s1", "s2"] and jobs.journal.room() == DISK_FULL and not jobs.scheduler.finish_all()
+    jobs.scheduler.disk_alarm(False)
     assert jobs.turns() == ["p0"], "the journal is behind again"
     jobs.commit()
     assert jobs.turns() == ["p1"]
@@ -127,11 +128,11 @@ def test_all_jobs_are_finished_as_far_as_the_journal_has_room(jobs: Jobs) -> Non
 
 def test_a_stopped_scheduler_starts_nothing_also_when_there_is_room_again(jobs: Jobs) -> None:
     """The message log has ended by then, and would not say what a job still does."""
-    jobs.scheduler.full = True
+    jobs.scheduler.disk_alarm(True)
     jobs.scheduler.start("publish", jobs.job("p"), appends=True)
     assert not jobs.scheduler.finish_all()
     jobs.scheduler.stop()
-    jobs.scheduler.full = False
+    jobs.scheduler.disk_alarm(False)
     jobs.scheduler.start("connections", jobs.job("c"))
     assert not jobs.done and len(jobs.scheduler) == 2
 
