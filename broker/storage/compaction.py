@@ -17,7 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from ..core.messages.ports import EXHAUSTED, FULL
-from . import checkpoint, log_records
+from . import log_records
 from .disk import RESERVE_BYTES, write_with_reserve
 from .segment import OFFSET_BITS, Segment
 from .segment_reader import RETRY_S, Shortage
@@ -34,13 +34,13 @@ LONG_BYTES = 8 << 20  # of a record that is copied, an eighth of a segment: in 1
 class Compaction:
     """The compaction of one journal.
 
-    unsaved  no checkpoint could be saved, so that dead segments are still there
+    undone  dead segments are still there, as no checkpoint could be saved, or others use them
     """
 
-    __slots__ = ("unsaved", "_journal", "_source", "_at", "_retry_at_s", "_long", "_lent_to", "_removed")
+    __slots__ = ("undone", "_journal", "_source", "_at", "_retry_at_s", "_long", "_lent_to", "_removed", "_remove_at_s")
 
     def __init__(self, journal: Journal) -> None:
-        self.unsaved = False
+        self.undone = False
         self._journal = journal
         self._source: Segment | None = None
         self._at = 0
@@ -48,6 +48,7 @@ class Compaction:
         self._long: dict[int, int] = {}  # by the number of a segment, the id of a live message that is not copied
         self._lent_to = 0  # the batch after which a worker encodes a snapshot of the segments, or 0
         self._removed: list[Segment] = []  # by the worker, after that batch
+        self._remove_at_s = 0.0  # not before, after others used some
 
     def step(self) -> None:
         """Copy a slice of a segment that is mostly dead; called before a batch is sealed."""
@@ -66,9 +67,9 @@ class Compaction:
 
     def removal(self, number: int) -> Callable[[], None] | None:
         """Return what the worker does after the sealed batch, or None: save a checkpoint, delete dead segments."""
-        if self._lent_to:
-            return None
         journal = self._journal
+        if self._lent_to or journal.reader.now_s() < self._remove_at_s:
+            return None
         dead = self.dead()
         if not dead:
             return None
@@ -79,19 +80,19 @@ class Compaction:
 
         def remove() -> None:
             encoded = snapshot.encode()
-            self.unsaved = False
+            self.undone = False
             try:
-                write_with_reserve(disk, lambda: checkpoint.save(disk, encoded))
+                write_with_reserve(disk, lambda: disk.save_checkpoint(encoded))
             except OSError as error:
                 if error.errno not in (*FULL, *EXHAUSTED):
                     raise
-                self.unsaved = True
+                self.undone = True
                 return  # tried again with a later batch
-            for segment in dead:
-                with suppress(FileNotFoundError):  # nothing was written to it, or a full disk interrupted this before
-                    disk.remove(segment.name)
-                removed.append(segment)
-            disk.sync_folder()
+            kept = disk.drop([segment.number for segment in dead])
+            removed.extend([segment for segment in dead if segment.number not in kept])
+            if kept:
+                self.undone = True
+                self._remove_at_s = journal.reader.now_s() + RETRY_S
 
         return remove
 
