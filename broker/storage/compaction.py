@@ -37,7 +37,7 @@ class Compaction:
     undone  dead segments are still there, as no checkpoint could be saved, or others use them
     """
 
-    __slots__ = ("undone", "_journal", "_source", "_at", "_retry_at_s", "_long", "_lent_to", "_removed", "_remove_at_s")
+    __slots__ = ("undone", "_journal", "_source", "_at", "_retry_at_s", "_long", "_lent_to", "_removed", "_used")
 
     def __init__(self, journal: Journal) -> None:
         self.undone = False
@@ -48,7 +48,7 @@ class Compaction:
         self._long: dict[int, int] = {}  # by the number of a segment, the id of a live message that is not copied
         self._lent_to = 0  # the batch after which a worker encodes a snapshot of the segments, or 0
         self._removed: list[Segment] = []  # by the worker, after that batch
-        self._remove_at_s = 0.0  # not before, after others used some
+        self._used: dict[int, float] = {}  # by the number of a dead segment that others use: when to try again
 
     def step(self) -> None:
         """Copy a slice of a segment that is mostly dead; called before a batch is sealed."""
@@ -67,16 +67,16 @@ class Compaction:
 
     def removal(self, number: int) -> Callable[[], None] | None:
         """Return what the worker does after the sealed batch, or None: save a checkpoint, delete dead segments."""
-        journal = self._journal
-        if self._lent_to or journal.reader.now_s() < self._remove_at_s:
+        if self._lent_to:
             return None
+        journal = self._journal
         dead = self.dead()
         if not dead:
             return None
         snapshot = journal.snapshot()
         self._lent_to = number
         disk = journal.disk
-        removed = self._removed
+        removed, used = self._removed, self._used
 
         def remove() -> None:
             encoded = snapshot.encode()
@@ -89,16 +89,22 @@ class Compaction:
                 self.undone = True
                 return  # tried again with a later batch
             kept = disk.drop([segment.number for segment in dead])
-            removed.extend([segment for segment in dead if segment.number not in kept])
-            if kept:
-                self.undone = True
-                self._remove_at_s = journal.reader.now_s() + RETRY_S
+            again_s = journal.reader.now_s() + RETRY_S
+            for segment in dead:
+                if segment.number in kept:
+                    used[segment.number] = again_s
+                else:
+                    used.pop(segment.number, None)
+                    removed.append(segment)
+            self.undone = bool(used)
 
         return remove
 
     def dead(self) -> list[Segment]:
-        """Return the complete segments that have no live messages."""
-        return [segment for segment in self._journal.index.sparse.values() if not segment.live]
+        """Return the complete segments that have no live messages, and can be deleted as far as is known."""
+        now_s, used = self._journal.reader.now_s(), self._used
+        sparse = self._journal.index.sparse.values()
+        return [segment for segment in sparse if not segment.live and used.get(segment.number, now_s) <= now_s]
 
     def committed(self, number: int) -> None:
         if number != self._lent_to:

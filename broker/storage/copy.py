@@ -93,9 +93,8 @@ def is_begun(folder: Path) -> bool:
     """Whether that is the log of a copy that was interrupted as it began, with a mark or not yet."""
     if folder.name != "log" or not folder.is_dir():
         return False
-    return {entry.name for entry in folder.iterdir()} <= {NEW_NAME} or UntouchedFolder(
-        folder
-    ).load_checkpoint() == UNFINISHED
+    unmarked = {entry.name for entry in folder.iterdir()} <= {NEW_NAME}
+    return unmarked or UntouchedFolder(folder).load_checkpoint() == UNFINISHED
 
 
 def check_source(disk: Disk, definitions: Definitions, place: str) -> Recovered:

@@ -310,11 +310,10 @@ class UntouchedFolder(FolderDisk):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, False)
-        self._path = folder
 
     def open(self, name: str, create: bool) -> File:
         assert not create
-        return FolderFile(self._path / name, os.O_RDONLY | os.O_NONBLOCK, False)  # a pipe would wait for a writer
+        return FolderFile(self._folder / name, os.O_RDONLY | os.O_NONBLOCK, False)  # a pipe would wait for a writer
 
     def keep(self, lengths: dict[int, int]) -> None: ...
 

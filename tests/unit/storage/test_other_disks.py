@@ -94,9 +94,15 @@ def test_a_segment_that_others_use_is_dropped_later_and_the_others_at_once(disk:
     store(journal, b"next")
     assert min(disk.segments()) == 1 and len(disk.segments()) <= 3
     saved = disk.saved
-    for number in range(10):
+    for number in range(5):
         store(journal, b"%d" % number)
     assert disk.saved == saved, "it is tried again with each batch"
+    for each in store(journal, *[b"%d" % number * 100 for number in range(10)]):
+        journal.settle(1, each.id)
+    commit(journal)
+    store(journal, b"last")
+    assert disk.saved > saved and len(disk.segments()) <= 4, "others wait for it"
+    saved = disk.saved
     disk.used, now_s = set(), now_s + RETRY_S
     journal.sync()
     assert commit_any(journal) and 1 not in disk.segments() and disk.saved == saved + 1
