@@ -52,7 +52,7 @@ class Disk:
         """Make all segments durable with these lengths by number, after a start: what follows was torn, and is cut."""
 
     def drop(self, numbers: Iterable[int]) -> list[int]:
-        """Delete segments, and return those that others use just now, for another time."""
+        """Delete segments, and return those that cannot be deleted now, for another time."""
         raise NotImplementedError
 
     def forget(self, number: int) -> None:

@@ -99,18 +99,18 @@ class FileDisk(Disk):
 
         The system reports a lost write once for each: a sync by the same one could return as if nothing were lost.
         """
-        name = name_of(number)
         if number != self._number:
             self._close_writers()
-            self._writers[0] = self.open(name, not start)
+            self._writers[0] = self.open(name_of(number), not start)
             self._number = number
         if slot not in self._writers:  # before the write, as a file object reports no loss from before it
-            self._writers[slot] = self.open(name, False)
+            self._writers[slot] = self.open(name_of(number), False)
         if not start:  # in a second attempt too, if a shortage of descriptors failed the first here
             self.sync_folder()
         file = self._writers[0]
         if file.size != start:
-            raise OSError(errno.EIO, f"the file has {file.size} bytes where {start} were written", name)
+            text = f"the file has {file.size} bytes where {start} were written"
+            raise OSError(errno.EIO, text, name_of(number))
         file.write(data)
 
     def sync(self, slot: int) -> None:

@@ -6,8 +6,7 @@ A segment of the log is a table of its own, so that its removal leaves nothing f
     checkpoint        offset, data           those of the checkpoint
     records           kind, key, vhost, record, position
 
-An offset is where its row begins in the segment. A segment that has a table is a part of the log: nothing else lists
-them.
+An offset is where its row begins in the segment. The tables are the list of segments: nothing else names them.
 """
 
 from __future__ import annotations

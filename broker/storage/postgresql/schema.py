@@ -4,7 +4,7 @@
     owner    epoch, commits             one row; see `ownership` and `transactions`
     beat     epoch, node, beaten,       one row; when the owner last showed that it runs, and when the server started
              server                     on which it last took its lock
-    checkpoint, records, segment_NUMBER see `operations`
+    checkpoint, records, segment_NUMBER     see `operations`
 
 To change the tables, add a step to the end of _STEPS and never change one that was released. `warren store init` takes
 the steps that a store lacks; a broker refuses a store of any other version than its own.
