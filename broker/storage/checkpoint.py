@@ -1,4 +1,4 @@
-"""The checkpoint: says which messages of the log are dead.
+"""The checkpoint: the part of a log that says which of its messages are dead.
 
 With it a segment can be deleted although its records are what says that messages of other segments are dead.
 

@@ -15,10 +15,11 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
+from .checkpoint import NAME
 from .disk import RESERVE_BYTES, Disk
 from .segment import name_of, number_of
 
-CHECKPOINT_NAME, NEW_NAME = "checkpoint", "checkpoint.new"
+NEW_NAME = "checkpoint.new"
 OPEN_FILES = 64  # for reading, at once: a backlog may have more segments than a process may open files
 RESERVE_NAME = "reserve"
 RESERVE_PART_BYTES = 4 << 20  # spent at once: other processes may take what is free and not used yet
@@ -138,7 +139,7 @@ class FileDisk(Disk):
 
     def load_checkpoint(self) -> bytes | None:
         try:
-            with closing(self.open(CHECKPOINT_NAME, False)) as file:
+            with closing(self.open(NAME, False)) as file:
                 return file.read(0, file.size)
         except FileNotFoundError:
             return None
@@ -149,7 +150,7 @@ class FileDisk(Disk):
         with closing(self.open(NEW_NAME, True)) as file:
             file.write(data)
             file.sync()
-        self.rename(NEW_NAME, CHECKPOINT_NAME)
+        self.rename(NEW_NAME, NAME)
         self.sync_folder()
 
     def close(self) -> None:
