@@ -13,7 +13,8 @@ from ..config import Config
 from ..core.messages.ports import Journal, RecoveredQueue
 from ..core.messages.storage_status import IN_MEMORY, POSTGRESQL, StorageStatus
 from ..core.metadata.records import Definitions
-from ..storage.disk import Disk, FolderDisk
+from ..storage.disk import Disk
+from ..storage.files import FolderDisk
 from ..storage.folder_lock import lock
 from ..storage.journal import Journal as SegmentJournal
 from ..storage.memory_journal import MemoryJournal

@@ -1,4 +1,4 @@
-"""The checkpoint: the file that says which messages of the log are dead.
+"""The checkpoint: the part of a log that says which of its messages are dead.
 
 With it a segment can be deleted although its records are what says that messages of other segments are dead.
 
@@ -11,13 +11,14 @@ With it a segment can be deleted although its records are what says that message
               bytes u32 | `sharing`, if a message of several queues was settled by one of them
     crc u32 of everything before it
 
-The length is in bytes of the file, as far as it was durable when the checkpoint was saved: a segment with live messages
-that is shorter, or missing, has lost some. All blocks with live messages are there, so messages of others, whose
-segments were deleted, are dead.
+The length is in bytes of the segment, as far as it was durable when the checkpoint was saved: a segment with live
+messages that is shorter, or missing, has lost some. All blocks with live messages are there, so messages of others,
+whose segments were deleted, are dead.
 
-A new checkpoint is written beside the old one, synced, and renamed over it. An old checkpoint is never wrong, because a
-dead message stays dead and attempts only grow. The first checkpoint is written before the first segment: it has the
-salt of the segments, in case the head of one is damaged.
+An old checkpoint is never wrong, because a dead message stays dead and attempts only grow. The first one is saved
+before the first segment: it has the salt of the segments, in case the head of one is damaged.
+
+A log that `warren copy` has begun to write has UNFINISHED in place of its checkpoint.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from array import array
 from binascii import crc32
 from bisect import bisect_left
 from collections.abc import Iterable
-from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
 
-from .disk import Disk, contents
+from .disk import Disk
 from .errors import StorageFault
 from .shared_messages import LentSharing, Sharing, little
 
-NAME, NEW_NAME = "checkpoint", "checkpoint.new"
+NAME = "checkpoint"
+UNFINISHED = b"warren copy\n"
 MAGIC, VERSION = b"WARRCP", 5
 
 _HEAD = Struct("<6sBBIQII")
@@ -112,7 +113,7 @@ class Checkpoint:
         self.attempts: dict[tuple[int, int], int] = {}  # filled by `load` only
 
     def encode(self) -> bytes:
-        """Return the bytes of the file. Runs on the worker, and does nothing message by message."""
+        """Return the bytes to be saved. Runs on the worker, and does nothing message by message."""
         segments, blocks = self.segments.values(), self.blocks.values()
         out = bytearray(_HEAD.pack(MAGIC, VERSION, 0, self.salt, self.next_id, len(segments), len(blocks)))
         for segment in segments:
@@ -134,25 +135,12 @@ class Checkpoint:
         return bytes(out)
 
 
-def save(disk: Disk, encoded: bytes) -> None:
-    """Replace the checkpoint; the old one stays until the new one is synced. Raises OSError."""
-    with suppress(FileNotFoundError):
-        disk.remove(NEW_NAME)
-    file = disk.open(NEW_NAME, True)
-    try:
-        file.write(encoded)
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(NEW_NAME, NAME)
-    disk.sync_folder()
-
-
 def load(disk: Disk, report: list[str]) -> Checkpoint | None:
     """Return the checkpoint or None. A damaged one is reported and not used. Raises StorageFault, OSError."""
-    if NAME not in disk.names():
+    data = disk.load_checkpoint()
+    if data is None:
         return None
-    data = contents(disk, NAME)
+    check_finished(data)
     if not data.startswith(MAGIC) or _CRC.unpack(data[-4:])[0] != crc32(data[:-4]):
         report.append(f"{NAME}: it is damaged; messages that were settled may come back")
         return None
@@ -169,6 +157,15 @@ def load(disk: Disk, report: list[str]) -> Checkpoint | None:
     for _ in range(blocks):
         at = _load_block(saved, data, at)
     return saved
+
+
+def check_finished(data: bytes | None) -> None:
+    """Raise StorageFault for the checkpoint of a log that `warren copy` has not written to its end."""
+    if data == UNFINISHED:
+        raise StorageFault(
+            "`warren copy` into this store was interrupted, and it is incomplete: delete the folder or the schema,"
+            " and copy again"
+        )
 
 
 def _load_block(saved: Checkpoint, data: bytes, at: int) -> int:

@@ -17,7 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from ..core.messages.ports import EXHAUSTED, FULL
-from . import checkpoint, log_records
+from . import log_records
 from .disk import RESERVE_BYTES, write_with_reserve
 from .segment import OFFSET_BITS, Segment
 from .segment_reader import RETRY_S, Shortage
@@ -34,13 +34,13 @@ LONG_BYTES = 8 << 20  # of a record that is copied, an eighth of a segment: in 1
 class Compaction:
     """The compaction of one journal.
 
-    unsaved  no checkpoint could be saved, so that dead segments are still there
+    undone  dead segments are still there, as no checkpoint could be saved, or others use them
     """
 
-    __slots__ = ("unsaved", "_journal", "_source", "_at", "_retry_at_s", "_long", "_lent_to", "_removed")
+    __slots__ = ("undone", "_journal", "_source", "_at", "_retry_at_s", "_long", "_lent_to", "_removed", "_used")
 
     def __init__(self, journal: Journal) -> None:
-        self.unsaved = False
+        self.undone = False
         self._journal = journal
         self._source: Segment | None = None
         self._at = 0
@@ -48,6 +48,7 @@ class Compaction:
         self._long: dict[int, int] = {}  # by the number of a segment, the id of a live message that is not copied
         self._lent_to = 0  # the batch after which a worker encodes a snapshot of the segments, or 0
         self._removed: list[Segment] = []  # by the worker, after that batch
+        self._used: dict[int, float] = {}  # by the number of a dead segment that others use: when to try again
 
     def step(self) -> None:
         """Copy a slice of a segment that is mostly dead; called before a batch is sealed."""
@@ -75,29 +76,35 @@ class Compaction:
         snapshot = journal.snapshot()
         self._lent_to = number
         disk = journal.disk
-        removed = self._removed
+        removed, used = self._removed, self._used
 
         def remove() -> None:
             encoded = snapshot.encode()
-            self.unsaved = False
+            self.undone = False
             try:
-                write_with_reserve(disk, lambda: checkpoint.save(disk, encoded))
+                write_with_reserve(disk, lambda: disk.save_checkpoint(encoded))
             except OSError as error:
                 if error.errno not in (*FULL, *EXHAUSTED):
                     raise
-                self.unsaved = True
+                self.undone = True
                 return  # tried again with a later batch
+            kept = disk.drop([segment.number for segment in dead])
+            again_s = journal.reader.now_s() + RETRY_S
             for segment in dead:
-                with suppress(FileNotFoundError):  # nothing was written to it, or a full disk interrupted this before
-                    disk.remove(segment.name)
-                removed.append(segment)
-            disk.sync_folder()
+                if segment.number in kept:
+                    used[segment.number] = again_s
+                else:
+                    used.pop(segment.number, None)
+                    removed.append(segment)
+            self.undone = bool(used)
 
         return remove
 
     def dead(self) -> list[Segment]:
-        """Return the complete segments that have no live messages."""
-        return [segment for segment in self._journal.index.sparse.values() if not segment.live]
+        """Return the complete segments that have no live messages, and can be deleted as far as is known."""
+        now_s, used = self._journal.reader.now_s(), self._used
+        sparse = self._journal.index.sparse.values()
+        return [segment for segment in sparse if not segment.live and used.get(segment.number, now_s) <= now_s]
 
     def committed(self, number: int) -> None:
         if number != self._lent_to:

@@ -1,8 +1,9 @@
 """`warren copy`: copies what a stopped broker has stored from a folder or PostgreSQL to another, which must be empty.
 
-The files of the log are copied byte by byte, as both have the same format, and the metadata record by record. Then both
-are read again: each record of the log must be in the copy, with the same bytes, and each record of the metadata. Until
-then a file marks the target as unfinished, and nothing reads it.
+The segments of the log are copied byte by byte, as both have the same format, but for a torn end, and the metadata
+record by record. Then both are read again: each record of the log must be in the copy, with the same bytes, and each
+record of the metadata. Until then a mark in place of the checkpoint says that the target is unfinished, and nothing
+reads it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from ..core.metadata.records import Change, Definitions, StoredQueue
 from ..core.metadata.unfinished_import import ADVICE, unfinished_import
 from ..system_errors import file_error
 from . import log_records
-from .disk import UNFINISHED_NAME, Disk, FolderDisk, UntouchedFolder
+from .checkpoint import UNFINISHED, Checkpoint, check_finished
+from .disk import Disk
 from .errors import StorageFault
+from .files import NEW_NAME, FolderDisk, UntouchedFolder
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .folder_lock import NAME as LOCK_NAME
 from .metadata import Metadata
 from .metadata_store import SQLiteMetadata
-from .recovery import check_definitions, check_finished, check_log, recover
-from .segment import number_of
+from .recovery import Recovered, check_definitions, check_log, recover
+from .segment import name_of
 
 COPIED_STATUS, FAILED_STATUS = 0, 1
 CHUNK_BYTES = 4 << 20
@@ -44,10 +47,11 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
             if not is_url(source) and not Path(source, "log").is_dir():
                 raise StorageFault(f"{source}: its folder log is missing: restore it; nothing was copied")
             from_disk, from_metadata = stack.enter_context(opened(source, password_file, schema, untouched=True))
-            check_finished(from_disk)
+            saved = from_disk.load_checkpoint()
+            check_finished(saved)
             definitions = from_metadata.load()
             check_definitions(from_disk, definitions.vhosts)
-            check_source(from_disk, definitions, shown(source))
+            recovered = check_source(from_disk, definitions, shown(source))
             if unfinished := unfinished_import(definitions.global_parameters):
                 advice = f"start its broker, then {ADVICE}; nothing was copied"
                 raise StorageFault(f"{shown(source)}: {unfinished}: {advice}")
@@ -56,18 +60,15 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
                 check_free(Path(target))
             to_disk, to_metadata = stack.enter_context(opened(target, password_file, schema, new))
             if not new:
-                check_finished(to_disk)
-                if to_disk.names() or to_metadata.load().changes():
-                    raise StorageFault(f"{shown(target)}: not empty; nothing was copied")
-                begin(to_disk)
-            bytes_copied = copy_log(from_disk, to_disk)
+                begin(to_disk, to_metadata, shown(target))
+            lengths = {segment.number: segment.length for segment in recovered.segments}
+            copy_log(from_disk, to_disk, lengths)
             copy_metadata(definitions, to_metadata)
             to_metadata.sync()
-            to_disk.sync_folder()
-            records = verify_log(from_disk, to_disk)
+            to_disk.commit()
+            records = verify_log(from_disk, to_disk, lengths)
             verify_metadata(definitions, to_metadata.load())
-            to_disk.remove(UNFINISHED_NAME)
-            to_disk.sync_folder()
+            to_disk.save_checkpoint(saved or Checkpoint(recovered.salt, recovered.next_id).encode())
     except InUse as error:
         print(f"warren: {error}: stop it first", file=sys.stderr)
         return IN_USE_STATUS
@@ -75,35 +76,38 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
         reason = file_error(error) if isinstance(error, OSError) else error
         print(f"warren: {reason}", file=sys.stderr)
         return FAILED_STATUS
-    print(f"copied and verified: {len(definitions.changes())} definitions, {records} records of {bytes_copied} bytes")
+    size = sum(lengths.values())
+    print(f"copied and verified: {len(definitions.changes())} definitions, {records} records of {size} bytes")
     return COPIED_STATUS
 
 
 def check_free(folder: Path) -> None:
     """Raise StorageFault for a target without a store that has other files, as the working directory has for ""."""
-    if not folder.is_dir() or (folder / "log" / UNFINISHED_NAME).exists():
+    if not folder.is_dir():
         return
-    if any(entry.name not in (MOUNTED, LOCK_NAME) and not is_empty_log(entry) for entry in folder.iterdir()):
+    if any(entry.name not in (MOUNTED, LOCK_NAME) and not is_begun(entry) for entry in folder.iterdir()):
         raise StorageFault(f"{folder.absolute()}: not empty; nothing was copied")
 
 
-def is_empty_log(folder: Path) -> bool:
-    """Whether that is all that an interrupted copy has made, which nothing reads yet."""
-    return folder.name == "log" and folder.is_dir() and not any(folder.iterdir())
+def is_begun(folder: Path) -> bool:
+    """Whether that is the log of a copy that was interrupted as it began, with a mark or not yet."""
+    if folder.name != "log" or not folder.is_dir():
+        return False
+    unmarked = {entry.name for entry in folder.iterdir()} <= {NEW_NAME}
+    return unmarked or UntouchedFolder(folder).load_checkpoint() == UNFINISHED
 
 
-def check_source(disk: Disk, definitions: Definitions, place: str) -> None:
-    """Raise StorageFault if messages of the source are lost. Raises OSError."""
+def check_source(disk: Disk, definitions: Definitions, place: str) -> Recovered:
+    """Return what the source has. Raises StorageFault if messages are lost, OSError."""
     try:
         check_log(disk, definitions.numbers)
         recovered = recover(disk, [], definitions.numbers, definitions.next_queue - 1)
     except StorageFault as fault:
         raise StorageFault(f"{place}: {fault}; nothing was copied") from fault
-    for segment in recovered.segments:
-        segment.close()
     if recovered.missing:
         advice = "restore it, or start and stop its broker, which goes on without what is lost; nothing was copied"
         raise StorageFault(f"{place}: the log is not complete: {recovered.missing[0]}: {advice}")
+    return recovered
 
 
 def is_url(text: str) -> bool:
@@ -149,43 +153,33 @@ def opened(place: str, password_file: str, schema: str, new: bool = False, untou
     try:
         disk = UntouchedFolder(folder / "log") if untouched else FolderDisk(folder / "log", True)
         if new:
-            check_finished(disk)
-            begin(disk)
+            check_finished(disk.load_checkpoint())
+            disk.save_checkpoint(UNFINISHED)
         metadata = SQLiteMetadata(folder / METADATA_NAME)
         try:
             yield disk, metadata
         finally:
+            disk.close()
             metadata.close()
     finally:
         os.close(descriptor)
 
 
-def begin(target: Disk) -> None:
-    """Mark the target as unfinished. Raises OSError."""
-    file = target.open(UNFINISHED_NAME, True)
-    try:
-        file.write(b"warren copy\n")
-        file.sync()
-    finally:
-        file.close()
-    target.sync_folder()
+def begin(disk: Disk, metadata: Metadata, place: str) -> None:
+    """Mark a store as unfinished, which must be empty. Raises StorageFault, OSError."""
+    saved = disk.load_checkpoint()
+    check_finished(saved)
+    if saved is not None or disk.segments() or metadata.load().changes():
+        raise StorageFault(f"{place}: not empty; nothing was copied")
+    disk.save_checkpoint(UNFINISHED)
 
 
-def copy_log(source: Disk, target: Disk) -> int:
-    """Copy all files, and return their bytes. Raises OSError."""
-    total = 0
-    for name in source.names():
-        read, written = source.open(name, False), target.open(name, True)
-        try:
-            for at in range(0, read.size, CHUNK_BYTES):
-                written.write(read.read(at, min(CHUNK_BYTES, read.size - at)))
-                written.sync()
-            written.sync()
-            total += read.size
-        finally:
-            read.close()
-            written.close()
-    return total
+def copy_log(source: Disk, target: Disk, lengths: dict[int, int]) -> None:
+    """Copy segments with these lengths by number. Raises OSError."""
+    for number, length in lengths.items():
+        for at in range(0, length, CHUNK_BYTES):
+            target.append(number, at, source.read(number, at, min(CHUNK_BYTES, length - at)), 0)
+            target.sync(0)
 
 
 def copy_metadata(definitions: Definitions, target: Metadata) -> None:
@@ -196,25 +190,20 @@ def copy_metadata(definitions: Definitions, target: Metadata) -> None:
     target.apply(definitions.changes())
 
 
-def verify_log(source: Disk, target: Disk) -> int:
+def verify_log(source: Disk, target: Disk, lengths: dict[int, int]) -> int:
     """Compare both logs record by record, and return the number of records. Raises StorageFault, OSError."""
-    if source.names() != [name for name in target.names() if name != UNFINISHED_NAME]:
-        raise StorageFault("the copy has other files than the original")
-    return sum(verify_file(source, target, name) for name in source.names())
+    if target.segments() != lengths:
+        raise StorageFault("the copy has other segments than the original")
+    return sum(verify_segment(source, target, number, length) for number, length in lengths.items())
 
 
-def verify_file(source: Disk, target: Disk, name: str) -> int:
-    """Compare a file, and return how many sound records it has. Raises StorageFault, OSError."""
-    original, copied = source.open(name, False), target.open(name, False)
-    try:
-        data, other = original.read(0, original.size), copied.read(0, copied.size)
-    finally:
-        original.close()
-        copied.close()
+def verify_segment(source: Disk, target: Disk, number: int, length: int) -> int:
+    """Compare a segment, and return how many sound records it has. Raises StorageFault, OSError."""
+    data, other = source.read(number, 0, length), target.read(number, 0, length)
     if data != other:
         at = next((at for at, (one, two) in enumerate(zip(data, other, strict=False)) if one != two), len(other))
-        raise StorageFault(f"{name}: the copy differs from the original at offset {at}")
-    head = log_records.parse_head(data) if number_of(name) is not None else None
+        raise StorageFault(f"{name_of(number)}: the copy differs from the original at offset {at}")
+    head = log_records.parse_head(data)
     if head is None:
         return 0
     records, at = 0, log_records.SEGMENT_HEAD_BYTES

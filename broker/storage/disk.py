@@ -1,78 +1,73 @@
-"""Disk and File: the file calls that the log makes, on a real folder or, in the tests, on a simulated disk.
+"""Disk: what the log asks of the place where it is stored: segments by number, and the checkpoint that is their index.
 
-A file only grows at its end. Bytes survive a killed process once `write` or, on a store where they gather, `commit` has
-returned, and a power cut once `sync` has; so does the file's name once `sync_folder` has.
+A segment only grows at its end. What was appended survives a killed process once `append` or, on a store where it
+gathers, `commit` has returned, and a power cut once `sync` has. The other calls end when their effect survives both.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-import secrets
-import stat
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterable
 
 from ..core.messages.ports import FULL, IN_FLIGHT
 
-UNFINISHED_NAME = "unfinished"  # a file beside a log that `warren copy` has begun to write
-RESERVE_NAME = "reserve"
 RESERVE_BYTES = 16 << 20  # more than a journal has buffered when the disk is found full (`journal.BUFFER_LIMIT`)
-RESERVE_PART_BYTES = 4 << 20  # spent at once: other processes may take what is free and not used yet
-
-
-class File:
-    """An open file of the log. Every call may raise OSError."""
-
-    size = 0  # bytes
-
-    def write(self, data: bytes | bytearray) -> None:
-        """Append all of it, or nothing if that fails."""
-        raise NotImplementedError
-
-    def sync(self) -> None:
-        """Make what was written survive a power cut. A failure is final: what is on the disk is unknown then."""
-        raise NotImplementedError
-
-    def read(self, offset: int, count: int) -> bytes:
-        """Return the bytes at `offset`: fewer than `count` at the end of the file."""
-        raise NotImplementedError
-
-    def truncate(self, size: int) -> None:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        raise NotImplementedError
 
 
 class Disk:
-    """One folder with the files of a log.
+    """The store of one log. Calls may raise OSError. `read` and `forget` are calls of the loop, once it runs.
 
     in_flight  batches of a journal that may be written or synced at a time
+    tears      an append that was interrupted may leave a part of itself
     """
 
     in_flight = IN_FLIGHT
+    tears = False
 
-    def open(self, name: str, create: bool) -> File:
-        """Open or create a file. Raises FileNotFoundError, or FileExistsError for a file to create that exists."""
+    def segments(self) -> dict[int, int]:
+        """Return the bytes of all segments, by their numbers, in ascending order."""
         raise NotImplementedError
 
-    def names(self) -> list[str]:
+    def read(self, number: int, offset: int, count: int) -> bytes:
+        """Return the bytes at `offset` of a segment: fewer than `count` at its end."""
         raise NotImplementedError
 
-    def remove(self, name: str) -> None:
+    def append(self, number: int, start: int, data: bytes | bytearray, slot: int) -> None:
+        """Append all of it at `start`, the end of the segment, or nothing if that fails; at 0 the segment is created.
+
+        It is to be synced in this slot. What was appended to the segment before must be synced.
+        """
         raise NotImplementedError
 
-    def rename(self, old: str, new: str) -> None:
-        """Rename atomically; a file with the new name is replaced."""
-        raise NotImplementedError
+    def sync(self, slot: int) -> None:
+        """Make durable what was appended in this slot, and before it. A failure is final, unless it is a shortage.
 
-    def sync_folder(self) -> None:
-        """Make the creation, renaming and removal of files survive a power cut."""
+        Calls that run at the same time need different slots, from 0 on.
+        """
         raise NotImplementedError
 
     def commit(self) -> None:
-        """Make what was written survive a killed process, if `write` alone does not."""
+        """Make what was appended survive a killed process, if `append` alone does not."""
+
+    def keep(self, lengths: dict[int, int]) -> None:
+        """Make all segments durable with these lengths by number, after a start: what follows was torn, and is cut."""
+
+    def drop(self, numbers: Iterable[int]) -> list[int]:
+        """Delete segments, and return those that cannot be deleted now, for another time."""
+        raise NotImplementedError
+
+    def forget(self, number: int) -> None:
+        """Note that a segment was dropped, and is not read any more."""
+
+    def load_checkpoint(self) -> bytes | None:
+        """Return the checkpoint that was saved last, if there is one."""
+        raise NotImplementedError
+
+    def save_checkpoint(self, data: bytes) -> None:
+        """Replace the checkpoint: whenever this is interrupted, either is there."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close what is open. Calls after this open it again."""
 
     def free_bytes(self) -> int:
         """Return the free space, without that of a reserve that is spent."""
@@ -99,169 +94,3 @@ def write_with_reserve(disk: Disk, write: Callable[[], object]) -> None:
         except OSError as error:
             if error.errno not in FULL or not disk.spend_reserve():
                 raise
-
-
-class FolderFile(File):
-    """A file in a folder. Without `durable` it is never synced, and may not survive a power cut."""
-
-    def __init__(self, path: Path, flags: int, durable: bool) -> None:
-        self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
-        self._path = path
-        self._durable = durable
-        try:
-            status = os.fstat(self._descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EINVAL, "it is no regular file", str(path))
-            self.size = status.st_size
-        except OSError:
-            os.close(self._descriptor)
-            raise
-
-    def write(self, data: bytes | bytearray) -> None:
-        view = memoryview(data)
-        done = 0
-        try:
-            while done < len(data):
-                done += os.pwrite(self._descriptor, view[done:], self.size + done)
-        except OSError:
-            os.ftruncate(self._descriptor, self.size)
-            raise
-        self.size += done
-
-    def sync(self) -> None:
-        if self._durable:
-            sync_data(self._descriptor)
-
-    def read(self, offset: int, count: int) -> bytes:
-        try:
-            return os.pread(self._descriptor, max(count, 0), offset)
-        except OSError as error:
-            error.filename = str(self._path)
-            raise
-
-    def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
-        self.size = size
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-
-class FolderDisk(Disk):
-    """A real folder. Without `durable` nothing in it is synced."""
-
-    def __init__(self, folder: Path, durable: bool) -> None:
-        self._folder = folder
-        self._durable = durable
-        new = not folder.exists()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if new and durable:
-            for parent in (folder.parent, folder.parent.parent):
-                sync_folder(parent)
-        reserve = folder / RESERVE_NAME
-        self._reserved_bytes = reserve.stat().st_size if reserve.exists() else 0
-
-    def open(self, name: str, create: bool) -> File:
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL if create else os.O_RDWR
-        return FolderFile(self._folder / name, flags, self._durable)
-
-    def names(self) -> list[str]:
-        return sorted(name for name in os.listdir(self._folder) if name != RESERVE_NAME)
-
-    def remove(self, name: str) -> None:
-        os.unlink(self._folder / name)
-
-    def rename(self, old: str, new: str) -> None:
-        os.replace(self._folder / old, self._folder / new)
-
-    def sync_folder(self) -> None:
-        if self._durable:
-            sync_folder(self._folder)
-
-    def free_bytes(self) -> int:
-        status = os.statvfs(self._folder)
-        return max(status.f_bavail * status.f_frsize - (RESERVE_BYTES - self._reserved_bytes), 0)
-
-    def reserve(self) -> None:
-        if self._reserved_bytes == RESERVE_BYTES:
-            return
-        try:
-            descriptor = os.open(self._folder / RESERVE_NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
-                self._reserved_bytes = RESERVE_BYTES
-            except OSError:
-                os.ftruncate(descriptor, self._reserved_bytes)  # without a part of the rest
-            finally:
-                os.close(descriptor)
-        except OSError:
-            pass  # tried again with the next batch
-
-    def spend_reserve(self) -> bool:
-        left_bytes = self._reserved_bytes - RESERVE_PART_BYTES
-        self._reserved_bytes = max(left_bytes, 0)
-        try:
-            if left_bytes > 0:
-                os.truncate(self._folder / RESERVE_NAME, left_bytes)
-            else:
-                os.unlink(self._folder / RESERVE_NAME)
-        except OSError:
-            return False
-        return True
-
-    def salt(self) -> int:
-        return secrets.randbits(32)
-
-
-def contents(disk: Disk, name: str) -> bytes:
-    """Return all bytes of a file. Raises OSError."""
-    file = disk.open(name, False)
-    try:
-        return file.read(0, file.size)
-    finally:
-        file.close()
-
-
-def sync_data(descriptor: int) -> None:
-    """Make durable what was written to the file.
-
-    Raises OSError, always with EIO: this must not be tried again even on a full disk, as a second sync may succeed
-    although the bytes are lost.
-    """
-    try:
-        os.fdatasync(descriptor)
-    except OSError as error:
-        raise OSError(errno.EIO, f"not synced: {error.strerror}") from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the creation, renaming and removal of its files durable. Raises OSError; EIO if the sync fails."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        raise OSError(errno.EIO, f"not synced: {error.strerror}", str(folder)) from error
-    finally:
-        os.close(descriptor)
-
-
-class UntouchedFile(FolderFile):
-    """A file that recovery can read but not change."""
-
-    def truncate(self, size: int) -> None: ...
-
-    def sync(self) -> None: ...
-
-
-class UntouchedFolder(FolderDisk):
-    """A folder that recovery can read but not change."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, False)
-        self._path = folder
-
-    def open(self, name: str, create: bool) -> File:
-        assert not create
-        return UntouchedFile(self._path / name, os.O_RDONLY | os.O_NONBLOCK, False)  # a pipe would wait for a writer
-
-    def remove(self, name: str) -> None: ...

@@ -21,14 +21,14 @@ from ..core.metadata.unfinished_import import ADVICE, unfinished_import
 from ..standard_streams import printable
 from ..system_errors import file_error
 from . import log_records
-from .disk import Disk, UntouchedFolder
+from .disk import Disk
 from .errors import Missing, StorageFault, Unavailable
+from .files import UntouchedFolder
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .folder_lock import NAME as LOCK
 from .metadata import Metadata
 from .metadata_store import SQLiteMetadata, is_full
 from .recovery import check_definitions, check_log, recover
-from .segment import SUFFIX
 
 SOUND_STATUS, DAMAGED_STATUS = 0, 1
 NOTHING_STATUS = 66  # EX_NOINPUT of sysexits.h
@@ -73,8 +73,8 @@ def _examine(folder: Path) -> int:
         print(f"warren: {folder}: no broker has stored anything here: name another folder (--data)", file=sys.stderr)
         return NOTHING_STATUS
     descriptor = lock_of(folder)
+    disk = UntouchedFolder(folder / "log") if (folder / "log").is_dir() else None
     try:
-        disk = UntouchedFolder(folder / "log") if (folder / "log").is_dir() else None
         owners, sound = _metadata_of_folder(folder / "meta.sqlite", disk)
         if disk is None:
             fault = (
@@ -88,6 +88,8 @@ def _examine(folder: Path) -> int:
             sound = sound and not fault
         return SOUND_STATUS if (disk is None or _log(disk, owners)) and sound else DAMAGED_STATUS
     finally:
+        if disk is not None:
+            disk.close()
         if descriptor is not None:
             os.close(descriptor)
 
@@ -248,11 +250,9 @@ def _log(disk: Disk, owners: Owners | None) -> bool:
         return False
     show(f"log: version {log_records.VERSION}")
     sound = not recovered.missing
-    files = [name for name in disk.names() if name.endswith(SUFFIX)]
     by_name = {segment.name: segment for segment in recovered.segments}
-    for name in files:
+    for name, check in recovered.reports.items():
         segment = by_name.get(name)
-        check = recovered.reports[name]
         live, total = (segment.live, segment.total) if segment is not None else (0, 0)
         line = f"{name}: {check.sound} records; {live} messages live, {total - live} dead"
         if check.torn_bytes:
@@ -261,8 +261,6 @@ def _log(disk: Disk, owners: Owners | None) -> bool:
             sound = False
             line += f"; BAD at offset {', '.join(map(str, check.bad))}"
         show(line)
-        if segment is not None:
-            segment.close()
     for line in report:
         show(f"recovery: {line}")
     for number, name in sorted(names.items()):

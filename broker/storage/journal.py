@@ -24,7 +24,7 @@ from ..core.messages import ports
 from ..core.messages.message import Message, read_bytes
 from ..core.messages.message_state import MessageState
 from ..core.messages.ports import BEHIND, DISK_FULL, ROOM
-from . import checkpoint, log_records
+from . import log_records
 from .checkpoint import Checkpoint, SegmentState
 from .compaction import Compaction
 from .disk import Disk, write_with_reserve
@@ -55,7 +55,7 @@ class Batch(ports.Batch):
     `write` and `sync` run on a worker, and may be called again after a full disk. `data` is the journal's buffer, which
     is not copied, as it may be long, and does not change any more; `logged` is its number in the log. `syncs` is False
     for a batch of nothing but changes, which need not survive a power cut yet; `syncs_log` is False if its records need
-    not. `finished` is a segment that no batch needs any more. `written` is set by the worker; any thread may read it.
+    not. `written` is set by the worker; any thread may read it.
     """
 
     __slots__ = (
@@ -66,7 +66,6 @@ class Batch(ports.Batch):
         "data",
         "syncs",
         "syncs_log",
-        "_finished",
         "written",
         "_changes",
         "_disk",
@@ -84,7 +83,6 @@ class Batch(ports.Batch):
         data: bytearray,
         syncs: bool,
         syncs_log: bool,
-        finished: Segment | None,
         changes: list[Change],
         disk: Disk,
         metadata: Metadata,
@@ -98,7 +96,6 @@ class Batch(ports.Batch):
         self.data = data
         self.syncs = syncs
         self.syncs_log = syncs_log
-        self._finished = finished
         self.written = False
         self._changes = changes
         self._disk = disk
@@ -111,8 +108,6 @@ class Batch(ports.Batch):
         write_with_reserve(self._disk, self._write)
 
     def _write(self) -> None:
-        if self._finished is not None:
-            self._finished.close()
         if self._changes:
             self._metadata.apply(self._changes)
             self._changes = []
@@ -124,7 +119,7 @@ class Batch(ports.Batch):
 
     def sync(self) -> None:
         if self.data and self.syncs_log:
-            self.segment.sync(self._slot)
+            self._disk.sync(self._slot)
         else:
             self._disk.commit()
         if self._after is not None:
@@ -169,7 +164,6 @@ class Journal(ports.Journal):
         self._filling = 1
         self._outstanding: list[Batch] = []  # in the order of their numbers
         self._committed: set[int] = set()  # outstanding batches that were synced before an earlier one
-        self._finished: Segment | None = None  # to be closed by the next batch
         self._settled = NO_IDS()  # an array, as ints in a list take 40 bytes each
         self._moved = NO_IDS()  # the same of messages that this batch stores anew for other queues
         self._counted: dict[tuple[int, int], int] = {}  # delivery counts by queue and id
@@ -225,13 +219,11 @@ class Journal(ports.Journal):
         gap = last is not None and not recovered.goes_on
         if self._start >= self._segment_bytes or gap:
             self._roll()
-        elif last is not None:
-            last.open(self.disk)  # here, before the worker begins
         if not recovered.checkpointed:
-            checkpoint.save(self.disk, self.snapshot().encode())
+            self.disk.save_checkpoint(self.snapshot().encode())
         elif self.report:  # else what is damaged would pass for torn at the next start, if nothing follows it
             with suppress(OSError):  # a full disk, perhaps
-                checkpoint.save(self.disk, self.snapshot().encode())
+                self.disk.save_checkpoint(self.snapshot().encode())
         self.give_back()
         return recovered.queues
 
@@ -408,7 +400,6 @@ class Journal(ports.Journal):
             data,
             sync,
             syncs_log,
-            self._finished,
             self._changes,
             self.disk,
             self._metadata,
@@ -428,7 +419,6 @@ class Journal(ports.Journal):
         self._start = segment.length
         if not self.full:
             self._full_from = self._start
-        self._finished = segment if last else None
         if last:
             self._roll()
         return batch
@@ -467,7 +457,7 @@ class Journal(ports.Journal):
         return self._unsynced
 
     def sync(self) -> None:
-        removes = self._compaction.unsaved or self.full and len(self._compaction.dead()) > 0
+        removes = self._compaction.undone or self.full and len(self._compaction.dead()) > 0
         self._sync_due = self._unsynced or removes
 
     def committed(self, number: int) -> None:
@@ -486,15 +476,13 @@ class Journal(ports.Journal):
             waiting.popleft()[1]()
 
     def close(self) -> None:
-        """Save a checkpoint, for a faster start, and close the files. No batch may be outstanding."""
+        """Save a checkpoint, for a faster start, and close the disk. No batch may be outstanding."""
         try:
-            checkpoint.save(self.disk, self.snapshot().encode())
+            self.disk.save_checkpoint(self.snapshot().encode())
         except OSError as error:
             if error.errno not in (*ports.FULL, *ports.EXHAUSTED):  # without a checkpoint the next start is only slower
                 raise
-        self.reader.close()
-        for segment in self.segments.values():
-            segment.close()
+        self.disk.close()
 
     def _roll(self) -> None:
         self.index.complete(self._current)

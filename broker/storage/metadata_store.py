@@ -49,8 +49,8 @@ from ..core.metadata.records import (
     StoredVHost,
 )
 from ..system_errors import file_error
-from .disk import sync_data, sync_folder
 from .errors import StorageFault, Unavailable
+from .files import sync_data, sync_folder
 from .metadata import KEYS, LISTS, Metadata
 
 Cell = TypeVar("Cell")

@@ -1,8 +1,9 @@
-"""Recovery: reads the files of a log and returns its live messages (`log_records` has the format).
+"""Recovery: reads a log and returns its live messages (`log_records` has the format).
 
 All segments are read once, in order. The last batches of the last one may be torn, as they were being written when the
-machine stopped: the log is cut off before the first of them. A bad record anywhere else is damage: it is reported with
-its offset and skipped, and reading continues at the next sound record. Settled ids without a message are ignored.
+machine stopped: the log is cut off before the first of them, unless its disk appends all or nothing. A bad record
+anywhere else is damage: it is reported with its offset and skipped, and reading continues at the next sound record.
+Settled ids without a message are ignored.
 
 Each record of a segment has the next id, the first one that of the head. A sound record with any other id has moved,
 or another one has overwritten its neighbour: this is damage, too. A message that is found twice counts once.
@@ -27,10 +28,10 @@ from struct import error as StructError
 from ..core.messages.ports import RecoveredQueue
 from . import checkpoint, log_records
 from .checkpoint import Checkpoint
-from .disk import UNFINISHED_NAME, Disk, File
+from .disk import Disk
 from .errors import StorageFault
 from .index import Block, Index, Part, new_block
-from .segment import Segment, number_of
+from .segment import Segment, name_of
 
 _Entry = tuple[int, int, int]  # id, bytes of the body, mark
 
@@ -64,7 +65,7 @@ class SegmentReport:
 
 
 class Recovered:
-    """The state of the journal as read from its files.
+    """The state of the journal as read from its disk.
 
     salt          seed of the checksums
     checkpointed  whether there was a usable checkpoint
@@ -123,12 +124,11 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None, highes
 
 
 def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int | None) -> Recovered:
-    check_finished(disk)
-    disk.sync_folder()
-    numbers = _numbers(disk)
+    sizes = disk.segments()
+    numbers = list(sizes)
     saved = _load_checkpoint(disk, numbers, report)
     heads = _heads(disk, numbers)
-    salt = _salt(disk, heads, saved)
+    salt = _salt(disk, sizes, heads, saved)
     recovered = Recovered(salt, saved is not None)
     recovered.missing += report  # what is wrong with the checkpoint
     saved = saved or Checkpoint(salt, 1)
@@ -137,28 +137,26 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int
         ends[number] = end_id
         head = heads[number]
         end_id = head.first_id if head is not None else end_id
-    scan = _Scan(recovered, saved, numbers)
-    for number in numbers:
+    scan = _Scan(disk, sizes, recovered, saved)
+    for number, size in sizes.items():
         segment = Segment(number, 0, salt)
-        file = segment.open(disk)
-        last = number == numbers[-1]
+        torn = disk.tears and number == numbers[-1]  # its end may be
         found = recovered.reports[segment.name] = SegmentReport()
         state = saved.segments.get(number)
         head = heads[number]
         if head is None:
             durable_bytes = state.length if state is not None else 0
-            if last and scan.whole_end(segment, file, durable_bytes) <= log_records.SEGMENT_HEAD_BYTES:
-                if file.size:
-                    found.torn_bytes = file.size
-                    report.append(f"{segment.name}: {file.size} bytes of a torn end cut off")
-                segment.close()
-                disk.remove(segment.name)
-                disk.sync_folder()
+            if torn and scan.whole_end(segment, durable_bytes) <= log_records.SEGMENT_HEAD_BYTES:
+                if size:
+                    found.torn_bytes = size
+                    report.append(f"{segment.name}: {size} bytes of a torn end cut off")
+                disk.drop([number])
+                disk.forget(number)
                 recovered.index.remove(segment)
                 continue
             found.bad.append(0)
             report.append(f"{segment.name}: its head is damaged, at offset 0")
-            first_id = _first_id(salt, file, recovered.next_id) if state is None else state.first_id
+            first_id = _first_id(disk, segment, size, recovered.next_id) if state is None else state.first_id
             head = log_records.Head(first_id, salt)
         segment.salt = head.salt
         segment.first_id = head.first_id
@@ -166,15 +164,13 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int
         recovered.next_id = max(recovered.next_id, segment.first_id)
         recovered.segments.append(segment)
         recovered.index.segments[number] = segment
-        end = scan.whole_end(segment, file, state.length if state is not None else 0) if last else file.size
-        scan.read(segment, file, end, report, ends[number])
-        if end < file.size:
-            found.torn_bytes = file.size - end
+        end = scan.whole_end(segment, state.length if state is not None else 0) if torn else size
+        scan.read(segment, end, report, ends[number])
+        if end < size:
+            found.torn_bytes = size - end
             report.append(f"{segment.name}: {found.torn_bytes} bytes of a torn end cut off at offset {end}")
-            file.truncate(end)
-        file.sync()  # bytes of a killed process can be read here, but may not survive a power cut yet
         segment.length = segment.durable = end
-        segment.close()
+    disk.keep({segment.number: segment.length for segment in recovered.segments})
     scan.finish(known, highest)
     recovered.goes_on = scan.next_id == recovered.next_id
     durable = [number for number, state in saved.segments.items() if state.length]  # the others have never had a file
@@ -191,30 +187,15 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int
     return recovered
 
 
-def check_finished(disk: Disk) -> None:
-    """Raise StorageFault for a log that `warren copy` has not written to its end."""
-    if UNFINISHED_NAME in disk.names():
-        raise StorageFault(
-            "`warren copy` into this store was interrupted, and it is incomplete: delete the folder or the schema,"
-            " and copy again"
-        )
-
-
 def check_definitions(disk: Disk, vhosts: Sized) -> None:
     """Raise StorageFault if the log has records, and the virtual hosts that they belong to are lost."""
-    names = disk.names()
-    if vhosts or UNFINISHED_NAME in names:  # `check_finished` refuses that
+    if vhosts or disk.load_checkpoint() == checkpoint.UNFINISHED:  # `check_finished` refuses that
         return
-    for name in names:
-        if number_of(name) is not None:
-            file = disk.open(name, False)
-            size = file.size
-            file.close()
-            if size > log_records.SEGMENT_HEAD_BYTES:
-                raise StorageFault(
-                    "meta.sqlite is missing or empty, and the log has messages: restore the file, and meta.sqlite-wal"
-                    " if there was one, from a backup; or move the log away to begin without its messages"
-                )
+    if max(disk.segments().values(), default=0) > log_records.SEGMENT_HEAD_BYTES:
+        raise StorageFault(
+            "meta.sqlite is missing or empty, and the log has messages: restore the file, and meta.sqlite-wal if there"
+            " was one, from a backup; or move the log away to begin without its messages"
+        )
 
 
 def check_log(disk: Disk, numbers: Sized) -> None:
@@ -222,11 +203,10 @@ def check_log(disk: Disk, numbers: Sized) -> None:
 
     A broker saves the first checkpoint before it creates any of them.
     """
-    proofs = (checkpoint.NAME, UNFINISHED_NAME)  # `check_finished` refuses the latter
-    if numbers and not any(name in proofs or number_of(name) is not None for name in disk.names()):
+    if numbers and not disk.segments() and disk.load_checkpoint() is None:
         raise StorageFault(
             f"the log is lost: it is empty, and {len(numbers)} durable queues or exchanges were created with it: mount"
-            f" its folder, or restore it from a backup; or create an empty file {Segment(1, 0, 0).name} in it to begin"
+            f" its folder, or restore it from a backup; or create an empty file {name_of(1)} in it to begin"
             " without its messages"
         )
 
@@ -237,11 +217,10 @@ def _losses(segments: list[Segment], saved: Checkpoint) -> list[str]:
     by_number = {segment.number: segment for segment in segments}
     for number, state in saved.segments.items():
         segment = by_number.get(number)
-        name = Segment(number, state.first_id, 0).name
         if segment is None and state.live:
-            losses.append(f"{name}: it is missing, with {state.live} messages")
+            losses.append(f"{name_of(number)}: it is missing, with {state.live} messages")
         elif segment is not None and segment.first_id == state.first_id and segment.length < state.length:
-            losses.append(f"{name}: the last {state.length - segment.length} bytes are missing")
+            losses.append(f"{segment.name}: the last {state.length - segment.length} bytes are missing")
     return losses
 
 
@@ -252,7 +231,7 @@ def _gaps(recovered: Recovered, known: int) -> list[str]:
     """
     numbers = [segment.number for segment in recovered.segments]
     missing = sorted(set(range(known, max(numbers, default=0))) - set(numbers)) if known else []
-    gaps = [f"{Segment(number, 0, 0).name}: it is missing" for number in missing]
+    gaps = [f"{name_of(number)}: it is missing" for number in missing]
     last = 0  # batch so far
     for segment, following in pairwise(recovered.segments):
         found, next_found = recovered.reports[segment.name], recovered.reports[following.name]
@@ -266,14 +245,10 @@ def _gaps(recovered: Recovered, known: int) -> list[str]:
 
 def _load_checkpoint(disk: Disk, numbers: list[int], report: list[str]) -> Checkpoint | None:
     """Return the checkpoint or None, which is damage if there are segments with these numbers."""
-    if numbers and checkpoint.NAME not in disk.names():
+    saved = checkpoint.load(disk, report)
+    if numbers and saved is None and not report:
         report.append(f"{checkpoint.NAME}: it is missing; messages may be too, or come back though they were settled")
-    return checkpoint.load(disk, report)
-
-
-def _numbers(disk: Disk) -> list[int]:
-    """Return the numbers of all segments."""
-    return sorted(number for number in map(number_of, disk.names()) if number is not None)
+    return saved
 
 
 def _heads(disk: Disk, numbers: list[int]) -> dict[int, log_records.Head | None]:
@@ -284,43 +259,40 @@ def _heads(disk: Disk, numbers: list[int]) -> dict[int, log_records.Head | None]
     heads: dict[int, log_records.Head | None] = {}
     before, first_id = "", 0
     for number in numbers:
-        segment = Segment(number, 0, 0)
-        data = segment.open(disk).read(0, log_records.SEGMENT_HEAD_BYTES)
-        segment.close()
+        name, data = name_of(number), disk.read(number, 0, log_records.SEGMENT_HEAD_BYTES)
         if other := log_records.unknown_version(data):
             raise StorageFault(
-                f"{segment.name}: of version {other} of the log, this broker reads version {log_records.VERSION}"
+                f"{name}: of version {other} of the log, this broker reads version {log_records.VERSION}"
             )
         head = heads[number] = log_records.parse_head(data)
         if head is not None:
             if head.first_id < first_id:
                 raise StorageFault(
-                    f"{segment.name}: its messages are older than those of {before}: files of the log were renamed or"
-                    " copied over others; restore them from a backup"
+                    f"{name}: its messages are older than those of {before}: files of the log were renamed or copied"
+                    " over others; restore them from a backup"
                 )
-            before, first_id = segment.name, head.first_id
+            before, first_id = name, head.first_id
     return heads
 
 
-def _salt(disk: Disk, heads: dict[int, log_records.Head | None], saved: Checkpoint | None) -> int:
+def _salt(
+    disk: Disk, sizes: dict[int, int], heads: dict[int, log_records.Head | None], saved: Checkpoint | None
+) -> int:
     """Return the salt of the log, for segments without a sound head and for new ones. Raises StorageFault."""
     if saved is not None:
         return saved.salt
     for head in heads.values():
         if head is not None:
             return head.salt
-    for number in heads:
-        segment = Segment(number, 0, 0)
-        size = segment.open(disk).size
-        segment.close()
+    for number, size in sizes.items():
         if size > log_records.SEGMENT_HEAD_BYTES:
             raise StorageFault(
-                f"{segment.name}: its head is damaged, and {checkpoint.NAME}, which also has the salt, is too"
+                f"{name_of(number)}: its head is damaged, and {checkpoint.NAME}, which also has the salt, is too"
             )
     return disk.salt()
 
 
-def _records(segment: Segment, file: File, size: int) -> Iterator[tuple[int, bytes, int, int]]:
+def _records(disk: Disk, segment: Segment, size: int) -> Iterator[tuple[int, bytes, int, int]]:
     """Yield the records in the first `size` bytes of a segment: their offset, bytes that have them, where, and the end.
 
     The end is 0 for a bad record; the next one follows at the next sound record.
@@ -337,10 +309,10 @@ def _records(segment: Segment, file: File, size: int) -> Iterator[tuple[int, byt
             if at + log_records.RECORD_BYTES <= len(data):
                 length = log_records.RECORD_HEAD.unpack_from(data, at)[2] + log_records.RECORD_BYTES
             count = min(max(length, CHUNK_BYTES), size - base - at)
-            base, at, data = base + at, 0, file.read(base + at, count)
+            base, at, data = base + at, 0, disk.read(segment.number, base + at, count)
             continue
         if base + len(data) < size:
-            base, at, data = base + at, 0, file.read(base + at, size - base - at)
+            base, at, data = base + at, 0, disk.read(segment.number, base + at, size - base - at)
         yield base + at, data, at, 0
         at = log_records.next_record(segment.salt, data, at + 1) or len(data)
 
@@ -404,8 +376,10 @@ class _Entries:
 
 
 class _Scan:
-    def __init__(self, recovered: Recovered, saved: Checkpoint, numbers: list[int]) -> None:
-        """`numbers` are those of the segments that are there: blocks of others are only in the checkpoint."""
+    def __init__(self, disk: Disk, sizes: dict[int, int], recovered: Recovered, saved: Checkpoint) -> None:
+        """`sizes` are those of the segments that are there: blocks of others are only in the checkpoint."""
+        self._disk = disk
+        self._sizes = sizes
         self._recovered = recovered
         self._saved = saved
         self._index = recovered.index
@@ -425,7 +399,7 @@ class _Scan:
         for first_id, state in saved.blocks.items():
             block = Block(first_id, state.size)
             for part_state in state.parts:
-                if part_state.number in numbers:
+                if part_state.number in sizes:
                     part = Part(part_state.number, first_id)
                     part.restore(part_state)
                     block.parts.append(part)
@@ -435,15 +409,16 @@ class _Scan:
             if block.parts:
                 self._index.add(block)
 
-    def whole_end(self, segment: Segment, file: File, durable_bytes: int) -> int:
+    def whole_end(self, segment: Segment, durable_bytes: int) -> int:
         """Return where the last segment ends without the batches that a power cut has torn.
 
         A bad record is damage, and no reason to cut, where a later batch or the checkpoint says that it was durable.
         """
         number, at, end = self._recovered.batch, 0, log_records.SEGMENT_HEAD_BYTES  # of the present batch
+        size = self._sizes[segment.number]
         torn: list[tuple[int, int]] = []  # number of a batch that is bad, and where to cut
         bad_at = 0
-        for offset, data, start, sound in _records(segment, file, file.size):
+        for offset, data, start, sound in _records(self._disk, segment, size):
             if not sound:
                 bad_at = offset
                 if offset >= durable_bytes:
@@ -456,13 +431,14 @@ class _Scan:
                     torn.append((number - 1, bad_at))  # the bad part has more batches than the present one
                 torn = [each for each in torn if each[0] > durable]
                 at, end = offset, offset + count
-        if end > file.size > durable_bytes and at:
+        if end > size > durable_bytes and at:
             torn.append((number, at))
-        return min([where for _, where in torn], default=file.size)
+        return min([where for _, where in torn], default=size)
 
-    def read(self, segment: Segment, file: File, size: int, report: list[str], end_id: int) -> None:
+    def read(self, segment: Segment, size: int, report: list[str], end_id: int) -> None:
         """Read all records of the first `size` bytes of a segment, whose ids are below `end_id`."""
-        self._end_id = min(end_id, segment.first_id + max(file.size, SPAN_BYTES) // MESSAGE_BYTES)
+        longest = max(self._sizes[segment.number], SPAN_BYTES)
+        self._end_id = min(end_id, segment.first_id + longest // MESSAGE_BYTES)
         home = self._homes.get(segment.number)
         if home is None or home.first_id != segment.first_id:  # that of a segment which has not been durable
             home = new_block(segment.number, segment.first_id)
@@ -471,7 +447,7 @@ class _Scan:
         self._resumed_at = self._misplaced = 0
         found = self._recovered.reports[segment.name]
         bad = False
-        for offset, data, at, end in _records(segment, file, size):
+        for offset, data, at, end in _records(self._disk, segment, size):
             if bad:
                 self._resumed_at = offset
             bad = not end
@@ -752,9 +728,9 @@ def wants(block: Block, queue: int, id_: int) -> bool:
     return part is not None and (part.sharing is None or part.sharing.wants(at, queue))
 
 
-def _first_id(salt: int, file: File, otherwise: int) -> int:
+def _first_id(disk: Disk, segment: Segment, size: int, otherwise: int) -> int:
     """Return the id of the first sound record of a segment without a head that is no copy, or `otherwise`."""
-    data = file.read(0, file.size)
+    salt, data = segment.salt, disk.read(segment.number, 0, size)
     at = log_records.next_record(salt, data, 0)
     while at:
         start = at + log_records.RECORD_BYTES

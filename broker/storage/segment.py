@@ -1,13 +1,11 @@
-"""A segment of the log: its file, how far that is written, and how much of it is live.
+"""A segment of the log: how far it is written, and how much of it is live.
 
 The place of a message is segment number << 32 | offset of its record.
 """
 
 from __future__ import annotations
 
-import errno
-
-from .disk import Disk, File
+from .disk import Disk
 from .log_records import SEGMENT_HEAD_BYTES, Head
 
 SUFFIX = ".log"
@@ -17,7 +15,7 @@ WANTED_SHARE = 4  # a segment is compacted when less than one in this many of it
 
 
 class Segment:
-    """One file of the log.
+    """One segment of the log.
 
     first_id    of the messages that are first written to it, if there are any
     length      bytes, those that are still to be written included
@@ -26,15 +24,9 @@ class Segment:
     live_bytes  of their records
     complete    nothing is appended to it any more
     stuck       compaction cannot read all of it
-    file        batches are appended to it; only the workers use it once they run. The loop reads by files of its own
-                (`Reader`), as each object caches the size of its file
     """
 
-    __slots__ = (
-        *("number", "first_id", "salt", "length", "durable", "live", "live_bytes", "total", "complete", "stuck"),
-        "file",
-        "_others",
-    )
+    __slots__ = ("number", "first_id", "salt", "length", "durable", "live", "live_bytes", "total", "complete", "stuck")
 
     def __init__(self, number: int, first_id: int, salt: int) -> None:
         self.number = number
@@ -44,12 +36,10 @@ class Segment:
         self.durable = 0
         self.live = self.live_bytes = self.total = 0
         self.complete = self.stuck = False
-        self.file: File | None = None
-        self._others: dict[int, File] = {}
 
     @property
     def name(self) -> str:
-        return f"{self.number:08d}{SUFFIX}"
+        return name_of(self.number)
 
     @property
     def head(self) -> bytes:
@@ -61,49 +51,18 @@ class Segment:
         return not self.live or self.live_bytes * WANTED_SHARE < self.length - SEGMENT_HEAD_BYTES
 
     def append(self, disk: Disk, start: int, data: bytes | bytearray, slot: int) -> None:
-        """Write `data` at `start`, the end of the file, to be synced in this slot. Raises OSError.
+        """Append `data` at `start`, the first time behind the head, to be synced in this slot. Raises OSError."""
+        if start == SEGMENT_HEAD_BYTES and not self.durable:
+            start, data = 0, self.head + data
+        disk.append(self.number, start, data, slot)
 
-        The first call creates the file.
-        """
-        if self.file is None:
-            self.file = disk.open(self.name, True)
-        if slot and slot not in self._others:  # before the write, as a file object reports no loss from before it
-            self._others[slot] = disk.open(self.name, False)
-        file = self.file
-        if not file.size:  # in a second attempt too, if a shortage of descriptors failed the first here
-            disk.sync_folder()
-        if start == SEGMENT_HEAD_BYTES and not file.size:
-            file.write(self.head + data)
-        elif file.size == start:
-            file.write(data)
-        else:
-            raise OSError(errno.EIO, f"the file has {file.size} bytes where {start} were written", self.name)
 
-    def sync(self, slot: int) -> None:
-        """Make durable what was appended in this slot, and before it. Raises OSError.
-
-        Calls that run at the same time need different slots, from 0 on. Each slot has a file object of its own: the
-        system reports a lost write once for each, so a sync by the same object could return as if nothing were lost.
-        """
-        file = self._others[slot] if slot else self.file
-        assert file is not None, "it was appended to"
-        file.sync()
-
-    def open(self, disk: Disk) -> File:
-        """Return the file, which exists. Raises OSError."""
-        if self.file is None:
-            self.file = disk.open(self.name, False)
-        return self.file
-
-    def close(self) -> None:
-        files = [self.file] if self.file is not None else []
-        files += self._others.values()
-        self.file, self._others = None, {}  # first: even after an error no file is closed twice
-        for file in files:
-            file.close()
+def name_of(number: int) -> str:
+    """Return the name of the file of a segment, by which operators know it."""
+    return f"{number:08d}{SUFFIX}"
 
 
 def number_of(name: str) -> int | None:
-    """Return the number of the segment with this file name, or None for other files."""
+    """Return the number of the segment with this name, or None for other files."""
     stem = name.removesuffix(SUFFIX)
     return int(stem) if name.endswith(SUFFIX) and stem.isdigit() else None

@@ -1,4 +1,4 @@
-"""The reader of segments for the event loop. It opens files of its own and shares none with the worker, which writes.
+"""The reader of segments for the event loop.
 
 A read fails with Shortage when the system has no descriptor or memory to spare: the disk is not at fault, and the
 caller tries again later. Any other error is a failure of the disk. After one, the segment is read record by record, so
@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import errno
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import suppress
 
 from ..core.messages.ports import EXHAUSTED
-from .disk import Disk, File
+from .disk import Disk
 from .log_records import RECORD_BYTES, RECORD_HEAD
 from .segment import OFFSET_BITS, Segment
 
 READ_BYTES = 256 << 10  # read at once from a backlog on the disk
-FILES = 64  # open at once: a backlog may have more segments than a process may open files
 FAILURES = 16
 RETRY_S = 10.0
 PLACES = 10_000  # bad records that are logged, once each; faults beyond these are only counted
@@ -31,7 +28,7 @@ class Shortage(Exception):
 
 
 class Reader:
-    """The open files of segments, and the faults of reading them.
+    """The reads of segments, and their faults.
 
     errors   reads that the disk refused
     damaged  records with a wrong checksum, each time they were read
@@ -44,7 +41,6 @@ class Reader:
         "log",
         "_disk",
         "now_s",
-        "_files",
         "_failures",
         "_locations",
         "_shortage_logged_s",
@@ -56,7 +52,6 @@ class Reader:
         self.log = log
         self._disk = disk
         self.now_s = now_s
-        self._files: OrderedDict[int, File] = OrderedDict()
         self._failures: dict[int, tuple[int, float]] = {}  # by segment: their count and the time of the last one
         self._locations: set[int] = set()  # of bad records that were logged
         self._shortage_logged_s: float | None = None
@@ -64,7 +59,7 @@ class Reader:
     def read(self, segment: Segment, offset: int, count: int) -> bytes:
         """Return up to `count` bytes at `offset`. Raises OSError, Shortage."""
         try:
-            return self._read(segment, offset, count)
+            return self._disk.read(segment.number, offset, count)
         except OSError as error:
             if error.errno not in EXHAUSTED:
                 raise
@@ -73,16 +68,6 @@ class Reader:
                 self._shortage_logged_s = now_s
                 self.log(f"{segment.name}: not read for now, to be tried again: {error.strerror}")
             raise Shortage from error
-
-    def _read(self, segment: Segment, offset: int, count: int) -> bytes:
-        file = self._files.get(segment.number)
-        if file is None:
-            file = self._files[segment.number] = self._disk.open(segment.name, False)
-            if len(self._files) > FILES:
-                close(self._files.popitem(last=False)[1])
-        else:
-            self._files.move_to_end(segment.number)
-        return file.read(offset, count)
 
     def record(self, segment: Segment, offset: int, end: int) -> bytes:
         """Return the record at `offset` and what one read gets of the bytes after it, up to `end`.
@@ -130,19 +115,6 @@ class Reader:
             self.log(f"{segment.name}: the record at offset {offset} {fault}")
 
     def forget(self, segment: Segment) -> None:
-        """Close the file of a segment that is deleted."""
-        file = self._files.pop(segment.number, None)
-        if file is not None:
-            close(file)
+        """Note that a segment was deleted."""
+        self._disk.forget(segment.number)
         self._failures.pop(segment.number, None)
-
-    def close(self) -> None:
-        for file in self._files.values():
-            close(file)
-        self._files.clear()
-
-
-def close(file: File) -> None:
-    """Close a file that was only read: a failure is harmless."""
-    with suppress(OSError):
-        file.close()

@@ -33,7 +33,7 @@ MIB = 1 << 20
 CATALOG = "'pg_catalog'"
 SIZE = (
     "SELECT pg_database_size(current_database()),"
-    " (SELECT count(*) FROM pg_class WHERE relname ~ '^file_[0-9]+$' AND relkind = 'r'),"
+    " (SELECT count(*) FROM pg_class WHERE relname ~ '^segment_[0-9]+$' AND relkind = 'r'),"
     f" (SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relnamespace = {CATALOG}::regnamespace"
     " AND relkind = 'r'),"
     f" (SELECT sum(n_dead_tup)::bigint FROM pg_stat_all_tables WHERE schemaname = {CATALOG}),"
@@ -43,10 +43,10 @@ SIZE = (
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The size of a database: bytes of all and of the system catalogs, tables of files, and dead rows."""
+    """The size of a database: bytes of all and of the system catalogs, tables of segments, and dead rows."""
 
     database_bytes: int
-    files: int
+    segments: int
     catalog_bytes: int
     dead_catalog_rows: int
     dead_rows: int
@@ -148,8 +148,8 @@ def size(minutes: float, rate_per_s: float = 0.0) -> Outcome:
         late <= BOUND * early,
         f"{minutes:g} min of D at {result.received_per_s:,.0f}/s: the database had at most {early / MIB:.0f} MiB in the"
         f" first third, {late / MIB:.0f} MiB after it, {samples[-1].database_bytes / MIB:.0f} MiB at the end, in at"
-        f" most {largest('files')} tables of files and {largest('dead_rows'):,} dead rows; the system catalogs had"
-        f" {samples[0].catalog_bytes / MIB:.1f} MiB at the start, at most"
+        f" most {largest('segments')} tables of segments and {largest('dead_rows'):,} dead rows; the system catalogs"
+        f" had {samples[0].catalog_bytes / MIB:.1f} MiB at the start, at most"
         f" {most(first, 'catalog_bytes') / MIB:.1f} MiB in the first third,"
         f" {most(last, 'catalog_bytes') / MIB:.1f} MiB after it, and"
         f" {largest('dead_catalog_rows'):,} dead rows",

@@ -6,7 +6,7 @@
     operations    what a transaction changes
     database      what the store asks of the server; the simulation of the tests answers in its place
     transactions  the transactions of the owner, committed in order
-    disk          the files of the log, as tables
+    disk          the log, as tables
     metadata      the definitions of the broker, as rows
     ownership     the epoch of the owner: how a store is taken over, and how a former owner is kept out
     guarantee     what a confirm is worth with the server's settings

@@ -1,8 +1,8 @@
 """The database: what a store asks of its server, on several sessions.
 
     commits   transactions of the owner, on worker threads, one session for each that may be under way
-    reads     ranges of files, for the loop, which never waits long: without an answer a read fails, and also without a
-              session that is not replaced at once
+    reads     ranges of segments, for the loop, which never waits long: without an answer a read fails, and also
+              without a session that is not replaced at once
     watch     the advisory lock and the heartbeat of the owner (`ownership`)
 
 A session that was lost is replaced by the next call of `connect`.
@@ -18,7 +18,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -38,15 +37,6 @@ NOT_NULL = "23502"
 UNIQUE, DUPLICATE_TABLE = "23505", "42P07"
 UNDEFINED_TABLE = "42P01"
 BARRIER: tuple[Statement, ...] = (("SELECT pg_logical_emit_message(true, 'warren', '')", ()),)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file of the log: its name, the number of its table, and its length in bytes."""
-
-    name: str
-    number: int
-    size: int
 
 
 class Database:
@@ -80,12 +70,12 @@ class Database:
         """
         raise NotImplementedError
 
-    def files(self) -> list[StoredFile]:
-        """Return the files. Raises Unreachable, Refused."""
+    def segments(self) -> dict[int, int]:
+        """Return the bytes of all segments, by number in ascending order. Raises Unreachable, Refused."""
         raise NotImplementedError
 
-    def tables(self) -> list[int]:
-        """Return the numbers of all tables of files, those of removed files included. Raises Unreachable, Refused."""
+    def checkpoint(self) -> bytes | None:
+        """Return the checkpoint, if there is one. Raises Unreachable, Refused."""
         raise NotImplementedError
 
     def records(self) -> list[tuple[str, str]]:
@@ -93,7 +83,7 @@ class Database:
         raise NotImplementedError
 
     def read(self, number: int, offset: int, count: int) -> bytes:
-        """Return the bytes of a file from `offset` on; none of a dropped table. Raises Unreachable, Refused."""
+        """Return the bytes of a segment from `offset` on; none of a dropped one. Raises Unreachable, Refused."""
         raise NotImplementedError
 
 
@@ -198,24 +188,24 @@ class PostgreSQL(Database):
         (row,) = self.run(COMMITS[0], [(f"SELECT epoch, commits FROM {self.schema}.owner", ())])[0]
         return int(row[0] or 0), int(row[1] or 0)
 
-    def files(self) -> list[StoredFile]:
+    def segments(self) -> dict[int, int]:
         self.connect(READS)
-        rows = self.run(READS, [(f"SELECT name, number FROM {self.schema}.files ORDER BY number", ())])[0]
-        found = [((name or b"").decode(), int(number or 0)) for name, number in rows]
-        return [StoredFile(name, number, self._size(number)) for name, number in found]
+        text = (
+            "SELECT substring(relname FROM 9) FROM pg_class"
+            " WHERE relnamespace = $1::regnamespace AND relkind = 'r' AND relname ~ '^segment_[0-9]+$'"
+        )
+        numbers = [int(row[0] or 0) for row in self.run(READS, [(text, (self.schema,))])[0]]
+        return {number: self._size(number) for number in sorted(numbers)}
 
     def _size(self, number: int) -> int:
         last = f'SELECT "offset" + length(data) FROM {table_of(self.schema, number)} ORDER BY "offset" DESC LIMIT 1'
         rows = self.run(READS, [(last, ())])[0]
         return int(rows[0][0] or 0) if rows else 0
 
-    def tables(self) -> list[int]:
+    def checkpoint(self) -> bytes | None:
         self.connect(READS)
-        text = (
-            "SELECT substring(relname FROM 6) FROM pg_class"
-            " WHERE relnamespace = $1::regnamespace AND relkind = 'r' AND relname ~ '^file_[0-9]+$'"
-        )
-        return [int(row[0] or 0) for row in self.run(READS, [(text, (self.schema,))])[0]]
+        rows = self.run(READS, [(f'SELECT "offset", data FROM {self.schema}.checkpoint', ())], binary=True)[0]
+        return joined(rows) if rows else None
 
     def records(self) -> list[tuple[str, str]]:
         self.connect(READS)
@@ -224,8 +214,6 @@ class PostgreSQL(Database):
         return [((kind or b"").decode(), (record or b"").decode()) for _, kind, record in rows]
 
     def read(self, number: int, offset: int, count: int) -> bytes:
-        # Sorted here: the server would sort many bytes in a file, for which a full disk has no room, so that no broker
-        # could start to free it. An offset in the binary format sorts as the number.
         table = table_of(self.schema, number)
         end = offset + count
         text = (
@@ -246,7 +234,7 @@ class PostgreSQL(Database):
             if error.sqlstate == UNDEFINED_TABLE:
                 return b""
             raise
-        return b"".join([data or b"" for _, data in sorted(rows, key=itemgetter(0))])
+        return joined(rows)
 
     def _replaced(self) -> bool:
         """Open another session for reads, and return whether there is one after REPLACED_S.
@@ -263,3 +251,12 @@ class PostgreSQL(Database):
     def _replace(self) -> None:
         with suppress(Unreachable, Refused):  # the watch tries it again
             self.connect(READS)
+
+
+def joined(rows: list[Row]) -> bytes:
+    """Return the bytes of rows of a table, by offset.
+
+    They are sorted here: the server would sort many bytes in a file, for which a full disk has no room, so that no
+    broker could start to free it. An offset in the binary format sorts as the number.
+    """
+    return b"".join([data or b"" for _, data in sorted(rows, key=itemgetter(0))])

@@ -4,7 +4,7 @@
     owner    epoch, commits             one row; see `ownership` and `transactions`
     beat     epoch, node, beaten,       one row; when the owner last showed that it runs, and when the server started
              server                     on which it last took its lock
-    files, file_NUMBER, records         see `operations`
+    checkpoint, records, segment_NUMBER     see `operations`
 
 To change the tables, add a step to the end of _STEPS and never change one that was released. `warren store init` takes
 the steps that a store lacks; a broker refuses a store of any other version than its own.
@@ -29,14 +29,13 @@ _STEPS: tuple[tuple[str, ...], ...] = (
         # with room for the next version of the row beside it, so that no index and no vacuum has to follow
         "CREATE TABLE {schema}.owner (epoch bigint NOT NULL, commits bigint NOT NULL) WITH (fillfactor = 10)",
         "INSERT INTO {schema}.owner VALUES (0, 0)",
-        "CREATE TABLE {schema}.beat (epoch bigint NOT NULL, node text NOT NULL, beaten timestamptz)"
+        "CREATE TABLE {schema}.beat (epoch bigint NOT NULL, node text NOT NULL, beaten timestamptz, server timestamptz)"
         " WITH (fillfactor = 10)",
-        "INSERT INTO {schema}.beat VALUES (0, '', NULL)",
-        "CREATE TABLE {schema}.files (name text PRIMARY KEY, number bigint NOT NULL UNIQUE)",
+        "INSERT INTO {schema}.beat VALUES (0, '', NULL, NULL)",
+        'CREATE TABLE {schema}.checkpoint ("offset" bigint PRIMARY KEY, data bytea NOT NULL)',
         "CREATE TABLE {schema}.records (kind text NOT NULL, key bytea NOT NULL, vhost text NOT NULL,"
         " record text NOT NULL, position bigint GENERATED ALWAYS AS IDENTITY, PRIMARY KEY (kind, key))",
     ),
-    ("ALTER TABLE {schema}.beat ADD COLUMN server timestamptz",),
 )
 VERSION = len(_STEPS)
 LIMIT_S = 30.0
@@ -44,7 +43,7 @@ FIRST_SERVER = 12_0000  # the oldest version of PostgreSQL that is maintained, o
 
 _EXISTS = "SELECT 1 FROM pg_namespace WHERE nspname = $1"
 _TABLES = (
-    "SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relname IN ('store', 'owner', 'files')"
+    "SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relname IN ('store', 'owner', 'records')"
 )
 _MAY_CREATE = "SELECT has_schema_privilege($1::regnamespace, 'CREATE'), has_schema_privilege($1::regnamespace, 'USAGE')"
 
@@ -96,7 +95,7 @@ def check(session: Session, schema: str) -> str:
                 f"schema {schema}: of version {version}; `warren store init URL` updates it to {VERSION}"
             )
         name = quoted(schema)
-        for table in ("store", "owner", "beat", "files", "records"):
+        for table in ("store", "owner", "beat", "checkpoint", "records"):
             verify_rights(session, f"{name}.{table}")
         session.run([("SELECT set_config('synchronous_commit', 'off', true)", ()), *BARRIER], LIMIT_S)
         (found,) = session.run([(f"SELECT id FROM {name}.store", ())], LIMIT_S)[0]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..checkpoint import check_finished
 from ..errors import StorageFault, Unavailable
 from ..folder_lock import InUse
-from ..recovery import check_finished
 from . import guarantee, schema
 from .address import Address
 from .database import COMMITS, READS, WATCH, PostgreSQL
@@ -65,7 +65,7 @@ class PostgreSQLStore:
     def check_finished(self) -> None:
         """Raise StorageFault for a store that `warren copy` has not written to its end."""
         try:
-            check_finished(PostgreSQLDisk(self.database, NoTransactions(self.database, 0, 0)))
+            check_finished(PostgreSQLDisk(self.database, NoTransactions(self.database, 0, 0)).load_checkpoint())
         except OSError as error:
             raise Unavailable(f"{self.address.shown}: {error.strerror}") from error
 

@@ -21,14 +21,14 @@ import errno
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from ..errors import ConfirmedLost
 from .database import Database
 from .errors import Fenced, Refused, Unreachable
-from .operations import DropTable, Operation
+from .operations import Operation
 
 NOT_OWNER = errno.ESTALE
 UNREACHABLE = errno.ENOTCONN
@@ -110,17 +110,12 @@ class Transactions:
             wanted = self._total
         self._attempt(partial(self._commit, wanted))
 
-    def drop(self, numbers: Iterable[int]) -> list[int]:
-        """Drop the tables of removed files, and return those that could not be, for another time. Raises OSError."""
-        kept = []
-        for number in numbers:
-            try:
-                self._attempt(partial(self._drop, number))
-            except OSError as error:
-                if error.errno == NOT_OWNER:
-                    raise
-                kept.append(number)
-        return kept
+    def run(self, operation: Operation) -> None:
+        """Commit an operation by itself, also before what was gathered. Raises OSError, as `commit` does.
+
+        After an error it may have been committed, or not, and is not sent again.
+        """
+        self._attempt(partial(self._run, operation))
 
     def _attempt(self, call: Callable[[], None]) -> None:
         thread = threading.get_ident()
@@ -161,12 +156,12 @@ class Transactions:
                 session, transaction = self._begin(operations)
             self._execute(session, transaction, operations)
 
-    def _drop(self, number: int) -> None:
+    def _run(self, operation: Operation) -> None:
         with self._changed:
             self._wait(self._may_begin)
             self._settle()
             session, transaction = self._begin([])
-        self._execute(session, transaction, [DropTable(number)])
+        self._execute(session, transaction, [operation])
 
     def _wait(self, possible: Callable[[], bool]) -> None:
         self._changed.wait_for(possible)
@@ -270,5 +265,4 @@ class NoTransactions(Transactions):
 
     def gather(self, *operations: Operation) -> None: ...
 
-    def drop(self, numbers: Iterable[int]) -> list[int]:
-        return list(numbers)
+    def run(self, operation: Operation) -> None: ...

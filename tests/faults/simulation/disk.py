@@ -21,7 +21,7 @@ from os import strerror
 from random import Random
 
 from warren.broker.core.messages.ports import FULL
-from warren.broker.storage.disk import Disk, File
+from warren.broker.storage.files import File, FileDisk
 
 SECTOR = 512
 
@@ -192,7 +192,7 @@ class SimulatedFile(File):
             self._closed = True
 
 
-class SimulatedDisk(Disk):
+class SimulatedDisk(FileDisk):
     """A simulated disk.
 
     limit_bytes  the total size that all files may have; None for no limit
@@ -201,6 +201,7 @@ class SimulatedDisk(Disk):
     """
 
     def __init__(self, random: Random, limit_bytes: int | None = None) -> None:
+        super().__init__()
         self.random = random
         self.limit_bytes = limit_bytes
         self.before: Callable[[str, str], None] | None = None

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from tests.faults.simulation.disk import SimulatedDisk
-from warren.broker.storage.disk import Disk, File
+from warren.broker.storage.files import File, FileDisk
 
 WAIT_S = 60.0  # until a running thread must have stopped again; only a deadlock takes that long
 
@@ -63,10 +63,11 @@ class Stepper:
         self._stopped.release()
 
 
-class SteppedDisk(Disk):
+class SteppedDisk(FileDisk):
     """A simulated disk whose calls are the points at which another thread may continue."""
 
     def __init__(self, disk: SimulatedDisk, stepper: Stepper) -> None:
+        super().__init__()
         self.disk = disk
         self._stepper = stepper
         disk.before = lambda what, name: stepper.point()

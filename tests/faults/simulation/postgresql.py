@@ -16,64 +16,53 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from tests.faults.simulation.disk import Stopped
-from warren.broker.storage.postgresql.database import Database, StoredFile
+from warren.broker.storage.postgresql.database import Database
 from warren.broker.storage.postgresql.disk import PostgreSQLDisk
 from warren.broker.storage.postgresql.errors import Fenced, Refused, Unreachable
 from warren.broker.storage.postgresql.operations import (
     Append,
-    CreateFile,
-    Cut,
     DeleteRecord,
-    DropTable,
+    DropSegment,
     Operation,
     PutRecord,
-    RemoveFile,
-    RenameFile,
+    SaveCheckpoint,
 )
 from warren.broker.storage.postgresql.transactions import UNREACHABLE, Transactions
 
 
 @dataclass(frozen=True)
 class State:
-    """The committed contents of a server. `tables` have the bytes of files by number."""
+    """The committed contents of a server. `segments` are bytes by number."""
 
     epoch: int = 0
     commits: int = 0
-    files: dict[str, int] = field(default_factory=dict)
-    tables: dict[int, bytes] = field(default_factory=dict)
+    segments: dict[int, bytes] = field(default_factory=dict)
+    checkpoint: bytes | None = None
     records: dict[tuple[str, bytes], str] = field(default_factory=dict)
 
     def after(self, operations: Sequence[Operation]) -> State:
         """Return the contents after these operations. Raises Fenced where a unique index is violated."""
-        files, tables, records = dict(self.files), dict(self.tables), dict(self.records)
+        segments, checkpoint, records = dict(self.segments), self.checkpoint, dict(self.records)
         for operation in operations:
-            if isinstance(operation, CreateFile):
-                if operation.number in tables or operation.name in files:
+            if isinstance(operation, Append):
+                if not operation.offset and operation.number in segments:
                     raise Fenced("the table exists")
-                files[operation.name], tables[operation.number] = operation.number, b""
-            elif isinstance(operation, Append):
-                data = tables[operation.number]
+                data = segments[operation.number] if operation.offset else b""
                 if operation.offset < len(data):
                     raise Fenced("the offset exists")
-                assert operation.offset == len(data), "a file has a hole"
-                tables[operation.number] = data + operation.data
-            elif isinstance(operation, Cut):
-                tables[operation.number] = tables[operation.number][: operation.size]
-            elif isinstance(operation, RemoveFile):
-                del files[operation.name]
-            elif isinstance(operation, RenameFile):
-                assert operation.new not in files
-                files[operation.new] = files.pop(operation.old)
-            elif isinstance(operation, DropTable):
-                assert operation.number not in files.values(), "the table of a file is dropped"
-                tables.pop(operation.number, None)
+                assert operation.offset == len(data), "a segment has a hole"
+                segments[operation.number] = data + operation.data
+            elif isinstance(operation, DropSegment):
+                segments.pop(operation.number, None)
+            elif isinstance(operation, SaveCheckpoint):
+                checkpoint = operation.data
             elif isinstance(operation, PutRecord):
                 records[operation.kind, operation.key] = operation.record
             elif isinstance(operation, DeleteRecord):
                 records.pop((operation.kind, operation.key), None)
             else:
                 raise AssertionError(f"not simulated: {operation}")
-        return State(self.epoch, self.commits, files, tables, records)
+        return State(self.epoch, self.commits, segments, checkpoint, records)
 
 
 class SimulatedServer:
@@ -81,7 +70,7 @@ class SimulatedServer:
 
     faults       probability of each fault of a commit
     slowness     of syncs, from 0 to 1: how much happens during one
-    limit_bytes  that the tables may have, or None
+    limit_bytes  that the segments may have, or None
     """
 
     FAULTS = ("lost", "no answer", "late", "failover")
@@ -102,7 +91,7 @@ class SimulatedServer:
 
     @property
     def used_bytes(self) -> int:
-        return sum(map(len, self.state.tables.values()))
+        return sum(map(len, self.state.segments.values()))
 
     def calm(self) -> None:
         """End all faults."""
@@ -148,7 +137,9 @@ class SimulatedServer:
             self.fail_over()
             self._lose()
         self._decide()
-        size = sum(len(operation.data) for operation in operations if isinstance(operation, Append))
+        if any(isinstance(operation, DropSegment) for operation in operations) and not self.random.randrange(4):
+            raise Refused("a backup reads it", "55P03")
+        size = sum(len(each.data) for each in operations if isinstance(each, Append | SaveCheckpoint))
         if size and self.limit_bytes is not None and self.used_bytes + size > self.limit_bytes:
             raise Refused("no room", "53100")
         if self._unsafe:
@@ -254,20 +245,20 @@ class SimulatedDatabase(Database):
         self._open[0] = self.server.generation
         return self.server.state.epoch, self.server.state.commits
 
-    def files(self) -> list[StoredFile]:
+    def segments(self) -> dict[int, int]:
         self.call("names")
-        state = self.server.state
-        return [StoredFile(name, number, len(state.tables[number])) for name, number in state.files.items()]
+        return {number: len(data) for number, data in sorted(self.server.state.segments.items())}
 
-    def tables(self) -> list[int]:
-        return list(self.server.state.tables)
+    def checkpoint(self) -> bytes | None:
+        self.call("read")
+        return self.server.state.checkpoint
 
     def records(self) -> list[tuple[str, str]]:
         return [(kind, text) for (kind, _), text in self.server.state.records.items()]
 
     def read(self, number: int, offset: int, count: int) -> bytes:
         self.call("read")
-        return self.server.state.tables.get(number, b"")[offset : offset + count]
+        return self.server.state.segments.get(number, b"")[offset : offset + count]
 
 
 class SimulatedTransactions(Transactions):
@@ -288,7 +279,7 @@ class SimulatedTransactions(Transactions):
 
 
 class SimulatedTables(PostgreSQLDisk):
-    """The disk of one broker, with what the simulated processes use of a simulated disk."""
+    """The log of one broker, with what the simulated processes use of a simulated disk."""
 
     def __init__(self, database: SimulatedDatabase, transactions: Transactions) -> None:
         super().__init__(database, transactions)

@@ -16,18 +16,21 @@ from tests.faults.simulation.node_process import NodeProcess, World, set_small_s
 from tests.faults.simulation.test_interleavings import message
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import FULL
-from warren.broker.storage.disk import Disk, File
+from warren.broker.storage.disk import Disk
+from warren.broker.storage.files import File, FileDisk
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
     from warren.broker.storage.metadata import Metadata
 
 ERRORS = (errno.EIO, errno.ENOSPC)
-# Not calls of a file (tested in tests/unit); and `commit`, which does nothing in a folder.
-ELSEWHERE = {"salt", "free_bytes", "commit", "reserve", "spend_reserve"}
+# The calls of a file system: those of its files, and what the log in a folder has beside the calls of every disk.
 METHODS = {
-    name for kind in (Disk, File) for name, each in vars(kind).items() if callable(each) and not name.startswith("_")
-} - ELSEWHERE
+    name
+    for kind, others in ((FileDisk, vars(Disk)), (File, {}))
+    for name, each in vars(kind).items()
+    if callable(each) and not name.startswith("_") and name not in others
+}
 SEGMENT_BYTES = 400
 ROUNDS = 11
 STEPS = 140  # of a node

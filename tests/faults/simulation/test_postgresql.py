@@ -65,6 +65,7 @@ class Broker(JournalProcess):
         world.disk = SimulatedTables(self.database, self.transactions)  # type: ignore[assignment]
         world.metadata = Metadata(PostgreSQLMetadata(self.database, self.transactions))
         super().__init__(world)
+        self.journal.reader.now_s = lambda: len(world.trace)
         self.former = False  # another broker has taken over
 
     def _take(self, entries: list[Entry], queue: int) -> None:

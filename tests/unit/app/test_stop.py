@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from warren.broker.app.main import FAILED, close
 from warren.broker.app.store import Store
 from warren.broker.config import Config
-from warren.broker.storage.disk import FolderDisk
+from warren.broker.storage.files import FolderDisk
 
 
 class Parts:

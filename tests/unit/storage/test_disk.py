@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from warren.broker.storage import checkpoint
-from warren.broker.storage.disk import RESERVE_BYTES, RESERVE_NAME, RESERVE_PART_BYTES, Disk, FolderDisk, FolderFile
+from warren.broker.storage.disk import RESERVE_BYTES
+from warren.broker.storage.files import RESERVE_NAME, RESERVE_PART_BYTES, FolderDisk, FolderFile
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Disk:
+def disk(tmp_path: Path) -> FolderDisk:
     return FolderDisk(tmp_path / "a" / "log", True)
 
 
-def test_a_folder_is_made_and_closed_to_others(tmp_path: Path, disk: Disk) -> None:
+def test_a_folder_is_made_and_closed_to_others(tmp_path: Path, disk: FolderDisk) -> None:
     assert (tmp_path / "a" / "log").stat().st_mode & 0o777 == 0o700
     disk.open("x", True).close()
     assert (tmp_path / "a" / "log" / "x").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_grows_at_its_end(disk: Disk) -> None:
+def test_a_file_grows_at_its_end(disk: FolderDisk) -> None:
     file = disk.open("x", True)
     file.write(b"one")
     file.write(b"")
@@ -36,7 +36,7 @@ def test_a_file_grows_at_its_end(disk: Disk) -> None:
     again.close()
 
 
-def test_a_file_is_cut_off(disk: Disk) -> None:
+def test_a_file_is_cut_off(disk: FolderDisk) -> None:
     file = disk.open("x", True)
     file.write(b"one two")
     file.truncate(3)
@@ -46,7 +46,7 @@ def test_a_file_is_cut_off(disk: Disk) -> None:
     file.close()
 
 
-def test_names(disk: Disk) -> None:
+def test_names(disk: FolderDisk) -> None:
     for name in ("b", "a"):
         file = disk.open(name, True)
         file.write(name.encode())
@@ -69,12 +69,12 @@ def test_names(disk: Disk) -> None:
     file.close()
 
 
-def test_free_bytes(tmp_path: Path, disk: Disk) -> None:
+def test_free_bytes(tmp_path: Path, disk: FolderDisk) -> None:
     assert 0 < disk.free_bytes() <= os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
 
 
 @pytest.mark.parametrize("fails_after", [0, 1, 2])
-def test_a_write_that_fails_leaves_nothing(disk: Disk, monkeypatch: pytest.MonkeyPatch, fails_after: int) -> None:
+def test_a_write_that_fails_leaves_nothing(disk: FolderDisk, monkeypatch: pytest.MonkeyPatch, fails_after: int) -> None:
     """The disk takes a write in pieces, and is full before the last one."""
     file = disk.open("x", True)
     file.write(b"before")
@@ -120,7 +120,9 @@ def test_what_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-def test_a_failed_sync_is_final_also_of_a_full_disk(disk: Disk, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_failed_sync_is_final_also_of_a_full_disk(
+    disk: FolderDisk, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     def fails(descriptor: int) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -133,7 +135,9 @@ def test_a_failed_sync_is_final_also_of_a_full_disk(disk: Disk, monkeypatch: pyt
     file.close()
 
 
-def test_a_file_that_cannot_be_opened_whole_keeps_no_descriptor(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_opened_whole_keeps_no_descriptor(
+    disk: FolderDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk.open("x", True).close()
     opened: list[int] = []
 
@@ -187,7 +191,7 @@ def test_a_disk_without_room_for_the_reserve_keeps_no_part_of_it(
 
 @pytest.mark.parametrize("error", [None, OSError(errno.ENOSPC, "full")])
 def test_a_saved_checkpoint_keeps_no_descriptor(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch, error: OSError | None
+    disk: FolderDisk, monkeypatch: pytest.MonkeyPatch, error: OSError | None
 ) -> None:
     def sync(file: FolderFile) -> None:
         if error is not None:
@@ -197,5 +201,5 @@ def test_a_saved_checkpoint_keeps_no_descriptor(
     before = os.listdir("/proc/self/fd")
     for _ in range(3):
         with nullcontext() if error is None else pytest.raises(OSError, match="full"):
-            checkpoint.save(disk, b"state")
+            disk.save_checkpoint(b"state")
     assert os.listdir("/proc/self/fd") == before

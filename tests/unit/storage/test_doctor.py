@@ -22,9 +22,9 @@ from warren.broker.core.metadata.records import Change, StoredGlobalParameter, S
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
 from warren.broker.storage import checkpoint, doctor, log_records, metadata_store
 from warren.broker.storage.copy import copy_store
-from warren.broker.storage.disk import FolderDisk
 from warren.broker.storage.doctor import examine
 from warren.broker.storage.errors import StorageFault
+from warren.broker.storage.files import FolderDisk
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.metadata_store import RESTORE, SQLiteMetadata
 
@@ -57,7 +57,7 @@ def log(tmp_path: Path) -> Path:
     (folder / "00000001.log").write_bytes(first)
     second = log_records.Head(5, SALT).encode() + log_records.encode_settled(SALT, 5, 7, [2]) + message(5, [7, 8])
     (folder / "00000002.log").write_bytes(second)
-    checkpoint.save(FolderDisk(folder, False), checkpoint.Checkpoint(SALT, 1).encode())
+    FolderDisk(folder, False).save_checkpoint(checkpoint.Checkpoint(SALT, 1).encode())
     new_metadata(tmp_path, 7, 8).close()
     return folder
 

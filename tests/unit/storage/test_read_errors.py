@@ -17,8 +17,8 @@ from tests.support.descriptors import no_descriptor
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.ports import EXHAUSTED
-from warren.broker.storage import compaction, segment_reader
-from warren.broker.storage.disk import FolderDisk
+from warren.broker.storage import compaction, files, segment_reader
+from warren.broker.storage.files import FolderDisk
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
@@ -161,11 +161,11 @@ def test_a_record_damaged_while_the_broker_runs_is_counted_and_named_once() -> N
 
 
 def test_more_segments_are_read_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_reader, "FILES", 3)
+    monkeypatch.setattr(files, "OPEN_FILES", 3)
     log = Log()
     log.store(150)
     assert log.read() == list(range(150))
-    assert len(log.journal.reader._files) == 3
+    assert len(log.disk._readers) == 3
 
 
 def test_a_file_that_another_process_has_written_to_is_an_error() -> None:
@@ -175,8 +175,8 @@ def test_a_file_that_another_process_has_written_to_is_an_error() -> None:
     other.write(b"foreign")
     log.journal.append([1], [Message(Address("", "q"), content_frames(1, b"\0\0", BODY), 1, len(BODY), 0, True)])
     batch = log.journal.seal()
-    assert batch is not None and batch.segment.file is not None
-    batch.segment.file.size = len(log.disk.content(FIRST))
+    assert batch is not None
+    log.disk._writers[0].size = len(log.disk.content(FIRST))
     with pytest.raises(OSError) as raised:
         batch.write()
         batch.sync()

@@ -31,7 +31,6 @@ from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.metadata.records import Change
 from warren.broker.core.node.node import Node
 from warren.broker.storage import log_records
-from warren.broker.storage.checkpoint import save
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.memory_journal import MemoryJournal
@@ -92,7 +91,7 @@ def sound_log() -> dict[str, bytes]:
     commit(journal)
     journal.queue_deleted(2)
     commit(journal)
-    save(disk, journal.snapshot().encode())
+    disk.save_checkpoint(journal.snapshot().encode())
     return {name: disk.content(name) for name in disk.names()}
 
 

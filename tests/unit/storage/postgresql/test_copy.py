@@ -16,10 +16,11 @@ from warren.broker.core.messages.message import Message
 from warren.broker.core.metadata.records import StoredGlobalParameter, StoredQueue
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
 from warren.broker.storage import copy
-from warren.broker.storage.copy import copy_store, opened, verify_file
-from warren.broker.storage.disk import Disk, FolderDisk
+from warren.broker.storage.copy import copy_store, opened, verify_segment
+from warren.broker.storage.disk import Disk
 from warren.broker.storage.doctor import examine, examine_url
 from warren.broker.storage.errors import StorageFault
+from warren.broker.storage.files import NEW_NAME, FolderDisk
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.metadata import Metadata
 from warren.broker.storage.metadata_store import SQLiteMetadata
@@ -123,6 +124,31 @@ def test_a_new_folder_is_marked_before_anything_else_is_in_it(
     monkeypatch.undo()
     assert copy_store(str(folder), str(target), "", "") == 1
     assert "was interrupted, and it is incomplete: delete the folder" in capsys.readouterr().err
+
+
+def test_a_copy_that_was_interrupted_before_its_mark_can_be_repeated(folder: Path, tmp_path: Path) -> None:
+    log = tmp_path / "target" / "log"
+    log.mkdir(parents=True)
+    (log / NEW_NAME).write_bytes(b"")
+    assert copy_store(str(folder), str(tmp_path / "target"), "", "") == 0
+    assert not (log / NEW_NAME).exists()
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_a_torn_end_is_not_copied(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, postgresql: Cluster, new: bool
+) -> None:
+    """No transaction is torn, so that a broker on PostgreSQL has no way to cut it off."""
+    before = doctor(capsys, folder)
+    path = max((folder / "log").glob("*.log"))
+    size = path.stat().st_size
+    with (path.with_stem(f"{int(path.stem) + 1:08d}") if new else path).open("ab") as file:
+        file.write(b"torn")
+    url, back = postgresql.url(), tmp_path / "back"
+    assert copy_store(str(folder), url, "", address.schema) == copy_store(str(folder), str(back), "", "") == 0
+    capsys.readouterr()
+    assert doctor(capsys, address, url) == doctor(capsys, back) == before
+    assert max((back / "log").glob("*.log")).stat().st_size == size
 
 
 @pytest.mark.parametrize("target", ["", ".", "there", "mounted"])
@@ -233,14 +259,15 @@ def test_a_store_that_lacks_the_end_of_a_segment_is_copied_once_its_broker_was_t
 
 def test_a_difference_is_found(folder: Path, tmp_path: Path) -> None:
     original, copied = FolderDisk(folder / "log", False), FolderDisk(tmp_path / "copy", False)
-    name = original.names()[0]
+    number, size = next(iter(original.segments().items()))
+    name = f"{number:08d}.log"
     data = bytearray((folder / "log" / name).read_bytes())
     (tmp_path / "copy" / name).write_bytes(data)
-    assert verify_file(original, copied, name) > 20
+    assert verify_segment(original, copied, number, size) > 20
     data[100] ^= 1
     (tmp_path / "copy" / name).write_bytes(data)
     with pytest.raises(StorageFault, match="differs from the original at offset 100"):
-        verify_file(original, copied, name)
+        verify_segment(original, copied, number, size)
 
 
 class Killed(BaseException):
@@ -258,7 +285,7 @@ def test_definitions_of_an_interrupted_import_are_not_copied_and_the_doctor_name
             metadata.load()
             metadata.apply(mark)
             metadata.sync()
-            disk.sync_folder()
+            disk.commit()
     capsys.readouterr()
     says = "an import of definitions was interrupted, and a part of them is here"
     for source, examined in (

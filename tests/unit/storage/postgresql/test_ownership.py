@@ -137,7 +137,7 @@ def test_a_transaction_that_the_former_owner_left_open_is_ended(
     import psycopg
 
     disk, _ = store.open()
-    disk.open("a", True).write(b"data")
+    disk.append(1, 0, b"data", 0)
     disk.commit()
     name = store.ownership.name(store.ownership.epoch)
     with psycopg.connect(f"{postgresql.conninfo()} application_name='{name}'") as stopped:

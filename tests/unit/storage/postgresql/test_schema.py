@@ -72,10 +72,11 @@ def test_a_role_with_rights_on_one_schema_is_enough(postgresql: Cluster) -> None
     store = PostgreSQLStore(address, "warren@test")
     assert store.acquire() is None
     disk, metadata = store.open()
-    file = disk.open("00000001.log", True)
-    file.write(b"data")
-    disk.sync_folder()
-    assert file.read(0, 4) == b"data" and metadata.load().empty
+    disk.append(1, 0, b"data", 0)
+    disk.sync(0)
+    disk.save_checkpoint(b"state")
+    assert disk.read(1, 0, 4) == b"data" and disk.load_checkpoint() == b"state" and metadata.load().empty
+    assert disk.drop([1]) == [] and disk.segments() == {}
     store.close()
 
 

@@ -78,8 +78,7 @@ def test_reads_fail_at_once_while_another_thread_connects(database: PostgreSQL) 
 @pytest.mark.sockets
 def test_a_read_survives_the_end_of_its_session(store: PostgreSQLStore, postgresql: Cluster) -> None:
     disk, _ = store.open()
-    file = disk.open("a", True)
-    file.write(b"data")
+    disk.append(1, 0, b"data", 0)
     disk.commit()
     postgresql.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ '{store.id}'")
-    assert file.read(0, 4) == b"data"
+    assert disk.read(1, 0, 4) == b"data"

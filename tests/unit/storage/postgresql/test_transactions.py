@@ -13,10 +13,10 @@ from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.storage.errors import ConfirmedLost
 from warren.broker.storage.postgresql.database import Database
 from warren.broker.storage.postgresql.errors import Fenced, Refused, Unreachable
-from warren.broker.storage.postgresql.operations import DropTable, Operation, RemoveFile
+from warren.broker.storage.postgresql.operations import DeleteRecord, DropSegment, Operation
 from warren.broker.storage.postgresql.transactions import NOT_OWNER, UNREACHABLE, Transaction, Transactions
 
-ONE, TWO, THREE = (RemoveFile(name) for name in ("one", "two", "three"))
+ONE, TWO, THREE = (DeleteRecord(kind, b"") for kind in ("one", "two", "three"))
 
 
 class FakeServer(Database):
@@ -211,18 +211,30 @@ def test_a_shorter_history_is_noticed_although_another_broker_owns_it(
 
 
 @pytest.mark.parametrize("fault", ["lost", "no answer", "late"])
-def test_tables_are_dropped_and_what_follows_is_committed(
+def test_an_operation_by_itself_is_committed_and_what_follows(
     server: FakeServer, transactions: Transactions, fault: str
 ) -> None:
     transactions.gather(ONE)
     server.faults = ["", fault]
     transactions.commit()
-    kept = transactions.drop([7])
+    transactions.run(DropSegment(7))
     transactions.gather(TWO)
     transactions.commit()
-    assert kept == []
     done = [each for each in server.log if each]
-    assert done[0] == [ONE] and done[-1] == [TWO] and set(map(repr, done[1:-1])) == {repr([DropTable(7)])}
+    assert done[0] == [ONE] and done[-1] == [TWO] and set(map(repr, done[1:-1])) == {repr([DropSegment(7)])}
+
+
+def test_an_operation_by_itself_that_failed_is_forgotten(server: FakeServer, transactions: Transactions) -> None:
+    """A checkpoint for which there is no room is not held until there is, beside the next one."""
+    transactions.gather(ONE)
+    for _ in range(3):
+        server.faults = ["full"]
+        with pytest.raises(OSError) as failed:
+            transactions.run(TWO)
+        assert failed.value.errno == errno.ENOSPC
+    transactions.run(THREE)
+    transactions.commit()
+    assert server.log == [[THREE], [ONE]]
 
 
 def test_a_transaction_begins_before_the_one_before_is_certain(server: FakeServer, transactions: Transactions) -> None:
@@ -237,7 +249,7 @@ def test_what_gathers_while_every_session_waits_is_one_transaction(
     server: FakeServer, transactions: Transactions
 ) -> None:
     server.syncing.clear()
-    threads = [begun(server, transactions, RemoveFile(str(number))) for number in range(server.sessions)]
+    threads = [begun(server, transactions, DeleteRecord(str(number), b"")) for number in range(server.sessions)]
     transactions.gather(ONE)
     threads.append(threading.Thread(target=transactions.commit, daemon=True))
     threads[-1].start()

@@ -125,8 +125,8 @@ def test_confirmed_transactions_that_the_server_lacks_are_noticed_by_an_idle_bro
 ) -> None:
     disk, _ = store.open()
     watch = Watch(store, 30.0, never, never)
-    for name in ("a", "b"):
-        disk.open(name, True)
+    for number in (1, 2):
+        disk.append(number, 0, b"data", 0)
         disk.commit()
     assert watch._beat() == ""
     postgresql.execute(f"UPDATE {quoted(address.schema)}.owner SET commits = 1")
