@@ -216,6 +216,8 @@ def _metadata(metadata: Metadata, disk: Disk | None) -> tuple[Owners | None, boo
     """Return the same of open metadata. Raises Unavailable, OSError."""
     try:
         definitions = metadata.load()
+        for line in metadata.report:
+            show(f"metadata: {line}")
         if disk is not None:
             check_definitions(disk, definitions.vhosts)
     except Unavailable:
