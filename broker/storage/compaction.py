@@ -78,12 +78,12 @@ class Compaction:
         removed = self._removed
 
         def remove() -> None:
-            encoded = snapshot.encode()
             self.unsaved = False
             try:
+                encoded = snapshot.encode()
                 write_with_reserve(disk, lambda: checkpoint.save(disk, encoded))
-            except OSError as error:
-                if error.errno not in (*FULL, *EXHAUSTED):
+            except (OSError, MemoryError) as error:
+                if isinstance(error, OSError) and error.errno not in (*FULL, *EXHAUSTED):
                     raise
                 self.unsaved = True
                 return  # tried again with a later batch

@@ -352,6 +352,9 @@ class SQLiteMetadata(Metadata):
                                 execute(f"DELETE FROM {each.table} WHERE vhost = ?", [_cell(record.name)])
             execute("COMMIT")
             self._unsynced = self._durable
+        except MemoryError:  # of SQLite too
+            self._roll_back()
+            raise
         except sqlite3.Error as error:
             self._roll_back()
             # Errors that the module itself raises, on a closed connection for example, have no code.
@@ -390,7 +393,7 @@ class SQLiteMetadata(Metadata):
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-        except sqlite3.Error:
+        except (sqlite3.Error, MemoryError):
             pass
 
     def _rows(self, kind: type[Record]) -> Iterator[list[Any]]:
