@@ -376,13 +376,17 @@ def serve(config: Config, sources: Sources, parts: Parts | None = None) -> int:
     """Run the daemon in the foreground, of these parts or its usual ones, and return the exit status."""
     parts = parts or Parts()
     sys.set_int_max_str_digits(DIGITS)  # longer numbers take time as the square of their length
-    if sys.platform != "win32":
-        keep_heap()
-        try:
-            import uvloop
-        except ImportError:
-            log.warning("uvloop is not installed: the broker is slower on asyncio's own loop")
-        else:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                return runner.run(run(config, sources, parts))
-    return asyncio.run(run(config, sources, parts))
+    try:
+        if sys.platform != "win32":
+            keep_heap()
+            try:
+                import uvloop
+            except ImportError:
+                log.warning("uvloop is not installed: the broker is slower on asyncio's own loop")
+            else:
+                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                    return runner.run(run(config, sources, parts))
+        return asyncio.run(run(config, sources, parts))
+    except MemoryError:  # at the start; connections and jobs report their own
+        log.critical("cannot_open_data", data=config.data_dir, reason=NO_MEMORY)
+        return UNAVAILABLE
