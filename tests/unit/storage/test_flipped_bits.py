@@ -68,7 +68,7 @@ def fill(folder: Path, *, cleanly: bool) -> None:
 
 
 def contents(folder: Path) -> Contents:
-    """What a start finds. Raises StorageFault."""
+    """Return what a start finds. Raises StorageFault."""
     with closing(SQLiteMetadata(folder / "meta.sqlite", False)) as metadata:
         definitions, disk = metadata.load(), FolderDisk(folder / "log", False)
         check_definitions(disk, definitions.vhosts)
