@@ -247,18 +247,21 @@ class SQLiteMetadata(Metadata):
         SQLite ends the log at the first frame with another checksum, as one that a power cut has torn, and does not say
         so. Frames of before the log was begun anew have other salts, both of them.
         """
-        with suppress(sqlite3.OperationalError, OSError):  # a full disk
-            size = self._wal.stat().st_size
+        try:
             frames = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
-            frame_bytes = WAL_FRAME_BYTES + self._connection.execute("PRAGMA page_size").fetchone()[0]
-            with self._wal.open("rb") as file:
-                salts = file.read(WAL_HEAD_BYTES)[16:24]
-                end = WAL_HEAD_BYTES + frames * frame_bytes
-                for at in range(end, size, frame_bytes):
-                    file.seek(at + 8)
-                    if any(map(bytes.__eq__, (file.read(4), file.read(4)), (salts[:4], salts[4:]))):
-                        self.report = (f"{self._wal.name}: a torn end from offset {end} on is not used",)
-                        return
+        except sqlite3.OperationalError as error:
+            if is_full(error):
+                return
+            raise
+        frame_bytes = WAL_FRAME_BYTES + self._connection.execute("PRAGMA page_size").fetchone()[0]
+        end = WAL_HEAD_BYTES + max(frames, 0) * frame_bytes
+        with suppress(FileNotFoundError), self._wal.open("rb") as file:
+            salts = file.read(WAL_HEAD_BYTES)[16:24]
+            for at in range(end, os.fstat(file.fileno()).st_size, frame_bytes):
+                file.seek(at + 8)
+                if file.read(4) == salts[:4] or file.read(4) == salts[4:]:
+                    self.report = (f"{self._wal.name}: a torn end from offset {end} on is not used",)
+                    return
 
     def load(self) -> Definitions:
         """Return all records, of each class in the order of their creation. Raises StorageFault."""
