@@ -13,6 +13,7 @@ import stat
 
 RAISE_LIMIT = "raise the limit of open files (ulimit -n, or LimitNOFILE in a unit of systemd)"
 TOO_MANY_FILES = f"too many open files: {RAISE_LIMIT}"
+NO_MEMORY = "there is not enough memory to read it: raise the limit of this process, or use a larger machine"
 WITHOUT_RIGHT = "the user {user} has no right to it: run as the user it belongs to, or change its owner or mode"
 
 MIB = 1 << 20

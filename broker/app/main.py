@@ -41,7 +41,7 @@ from ..runtime.systemd import Systemd
 from ..storage.disk import RESERVE_BYTES
 from ..storage.errors import ConfirmedLost, StorageFault
 from ..storage.folder_lock import IN_USE_STATUS, InUse
-from ..system_errors import RAISE_LIMIT, file_error
+from ..system_errors import NO_MEMORY, RAISE_LIMIT, file_error
 from .build import build_node, build_settings, load_definitions, report
 from .heap import free_memory, keep_heap
 from .listeners import listen, socket_options, tls
@@ -145,9 +145,10 @@ async def open_store(config: Config, found: dict[str, Service], ending: Ending, 
     except InUse as error:
         log.error("data_in_use", reason=str(error))
         return IN_USE_STATUS
-    except (StorageFault, OSError, ValueError) as error:
+    except (StorageFault, OSError, ValueError, MemoryError) as error:
         data = "" if config.storage.url else config.data_dir
         reason = file_error(error, data) if isinstance(error, OSError) else str(error)
+        reason = NO_MEMORY if isinstance(error, MemoryError) else reason
         log.error("cannot_open_data", data=data, reason=reason)
         return UNAVAILABLE
 
@@ -375,13 +376,17 @@ def serve(config: Config, sources: Sources, parts: Parts | None = None) -> int:
     """Run the daemon in the foreground, of these parts or its usual ones, and return the exit status."""
     parts = parts or Parts()
     sys.set_int_max_str_digits(DIGITS)  # longer numbers take time as the square of their length
-    if sys.platform != "win32":
-        keep_heap()
-        try:
-            import uvloop
-        except ImportError:
-            log.warning("uvloop is not installed: the broker is slower on asyncio's own loop")
-        else:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                return runner.run(run(config, sources, parts))
-    return asyncio.run(run(config, sources, parts))
+    try:
+        if sys.platform != "win32":
+            keep_heap()
+            try:
+                import uvloop
+            except ImportError:
+                log.warning("uvloop is not installed: the broker is slower on asyncio's own loop")
+            else:
+                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                    return runner.run(run(config, sources, parts))
+        return asyncio.run(run(config, sources, parts))
+    except MemoryError:  # at the start; connections and jobs report their own
+        log.critical("cannot_open_data", data=config.data_dir, reason=NO_MEMORY)
+        return UNAVAILABLE

@@ -69,6 +69,8 @@ class Store:
     def _recover(self, disk: Disk, metadata: Metadata) -> None:
         """Read definitions and journal. Raises StorageFault, OSError."""
         self.definitions = metadata.load()
+        for line in metadata.report:
+            log.warning("log_damaged", what=line)
         check_definitions(disk, self.definitions.vhosts)
         check_log(disk, self.definitions.numbers)
         journal = SegmentJournal(disk, metadata)

@@ -45,6 +45,7 @@ class Committer:
         exhausted: Callable[[OSError], None] = lambda error: None,
         owned: Callable[[], bool] = lambda: True,
     ) -> None:
+        """Start the threads. Raises MemoryError without memory for them."""
         self._loop = asyncio.get_running_loop()
         self._journal = journal
         self._enough = enough
@@ -65,8 +66,11 @@ class Committer:
         self._next = journal.durable + 1  # its number
         workers = range(journal.in_flight)
         self._threads = [threading.Thread(target=self._run, name="committer", daemon=True) for _ in workers]
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+        except RuntimeError as error:
+            raise MemoryError(str(error)) from error
 
     def commit_soon(self) -> None:
         """Seal what was added to the journal, unless each worker has a batch.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from ..core.telemetry.resource_alarms import DISK, MEMORY, Alarms
 from .process_memory import resident_bytes, total_bytes
@@ -43,6 +44,7 @@ class Resources:
         self._longest_bytes = longest_bytes
         self._alarms = alarms
         self.free_bytes = free_bytes
+        self._last_free_bytes = 0
         self.used_bytes = used_bytes
         self._trim = trim
         self._low: set[str] = set()  # the resources that are beyond their limits
@@ -64,6 +66,12 @@ class Resources:
         """Set the limit of free disk space, and check it at once."""
         self.disk_free_limit_bytes = limit_bytes
         self._look_at_disk()
+
+    def shown_free_bytes(self) -> int:
+        """Return the free space of the disk, or the last that is known while it cannot be read."""
+        with suppress(OSError):
+            self._last_free_bytes = self.free_bytes()
+        return self._last_free_bytes
 
     # For the committer
 

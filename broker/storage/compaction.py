@@ -79,12 +79,12 @@ class Compaction:
         removed, used = self._removed, self._used
 
         def remove() -> None:
-            encoded = snapshot.encode()
             self.undone = False
             try:
+                encoded = snapshot.encode()
                 write_with_reserve(disk, lambda: disk.save_checkpoint(encoded))
-            except OSError as error:
-                if error.errno not in (*FULL, *EXHAUSTED):
+            except (OSError, MemoryError) as error:
+                if isinstance(error, OSError) and error.errno not in (*FULL, *EXHAUSTED):
                     raise
                 self.undone = True
                 return  # tried again with a later batch

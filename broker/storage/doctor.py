@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ..core.messages.ports import EXHAUSTED, FULL
 from ..core.metadata.unfinished_import import ADVICE, unfinished_import
 from ..standard_streams import printable
-from ..system_errors import file_error
+from ..system_errors import NO_MEMORY, file_error
 from . import log_records
 from .disk import Disk
 from .errors import Missing, StorageFault, Unavailable
@@ -34,7 +34,6 @@ SOUND_STATUS, DAMAGED_STATUS = 0, 1
 NOTHING_STATUS = 66  # EX_NOINPUT of sysexits.h
 NO_FILE = (errno.EINVAL, errno.EISDIR)  # what has the name of a file is none
 TEMPORARY = "the folder for temporary files (TMPDIR)"
-NO_MEMORY = "there is not enough memory to read it: raise the limit of this process, or use a larger machine"
 UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the data, or the server with them, cannot be read
 
 
@@ -218,6 +217,8 @@ def _metadata(metadata: Metadata, disk: Disk | None) -> tuple[Owners | None, boo
     """Return the same of open metadata. Raises Unavailable, OSError."""
     try:
         definitions = metadata.load()
+        for line in metadata.report:
+            show(f"metadata: {line}")
         if disk is not None:
             check_definitions(disk, definitions.vhosts)
     except Unavailable:

@@ -12,6 +12,7 @@ Settlements are collected by queue and written once per batch. The index knows t
 from __future__ import annotations
 
 import errno
+import os
 from array import array
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -105,7 +106,10 @@ class Batch(ports.Batch):
 
     def write(self) -> None:
         """Write the records. A full disk gets the reserve, as later settlements may free segments."""
-        write_with_reserve(self._disk, self._write)
+        try:
+            write_with_reserve(self._disk, self._write)
+        except MemoryError as error:  # of Python, or of SQLite
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
 
     def _write(self) -> None:
         if self._changes:
@@ -233,13 +237,17 @@ class Journal(ports.Journal):
         """Append each message once, for all these queues. HOT: bench D."""
         segment, block, buffer, count = self._current, self._block, self._buffer, len(messages)
         part = block.parts[0]
+        before = len(buffer)
+        try:
+            log_records.append_messages(
+                buffer, self._start, segment.salt, self.next_id, queues, messages, part.offsets, part.sizes
+            )
+        except MemoryError:  # what follows half a record would be unreadable
+            del buffer[before:], part.offsets[block.count :], part.sizes[block.count :]
+            raise
         if not block.count:
             block.first_id = part.first_id = self.next_id
             self.index.add(block)
-        before = len(buffer)
-        log_records.append_messages(
-            buffer, self._start, segment.salt, self.next_id, queues, messages, part.offsets, part.sizes
-        )
         if len(queues) > 1:
             part.share(self.next_id - block.first_id, count, queues)
         self.next_id += count
@@ -479,8 +487,10 @@ class Journal(ports.Journal):
         """Save a checkpoint, for a faster start, and close the disk. No batch may be outstanding."""
         try:
             self.disk.save_checkpoint(self.snapshot().encode())
+        except MemoryError:
+            pass  # without a checkpoint the next start is only slower
         except OSError as error:
-            if error.errno not in (*ports.FULL, *ports.EXHAUSTED):  # without a checkpoint the next start is only slower
+            if error.errno not in (*ports.FULL, *ports.EXHAUSTED):  # likewise
                 raise
         self.disk.close()
 

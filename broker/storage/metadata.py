@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..core.metadata.records import (
     Change,
     Definitions,
@@ -44,7 +46,12 @@ KEYS: dict[type[Record], tuple[str, ...]] = {
 
 
 class Metadata:
-    """The stored definitions. The loop's thread loads them, then only the workers write them."""
+    """The stored definitions. The loop's thread loads them, then only the workers write them.
+
+    report  a line for each part that was found damaged or torn, and is not used
+    """
+
+    report: Sequence[str] = ()
 
     def load(self) -> Definitions:
         """Return all records, of each class in the order of their creation. Raises StorageFault."""

@@ -13,6 +13,8 @@ are stored as they are encoded on the wire. Tags are a JSON array, the limits of
     queues             vhost, name, number, auto_delete, arguments
     bindings           vhost, source, kind, destination, routing_key, arguments
 
+Each table also has `crc`, the CRC-32 of the other cells of a row: SQLite checks its pages, but not what is in a cell.
+
 `queues.number` is AUTOINCREMENT: SQLite stores the highest number ever used, so none is used again after its queue is
 deleted. `exchanges.number` is from the same sequence, or 0.
 
@@ -31,8 +33,11 @@ import errno
 import json
 import os
 import sqlite3
+from binascii import crc32
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..core.metadata.records import (
     Change,
@@ -56,6 +61,9 @@ from .metadata import KEYS, LISTS, Metadata
 Cell = TypeVar("Cell")
 
 APPLICATION_ID = 0x5752524E  # "WRRN", marks our files among SQLite files
+
+SQLITE_MAGIC = b"SQLite format 3\0"
+WAL_HEAD_BYTES, WAL_FRAME_BYTES = 32, 24  # of the head of the write-ahead log, and of the head of each page in it
 
 SHA256 = "rabbit_password_hashing_sha256"  # the only algorithm before users got a column for it
 
@@ -89,8 +97,20 @@ _STEPS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE exchanges ADD COLUMN number INTEGER NOT NULL DEFAULT 0",),
     ("ALTER TABLE parameters ADD COLUMN user BLOB NOT NULL DEFAULT x''",),
     ("ALTER TABLE exchanges ADD COLUMN user BLOB NOT NULL DEFAULT x''",),
+    (
+        "ALTER TABLE vhosts ADD COLUMN crc INTEGER",  # NULL in a row of before
+        "ALTER TABLE users ADD COLUMN crc INTEGER",
+        "ALTER TABLE permissions ADD COLUMN crc INTEGER",
+        "ALTER TABLE topic_permissions ADD COLUMN crc INTEGER",
+        "ALTER TABLE parameters ADD COLUMN crc INTEGER",
+        "ALTER TABLE global_parameters ADD COLUMN crc INTEGER",
+        "ALTER TABLE exchanges ADD COLUMN crc INTEGER",
+        "ALTER TABLE queues ADD COLUMN crc INTEGER",
+        "ALTER TABLE bindings ADD COLUMN crc INTEGER",
+    ),
 )
 VERSION = len(_STEPS)
+NUMBER_LIMIT = 1 << 31  # above the numbers of queues; the log has 32 bits for one
 
 PRIMARY_CODE = 0xFF  # mask of the primary code in SQLite's extended result codes
 # Errors of a transaction that may be tried again. The database is open already, so CANTOPEN means that there is no
@@ -138,7 +158,10 @@ def fault(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StorageFault
 
 
 class _TableMapping:
-    """The table of a record class: its columns are the slots of the class, and `key` names those of the primary key."""
+    """The table of a record class: its columns are the slots of the class, and `key` names those of the primary key.
+
+    `put` has the cells of all columns, and their checksum after them.
+    """
 
     __slots__ = ("table", "columns", "key", "put", "delete")
 
@@ -146,7 +169,8 @@ class _TableMapping:
         self.table = table
         self.columns = columns
         self.key = key
-        self.put = f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+        cells = ", ".join("?" * len(columns))
+        self.put = f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}, crc) VALUES ({cells}, ?)"
         self.delete = f"DELETE FROM {table} WHERE {' AND '.join([f'{column} = ?' for column in key])}"
 
 
@@ -170,7 +194,13 @@ class SQLiteMetadata(Metadata):
         self._descriptor = -1  # of the write-ahead log, once it exists: a sync must not need a free descriptor
         self._folder_synced = False  # once is enough: the write-ahead log exists until the file is closed
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # it holds the hashes of passwords
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # it holds the hashes of passwords
+            try:
+                head = os.read(descriptor, 20)
+            finally:
+                os.close(descriptor)
+            if head.startswith(SQLITE_MAGIC) and head[18:] not in (b"\1\1", b"\2\2"):  # SQLite waits for a lock then
+                raise StorageFault(f"{self._path}: damaged: its head, at offset 18: {RESTORE}")
             self._connection = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
         except OSError as error:
             kind = StorageFault if isinstance(error, IsADirectoryError) else Unavailable
@@ -199,7 +229,8 @@ class SQLiteMetadata(Metadata):
             )
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = NORMAL")
-        damage = execute("PRAGMA quick_check(1)").fetchone()[0]
+        self._find_torn_end()
+        damage = execute("PRAGMA integrity_check(1)").fetchone()[0]  # indexes too
         if damage != "ok":
             raise StorageFault(f"{self._path}: damaged: {' '.join(damage.split())}: {RESTORE}")
         if version < VERSION:
@@ -209,6 +240,28 @@ class SQLiteMetadata(Metadata):
                     execute(statement)
             execute(f"PRAGMA user_version = {VERSION}")
             execute("COMMIT")
+
+    def _find_torn_end(self) -> None:
+        """Report what the write-ahead log of a killed process has behind its last transaction that is whole.
+
+        SQLite ends the log at the first frame with another checksum, as one that a power cut has torn, and does not say
+        so. Frames of before the log was begun anew have other salts, both of them.
+        """
+        try:
+            frames = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
+        except sqlite3.OperationalError as error:
+            if is_full(error):
+                return
+            raise
+        frame_bytes = WAL_FRAME_BYTES + self._connection.execute("PRAGMA page_size").fetchone()[0]
+        end = WAL_HEAD_BYTES + max(frames, 0) * frame_bytes
+        with suppress(FileNotFoundError), self._wal.open("rb") as file:
+            salts = file.read(WAL_HEAD_BYTES)[16:24]
+            for at in range(end, os.fstat(file.fileno()).st_size, frame_bytes):
+                file.seek(at + 8)
+                if file.read(4) == salts[:4] or file.read(4) == salts[4:]:
+                    self.report = (f"{self._wal.name}: a torn end from offset {end} on is not used",)
+                    return
 
     def load(self) -> Definitions:
         """Return all records, of each class in the order of their creation. Raises StorageFault."""
@@ -273,6 +326,8 @@ class SQLiteMetadata(Metadata):
         except (ValueError, TypeError, AttributeError, RecursionError) as error:  # a cell is not of our type
             raise StorageFault(f"{self._path}: damaged: {error}: {RESTORE}") from error
         definitions.next_queue = max(highest, 0, *definitions.numbers) + 1
+        if definitions.next_queue > NUMBER_LIMIT:
+            raise StorageFault(f"{self._path}: damaged: a number of {definitions.next_queue - 1}: {RESTORE}")
         return definitions
 
     def apply(self, changes: list[Change]) -> None:
@@ -288,7 +343,8 @@ class SQLiteMetadata(Metadata):
                 record = change.record
                 table = _TABLES[type(record)]
                 if change.put:
-                    execute(table.put, [_cell(getattr(record, column)) for column in table.columns])
+                    cells = [_cell(getattr(record, column)) for column in table.columns]
+                    execute(table.put, [*cells, _checksum(cells)])
                     if isinstance(record, StoredExchange) and record.number:
                         self._count_number(record.number)
                 else:
@@ -299,6 +355,9 @@ class SQLiteMetadata(Metadata):
                                 execute(f"DELETE FROM {each.table} WHERE vhost = ?", [_cell(record.name)])
             execute("COMMIT")
             self._unsynced = self._durable
+        except MemoryError:  # of SQLite too
+            self._roll_back()
+            raise
         except sqlite3.Error as error:
             self._roll_back()
             # Errors that the module itself raises, on a closed connection for example, have no code.
@@ -337,12 +396,17 @@ class SQLiteMetadata(Metadata):
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-        except sqlite3.Error:
+        except (sqlite3.Error, MemoryError):
             pass
 
-    def _rows(self, kind: type[Record]) -> sqlite3.Cursor:
+    def _rows(self, kind: type[Record]) -> Iterator[list[Any]]:
+        """Yield the cells of each record. Raises ValueError for a row with another checksum."""
         table = _TABLES[kind]
-        return self._connection.execute(f"SELECT {', '.join(table.columns)} FROM {table.table} ORDER BY rowid")
+        query = f"SELECT rowid, crc, {', '.join(table.columns)} FROM {table.table} ORDER BY rowid"
+        for row, checksum, *cells in self._connection.execute(query):
+            if checksum is not None and checksum != _checksum(cells):
+                raise ValueError(f"row {row} of {table.table}")
+            yield cells
 
 
 def _cell(value: object) -> bytes | str | int:
@@ -351,8 +415,18 @@ def _cell(value: object) -> bytes | str | int:
         return value.encode("utf-8", "surrogateescape")
     if isinstance(value, (tuple, dict)):
         return json.dumps(value)
-    assert isinstance(value, (bytes, int))
+    if isinstance(value, int):
+        return int(value)  # of a bool too
+    assert isinstance(value, bytes)
     return value
+
+
+def _checksum(cells: Sequence[object]) -> int:
+    checksum = 0
+    for cell in cells:
+        data = cell if isinstance(cell, bytes) else repr(cell).encode()
+        checksum = crc32(data, checksum ^ len(data))
+    return checksum
 
 
 def _typed(kind: type[Cell], cell: object) -> Cell:

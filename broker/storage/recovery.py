@@ -36,7 +36,7 @@ from .segment import Segment, name_of
 _Entry = tuple[int, int, int]  # id, bytes of the body, mark
 
 # Raised by decoding lengths and numbers that another program has written with a checksum of its own
-IMPOSSIBLE = (StructError, IndexError, ValueError, OverflowError, MemoryError)
+IMPOSSIBLE = (StructError, IndexError, ValueError, OverflowError)
 
 CHUNK_BYTES = 4 << 20  # of a segment in memory at once, unless a record is longer
 # The ids of a segment are at most one for each MESSAGE_BYTES of its file, or of SPAN_BYTES: memory is in proportion.

@@ -54,7 +54,7 @@ class Readings:
 
     @property
     def disk_free(self) -> int:
-        return self._host.resources.free_bytes()
+        return self._host.resources.shown_free_bytes()
 
     @property
     def fd_used(self) -> int:

@@ -43,7 +43,7 @@ def rows(host: Host) -> list[dict[str, object]]:
     gauges: dict[str, float | None] = {
         schema.RESIDENT_BYTES: resources.used_bytes(),
         schema.MEMORY_LIMIT_BYTES: resources.memory_limit_bytes,
-        schema.DISK_FREE_BYTES: resources.free_bytes(),
+        schema.DISK_FREE_BYTES: resources.shown_free_bytes(),
         schema.DISK_LIMIT_BYTES: resources.disk_free_limit_bytes,
         schema.OPEN_DESCRIPTORS: open_descriptors(),
         schema.DESCRIPTOR_LIMIT: descriptor_limit if descriptor_limit != resource.RLIM_INFINITY else None,

@@ -500,6 +500,10 @@ class NodeProcess:
             out = out.count(queue.name)
             assert queue.unacked == out, f"{queue}: {queue.unacked} unacknowledged, and {out} are out"
             assert queue.ready == sum(len(line) for line in queue.ready_messages.all), f"{queue}: {queue.ready} ready"
+        self.check_memory()
+
+    def check_memory(self) -> None:
+        """Compare the memory that is counted with what is held, unless a job is under way."""
         if not len(self.node.scheduler):
             check_ledger(self.node, cast("Iterable[BrokerChannel]", self.node.shedding.holders))
 

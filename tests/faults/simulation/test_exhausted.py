@@ -1,4 +1,4 @@
-"""A system without a spare descriptor, at any call to the disk: the batch is tried again, and nothing is lost."""
+"""A system without a spare descriptor or memory, at any call: the batch is tried again, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.test_interleavings import append, bodies, opened
+from tests.support.journal import commit
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.storage import log_records
+from warren.broker.storage.checkpoint import Checkpoint
 from warren.broker.storage.journal import Journal
 
 SEGMENT_BYTES = 300
@@ -87,3 +90,79 @@ def test_a_batch_survives_a_shortage_at_any_call(error: int) -> None:
             break
         fails_at += 1
     assert fails_at > 50, "the disk was hardly asked"
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["an empty segment", "another message before"])
+def test_a_message_for_which_there_is_no_memory_leaves_no_part_of_its_record(
+    monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    there = [] if first else append(journal, b"before")
+
+    def append_half(buffer: bytearray, *_: object) -> None:
+        buffer += b"half a record"
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_records, "append_messages", append_half)
+        with pytest.raises(MemoryError):
+            append(journal, b"too long")
+    there += append(journal, b"after")
+    assert [message and message.body for message in journal.read_all([each.id for each in there])] == [
+        each.body for each in there
+    ]
+    commit(journal)
+    after, pages = opened(disk.crash())
+    assert bodies(after, pages) == [each.body for each in there] and not after.report
+
+
+def test_a_batch_is_written_again_when_there_is_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    append(journal, b"one")
+    batch = journal.seal()
+    assert batch is not None
+
+    def exhausted(what: str, name: str) -> None:
+        raise MemoryError
+
+    disk.before = exhausted
+    with pytest.raises(OSError) as raised:
+        batch.write()
+    assert raised.value.errno == errno.ENOMEM
+    disk.before = None
+    batch.write()
+    batch.sync()
+    journal.committed(batch.number)
+    after, pages = opened(disk.power_loss(Random(1)))
+    assert bodies(after, pages) == [b"one"]
+
+
+@pytest.mark.parametrize("at_a_stop", [True, False])
+def test_without_memory_for_a_checkpoint_the_broker_goes_on_with_the_old_one(
+    monkeypatch: pytest.MonkeyPatch, at_a_stop: bool
+) -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk, SEGMENT_BYTES)
+    stored = append(journal, b"x" * SEGMENT_BYTES)
+    commit(journal)
+
+    def exhausted(saved: Checkpoint) -> bytes:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "encode", exhausted)
+        if at_a_stop:
+            journal.close()
+        else:
+            journal.settle_many(1, stored)
+            commit(journal)
+            assert "00000001.log" in disk.names()
+    if at_a_stop:
+        after, pages = opened(disk.crash(), SEGMENT_BYTES)
+        assert bodies(after, pages) == [message.body for message in stored]
+    else:
+        journal.sync()
+        commit(journal)
+        assert "00000001.log" not in disk.names()

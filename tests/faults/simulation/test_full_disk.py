@@ -217,3 +217,26 @@ def test_a_batch_fails_if_the_reserve_is_spent() -> None:
         with pytest.raises(OSError, match="space") as error:
             batch.write()
         assert error.value.errno == ENOSPC
+
+
+def test_of_a_log_with_few_live_messages_spread_over_it_the_last_segment_stays_until_it_is_full() -> None:
+    """The proportions are those of 400 messages of 100 bytes in a log of 105 MB, whose segments have 64 MiB."""
+    disk, segment_bytes = ReservingDisk(Random(1)), 1 << 20
+    journal, _ = opened(disk, segment_bytes)
+    stored: list[Message] = []
+    while disk.used_bytes < 1.6 * segment_bytes:
+        stored += append(journal, *[b"%06d" % number + b"x" * 94 for number in range(200)])
+        commit(journal)
+    left = stored[:: len(stored) // 7]
+    journal.settle_many(1, [message for message in stored if message not in left])
+    settle_down(journal)
+    last = journal.segments[2]
+    assert "00000001.log" not in disk.names() and disk.used_bytes < last.length + 10_000
+    while 2 in journal.segments:
+        filling = append(journal, *[b"x" * 100] * 200)
+        commit(journal)
+        journal.settle_many(1, filling)
+        settle_down(journal)
+    assert disk.used_bytes < segment_bytes / 4
+    after, pages = opened(disk.power_loss(Random(2)), segment_bytes)
+    assert bodies(after, pages) == [message.body for message in left]

@@ -10,6 +10,7 @@ import errno
 import pytest
 
 from tests.faults.simulation.disk import Stopped
+from tests.faults.simulation.doctor import check_sound
 from tests.faults.simulation.journal_process import stop_after
 from tests.faults.simulation.node_process import NodeProcess, SimulatedStore, World, set_small_sizes
 from tests.faults.simulation.seeds import SEEDS, each_seed
@@ -46,6 +47,7 @@ def live(world: World, end: str) -> None:
             stop_after(world.disk, FAILURES.get(end))
         for _ in range(random.choice((5, 30, 90))):
             process.commit() if random.random() < 0.4 else process.work()
+            process.check_memory()
         process.receive()
         process.check_counters()
         if end == "close":
@@ -60,6 +62,8 @@ def live(world: World, end: str) -> None:
     world.disk = world.disk.power_loss(random) if power else world.disk.crash()
     if power:
         world.metadata.power_loss(random)
+    definitions = world.metadata.load()
+    check_sound(world.disk, definitions.numbers, definitions.next_queue - 1)
     world.now_ms = process.clock.now_ms() + random.choice((0, 100, 5000))
     world.model.restart(durable, end != "close")
     world.vhosts.durable = durable

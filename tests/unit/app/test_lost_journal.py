@@ -1,14 +1,19 @@
-"""The end of a process that has lost its journal: the exit status and the line of the log say why."""
+"""The end of a process without its journal, or without memory for a start: status and log say why."""
 
 from __future__ import annotations
 
 import errno
 import os
+import sys
+import threading
+from pathlib import Path
+from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from warren.broker.app import main
+from warren.broker.config import Config, Sources
 from warren.broker.storage.errors import ConfirmedLost
 from warren.broker.storage.postgresql.transactions import NOT_OWNER
 
@@ -37,3 +42,19 @@ def test_the_status_says_why(
         main.lost(error)
     assert ended.value.args == (status,)
     assert fields.items() <= lines[-1].items() and lines[-1]["log_level"] == "critical"
+
+
+def test_a_start_without_memory_for_a_thread_ends_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "committer":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(main, "DIGITS", sys.get_int_max_str_digits())  # it holds for the whole process
+    with capture_logs() as lines:
+        assert main.serve(Config(data_dir=str(tmp_path)), cast("Sources", None)) == 69
+    assert lines[-1]["event"] == "cannot_open_data" and "not enough memory" in lines[-1]["reason"]

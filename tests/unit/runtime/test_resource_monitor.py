@@ -1,6 +1,8 @@
 """The monitor of memory and disk, and what Linux reports of them."""
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -178,3 +180,14 @@ def test_resident_memory_is_counted_in_pages(tmp_path: Path):
     (tmp_path / "self" / "statm").write_text("100 7 3 1 0 5 0\n")
     assert resident_bytes(tmp_path) == 7 * PAGE_BYTES
     assert resident_bytes(tmp_path / "nothing") is None
+
+
+def test_the_free_space_that_is_shown_is_the_last_known_one_while_the_disk_cannot_be_read(machine: Machine):
+    machine.free = 700
+    assert machine.resources.shown_free_bytes() == 700
+
+    def refuse() -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    machine.resources.free_bytes = refuse
+    assert machine.resources.shown_free_bytes() == 700

@@ -1,5 +1,6 @@
 """The doctor's report on sound, torn and damaged logs, which it does not change."""
 
+import asyncio
 import errno
 import os
 import signal
@@ -8,25 +9,31 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.journal import commit
 from warren.broker.amqp.framing import content_frames
+from warren.broker.app.main import open_store
 from warren.broker.app.store import Store
 from warren.broker.cli import main
 from warren.broker.config import Config
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.metadata.records import Change, StoredGlobalParameter, StoredQueue, StoredVHost
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
-from warren.broker.storage import checkpoint, doctor, log_records, metadata_store
+from warren.broker.storage import checkpoint, doctor, log_records, metadata_store, recovery
 from warren.broker.storage.copy import copy_store
 from warren.broker.storage.doctor import examine
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.files import FolderDisk
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.metadata_store import RESTORE, SQLiteMetadata
+
+if TYPE_CHECKING:
+    from warren.broker.app.main import Ending
+    from warren.broker.runtime.systemd import Systemd
 
 SALT = 7
 HEAD = log_records.SEGMENT_HEAD_BYTES
@@ -441,13 +448,18 @@ def test_a_fault_of_the_folder_for_temporary_files_names_it_and_is_no_damage(
     assert output.out == "" and str(tmp_path) not in output.err
 
 
-def test_a_lack_of_memory_is_no_damage(
+def test_a_lack_of_memory_is_no_damage_and_ends_a_start(
     capsys: pytest.CaptureFixture[str], log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exhausted(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(doctor, "recover", exhausted)
+    monkeypatch.setattr(recovery, "_heads", exhausted)
+    with capture_logs() as lines:
+        data = Config(data_dir=str(log.parent))
+        assert asyncio.run(open_store(data, {}, cast("Ending", None), cast("Systemd", None))) == 69
+    assert lines[-1]["event"] == "cannot_open_data" and "not enough memory" in lines[-1]["reason"]
+    (log.parent / "lock").unlink()  # the process holds it
     assert examine(log.parent) == 69
     assert capsys.readouterr().err.startswith(f"warren: {log.parent}: there is not enough memory to read it")
 

@@ -1,7 +1,9 @@
 """Metadata through changes, repeats, failures and kills."""
 
 import errno
+import itertools
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -300,6 +302,20 @@ def test_a_shortage_of_the_system_is_told_from_a_lost_disk(
     assert [vhost.name for vhost in metadata.load().vhosts] == ["w"]
 
 
+def test_without_memory_nothing_is_changed_and_it_may_be_tried_again(metadata: SQLiteMetadata) -> None:
+    """Python raises its own error for SQLITE_NOMEM."""
+
+    def fail(index: int) -> None:
+        if index == 1:
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        metadata.apply(Watched(puts([StoredVHost("v"), StoredVHost("w")]), fail))
+    assert not metadata.load().vhosts
+    metadata.apply(puts([StoredVHost("v")]))
+    assert [vhost.name for vhost in metadata.load().vhosts] == ["v"]
+
+
 def test_without_a_descriptor_to_spare_declarations_are_stored_and_their_sync_is_tried_again(
     tmp_path: Path, path: Path
 ) -> None:
@@ -426,6 +442,66 @@ def test_a_cell_of_another_type_is_damage(
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
     assert refused(path).startswith("damaged: ")
+
+
+@pytest.mark.parametrize("shift", range(0, 60, 7))
+def test_a_flipped_bit_of_a_cell_or_an_index_is_named(path: Path, metadata: SQLiteMetadata, shift: int) -> None:
+    """Each of these records has this name, in its cells and in an index."""
+    name = b"a name that is long enough to flip a bit in it, wherever that is"
+    metadata.apply(puts(everything(name.decode(), 1)))
+    metadata.close()
+    sound = path.read_bytes()
+    places = [at for at in range(len(sound)) if sound.startswith(name, at)]
+    assert len(places) > 20
+    for at in places:
+        flipped = bytearray(sound)
+        flipped[at + shift] ^= 1
+        path.write_bytes(flipped)
+        assert re.match(r"damaged: (row \d+ (missing from index|of) \w+|wrong # of entries|non-unique)", refused(path))
+
+
+def test_a_number_that_no_queue_can_have_is_damage(path: Path, metadata: SQLiteMetadata) -> None:
+    metadata.apply(puts([StoredQueue("/", "q", 7, False, b"")]))
+    metadata.close()
+    other_file(path, f"UPDATE sqlite_sequence SET seq = {1 << 40}")
+    assert refused(path) == f"damaged: a number of {1 << 40}: {RESTORE}"
+
+
+def test_a_flipped_bit_in_the_format_of_the_file_is_damage(path: Path, metadata: SQLiteMetadata) -> None:
+    metadata.close()
+    sound = path.read_bytes()
+    for at, bit in itertools.product((18, 19), range(8)):
+        path.write_bytes(sound[:at] + bytes([sound[at] ^ 1 << bit]) + sound[at + 1 :])
+        assert refused(path) == f"damaged: its head, at offset 18: {RESTORE}"
+
+
+def test_what_the_write_ahead_log_has_behind_its_last_whole_transaction_is_named(
+    tmp_path: Path, path: Path, metadata: SQLiteMetadata
+) -> None:
+    for name in "abc":
+        metadata.apply(puts([StoredVHost(name)]))
+    copy = image(path, tmp_path / "killed")
+    log = copy.with_name(copy.name + "-wal")
+    sound = log.read_bytes()
+    with closing(SQLiteMetadata(copy, False)) as whole:
+        assert not whole.report and len(whole.load().vhosts) == 3
+    for at in (len(sound) - 1, len(sound) - 4120 + 8, len(sound) - 4120 + 13):  # of a page, and of both salts
+        copy.write_bytes(path.read_bytes())
+        log.write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
+        with closing(SQLiteMetadata(copy, False)) as damaged:
+            assert len(damaged.load().vhosts) == 2
+            assert re.match(r"meta.sqlite-wal: a torn end from offset \d+ on is not used", damaged.report[0])
+
+
+def test_frames_of_before_the_write_ahead_log_was_begun_anew_are_no_torn_end(
+    tmp_path: Path, path: Path, metadata: SQLiteMetadata
+) -> None:
+    for name in "abcdef":
+        metadata.apply(puts([StoredVHost(name)]))
+    metadata._connection.execute("PRAGMA wal_checkpoint(RESTART)")
+    metadata.apply(puts([StoredVHost("g")]))
+    with closing(SQLiteMetadata(image(path, tmp_path / "killed"), False)) as again:
+        assert not again.report and len(again.load().vhosts) == 7
 
 
 def test_a_damaged_name_in_the_schema_is_refused(path: Path, metadata: SQLiteMetadata) -> None:
