@@ -178,11 +178,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             due = self.random.sample(due, self.random.randint(1, len(due)))
         for source in due:
             ready.append(asyncio.Handle(source.run, (), self, self._context))
-        while scheduled and scheduled[0].when() <= now_s:
+        while scheduled and scheduled[0]._when <= now_s:
             ready.append(heapq.heappop(scheduled))
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle.cancelled():
+            if not handle._cancelled:
                 handle._run()
 
     def run_now(self, function: Callable[[], object]) -> None:

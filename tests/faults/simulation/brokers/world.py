@@ -43,7 +43,8 @@ LENGTHS = (1, 3, 20)  # of queues that refuse what is beyond
 BODY_BYTES = (0, 20, 300, 1200, 9000)
 START_S, QUIET_S = 60.0, 300.0  # the longest time until all is ready, and until all is consumed
 BOUND_S = 5.0  # until all links have bound a queue that was declared again
-CALM_S = 12.0  # longer than links take to notice what they lack, or that their connection is lost
+REPAIRED_S = 12.0  # after the repair, links have noticed that their connections were lost
+CALM_S = 3.0  # longer than links take to connect again, and to notice what they lack
 EXPORTING = 0.25  # the share of worlds in which all brokers export
 REMOTE = 0.2  # and of those in which their stores are on PostgreSQL
 TURNS = 200_000  # of a run; more would be a loop without an end
@@ -132,10 +133,12 @@ class World:
             self.model.again = ("timed",)
         self.bound = [queue for queue in ("sink", "twin") if queue in self.queues]  # to the exchange
         self._calm_s = 0.0  # when any broker had a message last
+        self._repaired_s = 0.0  # when all links have noticed the repair
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._broken_links = 0
         self._number = count()
         self._turns = 0
+        self._looked = -1  # `_turns` when the accounts were checked last
 
     def _draw_queues(self, random: Random) -> dict[str, dict[str, object]]:
         """Return the queues of each broker, with their arguments.
@@ -371,8 +374,10 @@ class World:
 
     def look(self) -> None:
         """Check what holds at any time, and note what is certain by now."""
+        turned, self._looked = self._turns != self._looked, self._turns
         for name, process in self.serving():
-            check_accounts(process)
+            if turned:
+                check_accounts(process)
             for consumer in [*self.consumers.values(), *self.left]:
                 if consumer.broker == name and process.all_stored:
                     consumer.note_stored(process.loop)
@@ -615,12 +620,14 @@ class World:
             broker.heal()
         self._end_replaced()
         self.run_until(self._all_serve, START_S, "all brokers serve again")
+        repaired_s = self.time.now_s
         self.run(1.0)  # what was sent before, such as the deletion of a queue, arrives
         for name, process in self.serving():
             process.act(lambda name=name, process=process: self.federation.define(process, name))
             self.declare(name)
         self.run_until(self._links_run_again, QUIET_S, "all links run again")
         self._calm_s = self.time.now_s
+        self._repaired_s = repaired_s + REPAIRED_S
         self.run_until(self._consumed, QUIET_S, "all messages are consumed")
         self.look()
         assert self.links_run(), "a link has failed without a fault"
@@ -638,7 +645,7 @@ class World:
         return self.links_run()
 
     def _consumed(self) -> bool:
-        """Consume what has arrived; return whether nothing was anywhere for CALM_S."""
+        """Consume what has arrived; return whether nothing was anywhere for a while."""
         for name in self.brokers:
             self.connect(name)
             consumer = self.consumers[name]
@@ -649,7 +656,7 @@ class World:
             queue.ready or queue.unacked or len(queue.outbox) for queue in queues
         ):
             self._calm_s = self.time.now_s
-        return self.time.now_s > self._calm_s + CALM_S
+        return self.time.now_s > max(self._calm_s + CALM_S, self._repaired_s)
 
     def stop_all(self) -> None:
         """Stop all processes, and let all writers finish."""
