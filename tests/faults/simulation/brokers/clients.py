@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 RECEIVED_FROM = "x-received-from"
 NOT_FOUND = 404
 SERVED_S = 0.5  # within which a broker serves what it has received
+UNDER_WAY_S = 5.0  # that a confirm may be on its way
 ORDERED = ("sink", "twin", "timed")  # queues whose messages come by one path
 _identities = count(1)
 
@@ -171,6 +172,8 @@ class Publisher(Peer):
         last = item.delivery_tag or 0
         for tag in [each for each in self.unconfirmed if each == last or item.multiple and each < last]:
             copies = self.unconfirmed.pop(tag)
+            late = self.end.loop.now_s > self.process.former_s + UNDER_WAY_S
+            assert not late, f"{copies[0].number} is confirmed after another process owns the store"
             self.answers[tag] = isinstance(item, Basic.Ack), self.end.loop.now_s
             if isinstance(item, Basic.Ack):
                 self.model.confirm(copies)
@@ -257,6 +260,9 @@ class Consumer(Peer):
         place = self._places[queue]
         number = int(item.body.partition(b":")[0])
         links = item.headers.get(RECEIVED_FROM) or []
+        if self.process.former_s < inf:  # it does not know yet: its successor delivers the message, too
+            self.model.find(place, number, item.body)
+            return
         redelivered = item.redelivered or any(link.get("redelivered") for link in links)
         self.trace(f"{self.broker} delivers {number} of {queue}{' again' if redelivered else ''}")
         copy = self.model.deliver(place, number, item.body, redelivered)

@@ -10,6 +10,7 @@ import errno
 import heapq
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from itertools import count
 from math import inf
 from random import Random
@@ -19,19 +20,20 @@ import pytest
 from pamqp.commands import Connection, Exchange, Queue
 
 from tests.faults.simulation.brokers.accounts import check_accounts
-from tests.faults.simulation.brokers.broker import Broker, Exited, Process
+from tests.faults.simulation.brokers.broker import Broker, Exited, Process, task_done
 from tests.faults.simulation.brokers.clients import Consumer, Operator, Peer, Publisher
 from tests.faults.simulation.brokers.exported import Boot, check_exports
 from tests.faults.simulation.brokers.links import EXCHANGE, POLICIES, QUEUE, Edge, Federation
 from tests.faults.simulation.brokers.loop import TURN_S, SimulatedLoop, VirtualTime
 from tests.faults.simulation.brokers.model import Copy, Model
 from tests.faults.simulation.brokers.network import Network
-from tests.faults.simulation.brokers.remote_store import RemoteStore
+from tests.faults.simulation.brokers.remote_store import RemoteStore, watched
 from tests.faults.simulation.brokers.writers import Exports, WriterProcess
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.postgresql import SimulatedServer
 from tests.support.amqp_client import Channel
 from warren.broker.core.jobs import scheduler
+from warren.broker.core.telemetry.resource_alarms import STORE
 from warren.broker.net import server
 from warren.broker.session import connection
 from warren.plugins.throughput.export import exporter, name_codes, queue_runs, sampling, snapshots, writer
@@ -47,6 +49,7 @@ REPAIRED_S = 12.0  # after the repair, links have noticed that their connections
 CALM_S = 3.0  # longer than links take to connect again, and to notice what they lack
 EXPORTING = 0.25  # the share of worlds in which all brokers export
 REMOTE = 0.2  # and of those in which their stores are on PostgreSQL
+NOTICED_S = 8.0  # within which a broker notices that its store does not answer
 TURNS = 200_000  # of a run; more would be a loop without an end
 
 # The steps that a run is made of, and their weights
@@ -58,6 +61,16 @@ FAULTS: dict[str, dict[str, int]] = {
     "processes": {"kill": 5, "stop": 2, "die": 4, "step_clock": 1},
     "disks": {"fail": 3, "fill": 3, "die": 2},
 }
+LOSSES = (
+    "fail_over",
+    "lose_server",
+    "replace",
+    "stand_by",
+    "isolate",
+    "isolate",
+    "suspend",
+    "suspend",
+)  # of stores on PostgreSQL
 FAULTS["all"] = FAULTS["network"] | FAULTS["processes"] | FAULTS["disks"]
 
 
@@ -102,7 +115,7 @@ class World:
         remote = remote_random.random() < REMOTE
         if remote and self.faults != "none":
             for _ in range(remote_random.choice((1, 3, 6))):
-                name = remote_random.choice(("fail_over", "lose_server", "replace"))
+                name = remote_random.choice(LOSSES)
                 steps.insert(remote_random.randrange(len(steps) + 1), Step(name, remote_random.getrandbits(32)))
         if exporting and self.faults in ("processes", "all"):
             for _ in range(own.choice((0, 0, 1, 3))):
@@ -213,7 +226,9 @@ class World:
             raise loop.errors[0]
         if loop.dead:
             broker = self.brokers[loop.name]
-            assert broker.process is not None
+            if broker.process is None or broker.process.loop is not loop:
+                self._left(broker, loop)
+                return
             self._ended(broker, not broker.process.stopped and self.random.random() < 0.5, False)
             self._look_again()
 
@@ -252,6 +267,19 @@ class World:
             self.model.again = ("timed",)  # the log may have a dead letter without the record that settles its original
         if not self._ending:
             self.later(self.random.choice((0.0, 0.1, 2.0, 10.0)), lambda: self.start(broker.name))
+
+    def _left(self, broker: Broker, loop: SimulatedLoop) -> None:
+        """A standby has ended, or a process whose store another one has."""
+        (process,) = [each for each in broker.processes() if each.loop is loop]
+        self.note(f"a former owner of {broker.name} has ended")
+        self._broken_all(broker.name, lossy=True)
+        self.loops.remove(loop)
+        if process is broker.standby:
+            broker.standby = None
+        else:
+            broker.former.remove(process)
+        broker.bury(process, False)
+        self._look_again()
 
     def _finish_exports(self, broker: Broker, power: bool) -> None:
         """Let the writers of a process that has ended finish their files in a while, unless there is no power."""
@@ -358,7 +386,8 @@ class World:
 
     def live(self) -> None:
         """Run all steps, and then consume all messages."""
-        with self.time.installed(), self.exports.installed() if self.exports is not None else nullcontext():
+        exporting = self.exports.installed() if self.exports is not None else nullcontext()
+        with self.time.installed(), watched(self.random), exporting:
             try:
                 self.begin()
                 for number, step in self.steps:
@@ -515,7 +544,7 @@ class World:
             self.note(f"stop {process.broker.name}")
             self._broken_all(process.broker.name)
             process.stopping = process.loop.create_task(process.stop())
-            process.stopping.add_done_callback(process.broker.task_done)
+            process.stopping.add_done_callback(partial(task_done, process))
 
     def step_fail(self, random: Random) -> None:
         self.brokers[self._any(random)].fail_after(random.randrange(40), errno.EIO)
@@ -547,14 +576,66 @@ class World:
 
     def step_replace(self, random: Random) -> None:
         """Let another broker own a store for a moment: the one that does not know ends when it commits, or looks."""
-        self._server(random).take_over()
-        self.later(random.choice((0.1, 1.0, 5.0)), self._end_replaced)
+        store = self.brokers[self._any(random)].remote
+        assert store is not None
+        store.replace()
 
-    def _end_replaced(self) -> None:
-        """End the processes that have lost their stores, as their watches of the store do."""
-        for broker in self.brokers.values():
-            if broker.process is not None and broker.remote is not None and broker.remote.replaced:
-                self._ended(broker, False, False)
+    def step_stand_by(self, random: Random) -> None:
+        """Let another process wait for the store of a broker."""
+        self._stand_by(self._any(random))
+
+    def _stand_by(self, name: str) -> None:
+        broker = self.brokers[name]
+        if broker.standby is None and self.exports is None:
+            loop = SimulatedLoop(broker.name, self.time, self.random, self.network)
+            self.loops.append(loop)
+            self.boots.append(Boot(broker.name, loop))
+            broker.start_standby(loop)
+
+    def step_isolate(self, random: Random) -> None:
+        """Cut a broker off from its store, not from clients: publishers wait, and a standby takes over in the end."""
+        name, seconds = self._any(random), random.choice((2.0, 8.0, 20.0))
+        process = self.process(name)
+        if process is None or process.remote is None:
+            return
+        self.note(f"{name} does not reach its store for {seconds} s")
+        self._may_lose_store(name)
+        process.remote.database.reachable = False
+        self._go_on(name, seconds, random)
+        if seconds >= NOTICED_S and not (process.ended or process.loop.dead or process.stopping):
+            assert STORE in process.node.alarms.on(), f"{name} has no alarm without its store"
+        process.remote.database.reachable = True
+
+    def step_suspend(self, random: Random) -> None:
+        """Stop the process of a broker for a while, as by SIGSTOP: it loses its store if that is long."""
+        name, seconds = self._any(random), random.choice((1.0, 5.0, 15.0, 15.0))
+        process = self.process(name)
+        if process is not None:
+            self._may_lose_store(name)
+
+            def suspend() -> None:
+                self.note(f"{name} stands still for {seconds} s")
+                process.committer.synced = lambda: None
+                process.loop.asleep_s = self.time.now_s + seconds
+
+            if random.random() < 0.3:
+                suspend()
+            else:
+                process.committer.synced = suspend  # what is stored is not confirmed yet
+            self._go_on(name, seconds, random)
+
+    def _go_on(self, name: str, seconds: float, random: Random) -> None:
+        """Publish at a broker for a while."""
+        for _ in range(4):
+            self.connect(name)
+            for _ in range(5):
+                self.publish(name, random)
+            self.run(seconds / 4)
+
+    def _may_lose_store(self, name: str) -> None:
+        self._stand_by(name)
+        self._broken_all(name, lossy=True)
+        self.model.faults = True
 
     def step_end_writer(self, random: Random) -> None:
         """Kill the writer of an export, now or at a later sync of a file."""
@@ -618,7 +699,6 @@ class World:
             self.exports.heal()
         for broker in self.brokers.values():
             broker.heal()
-        self._end_replaced()
         self.run_until(self._all_serve, START_S, "all brokers serve again")
         repaired_s = self.time.now_s
         self.run(1.0)  # what was sent before, such as the deletion of a queue, arrives
@@ -636,7 +716,8 @@ class World:
     def _all_serve(self) -> bool:
         """Return whether no broker is down, or will be as its stop has begun."""
         serving = self.serving()
-        return len(serving) == len(self.brokers) and not any(process.stopping for _, process in serving)
+        former = any(broker.former for broker in self.brokers.values())
+        return len(serving) == len(self.brokers) and not former and not any(each.stopping for _, each in serving)
 
     def _links_run_again(self) -> bool:
         """Return whether all links run. One without acknowledgements starts once full queues have room."""
@@ -664,7 +745,7 @@ class World:
         self._ending = True
         for _, process in self.serving():
             process.stopping = process.loop.create_task(process.stop())
-            process.stopping.add_done_callback(process.broker.task_done)
+            process.stopping.add_done_callback(partial(task_done, process))
         writers = self.exports.writers
         self.run_until(lambda: not any(each.process for each in self.brokers.values()), START_S, "all have stopped")
         self.run_until(lambda: all(each.returncode is not None for each in writers), START_S, "all writers have ended")
@@ -673,6 +754,7 @@ class World:
         lost = [f"{copy.number} of {copy.place}" for copy in self.model.lost()]
         assert not lost, f"messages are LOST: {', '.join(lost)}"
         for name, process in self.serving():
+            assert not process.node.alarms.on(), f"{name} has the alarms {process.node.alarms.on()}"
             assert not process.node.ledger.queued_bytes, f"{name} counts memory of empty queues"
             live = sum(segment.live for segment in process.store.journal.segments.values())
             assert not live, f"the journal of {name} keeps {live} messages of empty queues"
@@ -692,4 +774,6 @@ class World:
         for broker in self.brokers.values():
             if broker.process is not None:
                 broker.end(False, True)
+            for process in broker.processes():
+                broker.bury(process, True)
         self.client_loop.bury()
