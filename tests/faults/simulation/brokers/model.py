@@ -24,6 +24,7 @@ class Copy:
     settled    a consumer has acknowledged or rejected it
     consumed   that has happened at least once
     sure       the broker that had it has stored that
+    due_s      it must not be delivered before
     """
 
     place: str
@@ -39,6 +40,8 @@ class Copy:
     settled: bool = False
     consumed: bool = False
     sure: bool = False
+    priority: int = 0
+    due_s: float = 0.0
 
 
 @dataclass

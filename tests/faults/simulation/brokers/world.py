@@ -19,10 +19,12 @@ from typing import NamedTuple
 import pytest
 from pamqp.commands import Connection, Exchange, Queue
 
+from tests.faults.simulation.brokers import features
 from tests.faults.simulation.brokers.accounts import check_accounts
 from tests.faults.simulation.brokers.broker import Broker, Exited, Process, task_done
-from tests.faults.simulation.brokers.clients import Consumer, Operator, Peer, Publisher
+from tests.faults.simulation.brokers.clients import Consumer, Operator, Peer, Publisher, Transactor
 from tests.faults.simulation.brokers.exported import Boot, check_exports
+from tests.faults.simulation.brokers.features import EXTRA, SPREAD
 from tests.faults.simulation.brokers.links import EXCHANGE, POLICIES, QUEUE, Edge, Federation
 from tests.faults.simulation.brokers.loop import TURN_S, SimulatedLoop, VirtualTime
 from tests.faults.simulation.brokers.model import Copy, Model
@@ -61,16 +63,7 @@ FAULTS: dict[str, dict[str, int]] = {
     "processes": {"kill": 5, "stop": 2, "die": 4, "step_clock": 1},
     "disks": {"fail": 3, "fill": 3, "die": 2},
 }
-LOSSES = (
-    "fail_over",
-    "lose_server",
-    "replace",
-    "stand_by",
-    "isolate",
-    "isolate",
-    "suspend",
-    "suspend",
-)  # of stores on PostgreSQL
+LOSSES = ("fail_over", "lose_server", "replace", "stand_by", *2 * ("isolate", "suspend"))  # of stores on PostgreSQL
 FAULTS["all"] = FAULTS["network"] | FAULTS["processes"] | FAULTS["disks"]
 
 
@@ -105,12 +98,17 @@ class World:
         self.seed = seed
         self.trace: list[str] = []
         self.federation = Federation.draw(random)
+        self.queues = self._draw_queues(random)
         self.faults = random.choice(["none", "network", "network", "processes", "processes", "disks", "all", "all"])
         weights = STEPS | FAULTS[self.faults] | (CHANGES if random.random() < 0.3 else {})
         names = random.choices(list(weights), list(weights.values()), k=random.choice((20, 40, 80)))
         steps = [Step(name, random.getrandbits(32)) for name in names]
         own = Random(f"exports {seed}")  # of its own, so that other worlds stay as they are
         exporting = own.random() < EXPORTING
+        full = "x-max-length" in self.queues["dead"]
+        self.feature = features.draw(Random(f"feature {seed}"), exporting, full)
+        if self.feature is not None:
+            self.queues |= self.feature.queues
         remote_random = Random(f"remote {seed}")  # likewise
         remote = remote_random.random() < REMOTE
         if remote and self.faults != "none":
@@ -122,12 +120,15 @@ class World:
                 steps.insert(own.randrange(len(steps) + 1), Step("end_writer", own.getrandbits(32)))
         if exporting and self.faults in ("disks", "all") and own.random() < 0.5:
             steps.insert(own.randrange(len(steps) + 1), Step("fill_exports", own.getrandbits(32)))
+        if self.feature is not None and self.feature.name == "policies":
+            for _ in range(random.choice((3, 10))):
+                steps.insert(random.randrange(len(steps) + 1), Step("tune", random.getrandbits(32)))
         self.steps = [(number, steps[number]) for number in (range(len(steps)) if kept is None else kept)]
         self.prefetch = random.choice((1, 3, 20))
         self.random = Random(random.getrandbits(64))
         self.time = VirtualTime(Random(random.getrandbits(64)))
         self.network = Network(self.time, self.random)
-        self.model = Model(("timed", QUEUE) if self.federation.cyclic else ("timed",))
+        self.model = Model(("timed", "late", QUEUE) if self.federation.cyclic else ("timed", "late"))
         self.client_loop = SimulatedLoop("clients", self.time, self.random, self.network)
         self.loops = [self.client_loop]
         self.exports = Exports(own, self.time, self.note) if exporting else None
@@ -141,9 +142,10 @@ class World:
         self.consumers: dict[str, Consumer] = {}
         self.left: list[Consumer] = []  # that have closed their sockets
         self.peers: list[Peer] = []  # all so far
-        self.queues = self._draw_queues(random)
         if "x-dead-letter-strategy" in self.queues["timed"]:
-            self.model.again = ("timed",)
+            self.model.again = ("timed", "late")
+        self.transactors: dict[str, Transactor] = {}
+        self._due_s = 0.0  # when the last delayed message is due
         self.bound = [queue for queue in ("sink", "twin") if queue in self.queues]  # to the exchange
         self._calm_s = 0.0  # when any broker had a message last
         self._repaired_s = 0.0  # when all links have noticed the repair
@@ -264,7 +266,8 @@ class World:
         disk = broker.disk
         broker.end(power, silently)
         if isinstance(disk, SimulatedDisk) and (power or disk.torn):
-            self.model.again = ("timed",)  # the log may have a dead letter without the record that settles its original
+            # The log may have a dead letter without the record that settles its original.
+            self.model.again = ("timed", "late")
         if not self._ending:
             self.later(self.random.choice((0.0, 0.1, 2.0, 10.0)), lambda: self.start(broker.name))
 
@@ -273,6 +276,9 @@ class World:
         (process,) = [each for each in broker.processes() if each.loop is loop]
         self.note(f"a former owner of {broker.name} has ended")
         self._broken_all(broker.name, lossy=True)
+        for edge in self.federation.edges:
+            if edge[1] == broker.name:
+                self.model.disturb(edge)  # two owners have removed each other's exchange from the upstream
         self.loops.remove(loop)
         if process is broker.standby:
             broker.standby = None
@@ -350,6 +356,12 @@ class World:
                 channel.send(Queue.Declare, queue=queue, durable=True, arguments=arguments)
             for queue in self.bound:
                 channel.send(Queue.Bind, queue=queue, exchange=EXCHANGE, routing_key=federation.key)
+            if self.feature is not None and self.feature.exchange is not None:
+                kind, arguments = self.feature.exchange
+                spread = {"exchange_type": kind, "durable": True, "arguments": arguments}
+                channel.send(Exchange.Declare, exchange=SPREAD, **spread)
+                for queue in self.feature.queues:
+                    channel.send(Queue.Bind, queue=queue, exchange=SPREAD, routing_key="1")
 
         self.admin(name, send)
 
@@ -369,11 +381,20 @@ class World:
         """Connect the clients of a broker that are not connected."""
         places = {queue: f"{queue}@{name}" for queue in self.queues}
         places |= {QUEUE: QUEUE, "dead": f"timed@{name}"}
+        if self.feature is not None:
+            places |= dict.fromkeys(self.feature.queues, f"{self.feature.place}@{name}")
         with suppress(ConnectionRefusedError):
             if name not in self.publishers or not self.publishers[name].connected:
                 self.publishers[name] = self._peer(Publisher, name)
             if name not in self.consumers or not self.consumers[name].connected:
-                self.consumers[name] = self._peer(Consumer, name, places=places, prefetch=self.prefetch)
+                options = {"places": places, "prefetch": self.prefetch, "feature": self.feature}
+                self.consumers[name] = self._peer(Consumer, name, **options)
+            if self.transacts and (name not in self.transactors or not self.transactors[name].connected):
+                self.transactors[name] = self._peer(Transactor, name)
+
+    @property
+    def transacts(self) -> bool:
+        return self.feature is not None and self.feature.name == "transactions"
 
     def links_run(self) -> bool:
         serving = self.serving()
@@ -422,7 +443,7 @@ class World:
         """Whether an exchange link has all that it needs, and nothing is on its way between its brokers."""
         upstream, downstream = self.process(edge[0]), self.process(edge[1])
         ends = [*self.network.between(*edge), *self.network.between(edge[1], edge[0])]
-        if upstream is None or downstream is None or any(end.incoming for end in ends):
+        if upstream is None or downstream is None or self.brokers[edge[1]].former or any(end.incoming for end in ends):
             return False
         return self.federation.complete(upstream, downstream, edge)
 
@@ -434,7 +455,11 @@ class World:
         publisher = self.publishers.get(name)
         if publisher is None or not publisher.connected:
             return
-        target = random.choice((EXCHANGE, EXCHANGE, QUEUE, QUEUE, "timed"))
+        extra = (EXTRA, EXTRA) if self.feature is not None else ()
+        target = random.choice((EXCHANGE, EXCHANGE, QUEUE, QUEUE, "timed", *extra))
+        if target == EXTRA and self.transacts:
+            self.transact(name, random)
+            return
         number = self.model.bodies = self.model.bodies + 1
         body = b"%d:" % number + bytes(random.choice(BODY_BYTES))
         origin = publisher.identity, number
@@ -444,6 +469,14 @@ class World:
             ways = [(f"{queue}@{there}", path) for there, path in paths.items() for queue in self.bound]
             copies = [Copy(place, number, body, origin, path) for place, path in ways]
             publisher.publish(EXCHANGE, self.federation.key, body, copies, message_id)
+        elif target == EXTRA and self.feature is not None:
+            properties = self.feature.properties(random)
+            copy = Copy(f"{self.feature.place}@{name}", number, body, origin)
+            copy.priority = min(3, properties.get("priority", 0))
+            copy.due_s = self.time.now_s + properties.get("headers", {}).get("x-delay", 0) / 1000
+            self._due_s, copies = max(self._due_s, copy.due_s), [copy]
+            exchange = SPREAD if self.feature.exchange is not None else ""
+            publisher.publish(exchange, self.feature.key(random), body, copies, message_id, properties)
         else:
             links = self.federation.edges if target == QUEUE else ()
             copies = [Copy(QUEUE if links else f"timed@{name}", number, body, origin, links)]
@@ -451,6 +484,19 @@ class World:
         for copy in copies:
             self.model.add(copy)
         self.note(f"publish {number} to {target} at {name}")
+
+    def transact(self, name: str, random: Random) -> None:
+        """Publish some messages in a transaction, and commit it or roll it back."""
+        transactor, commit = self.transactors.get(name), random.random() < 0.7
+        if transactor is None or not transactor.connected:
+            return
+        copies = []
+        for _ in range(random.choice((1, 2, 5))):
+            number = self.model.bodies = self.model.bodies + 1
+            body = b"%d:" % number + bytes(random.choice(BODY_BYTES))
+            copies.append(Copy(f"{EXTRA}@{name}", number, body, (transactor.identity, number)))
+        transactor.publish(EXTRA, copies, commit)
+        self.note(f"{'commit' if commit else 'roll back'} {[copy.number for copy in copies]} at {name}")
 
     def step_publish(self, random: Random) -> None:
         name = self._any(random)
@@ -653,6 +699,8 @@ class World:
 
     def step_step_clock(self, random: Random) -> None:
         broker = self.brokers[self._any(random)]
+        if self.feature is not None and self.feature.name == "delays":
+            return  # after the next start messages would be due an hour later, or before
         broker.wall_s += random.choice((-3600.0, 3600.0))
         if broker.process is not None:
             broker.process.loop.wall_s = broker.wall_s
@@ -677,6 +725,18 @@ class World:
             self.run(random.choice((0.06, 0.2)))  # after the link has begun to end
             if self.process(edge[1]) is process:
                 process.act(lambda: self.federation.toggle_policy(process, policy))
+
+    def step_tune(self, random: Random) -> None:
+        """Set another policy of the queue `extra`, or clear it."""
+        name, definition = self._any(random), random.choice((None, *features.POLICIES))
+        process = self.process(name)
+        if process is None:
+            return
+        policies = process.node.policies
+        if definition is not None:
+            process.act(lambda: policies.set("/", EXTRA, f"^{EXTRA}$", definition, 0, "queues"))
+        elif any(each.name == EXTRA for each in policies.all("/")):
+            process.act(lambda: policies.clear("/", EXTRA))
 
     def step_redeclare(self, random: Random) -> None:
         """Delete the queue of an exchange, which is declared again later."""
@@ -737,7 +797,7 @@ class World:
             queue.ready or queue.unacked or len(queue.outbox) for queue in queues
         ):
             self._calm_s = self.time.now_s
-        return self.time.now_s > max(self._calm_s + CALM_S, self._repaired_s)
+        return self.time.now_s > max(self._calm_s + CALM_S, self._repaired_s, self._due_s + BOUND_S)
 
     def stop_all(self) -> None:
         """Stop all processes, and let all writers finish."""
