@@ -134,7 +134,7 @@ class World:
         self.exports = Exports(own, self.time, self.note) if exporting else None
         self.brokers: dict[str, Broker] = {}
         for name in self.federation.brokers:
-            store = RemoteStore(remote_random, lambda: self.time.now_s, self.note) if remote else None
+            store = RemoteStore(remote_random, lambda: self.time.now_s, self.note, not exporting) if remote else None
             self.brokers[name] = Broker(name, self.random, self.network, self.note, self.exports, store)
         self.boots: list[Boot] = []
         self._ending = False  # processes that end are not started again
@@ -767,7 +767,7 @@ class World:
             self.declare(name)
         self.run_until(self._links_run_again, QUIET_S, "all links run again")
         self._calm_s = self.time.now_s
-        self._repaired_s = repaired_s + REPAIRED_S
+        self._repaired_s = repaired_s + (REPAIRED_S if self.model.faults or self._broken_links else 0.0)
         self.run_until(self._consumed, QUIET_S, "all messages are consumed")
         self.look()
         assert self.links_run(), "a link has failed without a fault"
