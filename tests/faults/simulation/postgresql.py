@@ -29,6 +29,8 @@ from warren.broker.storage.postgresql.operations import (
 )
 from warren.broker.storage.postgresql.transactions import UNREACHABLE, Transactions
 
+WAITS = "it waits for another worker"
+
 
 @dataclass(frozen=True)
 class State:
@@ -100,11 +102,15 @@ class SimulatedServer:
     def take_over(self) -> tuple[int, int]:
         """Raise the epoch, whoever owns the store; return it and the number of the last transaction."""
         self._away = 0
+        self.raise_epoch(self.state.epoch + 1)
+        return self.state.epoch, self.state.commits
+
+    def raise_epoch(self, epoch: int) -> None:
+        """Let a new owner have the store, for certain."""
         self._decide()
-        self.state = self._safe = replace(self.state, epoch=self.state.epoch + 1)
+        self.state = self._safe = replace(self.state, epoch=epoch)
         self._unsafe.clear()
         self._trace(f"epoch {self.state.epoch} after transaction {self.state.commits}")
-        return self.state.epoch, self.state.commits
 
     def fail_over(self) -> None:
         """Lose the primary; its standby may have more than is certain."""
@@ -238,6 +244,10 @@ class SimulatedDatabase(Database):
             del self._open[session]
             raise
 
+    def forget_sessions(self) -> None:
+        """The server has ended the sessions: what they call next fails."""
+        self._open = dict.fromkeys(self._open, -1)
+
     def owner(self) -> tuple[int, int]:
         self.call("owner")
         self._open.clear()
@@ -268,7 +278,7 @@ class SimulatedTransactions(Transactions):
 
     def _wait(self, possible: Callable[[], bool]) -> None:
         if self.settling or not possible():
-            raise OSError(UNREACHABLE, "it waits for another worker")
+            raise OSError(UNREACHABLE, WAITS)
 
     def _settle(self) -> None:
         self.settling = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -10,9 +11,10 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pamqp.commands import Basic, Confirm, Connection
+from pamqp.commands import Basic, Confirm, Connection, Tx
 from pamqp.commands import Channel as ChannelMethods
 
+from tests.faults.simulation.brokers.features import EXTRA, Feature
 from tests.faults.simulation.brokers.loop import SimulatedLoop
 from tests.faults.simulation.brokers.model import Copy, Model
 from tests.support.amqp_client import FRAME_MAX, PROTOCOL_HEADER, Channel, Client, Content, Silence, describe
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 RECEIVED_FROM = "x-received-from"
 NOT_FOUND = 404
 SERVED_S = 0.5  # within which a broker serves what it has received
+ROUNDED_S = 0.002  # as a broker counts milliseconds
+UNDER_WAY_S = 5.0  # that a confirm may be on its way
 ORDERED = ("sink", "twin", "timed")  # queues whose messages come by one path
 _identities = count(1)
 
@@ -158,11 +162,19 @@ class Publisher(Peer):
         self.published: list[Published] = []
         self.answers: dict[int, tuple[bool, float]] = {}
 
-    def publish(self, exchange: str, key: str, body: bytes, copies: list[Copy], message_id: str | None = None) -> None:
+    def publish(
+        self,
+        exchange: str,
+        key: str,
+        body: bytes,
+        copies: list[Copy],
+        message_id: str | None = None,
+        properties: dict[str, Any] | None = None,
+    ) -> None:
         self.published.append(Published(copies[0].number, exchange, key, len(body), message_id))
         self.unconfirmed[len(self.published)] = copies
         named = {} if message_id is None else {"message_id": message_id}
-        self._channel.publish(exchange, key, body, {"delivery_mode": 2} | named)
+        self._channel.publish(exchange, key, body, {"delivery_mode": 2} | named | (properties or {}))
 
     def _take(self, channel: Channel, item: Any) -> None:
         super()._take(channel, item)
@@ -171,10 +183,37 @@ class Publisher(Peer):
         last = item.delivery_tag or 0
         for tag in [each for each in self.unconfirmed if each == last or item.multiple and each < last]:
             copies = self.unconfirmed.pop(tag)
+            late = self.end.loop.now_s > self.process.former_s + UNDER_WAY_S
+            assert not late, f"{copies[0].number} is confirmed after another process owns the store"
             self.answers[tag] = isinstance(item, Basic.Ack), self.end.loop.now_s
             if isinstance(item, Basic.Ack):
                 self.model.confirm(copies)
             self.trace(f"{self.broker} confirms {copies[0].number}")
+
+
+class Transactor(Peer):
+    """A connection that publishes in transactions. What it rolls back was never published, so no model knows it."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._channel = self.open_channel()
+        self._channel.send(Tx.Select)
+        self._committing: deque[list[Copy]] = deque()
+
+    def publish(self, queue: str, copies: list[Copy], commit: bool) -> None:
+        """Publish copies to a queue in a transaction, and commit it or roll it back."""
+        for copy in copies:
+            self._channel.publish("", queue, copy.body, {"delivery_mode": 2})
+        self._channel.send(Tx.Commit if commit else Tx.Rollback)
+        if commit:
+            self._committing.append(copies)
+            for copy in copies:
+                self.model.add(copy)
+
+    def _take(self, channel: Channel, item: Any) -> None:
+        super()._take(channel, item)
+        if isinstance(item, Tx.CommitOk):
+            self.model.confirm(self._committing.popleft())
 
 
 class Unsettled(NamedTuple):
@@ -207,7 +246,7 @@ class Consumer(Peer):
     settled      how deliveries were settled, by channel and tag
     """
 
-    def __init__(self, *arguments: Any, places: dict[str, str], prefetch: int) -> None:
+    def __init__(self, *arguments: Any, places: dict[str, str], prefetch: int, feature: Feature | None = None) -> None:
         super().__init__(*arguments)
         self.outstanding: list[Unsettled] = []
         self.settlements: list[tuple[float, Copy]] = []
@@ -216,14 +255,23 @@ class Consumer(Peer):
         self._places = places
         self._prefetch = prefetch
         self._queues: dict[int, str] = {}
-        self._latest: dict[tuple[str, int], int] = {}  # by queue and publisher, its last message
+        self._latest: dict[tuple[str, int, int], int] = {}  # by queue, publisher and priority, its last message
         self._tags: dict[Channel, str] = {}  # of the consumers that were not cancelled
         self._consumed = 0
-        for queue in places:
+        self._feature = feature.name if feature is not None else ""
+        ordered = list(feature.queues) if feature is not None and feature.ordered else []
+        self._ordered = (*ORDERED, *ordered)
+        self._active = ""  # the consumer that the only active one was last
+        for queue in [*places, EXTRA] if self._feature == "one active consumer" else places:
             channel = self.open_channel()
             self._queues[channel.number] = queue
             channel.send(Basic.Qos, prefetch_count=prefetch)
+            if self._transacts(channel):
+                channel.send(Tx.Select)
         self.consume_all()
+
+    def _transacts(self, channel: Channel) -> bool:
+        return self._feature == "transactions" and self._queues[channel.number] == EXTRA
 
     def consume_all(self) -> None:
         """Consume from each queue."""
@@ -257,6 +305,9 @@ class Consumer(Peer):
         place = self._places[queue]
         number = int(item.body.partition(b":")[0])
         links = item.headers.get(RECEIVED_FROM) or []
+        if self.process.former_s < inf:  # it does not know yet: its successor delivers the message, too
+            self.model.find(place, number, item.body)
+            return
         redelivered = item.redelivered or any(link.get("redelivered") for link in links)
         self.trace(f"{self.broker} delivers {number} of {queue}{' again' if redelivered else ''}")
         copy = self.model.deliver(place, number, item.body, redelivered)
@@ -271,25 +322,44 @@ class Consumer(Peer):
         mine = sum(each.consumer == consumer for each in self.outstanding)
         assert mine <= self._prefetch, f"{mine} unacknowledged deliveries with a prefetch of {self._prefetch}"
         came_back = any(death["queue"] == queue for death in item.headers.get("x-death") or [])  # as a dead letter
-        if queue in ORDERED and not redelivered and copy.unmarked == 1 and not came_back:
+        if queue == EXTRA and self._feature == "one active consumer":
+            lasting = self._active in self._tags.values() and self._active != consumer
+            assert not lasting, f"{consumer} of {queue} has {number}, and {self._active} is the active consumer"
+            self._active = consumer
+        assert received.at_s >= copy.due_s - ROUNDED_S, f"message {number} of {queue} is early"
+        if queue in self._ordered and not redelivered and copy.unmarked == 1 and not came_back:
             publisher, sequence = copy.origin
-            assert self._latest.get((queue, publisher), 0) < sequence, f"message {number} of {queue} is out of order"
-            self._latest[queue, publisher] = sequence
+            line = queue, publisher, copy.priority
+            assert self._latest.get(line, 0) < sequence, f"message {number} of {queue} is out of order"
+            self._latest[line] = sequence
 
     def settle(self, most: int, random: Random, finally_: bool = False) -> None:
-        """Settle some deliveries; `finally_`: acknowledge them."""
+        """Settle some deliveries; `finally_`: acknowledge them. Those of a transaction may be rolled back."""
+        transaction: Channel | None = None
+        back = not finally_ and self._feature == "transactions" and random.random() < 0.3
+        unsettled = []
         for _ in range(min(most, len(self.outstanding))):
-            channel, tag, _, copy = self.outstanding.pop(random.randrange(len(self.outstanding)))
+            delivery = self.outstanding.pop(random.randrange(len(self.outstanding)))
+            channel, tag, _, copy = delivery
             choice = "ack" if finally_ else random.choice(("ack", "ack", "ack", "requeue", "reject"))
             self.trace(f"{choice} {copy.number} of {self._queues[channel.number]} at {self.broker}")
             self._settle(channel, tag, choice)
+            if self._transacts(channel):
+                transaction = channel
+                if back:
+                    unsettled.append(delivery)
+                    continue
             if choice == "requeue":
                 copy.returned = True
-            elif choice == "reject" and self._queues[channel.number] == "timed":
+            elif choice == "reject" and copy.place.startswith("timed@") and self._queues[channel.number] != "dead":
                 copy.delivered = 0  # the copy in the dead letters is a new one
             else:
                 self.model.settle(copy)
                 self.settlements.append((self.end.loop.now_s, copy))
+        if transaction is not None:
+            self.trace(f"{'roll back' if back else 'commit'} at {self.broker}")
+            transaction.send(Tx.Rollback if back else Tx.Commit)
+            self.outstanding += unsettled
 
     def _settle(self, channel: Channel, tag: int, choice: str) -> None:
         self.settled[channel.number, tag] = choice

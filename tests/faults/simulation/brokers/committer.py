@@ -6,6 +6,7 @@ store is a server. A call that fails for lack of space or descriptors is made ag
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
@@ -29,6 +30,7 @@ class SimulatedCommitter(Committer, Source):
         self._under_way: list[Batch] = []
         self._free_s = 0.0  # when the next call can be made
         self._broken = False
+        self.synced: Callable[[], None] = lambda: None  # called after each sync
         loop.sources.append(self)
 
     @property
@@ -64,6 +66,7 @@ class SimulatedCommitter(Committer, Source):
                 choice.sync()
                 self._unsynced.remove(choice)
                 loop.call_soon(self._done, choice, 0.001)
+                self.synced()
         except OSError as error:
             loop.call_soon(self._raised, error)
             self._broken = not is_temporary(error)

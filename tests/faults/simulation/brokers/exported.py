@@ -144,8 +144,9 @@ def read(folder: Path, table: str) -> dict[str, tuple[list[dict[str, Any]], int]
     found: dict[str, tuple[list[dict[str, Any]], int]] = {}
     for path in sorted(folder.glob(f"{table}/dt=*/hour=*/part-*.parquet")):
         with pq.ParquetFile(path) as file:
-            there = [name for name in names if name in file.schema_arrow.names]
-            rows = file.read(there).to_pylist()
+            known = set(file.schema_arrow.names)
+            there = [name for name in names if name in known]
+            rows = file.read(there, use_threads=False).to_pylist()
             lost = int((file.metadata.metadata or {})[schema.LOST_KEY.encode()])
         missing = dict.fromkeys(name for name in names if name not in there)
         for boot_id in {row["boot_id"] for row in rows}:

@@ -123,6 +123,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     dead     the process has ended: it writes and sends nothing any more
     errors   of callbacks, which make the simulation fail
     next_s   `due_s` as the world has seen it last; `changed`: it may be another one now
+    asleep_s  the process is stopped until then
+    former_s  since when another process owns its store
     """
 
     def __init__(self, name: str, time: VirtualTime, random: Random, network: Network) -> None:
@@ -130,8 +132,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.name = name
         self.random = random
         self.dead = False
+        self.former_s = inf
         self.next_s, self.changed = inf, True
-        self.wall_s = 0.0
+        self.wall_s = self.asleep_s = 0.0
         self.errors: list[BaseException] = []
         self.executor = Executor(self)
         self.sources: list[Source] = [self.executor]
@@ -156,7 +159,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def due_s(self) -> float:
         """The time of the next turn that has something to do."""
         if self._ready:
-            return self.now_s
+            return max(self.now_s, self.asleep_s)
         scheduled = self._scheduled
         while scheduled and scheduled[0].cancelled():
             heapq.heappop(scheduled)
@@ -165,7 +168,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             source_s = source.due_s
             if source_s < due_s:
                 due_s = source_s
-        return due_s
+        return max(due_s, self.asleep_s)
 
     def turn(self) -> None:
         self.run_now(self._run_once)
@@ -178,11 +181,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             due = self.random.sample(due, self.random.randint(1, len(due)))
         for source in due:
             ready.append(asyncio.Handle(source.run, (), self, self._context))
-        while scheduled and scheduled[0].when() <= now_s:
+        while scheduled and scheduled[0]._when <= now_s:
             ready.append(heapq.heappop(scheduled))
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle.cancelled():
+            if not handle._cancelled:
                 handle._run()
 
     def run_now(self, function: Callable[[], object]) -> None:

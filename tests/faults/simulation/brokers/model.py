@@ -24,6 +24,7 @@ class Copy:
     settled    a consumer has acknowledged or rejected it
     consumed   that has happened at least once
     sure       the broker that had it has stored that
+    due_s      it must not be delivered before
     """
 
     place: str
@@ -39,6 +40,8 @@ class Copy:
     settled: bool = False
     consumed: bool = False
     sure: bool = False
+    priority: int = 0
+    due_s: float = 0.0
 
 
 @dataclass
@@ -93,12 +96,16 @@ class Model:
             if not copy.consumed and concerns(copy):
                 copy.certain = False
 
+    def find(self, place: str, number: int, body: bytes) -> Copy:
+        """Return the copy that is delivered."""
+        copy = self.copies.get((place, number))
+        assert copy is not None, f"message {number} of {place} was never published"
+        assert copy.body == body, f"message {number} of {place} has another body"
+        return copy
+
     def deliver(self, place: str, number: int, body: bytes, redelivered: bool) -> Copy:
         """Check and record a delivery; `redelivered` is the mark of the broker, or of a link on the way."""
-        copy = self.copies.get((place, number))
-        name = f"message {number} of {place}"
-        assert copy is not None, f"{name} was never published"
-        assert copy.body == body, f"{name} has another body"
+        copy, name = self.find(place, number, body), f"message {number} of {place}"
         again = copy.delivered > 0 and not copy.returned
         moves = place.startswith(self.unmarked)
         if not self.faults:

@@ -10,6 +10,7 @@ import errno
 import heapq
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from itertools import count
 from math import inf
 from random import Random
@@ -18,20 +19,23 @@ from typing import NamedTuple
 import pytest
 from pamqp.commands import Connection, Exchange, Queue
 
+from tests.faults.simulation.brokers import features
 from tests.faults.simulation.brokers.accounts import check_accounts
-from tests.faults.simulation.brokers.broker import Broker, Exited, Process
-from tests.faults.simulation.brokers.clients import Consumer, Operator, Peer, Publisher
+from tests.faults.simulation.brokers.broker import Broker, Exited, Process, task_done
+from tests.faults.simulation.brokers.clients import Consumer, Operator, Peer, Publisher, Transactor
 from tests.faults.simulation.brokers.exported import Boot, check_exports
+from tests.faults.simulation.brokers.features import EXTRA, SPREAD
 from tests.faults.simulation.brokers.links import EXCHANGE, POLICIES, QUEUE, Edge, Federation
 from tests.faults.simulation.brokers.loop import TURN_S, SimulatedLoop, VirtualTime
 from tests.faults.simulation.brokers.model import Copy, Model
 from tests.faults.simulation.brokers.network import Network
-from tests.faults.simulation.brokers.remote_store import RemoteStore
+from tests.faults.simulation.brokers.remote_store import RemoteStore, watched
 from tests.faults.simulation.brokers.writers import Exports, WriterProcess
-from tests.faults.simulation.disk import SimulatedDisk
+from tests.faults.simulation.disk import SimulatedDisk, Stopped
 from tests.faults.simulation.postgresql import SimulatedServer
 from tests.support.amqp_client import Channel
 from warren.broker.core.jobs import scheduler
+from warren.broker.core.telemetry.resource_alarms import STORE
 from warren.broker.net import server
 from warren.broker.session import connection
 from warren.plugins.throughput.export import exporter, name_codes, queue_runs, sampling, snapshots, writer
@@ -43,9 +47,11 @@ LENGTHS = (1, 3, 20)  # of queues that refuse what is beyond
 BODY_BYTES = (0, 20, 300, 1200, 9000)
 START_S, QUIET_S = 60.0, 300.0  # the longest time until all is ready, and until all is consumed
 BOUND_S = 5.0  # until all links have bound a queue that was declared again
-CALM_S = 12.0  # longer than links take to notice what they lack, or that their connection is lost
-EXPORTING = 0.25  # the share of worlds in which all brokers export
+REPAIRED_S = 12.0  # after the repair, links have noticed that their connections were lost
+CALM_S = 3.0  # longer than links take to connect again, and to notice what they lack
+EXPORTING = 0.15  # the share of worlds in which all brokers export
 REMOTE = 0.2  # and of those in which their stores are on PostgreSQL
+NOTICED_S = 8.0  # within which a broker notices that its store does not answer
 TURNS = 200_000  # of a run; more would be a loop without an end
 
 # The steps that a run is made of, and their weights
@@ -57,6 +63,7 @@ FAULTS: dict[str, dict[str, int]] = {
     "processes": {"kill": 5, "stop": 2, "die": 4, "step_clock": 1},
     "disks": {"fail": 3, "fill": 3, "die": 2},
 }
+LOSSES = ("fail_over", "lose_server", "replace", "stand_by", *2 * ("isolate", "suspend"))  # of stores on PostgreSQL
 FAULTS["all"] = FAULTS["network"] | FAULTS["processes"] | FAULTS["disks"]
 
 
@@ -91,35 +98,43 @@ class World:
         self.seed = seed
         self.trace: list[str] = []
         self.federation = Federation.draw(random)
+        self.queues = self._draw_queues(random)
         self.faults = random.choice(["none", "network", "network", "processes", "processes", "disks", "all", "all"])
         weights = STEPS | FAULTS[self.faults] | (CHANGES if random.random() < 0.3 else {})
         names = random.choices(list(weights), list(weights.values()), k=random.choice((20, 40, 80)))
         steps = [Step(name, random.getrandbits(32)) for name in names]
         own = Random(f"exports {seed}")  # of its own, so that other worlds stay as they are
         exporting = own.random() < EXPORTING
+        full = "x-max-length" in self.queues["dead"]
+        self.feature = features.draw(Random(f"feature {seed}"), exporting, full)
+        if self.feature is not None:
+            self.queues |= self.feature.queues
         remote_random = Random(f"remote {seed}")  # likewise
         remote = remote_random.random() < REMOTE
         if remote and self.faults != "none":
             for _ in range(remote_random.choice((1, 3, 6))):
-                name = remote_random.choice(("fail_over", "lose_server", "replace"))
+                name = remote_random.choice(LOSSES)
                 steps.insert(remote_random.randrange(len(steps) + 1), Step(name, remote_random.getrandbits(32)))
         if exporting and self.faults in ("processes", "all"):
             for _ in range(own.choice((0, 0, 1, 3))):
                 steps.insert(own.randrange(len(steps) + 1), Step("end_writer", own.getrandbits(32)))
         if exporting and self.faults in ("disks", "all") and own.random() < 0.5:
             steps.insert(own.randrange(len(steps) + 1), Step("fill_exports", own.getrandbits(32)))
+        if self.feature is not None and self.feature.name == "policies":
+            for _ in range(random.choice((3, 10))):
+                steps.insert(random.randrange(len(steps) + 1), Step("tune", random.getrandbits(32)))
         self.steps = [(number, steps[number]) for number in (range(len(steps)) if kept is None else kept)]
         self.prefetch = random.choice((1, 3, 20))
         self.random = Random(random.getrandbits(64))
         self.time = VirtualTime(Random(random.getrandbits(64)))
         self.network = Network(self.time, self.random)
-        self.model = Model(("timed", QUEUE) if self.federation.cyclic else ("timed",))
+        self.model = Model(("timed", "late", QUEUE) if self.federation.cyclic else ("timed", "late"))
         self.client_loop = SimulatedLoop("clients", self.time, self.random, self.network)
         self.loops = [self.client_loop]
         self.exports = Exports(own, self.time, self.note) if exporting else None
         self.brokers: dict[str, Broker] = {}
         for name in self.federation.brokers:
-            store = RemoteStore(remote_random, lambda: self.time.now_s, self.note) if remote else None
+            store = RemoteStore(remote_random, lambda: self.time.now_s, self.note, not exporting) if remote else None
             self.brokers[name] = Broker(name, self.random, self.network, self.note, self.exports, store)
         self.boots: list[Boot] = []
         self._ending = False  # processes that end are not started again
@@ -127,15 +142,18 @@ class World:
         self.consumers: dict[str, Consumer] = {}
         self.left: list[Consumer] = []  # that have closed their sockets
         self.peers: list[Peer] = []  # all so far
-        self.queues = self._draw_queues(random)
         if "x-dead-letter-strategy" in self.queues["timed"]:
-            self.model.again = ("timed",)
+            self.model.again = ("timed", "late")
+        self.transactors: dict[str, Transactor] = {}
+        self._due_s = 0.0  # when the last delayed message is due
         self.bound = [queue for queue in ("sink", "twin") if queue in self.queues]  # to the exchange
         self._calm_s = 0.0  # when any broker had a message last
+        self._repaired_s = 0.0  # when all links have noticed the repair
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._broken_links = 0
         self._number = count()
         self._turns = 0
+        self._looked = -1  # `_turns` when the accounts were checked last
 
     def _draw_queues(self, random: Random) -> dict[str, dict[str, object]]:
         """Return the queues of each broker, with their arguments.
@@ -210,7 +228,9 @@ class World:
             raise loop.errors[0]
         if loop.dead:
             broker = self.brokers[loop.name]
-            assert broker.process is not None
+            if broker.process is None or broker.process.loop is not loop:
+                self._left(broker, loop)
+                return
             self._ended(broker, not broker.process.stopped and self.random.random() < 0.5, False)
             self._look_again()
 
@@ -246,9 +266,26 @@ class World:
         disk = broker.disk
         broker.end(power, silently)
         if isinstance(disk, SimulatedDisk) and (power or disk.torn):
-            self.model.again = ("timed",)  # the log may have a dead letter without the record that settles its original
+            # The log may have a dead letter without the record that settles its original.
+            self.model.again = ("timed", "late")
         if not self._ending:
             self.later(self.random.choice((0.0, 0.1, 2.0, 10.0)), lambda: self.start(broker.name))
+
+    def _left(self, broker: Broker, loop: SimulatedLoop) -> None:
+        """A standby has ended, or a process whose store another one has."""
+        (process,) = [each for each in broker.processes() if each.loop is loop]
+        self.note(f"a former owner of {broker.name} has ended")
+        self._broken_all(broker.name, lossy=True)
+        for edge in self.federation.edges:
+            if edge[1] == broker.name:
+                self.model.disturb(edge)  # two owners have removed each other's exchange from the upstream
+        self.loops.remove(loop)
+        if process is broker.standby:
+            broker.standby = None
+        else:
+            broker.former.remove(process)
+        broker.bury(process, False)
+        self._look_again()
 
     def _finish_exports(self, broker: Broker, power: bool) -> None:
         """Let the writers of a process that has ended finish their files in a while, unless there is no power."""
@@ -319,6 +356,12 @@ class World:
                 channel.send(Queue.Declare, queue=queue, durable=True, arguments=arguments)
             for queue in self.bound:
                 channel.send(Queue.Bind, queue=queue, exchange=EXCHANGE, routing_key=federation.key)
+            if self.feature is not None and self.feature.exchange is not None:
+                kind, arguments = self.feature.exchange
+                spread = {"exchange_type": kind, "durable": True, "arguments": arguments}
+                channel.send(Exchange.Declare, exchange=SPREAD, **spread)
+                for queue in self.feature.queues:
+                    channel.send(Queue.Bind, queue=queue, exchange=SPREAD, routing_key="1")
 
         self.admin(name, send)
 
@@ -338,11 +381,20 @@ class World:
         """Connect the clients of a broker that are not connected."""
         places = {queue: f"{queue}@{name}" for queue in self.queues}
         places |= {QUEUE: QUEUE, "dead": f"timed@{name}"}
+        if self.feature is not None:
+            places |= dict.fromkeys(self.feature.queues, f"{self.feature.place}@{name}")
         with suppress(ConnectionRefusedError):
             if name not in self.publishers or not self.publishers[name].connected:
                 self.publishers[name] = self._peer(Publisher, name)
             if name not in self.consumers or not self.consumers[name].connected:
-                self.consumers[name] = self._peer(Consumer, name, places=places, prefetch=self.prefetch)
+                options = {"places": places, "prefetch": self.prefetch, "feature": self.feature}
+                self.consumers[name] = self._peer(Consumer, name, **options)
+            if self.transacts and (name not in self.transactors or not self.transactors[name].connected):
+                self.transactors[name] = self._peer(Transactor, name)
+
+    @property
+    def transacts(self) -> bool:
+        return self.feature is not None and self.feature.name == "transactions"
 
     def links_run(self) -> bool:
         serving = self.serving()
@@ -355,7 +407,8 @@ class World:
 
     def live(self) -> None:
         """Run all steps, and then consume all messages."""
-        with self.time.installed(), self.exports.installed() if self.exports is not None else nullcontext():
+        exporting = self.exports.installed() if self.exports is not None else nullcontext()
+        with self.time.installed(), watched(self.random), exporting:
             try:
                 self.begin()
                 for number, step in self.steps:
@@ -371,8 +424,10 @@ class World:
 
     def look(self) -> None:
         """Check what holds at any time, and note what is certain by now."""
+        turned, self._looked = self._turns != self._looked, self._turns
         for name, process in self.serving():
-            check_accounts(process)
+            if turned:
+                check_accounts(process)
             for consumer in [*self.consumers.values(), *self.left]:
                 if consumer.broker == name and process.all_stored:
                     consumer.note_stored(process.loop)
@@ -388,7 +443,7 @@ class World:
         """Whether an exchange link has all that it needs, and nothing is on its way between its brokers."""
         upstream, downstream = self.process(edge[0]), self.process(edge[1])
         ends = [*self.network.between(*edge), *self.network.between(edge[1], edge[0])]
-        if upstream is None or downstream is None or any(end.incoming for end in ends):
+        if upstream is None or downstream is None or self.brokers[edge[1]].former or any(end.incoming for end in ends):
             return False
         return self.federation.complete(upstream, downstream, edge)
 
@@ -400,7 +455,11 @@ class World:
         publisher = self.publishers.get(name)
         if publisher is None or not publisher.connected:
             return
-        target = random.choice((EXCHANGE, EXCHANGE, QUEUE, QUEUE, "timed"))
+        extra = (EXTRA, EXTRA) if self.feature is not None else ()
+        target = random.choice((EXCHANGE, EXCHANGE, QUEUE, QUEUE, "timed", *extra))
+        if target == EXTRA and self.transacts:
+            self.transact(name, random)
+            return
         number = self.model.bodies = self.model.bodies + 1
         body = b"%d:" % number + bytes(random.choice(BODY_BYTES))
         origin = publisher.identity, number
@@ -410,6 +469,14 @@ class World:
             ways = [(f"{queue}@{there}", path) for there, path in paths.items() for queue in self.bound]
             copies = [Copy(place, number, body, origin, path) for place, path in ways]
             publisher.publish(EXCHANGE, self.federation.key, body, copies, message_id)
+        elif target == EXTRA and self.feature is not None:
+            properties = self.feature.properties(random)
+            copy = Copy(f"{self.feature.place}@{name}", number, body, origin)
+            copy.priority = min(3, properties.get("priority", 0))
+            copy.due_s = self.time.now_s + properties.get("headers", {}).get("x-delay", 0) / 1000
+            self._due_s, copies = max(self._due_s, copy.due_s), [copy]
+            exchange = SPREAD if self.feature.exchange is not None else ""
+            publisher.publish(exchange, self.feature.key(random), body, copies, message_id, properties)
         else:
             links = self.federation.edges if target == QUEUE else ()
             copies = [Copy(QUEUE if links else f"timed@{name}", number, body, origin, links)]
@@ -417,6 +484,19 @@ class World:
         for copy in copies:
             self.model.add(copy)
         self.note(f"publish {number} to {target} at {name}")
+
+    def transact(self, name: str, random: Random) -> None:
+        """Publish some messages in a transaction, and commit it or roll it back."""
+        transactor, commit = self.transactors.get(name), random.random() < 0.7
+        if transactor is None or not transactor.connected:
+            return
+        copies = []
+        for _ in range(random.choice((1, 2, 5))):
+            number = self.model.bodies = self.model.bodies + 1
+            body = b"%d:" % number + bytes(random.choice(BODY_BYTES))
+            copies.append(Copy(f"{EXTRA}@{name}", number, body, (transactor.identity, number)))
+        transactor.publish(EXTRA, copies, commit)
+        self.note(f"{'commit' if commit else 'roll back'} {[copy.number for copy in copies]} at {name}")
 
     def step_publish(self, random: Random) -> None:
         name = self._any(random)
@@ -510,7 +590,7 @@ class World:
             self.note(f"stop {process.broker.name}")
             self._broken_all(process.broker.name)
             process.stopping = process.loop.create_task(process.stop())
-            process.stopping.add_done_callback(process.broker.task_done)
+            process.stopping.add_done_callback(partial(task_done, process))
 
     def step_fail(self, random: Random) -> None:
         self.brokers[self._any(random)].fail_after(random.randrange(40), errno.EIO)
@@ -542,14 +622,66 @@ class World:
 
     def step_replace(self, random: Random) -> None:
         """Let another broker own a store for a moment: the one that does not know ends when it commits, or looks."""
-        self._server(random).take_over()
-        self.later(random.choice((0.1, 1.0, 5.0)), self._end_replaced)
+        store = self.brokers[self._any(random)].remote
+        assert store is not None
+        store.replace()
 
-    def _end_replaced(self) -> None:
-        """End the processes that have lost their stores, as their watches of the store do."""
-        for broker in self.brokers.values():
-            if broker.process is not None and broker.remote is not None and broker.remote.replaced:
-                self._ended(broker, False, False)
+    def step_stand_by(self, random: Random) -> None:
+        """Let another process wait for the store of a broker."""
+        self._stand_by(self._any(random))
+
+    def _stand_by(self, name: str) -> None:
+        broker = self.brokers[name]
+        if broker.standby is None and self.exports is None:
+            loop = SimulatedLoop(broker.name, self.time, self.random, self.network)
+            self.loops.append(loop)
+            self.boots.append(Boot(broker.name, loop))
+            broker.start_standby(loop)
+
+    def step_isolate(self, random: Random) -> None:
+        """Cut a broker off from its store, not from clients: publishers wait, and a standby takes over in the end."""
+        name, seconds = self._any(random), random.choice((2.0, 8.0, 20.0))
+        process = self.process(name)
+        if process is None or process.remote is None:
+            return
+        self.note(f"{name} does not reach its store for {seconds} s")
+        self._may_lose_store(name)
+        process.remote.database.reachable = False
+        self._go_on(name, seconds, random)
+        if seconds >= NOTICED_S and not (process.ended or process.loop.dead or process.stopping):
+            assert STORE in process.node.alarms.on(), f"{name} has no alarm without its store"
+        process.remote.database.reachable = True
+
+    def step_suspend(self, random: Random) -> None:
+        """Stop the process of a broker for a while, as by SIGSTOP: it loses its store if that is long."""
+        name, seconds = self._any(random), random.choice((1.0, 5.0, 15.0, 15.0))
+        process = self.process(name)
+        if process is not None:
+            self._may_lose_store(name)
+
+            def suspend() -> None:
+                self.note(f"{name} stands still for {seconds} s")
+                process.committer.synced = lambda: None
+                process.loop.asleep_s = self.time.now_s + seconds
+
+            if random.random() < 0.3:
+                suspend()
+            else:
+                process.committer.synced = suspend  # what is stored is not confirmed yet
+            self._go_on(name, seconds, random)
+
+    def _go_on(self, name: str, seconds: float, random: Random) -> None:
+        """Publish at a broker for a while."""
+        for _ in range(4):
+            self.connect(name)
+            for _ in range(5):
+                self.publish(name, random)
+            self.run(seconds / 4)
+
+    def _may_lose_store(self, name: str) -> None:
+        self._stand_by(name)
+        self._broken_all(name, lossy=True)
+        self.model.faults = True
 
     def step_end_writer(self, random: Random) -> None:
         """Kill the writer of an export, now or at a later sync of a file."""
@@ -567,6 +699,8 @@ class World:
 
     def step_step_clock(self, random: Random) -> None:
         broker = self.brokers[self._any(random)]
+        if self.feature is not None and self.feature.name == "delays":
+            return  # after the next start messages would be due an hour later, or before
         broker.wall_s += random.choice((-3600.0, 3600.0))
         if broker.process is not None:
             broker.process.loop.wall_s = broker.wall_s
@@ -592,6 +726,21 @@ class World:
             if self.process(edge[1]) is process:
                 process.act(lambda: self.federation.toggle_policy(process, policy))
 
+    def step_tune(self, random: Random) -> None:
+        """Set another policy of the queue `extra`, or clear it."""
+        name, definition = self._any(random), random.choice((None, *features.POLICIES))
+        process = self.process(name)
+        if process is None:
+            return
+        policies = process.node.policies
+        with suppress(Stopped):  # it reads what the policy drops
+            if definition is not None:
+                process.act(lambda: policies.set("/", EXTRA, f"^{EXTRA}$", definition, 0, "queues"))
+            elif any(each.name == EXTRA for each in policies.all("/")):
+                process.act(lambda: policies.clear("/", EXTRA))
+        if process.loop.dead:
+            self._turn(process.loop)
+
     def step_redeclare(self, random: Random) -> None:
         """Delete the queue of an exchange, which is declared again later."""
         name = self._any(random)
@@ -613,14 +762,15 @@ class World:
             self.exports.heal()
         for broker in self.brokers.values():
             broker.heal()
-        self._end_replaced()
         self.run_until(self._all_serve, START_S, "all brokers serve again")
+        repaired_s = self.time.now_s
         self.run(1.0)  # what was sent before, such as the deletion of a queue, arrives
         for name, process in self.serving():
             process.act(lambda name=name, process=process: self.federation.define(process, name))
             self.declare(name)
         self.run_until(self._links_run_again, QUIET_S, "all links run again")
         self._calm_s = self.time.now_s
+        self._repaired_s = repaired_s + (REPAIRED_S if self.model.faults or self._broken_links else 0.0)
         self.run_until(self._consumed, QUIET_S, "all messages are consumed")
         self.look()
         assert self.links_run(), "a link has failed without a fault"
@@ -629,7 +779,8 @@ class World:
     def _all_serve(self) -> bool:
         """Return whether no broker is down, or will be as its stop has begun."""
         serving = self.serving()
-        return len(serving) == len(self.brokers) and not any(process.stopping for _, process in serving)
+        former = any(broker.former for broker in self.brokers.values())
+        return len(serving) == len(self.brokers) and not former and not any(each.stopping for _, each in serving)
 
     def _links_run_again(self) -> bool:
         """Return whether all links run. One without acknowledgements starts once full queues have room."""
@@ -638,7 +789,7 @@ class World:
         return self.links_run()
 
     def _consumed(self) -> bool:
-        """Consume what has arrived; return whether nothing was anywhere for CALM_S."""
+        """Consume what has arrived; return whether nothing was anywhere for a while."""
         for name in self.brokers:
             self.connect(name)
             consumer = self.consumers[name]
@@ -649,7 +800,7 @@ class World:
             queue.ready or queue.unacked or len(queue.outbox) for queue in queues
         ):
             self._calm_s = self.time.now_s
-        return self.time.now_s > self._calm_s + CALM_S
+        return self.time.now_s > max(self._calm_s + CALM_S, self._repaired_s, self._due_s + BOUND_S)
 
     def stop_all(self) -> None:
         """Stop all processes, and let all writers finish."""
@@ -657,7 +808,7 @@ class World:
         self._ending = True
         for _, process in self.serving():
             process.stopping = process.loop.create_task(process.stop())
-            process.stopping.add_done_callback(process.broker.task_done)
+            process.stopping.add_done_callback(partial(task_done, process))
         writers = self.exports.writers
         self.run_until(lambda: not any(each.process for each in self.brokers.values()), START_S, "all have stopped")
         self.run_until(lambda: all(each.returncode is not None for each in writers), START_S, "all writers have ended")
@@ -666,6 +817,7 @@ class World:
         lost = [f"{copy.number} of {copy.place}" for copy in self.model.lost()]
         assert not lost, f"messages are LOST: {', '.join(lost)}"
         for name, process in self.serving():
+            assert not process.node.alarms.on(), f"{name} has the alarms {process.node.alarms.on()}"
             assert not process.node.ledger.queued_bytes, f"{name} counts memory of empty queues"
             live = sum(segment.live for segment in process.store.journal.segments.values())
             assert not live, f"the journal of {name} keeps {live} messages of empty queues"
@@ -685,4 +837,6 @@ class World:
         for broker in self.brokers.values():
             if broker.process is not None:
                 broker.end(False, True)
+            for process in broker.processes():
+                broker.bury(process, True)
         self.client_loop.bury()

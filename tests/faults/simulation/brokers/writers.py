@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 PIPE_BYTES = 1 << 16  # that the system holds of a pipe
 START_S = 0.05  # the longest start of a process
 KILLED = -9
+MEMORY = "/dev/shm"  # a file system without a disk, on Linux
 
 
 class Exports:
@@ -74,7 +75,7 @@ class Exports:
     def installed(self) -> Iterator[None]:
         """Context in which the writers work, and ids of boots follow from the seed."""
         before = program.report, os.fsync, secrets.token_hex
-        with TemporaryDirectory(prefix="warren-exports-") as folder:
+        with TemporaryDirectory(prefix="warren-exports-", dir=MEMORY if os.path.isdir(MEMORY) else None) as folder:
             self.folder = Path(folder)
             program.report, os.fsync = self._report, self._sync  # type: ignore[assignment]
             secrets.token_hex = lambda count=None: f"{self.random.getrandbits(48):012x}"
