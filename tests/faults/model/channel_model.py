@@ -48,6 +48,7 @@ def in_order(deliveries: list[Delivery]) -> list[Delivery]:
 class Channel:
     """A channel.
 
+    tag          of the last delivery: they count from 1, also those without acknowledgement
     published    number of publishes since confirm.select, or None before
     unconfirmed  by number, whether a publish is to be acked
     """
@@ -64,14 +65,12 @@ class Channel:
 
     # Deliveries
 
-    def deliver(self, queue: Queue, consumer: Consumer | None, entry: Entry, no_ack: bool) -> int:
-        """Count a delivery; return its tag. Tags count from 1 on each channel, also those without acknowledgement."""
-        self.tag += 1
+    def deliver(self, queue: Queue, consumer: Consumer | None, entry: Entry, no_ack: bool, tag: int) -> None:
+        """Note a delivery with this tag, until it is settled."""
         if not no_ack:
-            self.unacked[self.tag] = Delivery(self.tag, queue, consumer, entry)
+            self.unacked = dict(sorted([*self.unacked.items(), (tag, Delivery(tag, queue, consumer, entry))]))
             if consumer is not None:
                 consumer.unacked += 1
-        return self.tag
 
     @property
     def shared_unacked(self) -> int:

@@ -102,6 +102,15 @@ def test_a_message_that_may_not_wait_comes_after_deliveries_of_a_full_queue() ->
         machine.publish_all(FIRST, burst, mandatory=False)
 
 
+def test_deliveries_of_a_full_queue_come_after_those_of_another_on_their_channel() -> None:
+    """q2 takes each message, since its consumer has room, but q0 has handed over all of its own by then."""
+    with history(q0={"x-message-ttl": 0}, q2={"x-max-length": 1}) as machine:
+        for name in ("q0", "q2"):
+            machine.bind(FIRST, name, FANOUT)
+            machine.add_consumer(OTHER, name, f"{name}-a", no_ack=False, exclusive=False, priority=None)
+        machine.publish_all(FIRST, [message(b"%d" % at, "", FANOUT) for at in range(3)], mandatory=False)
+
+
 @pytest.mark.parametrize("how", ["connection", "lost", "hard"])
 def test_what_returns_to_an_exclusive_queue_at_the_end_of_its_connection_has_expired(how: str) -> None:
     with history(q0={}) as machine:
