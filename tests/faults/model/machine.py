@@ -186,17 +186,14 @@ class SessionMachine(RuleBasedStateMachine):
         """Compare the messages, and the counts that each queue reports to another connection."""
         for queue in self.model.queues.values():
             if (messages := self.messages_of(queue.name)) is not None:
-                expected = sorted(
-                    (entry.message.exchange, entry.message.key, entry.message.body) for entry in queue.ready
-                )
-                check(f"messages of {queue_type(queue)}", expected, sorted(messages))
+                check(f"messages of {queue_type(queue)}", queue.in_order_of(messages), messages)
             if queue.owner is None:
                 came = self.admin.declare(queue.name, passive=True)
                 counts = came.message_count, came.consumer_count
                 check(f"counts of {queue_type(queue)}", (len(queue.ready), self.model.consumer_count(queue)), counts)
 
     def messages_of(self, name: str) -> list[tuple[str, str, bytes]] | None:
-        """Exchange, routing key and body of the ready messages of a queue, or None if they cannot be seen."""
+        """The identities of the ready messages of a queue, in their order, or None if they cannot be seen."""
         if not isinstance(self.peer, InProcessPeer):
             return None
         ready = ready_messages(self.peer.node.vhosts["/"].queues[name])

@@ -174,7 +174,9 @@ class Model:
     def _moving_state(self) -> str:
         """The state with all that moves in a step."""
         frames = [[index for index, _ in frames.left] for frames in self._frames.values()]
-        return repr((self._runs, frames, [queue.outbox for queue in self.queues.values()], self.state))
+        confirms = [channel.unconfirmed for channel in self.channels.values()]
+        outboxes = [queue.outbox for queue in self.queues.values()]
+        return repr((self._runs, frames, confirms, outboxes, [one.tag for one in self._passed], self.state))
 
     # A step
 
