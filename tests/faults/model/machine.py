@@ -334,7 +334,7 @@ class SessionMachine(RuleBasedStateMachine):
         always, optional = PROFILES[self.profile]
         if "x-max-priority" in always | optional or always == QUORUM and self.dialect.priorities:
             properties |= data.draw(st.sampled_from(({}, {"priority": 0}, {"priority": 2}, {"priority": 40})))
-        if "x-message-ttl" in optional and not exchange:
+        if "x-message-ttl" in optional:
             properties |= data.draw(st.sampled_from(({}, {}, {"expiration": "0"}, {"expiration": "500"})))
         headers: dict[str, Any] = {}
         for name in ("CC", "BCC"):
@@ -356,12 +356,15 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.keys)
     @rule(data=st.data(), name=st.sampled_from(("q0", *QUEUES)), tags=st.sampled_from((("a",), ("b",), ("c", "d"))),
           no_ack=st.integers(0, 3), priority=st.sampled_from((None, None, 1, -1)),
-          exclusive=st.integers(0, 5))  # fmt: skip
+          exclusive=st.integers(0, 5), prefetch=st.sampled_from((None, None, 1, 2)))  # fmt: skip
     def consume(
-        self, data: st.DataObject, name: str, tags: tuple[str, ...], no_ack: int, priority: int | None, exclusive: int
-    ) -> None:
-        """Consume from a queue, by one consumer or two on the same channel."""
+        self, data: st.DataObject, name: str, tags: tuple[str, ...], no_ack: int, priority: int | None, exclusive: int,
+        prefetch: int | None,
+    ) -> None:  # fmt: skip
+        """Consume from a queue, by one consumer or two on the same channel, perhaps with a limit of their own."""
         key = data.draw(st.sampled_from(self.keys))
+        if prefetch is not None:
+            self.limit(key, prefetch, shared=False)
         for tag in tags:
             if key in self.keys:
                 self.add_consumer(key, name, f"{name}-{tag}", not no_ack, not exclusive, priority)
@@ -390,7 +393,9 @@ class SessionMachine(RuleBasedStateMachine):
     def qos(self, data: st.DataObject, count: int, shared: bool) -> None:
         """Limit the deliveries of a channel, of one with several consumers if there is one."""
         several = [key for key, channel in self.model.channels.items() if len(channel.consumers) > 1]
-        key = data.draw(st.sampled_from(several or self.keys))
+        self.limit(data.draw(st.sampled_from(several or self.keys)), count, shared)
+
+    def limit(self, key: Key, count: int, shared: bool) -> None:
         self.call(key, Basic.Qos, lambda channel: channel.qos(count, shared), prefetch_count=count, global_=shared)
 
     @precondition(lambda self: any(channel.unacked for channel in self.model.channels.values()))
