@@ -286,22 +286,44 @@ class SessionMachine(RuleBasedStateMachine):
         elif legal and channel.published is not None:
             modes = (Confirm.Select, ChannelMethods.Flow)
         method = data.draw(st.sampled_from(modes))
+        if method in (Tx.Commit, Tx.Rollback):
+            return self.end_transaction(key, method is Tx.Commit)
         rules: dict[type[base.Frame], Callable[[Channel], None]] = {
             Confirm.Select: Channel.select_confirms,
             Tx.Select: Channel.select_transaction,
-            Tx.Commit: lambda channel: channel.commit(partial(self.model.enqueue, channel)),
-            Tx.Rollback: Channel.rollback,
         }
         fields = {"active": True} if method is ChannelMethods.Flow else {}
         self.call(key, method, rules.get(method, lambda channel: None), **fields)
+
+    @precondition(lambda self: any(channel.published is None for channel in self.model.channels.values()))
+    @rule(data=st.data(), count=st.sampled_from((0, 1, 2, 3)), commit=st.integers(0, 3))
+    def transact(self, data: st.DataObject, count: int, commit: int) -> None:
+        """Publish and settle in a transaction, of a channel with deliveries if there is one, and commit it or not."""
+        channels = {key: channel for key, channel in self.model.channels.items() if channel.published is None}
+        key = data.draw(st.sampled_from([key for key, each in channels.items() if each.unacked] or list(channels)))
+        self.call(key, Tx.Select, Channel.select_transaction)
+        if count:
+            self.publish_some(data, key, count, alike=False, mandatory=True)
+        for _ in range(2):
+            if key in self.keys and self.model.channels[key].unacked:
+                self.settle_some(data, key, multiple=False, how=data.draw(st.sampled_from((ACK, REJECT, NACK))))
+        if key in self.keys:
+            self.end_transaction(key, commit > 0)
+
+    def end_transaction(self, key: Key, commit: bool) -> None:
+        method = Tx.Commit if commit else Tx.Rollback
+        rules = (lambda channel: channel.commit(partial(self.model.enqueue, channel))) if commit else Channel.rollback
+        self.call(key, method, rules)
 
     # Messages
 
     @precondition(lambda self: self.keys)
     @rule(data=st.data(), count=st.sampled_from((1, 2, 4)), alike=st.booleans(), mandatory=st.booleans())
     def publish(self, data: st.DataObject, count: int, alike: bool, mandatory: bool) -> None:
+        self.publish_some(data, data.draw(st.sampled_from(self.keys)), count, alike, mandatory)
+
+    def publish_some(self, data: st.DataObject, key: Key, count: int, alike: bool, mandatory: bool) -> None:
         """Publish messages, all sent at once, to a queue, an exchange, or where no queue is."""
-        key = data.draw(st.sampled_from(self.keys))
         addresses = [*[("", name) for name in QUEUES], ("", "nowhere"), (FANOUT, ""), (DIRECT, "q1"), (DIRECT, "other")]
         burst: list[Message] = []
         for _ in range(count):
@@ -401,8 +423,11 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(channel.unacked for channel in self.model.channels.values()))
     @rule(data=st.data(), multiple=st.booleans(), how=st.sampled_from((ACK, REJECT, REJECT, NACK, NACK, RETURN)))
     def settle(self, data: st.DataObject, multiple: bool, how: str) -> None:
-        """Settle a delivery, or all up to it."""
         key = data.draw(st.sampled_from([key for key, channel in self.model.channels.items() if channel.unacked]))
+        self.settle_some(data, key, multiple, how)
+
+    def settle_some(self, data: st.DataObject, key: Key, multiple: bool, how: str) -> None:
+        """Settle a delivery, or all up to it."""
         tag = data.draw(st.sampled_from([*self.model.channels[key].unacked, *([0] if multiple else [])]))
         self.settle_one(key, tag, multiple, how)
 
