@@ -150,11 +150,16 @@ class Channel:
             raise Refused(406)
         self.transaction = self.transaction or Transaction()
 
-    def commit(self, publish: Callable[[Message, list[Queue], bool], bool]) -> None:
-        """tx.commit: publish, then settle. 406 at the end if a queue has rejected a publish."""
+    def commit(self, publish: Callable[[Message, list[Queue], bool], bool], run: Callable[[], None]) -> None:
+        """tx.commit: publish, then settle. 406 at the end if a queue has rejected a publish.
+
+        Queues `run` before messages come back in front of those, as a queue of RabbitMQ serves one after the other.
+        """
         transaction = self._current()
         self.transaction = Transaction()
         results = [publish(*each) for each in transaction.publishes]
+        if any(how in (NACK, RETURN) for _, how in transaction.settlements):
+            run()
         for delivery, how in transaction.settlements:
             self.apply(delivery, how)
         if not all(results):

@@ -311,9 +311,10 @@ class SessionMachine(RuleBasedStateMachine):
             self.end_transaction(key, commit > 0)
 
     def end_transaction(self, key: Key, commit: bool) -> None:
-        method = Tx.Commit if commit else Tx.Rollback
-        rules = (lambda channel: channel.commit(partial(self.model.enqueue, channel))) if commit else Channel.rollback
-        self.call(key, method, rules)
+        if commit:
+            self.call(key, Tx.Commit, lambda one: one.commit(partial(self.model.enqueue, one), self.model.run))
+        else:
+            self.call(key, Tx.Rollback, Channel.rollback)
 
     # Messages
 
