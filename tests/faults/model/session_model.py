@@ -276,7 +276,7 @@ class Model:
             if waiting is None:
                 continue
             tag = frame.delivery_tag
-            covered = [number for number in waiting if number <= tag] if frame.multiple else [tag]
+            covered = [*[number for number in waiting if number < tag and frame.multiple], tag]
             for number in covered:
                 check(f"confirm of {number}", waiting.pop(number, None), isinstance(frame, Basic.Ack))
                 if returned.get(number, -1) > at:
