@@ -201,7 +201,7 @@ class Model:
         self._explain()
 
     def _begin(self, frames: Mapping[Key, Sequence[Any]], now_ms: int) -> None:
-        """Check the delivery tags; let messages expire, and dead letters be tried again, at their times up to `now_ms`."""
+        """Check delivery tags; let messages expire, and dead letters be tried again, at their times up to `now_ms`."""
         self._frames = {one: Frames(came) for one, came in frames.items()}
         self._returns, self._cancels, self._replies, self._deleted, self._passed = {}, [], {}, {}, []
         for one, channel in self.channels.items():
