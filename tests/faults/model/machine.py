@@ -252,7 +252,8 @@ class SessionMachine(RuleBasedStateMachine):
         """End a channel or a connection, delete a queue or an exchange, or settle an unknown tag."""
         if what == "end":
             how = data.draw(st.sampled_from(("channel", "channel", "connection", "lost", "refused", "hard")))
-            self.end(data.draw(st.sampled_from(self.keys)), how)
+            several = [key for key, channel in self.model.channels.items() if len(channel.unacked) > 1]
+            self.end(data.draw(st.sampled_from(several or self.keys)), how)
         elif what == "delete_queue":
             self.delete_queue(data)
         elif what == "delete_exchange":
