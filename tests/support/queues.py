@@ -81,7 +81,7 @@ def enqueue(messages: list[Message], *queues: Queue) -> None:
 
 
 def ready_messages(queue: Queue) -> list[Message]:
-    """Return the ready messages of a queue, which are too few to be packed."""
+    """Return the ready messages of a queue, which are too few to be packed, in their order."""
     ready: list[Message] = []
     for fifo in queue.ready_messages.all:
         assert not fifo.chunks.count
@@ -90,8 +90,8 @@ def ready_messages(queue: Queue) -> list[Message]:
 
 
 def held_by(fifo: Fifo) -> tuple[list[Message], int]:
-    """Return the messages of a fifo in memory, requeued ones first, and the bytes that are saved as some are packed."""
-    held = [message for _, message, _ in fifo.returned.heap] if fifo.returned is not None else []
+    """Return the messages of a fifo in memory, in their order, and the bytes that are saved as some are packed."""
+    held = [message for _, message, _ in sorted(fifo.returned.heap)] if fifo.returned is not None else []
     held += fifo.fresh
     for chunk in fifo.chunks._chunks:
         if isinstance(chunk, Packed):

@@ -48,6 +48,7 @@ def in_order(deliveries: list[Delivery]) -> list[Delivery]:
 class Channel:
     """A channel.
 
+    tag          of the last delivery: they count from 1, also those without acknowledgement
     published    number of publishes since confirm.select, or None before
     unconfirmed  by number, whether a publish is to be acked
     """
@@ -64,14 +65,12 @@ class Channel:
 
     # Deliveries
 
-    def deliver(self, queue: Queue, consumer: Consumer | None, entry: Entry, no_ack: bool) -> int:
-        """Count a delivery; return its tag. Tags count from 1 on each channel, also those without acknowledgement."""
-        self.tag += 1
+    def deliver(self, queue: Queue, consumer: Consumer | None, entry: Entry, no_ack: bool, tag: int) -> None:
+        """Note a delivery with this tag, until it is settled."""
         if not no_ack:
-            self.unacked[self.tag] = Delivery(self.tag, queue, consumer, entry)
+            self.unacked = dict(sorted([*self.unacked.items(), (tag, Delivery(tag, queue, consumer, entry))]))
             if consumer is not None:
                 consumer.unacked += 1
-        return self.tag
 
     @property
     def shared_unacked(self) -> int:
@@ -151,11 +150,16 @@ class Channel:
             raise Refused(406)
         self.transaction = self.transaction or Transaction()
 
-    def commit(self, publish: Callable[[Message, list[Queue], bool], bool]) -> None:
-        """tx.commit: publish, then settle. 406 at the end if a queue has rejected a publish."""
+    def commit(self, publish: Callable[[Message, list[Queue], bool], bool], run: Callable[[], None]) -> None:
+        """tx.commit: publish, then settle. 406 at the end if a queue has rejected a publish.
+
+        Queues `run` before messages come back in front of those, as a queue of RabbitMQ serves one after the other.
+        """
         transaction = self._current()
         self.transaction = Transaction()
         results = [publish(*each) for each in transaction.publishes]
+        if any(how in (NACK, RETURN) for _, how in transaction.settlements):
+            run()
         for delivery, how in transaction.settlements:
             self.apply(delivery, how)
         if not all(results):

@@ -186,17 +186,14 @@ class SessionMachine(RuleBasedStateMachine):
         """Compare the messages, and the counts that each queue reports to another connection."""
         for queue in self.model.queues.values():
             if (messages := self.messages_of(queue.name)) is not None:
-                expected = sorted(
-                    (entry.message.exchange, entry.message.key, entry.message.body) for entry in queue.ready
-                )
-                check(f"messages of {queue_type(queue)}", expected, sorted(messages))
+                check(f"messages of {queue_type(queue)}", queue.in_order_of(messages), messages)
             if queue.owner is None:
                 came = self.admin.declare(queue.name, passive=True)
                 counts = came.message_count, came.consumer_count
                 check(f"counts of {queue_type(queue)}", (len(queue.ready), self.model.consumer_count(queue)), counts)
 
     def messages_of(self, name: str) -> list[tuple[str, str, bytes]] | None:
-        """Exchange, routing key and body of the ready messages of a queue, or None if they cannot be seen."""
+        """The identities of the ready messages of a queue, in their order, or None if they cannot be seen."""
         if not isinstance(self.peer, InProcessPeer):
             return None
         ready = ready_messages(self.peer.node.vhosts["/"].queues[name])
@@ -255,7 +252,8 @@ class SessionMachine(RuleBasedStateMachine):
         """End a channel or a connection, delete a queue or an exchange, or settle an unknown tag."""
         if what == "end":
             how = data.draw(st.sampled_from(("channel", "channel", "connection", "lost", "refused", "hard")))
-            self.end(data.draw(st.sampled_from(self.keys)), how)
+            several = [key for key, channel in self.model.channels.items() if len(channel.unacked) > 1]
+            self.end(data.draw(st.sampled_from(several or self.keys)), how)
         elif what == "delete_queue":
             self.delete_queue(data)
         elif what == "delete_exchange":
@@ -289,22 +287,45 @@ class SessionMachine(RuleBasedStateMachine):
         elif legal and channel.published is not None:
             modes = (Confirm.Select, ChannelMethods.Flow)
         method = data.draw(st.sampled_from(modes))
+        if method in (Tx.Commit, Tx.Rollback):
+            return self.end_transaction(key, method is Tx.Commit)
         rules: dict[type[base.Frame], Callable[[Channel], None]] = {
             Confirm.Select: Channel.select_confirms,
             Tx.Select: Channel.select_transaction,
-            Tx.Commit: lambda channel: channel.commit(partial(self.model.enqueue, channel)),
-            Tx.Rollback: Channel.rollback,
         }
         fields = {"active": True} if method is ChannelMethods.Flow else {}
         self.call(key, method, rules.get(method, lambda channel: None), **fields)
+
+    @precondition(lambda self: any(channel.published is None for channel in self.model.channels.values()))
+    @rule(data=st.data(), count=st.sampled_from((0, 1, 2, 3)), commit=st.integers(0, 3))
+    def transact(self, data: st.DataObject, count: int, commit: int) -> None:
+        """Publish and settle in a transaction, of a channel with deliveries if there is one, and commit it or not."""
+        channels = {key: channel for key, channel in self.model.channels.items() if channel.published is None}
+        key = data.draw(st.sampled_from([key for key, each in channels.items() if each.unacked] or list(channels)))
+        self.call(key, Tx.Select, Channel.select_transaction)
+        if count:
+            self.publish_some(data, key, count, alike=False, mandatory=True)
+        for _ in range(2):
+            if key in self.keys and self.model.channels[key].unacked:
+                self.settle_some(data, key, multiple=False, how=data.draw(st.sampled_from((ACK, REJECT, NACK))))
+        if key in self.keys:
+            self.end_transaction(key, commit > 0)
+
+    def end_transaction(self, key: Key, commit: bool) -> None:
+        if commit:
+            self.call(key, Tx.Commit, lambda one: one.commit(partial(self.model.enqueue, one), self.model.run))
+        else:
+            self.call(key, Tx.Rollback, Channel.rollback)
 
     # Messages
 
     @precondition(lambda self: self.keys)
     @rule(data=st.data(), count=st.sampled_from((1, 2, 4)), alike=st.booleans(), mandatory=st.booleans())
     def publish(self, data: st.DataObject, count: int, alike: bool, mandatory: bool) -> None:
+        self.publish_some(data, data.draw(st.sampled_from(self.keys)), count, alike, mandatory)
+
+    def publish_some(self, data: st.DataObject, key: Key, count: int, alike: bool, mandatory: bool) -> None:
         """Publish messages, all sent at once, to a queue, an exchange, or where no queue is."""
-        key = data.draw(st.sampled_from(self.keys))
         addresses = [*[("", name) for name in QUEUES], ("", "nowhere"), (FANOUT, ""), (DIRECT, "q1"), (DIRECT, "other")]
         burst: list[Message] = []
         for _ in range(count):
@@ -337,7 +358,7 @@ class SessionMachine(RuleBasedStateMachine):
         always, optional = PROFILES[self.profile]
         if "x-max-priority" in always | optional or always == QUORUM and self.dialect.priorities:
             properties |= data.draw(st.sampled_from(({}, {"priority": 0}, {"priority": 2}, {"priority": 40})))
-        if "x-message-ttl" in optional and not exchange:
+        if "x-message-ttl" in optional:
             properties |= data.draw(st.sampled_from(({}, {}, {"expiration": "0"}, {"expiration": "500"})))
         headers: dict[str, Any] = {}
         for name in ("CC", "BCC"):
@@ -359,12 +380,15 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.keys)
     @rule(data=st.data(), name=st.sampled_from(("q0", *QUEUES)), tags=st.sampled_from((("a",), ("b",), ("c", "d"))),
           no_ack=st.integers(0, 3), priority=st.sampled_from((None, None, 1, -1)),
-          exclusive=st.integers(0, 5))  # fmt: skip
+          exclusive=st.integers(0, 5), prefetch=st.sampled_from((None, None, 1, 2)))  # fmt: skip
     def consume(
-        self, data: st.DataObject, name: str, tags: tuple[str, ...], no_ack: int, priority: int | None, exclusive: int
-    ) -> None:
-        """Consume from a queue, by one consumer or two on the same channel."""
+        self, data: st.DataObject, name: str, tags: tuple[str, ...], no_ack: int, priority: int | None, exclusive: int,
+        prefetch: int | None,
+    ) -> None:  # fmt: skip
+        """Consume from a queue, by one consumer or two on the same channel, perhaps with a limit of their own."""
         key = data.draw(st.sampled_from(self.keys))
+        if prefetch is not None:
+            self.limit(key, prefetch, shared=False)
         for tag in tags:
             if key in self.keys:
                 self.add_consumer(key, name, f"{name}-{tag}", not no_ack, not exclusive, priority)
@@ -393,14 +417,19 @@ class SessionMachine(RuleBasedStateMachine):
     def qos(self, data: st.DataObject, count: int, shared: bool) -> None:
         """Limit the deliveries of a channel, of one with several consumers if there is one."""
         several = [key for key, channel in self.model.channels.items() if len(channel.consumers) > 1]
-        key = data.draw(st.sampled_from(several or self.keys))
+        self.limit(data.draw(st.sampled_from(several or self.keys)), count, shared)
+
+    def limit(self, key: Key, count: int, shared: bool) -> None:
         self.call(key, Basic.Qos, lambda channel: channel.qos(count, shared), prefetch_count=count, global_=shared)
 
     @precondition(lambda self: any(channel.unacked for channel in self.model.channels.values()))
     @rule(data=st.data(), multiple=st.booleans(), how=st.sampled_from((ACK, REJECT, REJECT, NACK, NACK, RETURN)))
     def settle(self, data: st.DataObject, multiple: bool, how: str) -> None:
-        """Settle a delivery, or all up to it."""
         key = data.draw(st.sampled_from([key for key, channel in self.model.channels.items() if channel.unacked]))
+        self.settle_some(data, key, multiple, how)
+
+    def settle_some(self, data: st.DataObject, key: Key, multiple: bool, how: str) -> None:
+        """Settle a delivery, or all up to it."""
         tag = data.draw(st.sampled_from([*self.model.channels[key].unacked, *([0] if multiple else [])]))
         self.settle_one(key, tag, multiple, how)
 

@@ -6,7 +6,7 @@ who gets one is decided by the frames that came (session_model.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,6 +90,11 @@ class Message:
     first: Death | None = None
     last: Death | None = None
     rejections: int = 0
+
+    @property
+    def identity(self) -> tuple[str, str, bytes]:
+        """The exchange, the routing key and the body, in which most messages differ."""
+        return self.exchange, self.key, self.body
 
     @property
     def keys(self) -> list[str]:
@@ -218,6 +223,9 @@ class Queue:
         self.came_back = False
         self._tail = 0
         self._returns = -RETURNS_LIMIT  # the next place of a message that comes back, unless it keeps its own
+
+    def __repr__(self) -> str:
+        return self.name  # the same in each copy of the model (`Model.state`)
 
     # Settings: the smaller of two numbers, and an argument before a policy
 
@@ -402,9 +410,23 @@ class Queue:
 
         AMQP 4.7 orders messages on one path alone: dead letters of different queues mix in any order.
         """
+        return self._first_of(self.ready)
+
+    def in_order_of(self, seen: Sequence[tuple[str, str, bytes]]) -> list[tuple[str, str, bytes]]:
+        """Return the identities of the messages, in the order in which they are `seen` as far as that is open."""
+        rest, found = list(self.ready), []
+        for identity in seen:
+            alike = [entry for entry in self._first_of(rest) if entry.message.identity == identity]
+            if alike:
+                rest.remove(alike[0])
+                found.append(identity)
+        return found + [entry.message.identity for entry in rest]
+
+    @staticmethod
+    def _first_of(ready: list[Entry]) -> list[Entry]:
         found: list[Entry] = []
-        for entry in self.ready:
-            first = self.ready[0]
+        for entry in ready:
+            first = ready[0]
             if entry.priority != first.priority or entry.arrival[0] != first.arrival[0]:
                 break
             if entry.arrival[1] not in [one.arrival[1] for one in found]:

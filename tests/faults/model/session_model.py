@@ -8,7 +8,7 @@ one of `Choices`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -54,9 +54,10 @@ class Frames:
     def __init__(self, frames: Sequence[Any]) -> None:
         self.left = list(enumerate(frames))
 
-    def next_delivery(self) -> tuple[int, Content] | None:
+    def next_delivery(self, tags: Collection[str]) -> tuple[int, Content] | None:
+        """Return the first delivery to consumers with these tags, with its index."""
         for index, frame in self.left:
-            if kind_of(frame) is Basic.Deliver:
+            if kind_of(frame) is Basic.Deliver and frame.method.consumer_tag in tags:
                 return index, frame
         return None
 
@@ -135,7 +136,7 @@ class Model:
         self.choices = Choices()  # of the step
         self._deleted: dict[Key, int] = {}  # index of delete-ok: basic.cancel follows it, as in RabbitMQ
         self._arrivals = 0
-        self._expiring: list[Entry] = []  # messages that may not wait, and are delivered in this step
+        self._passed: list[Consumer] = []  # that seemed to have room for a message that might not wait
         self._runs = 0  # of queues in any order, in all steps
 
     @property
@@ -172,8 +173,10 @@ class Model:
     @property
     def _moving_state(self) -> str:
         """The state with all that moves in a step."""
-        frames = [len(frames.left) for frames in self._frames.values()]
-        return repr((self._runs, frames, [queue.outbox for queue in self.queues.values()], self.state))
+        frames = [[index for index, _ in frames.left] for frames in self._frames.values()]
+        confirms = [channel.unconfirmed for channel in self.channels.values()]
+        outboxes = [queue.outbox for queue in self.queues.values()]
+        return repr((self._runs, frames, confirms, outboxes, [one.tag for one in self._passed], self.state))
 
     # A step
 
@@ -198,9 +201,14 @@ class Model:
         self._explain()
 
     def _begin(self, frames: Mapping[Key, Sequence[Any]], now_ms: int) -> None:
-        """Let messages expire, and dead letters be tried again, at their times up to `now_ms`."""
+        """Check delivery tags; let messages expire, and dead letters be tried again, at their times up to `now_ms`."""
         self._frames = {one: Frames(came) for one, came in frames.items()}
-        self._returns, self._cancels, self._replies, self._deleted = {}, [], {}, {}
+        self._returns, self._cancels, self._replies, self._deleted, self._passed = {}, [], {}, {}, []
+        for one, channel in self.channels.items():
+            for frame in frames.get(one, ()):
+                if kind_of(frame) in (Basic.Deliver, Basic.GetOk):
+                    channel.tag += 1
+                    check("delivery tag", channel.tag, frame.tag)
         while True:
             times = [due for queue in self.queues.values() if (due := queue.next_ms()) is not None]
             if min(times, default=now_ms + 1) > now_ms:
@@ -236,6 +244,8 @@ class Model:
                 expected = f"{queue.ready[0].message.body!r} of {queue.name} to {[one.tag for one in takers]}"
                 came = [describe(frame) for frames in self._frames.values() for _, frame in frames.left]
                 raise Mismatch(f"delivery of {queue_type(queue)}", expected, came)
+        if passed := [one.tag for one in self._passed if one in one.queue.consumers and one.has_room]:
+            raise Mismatch("delivery of a message that may not wait", f"one to {passed}", "none")
         for key in dict.fromkeys(key for key, _ in self._cancels):
             tags = [tag for one, tag in self._cancels if one == key]  # in any order: they have none
             cancels = [self._frames[key].take(Basic.Cancel) for _ in tags]
@@ -266,7 +276,7 @@ class Model:
             if waiting is None:
                 continue
             tag = frame.delivery_tag
-            covered = [number for number in waiting if number <= tag] if frame.multiple else [tag]
+            covered = [*[number for number in waiting if number < tag and frame.multiple], tag]
             for number in covered:
                 check(f"confirm of {number}", waiting.pop(number, None), isinstance(frame, Basic.Ack))
                 if returned.get(number, -1) > at:
@@ -278,14 +288,6 @@ class Model:
 
     def run(self) -> None:
         """Deliver, expire, drop and dead-letter until nothing can move."""
-        self._move()
-        if self._expiring:
-            for entry in self._expiring:
-                entry.deadline_ms = self.now_ms
-            self._expiring.clear()
-            self._move()
-
-    def _move(self) -> None:
         if self.choices.wide:
             return self._run_in_any_order()
         moved = True
@@ -346,20 +348,29 @@ class Model:
         queue.expire(self.now_ms)
         return moved
 
-    def _deliver_before(self, queue: Queue) -> None:
-        """Deliver messages of other queues that came first on the channels of this queue's consumers."""
-        for taker in queue.takers():
-            channel: Channel = taker.channel
-            for other in channel.consumers.values():
+    def _advance_among_others(self, queue: Queue) -> bool:
+        """Advance a queue; return whether its consumers still have room for a message that no frame delivers to them.
+
+        Deliveries of other queues to the same channels may have taken the room before (`Channel.shared_limit`).
+        """
+        self._advance(queue)
+        for taker in queue.takers() if queue.ready else ():
+            for other in taker.channel.consumers.values():
                 while other.queue is not queue and other.queue.ready and other in other.queue.takers():
                     if not self._deliver(other.queue, other):
                         break
+        self._advance(queue)
+        return bool(queue.ready and queue.takers())
 
     def _deliver(self, queue: Queue, consumer: Consumer) -> bool:
-        """Deliver the next message, if it is the next delivery on the consumer's channel."""
+        """Deliver the next message, if it is the next delivery of the queue on the consumer's channel.
+
+        Those of different queues come in any order there (AMQP 4.7): queues work side by side.
+        """
         channel: Channel = consumer.channel
         frames = self._frames.get((channel.connection, channel.number))
-        delivery = frames.next_delivery() if frames is not None else None
+        tags = [one.tag for one in channel.consumers.values() if one.queue is queue]
+        delivery = frames.next_delivery(tags) if frames is not None else None
         if frames is None or delivery is None or delivery[1].method.consumer_tag != consumer.tag:
             return False
         index, content = delivery
@@ -370,7 +381,7 @@ class Model:
             raise Mismatch("delivery before consume-ok", consumer.tag, describe(content))
         frames.left.remove(delivery)
         queue.ready.remove(entry)
-        check("delivery tag", channel.deliver(queue, consumer, entry, consumer.no_ack), content.tag)
+        channel.deliver(queue, consumer, entry, consumer.no_ack, content.tag)
         self._check_entry("delivery", queue, content, entry)
         return True
 
@@ -538,7 +549,7 @@ class Model:
     def _enqueue(self, queue: Queue, message: Message, source: str, keeps: bool = False) -> bool:
         """Add a message to a queue; return False if it rejects it. What its sender `keeps` is not dead-lettered."""
         if queue.overflow in REJECTS and queue.excess(message.body, 1):
-            self._advance(queue)  # what a consumer has room for does not count
+            self._advance_among_others(queue)  # what a consumer has room for does not count
             if queue.excess(message.body, 1):
                 if queue.overflow == "reject-publish-dlx" and not keeps:
                     queue.dead_letter(message, "maxlen")
@@ -553,26 +564,9 @@ class Model:
         entry = queue.push(message, self.now_ms, (self._arrivals, source))
         if entry.deadline_ms == self.now_ms:  # Time-To-Live 0: to a consumer that has room now, or expired
             entry.deadline_ms = None
-            self._deliver_before(queue)
-            self._advance(queue)
-            if entry in queue.ready and self._comes_later(queue, entry):
-                self._expiring.append(entry)
-            else:
-                entry.deadline_ms = self.now_ms
-
-    def _comes_later(self, queue: Queue, entry: Entry) -> bool:
-        """Whether a message that may not wait is delivered behind those of another queue.
-
-        A broker may enqueue messages that were published together in one queue after the other.
-        """
-        for taker in queue.takers():
-            channel: Channel = taker.channel
-            frames = self._frames.get((channel.connection, channel.number))
-            for _, frame in frames.left if frames is not None else ():
-                delivers = kind_of(frame) is Basic.Deliver and frame.method.consumer_tag == taker.tag
-                if delivers and frame.body == entry.message.body:
-                    return True
-        return False
+            if self._advance_among_others(queue) and entry in queue.ready:
+                self._passed += queue.takers()
+            entry.deadline_ms = self.now_ms
 
     # Objects
 
@@ -600,7 +594,7 @@ class Model:
         with_due = len(queue.ready)
         queue.expire(self.now_ms)
         behind = with_due if queue.quorum and self.dialect.due_counted else len(queue.ready)
-        check("delivery tag", channel.deliver(queue, None, entry, no_ack), came.tag)
+        channel.deliver(queue, None, entry, no_ack, came.tag)
         check(f"message count {queue_type(queue)}", behind, came.method.message_count)
         self._check_entry("basic.get", queue, came, entry)
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
+from pamqp.commands import Tx
 
 from tests.support.hypothesis_settings import examples
 
-from .channel_model import REJECT
+from .channel_model import NACK, REJECT, Channel
 from .machine import FANOUT, PROFILES, SessionMachine
 from .queue_model import Message
 
@@ -100,6 +101,26 @@ def test_a_message_that_may_not_wait_comes_after_deliveries_of_a_full_queue() ->
             machine.add_consumer(OTHER, name, f"{name}-a", no_ack=False, exclusive=False, priority=None)
         burst = [message(b"1", "q0"), message(b"2", "", FANOUT), message(b"3", "", FANOUT)]
         machine.publish_all(FIRST, burst, mandatory=False)
+
+
+def test_deliveries_of_a_full_queue_come_after_those_of_another_on_their_channel() -> None:
+    """q2 takes each message, since its consumer has room, but q0 has handed over all of its own by then."""
+    with history(q0={"x-message-ttl": 0}, q2={"x-max-length": 1}) as machine:
+        for name in ("q0", "q2"):
+            machine.bind(FIRST, name, FANOUT)
+            machine.add_consumer(OTHER, name, f"{name}-a", no_ack=False, exclusive=False, priority=None)
+        machine.publish_all(FIRST, [message(b"%d" % at, "", FANOUT) for at in range(3)], mandatory=False)
+
+
+def test_a_commit_delivers_what_it_publishes_before_what_it_requeues() -> None:
+    with history(q0={}) as machine:
+        machine.add_consumer(FIRST, "q0", "a", no_ack=False, exclusive=False, priority=None)
+        machine.publish_all(FIRST, [message(b"1", "q0")], mandatory=False)
+        machine.call(FIRST, Tx.Select, Channel.select_transaction)
+        machine.publish_all(FIRST, [message(b"2", "q0")], mandatory=False)
+        machine.settle_one(FIRST, 1, False, NACK)
+        machine.end_transaction(FIRST, commit=True)
+        assert [one.entry.message.body for one in machine.model.channels[FIRST].unacked.values()] == [b"2", b"1"]
 
 
 @pytest.mark.parametrize("how", ["connection", "lost", "hard"])
