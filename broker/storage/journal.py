@@ -166,6 +166,9 @@ class Journal(ports.Journal):
         self._settled: dict[int, list[int]] = {}
         self._moved: dict[int, list[int]] = {}  # the same of messages that this batch stores anew for other queues
         self._batch_first_id = 1  # the id of the first message that the buffer may have
+        self._entered: ports.Commit | None = None
+        self._commits: list[ports.Commit] = []  # those that are open, of several batches
+        self._last_commit = 0
         self._deleted_queues: dict[int, None] = {}
         self._deletion_bytes = 0  # of the buffer: records of deleted queues
         self._changes: list[Change] = []
@@ -205,6 +208,7 @@ class Journal(ports.Journal):
         self.next_id = self._first_id = self._batch_first_id = recovered.next_id
         self.next_queue = recovered.next_queue
         self._logged = self._logged_durable = self._vouched = recovered.batch
+        self._last_commit = recovered.commit
         last = recovered.segments[-1] if recovered.segments else None
         for segment in recovered.segments[:-1]:
             self.index.complete(segment)
@@ -221,7 +225,9 @@ class Journal(ports.Journal):
             last.open(self.disk)  # here, before the worker begins
         if not recovered.checkpointed:
             checkpoint.save(self.disk, self.snapshot().encode())
-        elif self.report:  # else what is damaged would pass for torn at the next start, if nothing follows it
+        elif self.report or recovered.dropped:
+            # Else what is damaged would pass for torn at the next start, if nothing follows it, and later damage might
+            # bring back what a commit that has no end has stored.
             with suppress(OSError):  # a full disk, perhaps
                 checkpoint.save(self.disk, self.snapshot().encode())
         self.give_back()
@@ -283,6 +289,63 @@ class Journal(ports.Journal):
         self._deletion_bytes += len(record)
         self._buffer += record
 
+    def enter(self, commit: ports.Commit | None) -> ports.Commit | None:
+        before = self._entered
+        if before is not None:
+            if before.settles:
+                self._settled, before.settled = before.settled, self._settled
+            elif self.next_id > before.next_id:
+                stored = before.stored
+                if len(stored) > before.logged and stored[-1] == before.next_id:
+                    stored[-1] = self.next_id
+                else:
+                    stored += (before.next_id, self.next_id)
+        self._entered = None
+        if commit is not None and not commit.ended:
+            self._entered = commit
+            commit.next_id = self.next_id
+            if commit.settles:
+                self._settled, commit.settled = commit.settled, self._settled
+        return before
+
+    def begin_settling(self, commit: ports.Commit) -> None:
+        self.enter(None)
+        commit.settles = True
+        self.enter(commit)
+
+    def keep_open(self, commit: ports.Commit) -> None:
+        if not commit.ended:
+            self._last_commit += 1
+            commit.number = self._last_commit
+            self._commits.append(commit)
+
+    def end(self, commit: ports.Commit) -> None:
+        if self._entered is commit:
+            self.enter(None)
+        commit.ended = True
+        if commit.number:
+            self._log_commit(commit)
+            self._buffer += log_records.encode_commit_end(self._current.salt, self.next_id, commit.number)
+            self._commits.remove(commit)
+            return
+        for queue, ids in commit.settled.items():
+            self._settled.setdefault(queue, []).extend(ids)
+
+    def _log_commit(self, commit: ports.Commit) -> None:
+        """Record what a long commit has stored and settled in this batch."""
+        salt, next_id, number = self._current.salt, self.next_id, commit.number
+        if stored := commit.stored[commit.logged :]:
+            self._buffer += log_records.encode_commit_stored(salt, next_id, number, stored)
+            commit.logged = len(commit.stored)
+        for queue, ids in commit.settled.items():
+            self._buffer += log_records.encode_commit_settled(salt, next_id, number, queue, ids)
+        commit.settled = {}
+
+    @property
+    def _settling(self) -> bool:
+        """Whether the index has settlements of a commit that has not ended: no checkpoint, and no copy, may follow it."""
+        return any([commit.settles for commit in self._commits])
+
     def change(self, change: Change) -> None:
         self._changes.append(change)
 
@@ -337,7 +400,8 @@ class Journal(ports.Journal):
         segments = [
             SegmentState(each.number, each.first_id, each.durable, each.live) for each in self.segments.values()
         ]
-        return Checkpoint(self._salt, self.next_id, segments, [block.lend() for block in self.index])
+        commits = {commit.number: commit.stored[:] for commit in self._commits}
+        return Checkpoint(self._salt, self.next_id, segments, [block.lend() for block in self.index], commits)
 
     def give_back(self) -> None:
         """End the loan of the last snapshot."""
@@ -354,8 +418,11 @@ class Journal(ports.Journal):
         outstanding = self._outstanding
         if len(outstanding) >= self.in_flight or outstanding and outstanding[-1].segment is not self._current:
             return None
-        if self.index.sparse:
+        compacts = self.index.sparse and not self._settling
+        if compacts:
             self._compaction.step()
+        for commit in self._commits:
+            self._log_commit(commit)
         ends_early = self.full and self._ends_early()
         waits = self._buffers or self._settled or self._moved or self._changes or self._sync_due or ends_early
         if not (waits or self._vouch_due):
@@ -375,7 +442,7 @@ class Journal(ports.Journal):
         self._sync_due = False
         self._unsynced = not sync and (self._unsynced or bool(self._changes))
         # A batch without data syncs nothing, so copies in the one before may not be durable when it ends.
-        removes = self.index.sparse and (data or not outstanding)
+        removes = compacts and (data or not outstanding)
         removal = self._compaction.removal(self._filling) if removes else None
         # Recovery drops the messages of a queue that the metadata, which is synced first, does not have.
         syncs_log = len(data) - log_records.BATCH_BYTES > self._deletion_bytes or last or removal is not None
@@ -465,7 +532,8 @@ class Journal(ports.Journal):
     def close(self) -> None:
         """Save a checkpoint, for a faster start, and close the files. No batch may be outstanding."""
         try:
-            checkpoint.save(self.disk, self.snapshot().encode())
+            if not self._settling:
+                checkpoint.save(self.disk, self.snapshot().encode())
         except OSError as error:
             if error.errno not in (*ports.FULL, *ports.EXHAUSTED):  # without a checkpoint the next start is only slower
                 raise
