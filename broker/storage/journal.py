@@ -343,8 +343,8 @@ class Journal(ports.Journal):
 
     @property
     def _settling(self) -> bool:
-        """Whether the index has settlements of a commit that has not ended: no checkpoint, and no copy, may follow it."""
-        return any([commit.settles for commit in self._commits])
+        """Whether the index has settlements of a commit that is open, which no checkpoint and no copy may have."""
+        return any(commit.settles for commit in self._commits)
 
     def change(self, change: Change) -> None:
         self._changes.append(change)

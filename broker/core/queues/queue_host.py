@@ -76,13 +76,10 @@ class QueueHost:
 
     def feed(self, queue: Queue) -> None:
         """Deliver from this queue in the middle of a publish, which needs to know how many messages remain."""
-        commit = self.journal.enter(None)  # what the queue does then is no part of a transaction
         try:
             queue.feed()
         except Exception as error:  # a fault of a consumer or of the disk, not of the publisher
             self.scheduler.pump_failed(queue, error)
-        finally:
-            self.journal.enter(commit)
 
     def delete_expired(self, queue: Queue) -> None:
         """Delete a queue that was unused for its `x-expires`."""

@@ -53,7 +53,7 @@ class Queue:
 
 
 class LongCommit:
-    """A transaction over several batches. `stored` and `settled` are queues and numbers of messages; `ended` a ticket."""
+    """A transaction over several batches: what it has stored and settled, and the ticket of its end."""
 
     __slots__ = ("commit", "stored", "settled", "ended")
 
