@@ -324,17 +324,21 @@ class Journal(ports.Journal):
             self.enter(None)
         commit.ended = True
         if commit.number:
-            self._log_commit(commit)
-            self._buffer += log_records.encode_commit_end(self._current.salt, self.next_id, commit.number)
             self._commits.remove(commit)
+        if commit.recorded:
+            self._record(commit)
+            self._buffer += log_records.encode_commit_end(self._current.salt, self.next_id, commit.number)
             return
-        for queue, ids in commit.settled.items():
+        for queue, ids in commit.settled.items():  # all of it is in this batch
             self._settled.setdefault(queue, []).extend(ids)
 
-    def _log_commit(self, commit: ports.Commit) -> None:
-        """Record what a long commit has stored and settled in this batch."""
+    def _record(self, commit: ports.Commit) -> None:
+        """Record what an open commit has stored and settled in this batch."""
         salt, next_id, number = self._current.salt, self.next_id, commit.number
-        if stored := commit.stored[commit.logged :]:
+        stored = commit.stored[commit.logged :]
+        if stored or commit.settled:
+            commit.recorded = True
+        if stored:
             self._buffer += log_records.encode_commit_stored(salt, next_id, number, stored)
             commit.logged = len(commit.stored)
         for queue, ids in commit.settled.items():
@@ -422,7 +426,7 @@ class Journal(ports.Journal):
         if compacts:
             self._compaction.step()
         for commit in self._commits:
-            self._log_commit(commit)
+            self._record(commit)
         ends_early = self.full and self._ends_early()
         waits = self._buffers or self._settled or self._moved or self._changes or self._sync_due or ends_early
         if not (waits or self._vouch_due):

@@ -98,16 +98,17 @@ class Batch:
 class Commit:
     """A transaction of a client in the journal, which is whole or absent after a power cut, however long it takes.
 
-    number   from 1 on if it is in several batches, else 0
-    settles  what is settled belongs to it from now on, and nothing that is stored
-    ended    it holds, and nothing more belongs to it
-    stored   the ids of its messages: the first one, and the one after the last one, of each run
-    logged   how many of these ids the log has
-    settled  ids of messages by queue, which the log does not have yet
-    next_id  of the journal when it was entered
+    number    from 1 on if it may be in several batches, else 0
+    settles   what is settled belongs to it from now on, and nothing that is stored
+    ended     it holds, and nothing more belongs to it
+    stored    the ids of its messages: the first one, and the one after the last one, of each run
+    logged    how many of these ids are recorded
+    settled   ids of messages by queue that are not recorded yet
+    recorded  a batch before this one may have a part of it
+    next_id   of the journal when it was entered
     """
 
-    __slots__ = ("number", "settles", "ended", "stored", "logged", "settled", "next_id")
+    __slots__ = ("number", "settles", "ended", "stored", "logged", "settled", "recorded", "next_id")
 
     def __init__(self) -> None:
         self.number = 0
@@ -116,6 +117,7 @@ class Commit:
         self.stored: list[int] = []
         self.logged = 0
         self.settled: dict[int, list[int]] = {}
+        self.recorded = False
         self.next_id = 0
 
 

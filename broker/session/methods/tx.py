@@ -257,16 +257,16 @@ def entered(journal: Journal, commit: Commit, steps: Job) -> Job:
     """Do steps of a commit so that what they store belongs to it. If one fails, what was done is kept."""
     while True:
         outer = journal.enter(commit)
+        failed = True
         try:
-            cost = next(steps)
-        except StopIteration:
-            return
-        except Exception:
-            if not commit.ended:
-                journal.end(commit)
-            raise
+            cost = next(steps, None)
+            failed = False
         finally:
+            if failed and not commit.ended:
+                journal.end(commit)
             journal.enter(outer)
+        if cost is None:
+            return
         yield cost
 
 

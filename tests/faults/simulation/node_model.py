@@ -51,9 +51,9 @@ class Entry:
 
 
 class Unanswered:
-    """What a commit without an answer has stored and settled: all of it must be there after a stop, or nothing.
+    """A commit without an answer, of which all must be there after a stop, or nothing.
 
-    Both are queues and numbers of messages. What others may have settled or removed shows nothing, and is not here.
+    `stored` and `settled` are queues and numbers of messages, without those that others may have settled or removed.
     """
 
     def __init__(self, stored: list[tuple[str, int]], settled: list[tuple[str, int]]) -> None:

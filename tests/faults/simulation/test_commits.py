@@ -17,6 +17,7 @@ from tests.faults.simulation.disk import SimulatedDisk, Stopped
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.faults.simulation.node_process import TURN_COSTS, NodeProcess, World, set_small_sizes
 from tests.turns.broker import StepMeter, StoredPeer
+from warren.broker.session.methods import publish
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.metadata import Metadata
 
@@ -189,6 +190,25 @@ def test_a_full_disk_gets_room_while_a_long_commit_waits_for_it(monkeypatch: pyt
     scheduler.full = process.journal.full = True
     process.commit_all()
     assert process.committing is None, "what is settled makes room"
+
+
+def test_what_a_commit_has_done_before_it_fails_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_small_sizes(monkeypatch, 1000)
+    beside = BesideOthers(0, 1)
+    process, queues = beside.process, beside.process.node.vhosts["/"].queues
+    beside.begin()
+    for _ in range(4):
+        beside.go_on()
+    failures: list[str] = []
+    monkeypatch.setattr(publish, "enqueue_in_steps", None)
+    process.node.scheduler.report = lambda event, level, fields: failures.append(event)
+    while not failures:
+        process._turn()
+    for _ in range(60):
+        process.commit()
+    found = beside.found(1)
+    assert 0 < found["levels"] + found["counting"] == queues["levels"].ready + queues["counting"].ready < LONG_PUBLISHES
+    assert found["plain"] == LONG_ACKS
 
 
 def test_what_others_do_in_a_turn_of_a_long_commit_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
