@@ -215,7 +215,7 @@ def test_what_others_do_in_a_turn_of_a_long_commit_is_no_part_of_it(monkeypatch:
     set_small_sizes(monkeypatch, 1000)
     beside = BesideOthers(0, 1)
     process = beside.process
-    for queue in ["plain", *["timed"] * 8]:
+    for queue in ["plain", *["timed"] * 60]:
         process.publishers[0].channel.publish("", queue, b"before", PERSISTENT)
     process.commit_all()
     got = process.transacting.get("plain", no_ack=False)
@@ -231,4 +231,4 @@ def test_what_others_do_in_a_turn_of_a_long_commit_is_no_part_of_it(monkeypatch:
             process.commit()
         process.receive()
         found = beside.found(1)
-        assert found.get("timed", 0) + found.get("dead", 0) == DEAD + 8
+        assert found.get("timed", 0) + found.get("dead", 0) == DEAD + 60
