@@ -47,7 +47,7 @@ COMMIT_STORED that says which ones they are. What it settles is in COMMIT_SETTLE
 missing, recovery drops its messages, and its settlements have not happened. If damage may be why that is missing, the
 messages stay, as the client may have been told of the commit. The checkpoint has the messages of the commits that were
 open when it was saved, and it is not saved while one settles: what is older than the checkpoint belongs to no other
-commit that is open. Commits are numbered like batches; one number may be used again once no record has it any more.
+commit that is open. No number of a commit is used again as long as a record has it.
 
 To change any of this, raise VERSION. Until a first version is released, recovery refuses all others.
 """

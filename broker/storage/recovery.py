@@ -31,6 +31,7 @@ from .disk import UNFINISHED_NAME, Disk, File
 from .errors import StorageFault
 from .index import Block, Index, Part, new_block
 from .segment import Segment, number_of
+from .shared_messages import little
 
 _Entry = tuple[int, int, int]  # id, bytes of the body, mark
 
@@ -420,7 +421,7 @@ class _Commit:
 
     def __init__(self) -> None:
         self.stored: list[tuple[int, int]] = []
-        self.settled: list[tuple[int, int, tuple[int, ...]]] = []
+        self.settled: list[tuple[int, int, array[int]]] = []
         self.damaged = False
 
 
@@ -580,6 +581,7 @@ class _Scan:
     def _take_commit(self, kind: int, id_: int, data: bytes, start: int, end: int) -> None:
         """Note a part of a commit, or its end, with which what it has settled counts."""
         number = log_records.COMMIT_HEAD.unpack_from(data, start)[2]
+        self._recovered.commit = max(self._recovered.commit, number)
         if kind == log_records.COMMIT_STORED:
             at = start + log_records.COMMIT_HEAD.size
             for first_id, end_id in _pairs(Struct(f"<{(end - at) // 8}Q").unpack_from(data, at)):
@@ -590,8 +592,7 @@ class _Scan:
         elif kind == log_records.COMMIT_SETTLED:
             at = start + log_records.COMMIT_SETTLED_HEAD.size
             queue = log_records.COMMIT_SETTLED_HEAD.unpack_from(data, start)[3]
-            ids = Struct(f"<{(end - at) // 8}Q").unpack_from(data, at)
-            self._commit(number).settled.append((queue, id_, ids))
+            self._commit(number).settled.append((queue, id_, little(array("Q", data[at:end]))))
         elif kind == log_records.COMMIT_END:
             for settled in self._commit(number).settled:
                 self._settle(*settled)
