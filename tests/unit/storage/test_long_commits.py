@@ -92,6 +92,17 @@ def test_what_was_dropped_stays_dropped_and_its_number_is_not_used_again() -> No
     assert open_journal(disk.crash())[1] == ABSENT | {2: [b"later"]}
 
 
+def test_later_damage_brings_nothing_back_that_was_dropped() -> None:
+    disk, _, _ = half_done()
+    disk = disk.crash()
+    journal, _ = open_journal(disk)
+    for body in (b"first", b"second", b"third"):
+        store(journal, [3], body)
+        commit(journal)
+    disk.damage(FIRST, disk.content(FIRST).index(b"first"))
+    assert open_journal(disk.crash())[1] == ABSENT | {3: [b"second", b"third"]}
+
+
 def test_several_commits_are_open_at_once() -> None:
     disk = write_log()
     journal, _ = open_journal(disk)
