@@ -17,7 +17,7 @@ from tests.faults.simulation.disk import SimulatedDisk, Stopped
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.faults.simulation.node_process import TURN_COSTS, NodeProcess, World, set_small_sizes
 from tests.turns.broker import StepMeter, StoredPeer
-from warren.broker.session.methods import publish
+from warren.broker.session.methods import publish, tx
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.metadata import Metadata
 
@@ -190,6 +190,28 @@ def test_a_full_disk_gets_room_while_a_long_commit_waits_for_it(monkeypatch: pyt
     scheduler.full = process.journal.full = True
     process.commit_all()
     assert process.committing is None, "what is settled makes room"
+
+
+def test_a_commit_that_becomes_long_while_it_settles_waits_for_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_small_sizes(monkeypatch, 1000)
+    world = World(1)
+    world.turn_cost, world.budget_bytes = TURN_COSTS[1], 1 << 40
+    process = NodeProcess(world)
+    monkeypatch.setattr(tx, "TURN_COST", 40)
+    for _ in range(12):
+        process.publishers[0].channel.publish("", "plain", b"before", PERSISTENT)
+    process.commit_all()
+    process.transacting.publish("", "levels", b"one", PERSISTENT)
+    for _ in range(12):
+        got = process.transacting.get("plain", no_ack=False)
+        assert got is not None
+        process.transacting.ack(got.tag)
+    process.transacting.send(Tx.Commit)
+    process.committing = []
+    assert process.journal._settling
+    process.node.scheduler.full = process.journal.full = True
+    process.commit_all()
+    assert process.committing is None
 
 
 def test_what_a_commit_has_done_before_it_fails_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
