@@ -185,7 +185,7 @@ class NodeProcess:
         self.random = world.random
         self.model = world.model
         self.clock = FakeClock(world.now_ms)
-        self.long = world.turn_cost < TURN_COSTS[0]  # commits are, unless they are compiled
+        self.long = world.turn_cost < TURN_COSTS[0]  # commits are
         tx.TURN_COST = scheduler.TURN_COST = world.turn_cost
         tx.SLICE = acknowledge.SLICE = 1 if self.long else scheduler.SLICE
         store = SimulatedStore(world)
