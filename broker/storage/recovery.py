@@ -605,14 +605,25 @@ class _Scan:
     def _drop_unfinished(self) -> None:
         """Drop the messages of commits without an end, unless that may be in a part of the log that is lost."""
         for commit in self._commits.values():
-            if commit.damaged or self._recovered.missing:
+            if commit.damaged or self._recovered.missing or not commit.stored:
                 continue
-            for first_id, end_id in commit.stored:
-                for id_ in range(first_id, end_id):
-                    part, at = self._index.locate(id_)
-                    if part is not None:
-                        part.mark_dead(at)
-                        self._recovered.dropped += 1
+            lowest, highest = min(first for first, _ in commit.stored), max(end for _, end in commit.stored)
+            blocks = [each for each in self._index if lowest < each.end_id and each.first_id < highest]
+            parts = [part for block in blocks for part in block.parts]
+            for part in parts:
+                for first_id, end_id in commit.stored:
+                    self._drop(part, first_id, end_id)
+
+    def _drop(self, part: Part, first_id: int, end_id: int) -> None:
+        """Drop the live messages of a part from one id to another."""
+        if part.ids is None:
+            start, end = max(first_id - part.first_id, 0), min(end_id - part.first_id, len(part.offsets))
+        else:
+            start, end = bisect_left(part.ids, first_id), bisect_left(part.ids, end_id)
+        for at in range(start, end):
+            if part.offsets[at] and not part.is_dead(at):
+                part.mark_dead(at)
+                self._recovered.dropped += 1
 
     def _take_first(self, offset: int, id_: int, size: int) -> tuple[Part, int]:
         """Note the record of a message that was first written to this segment, unless it was found before.
