@@ -19,6 +19,7 @@ from .. import compilation
 from ..amqp.errors import ConnectionForced, NotNow, unknown_vhost
 from ..config import Config, SSLOptions
 from ..core.access.users import InternalUser, User
+from ..core.messages.ports import BEHIND, DISK_FULL
 from ..core.messages.storage_status import StorageStatus
 from ..core.node.node import Node
 from ..core.telemetry.event_exchange import INTERNAL
@@ -298,10 +299,11 @@ class Host:
 
     async def jobs_go_on(self) -> None:
         """Wait for the next turn of the loop, in which jobs go on; for longer while they wait for room."""
-        if self.node.scheduler.full:
+        room = self.node.journal.room()
+        if room == DISK_FULL:
             await asyncio.sleep(FULL_LOOK_S)
             return
-        if self.node.journal.behind():
+        if room == BEHIND:
             await self.stored()
         await asyncio.sleep(0)
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 
 from ..amqp.errors import ConnectionForced
 from ..core.jobs.scheduler import Job
+from ..core.messages.ports import DISK_FULL
 from ..core.node.node import Node
 from ..core.telemetry.resource_alarms import DISK
 from ..runtime.loop_watchdog import Turns
@@ -177,7 +178,7 @@ class Server:
     @property
     def disk_full(self) -> bool:
         """Whether the disk is full, for which jobs of connections may wait."""
-        return self._node.scheduler.full
+        return self._node.journal.room() == DISK_FULL
 
     async def stop(self, reason: str) -> None:
         """Stop accepting, close all connections with 320 and wait some seconds for them."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 
-from ..core.messages.ports import EXHAUSTED, FULL, Batch, Journal
+from ..core.messages.ports import BEHIND, DISK_FULL, EXHAUSTED, FULL, Batch, Journal
 
 FINISH_S = 5.0  # for jobs and dead letters, when the node stops: a container gets ten seconds for all
 STOP_WAIT_S = 10.0  # for the last batch, when the node stops
@@ -76,7 +76,7 @@ class Committer:
         """
         if self._lost:
             return
-        if self._journal.behind() and not self._journal.full:
+        if self._journal.room() == BEHIND:
             self._check_disk()
         if self._outstanding == self._journal.in_flight:
             return
@@ -93,9 +93,9 @@ class Committer:
         """
         journal = self._journal
         until_s = self._loop.time() + FINISH_S
-        while not work() and self._loop.time() < until_s and not journal.full:
+        while not work() and self._loop.time() < until_s and journal.room() != DISK_FULL:
             self.commit_soon()
-            if not journal.behind():
+            if journal.room() != BEHIND:
                 await asyncio.sleep(0)
                 continue
             caught_up = asyncio.Event()

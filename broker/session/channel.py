@@ -14,6 +14,7 @@ from ..amqp.field_table import Table
 from ..core.access.users import User
 from ..core.counters.statistics import DeliveryCounters, PublishCounters
 from ..core.jobs.scheduler import AT_ONCE_COST, CONSUMER_COST, OBJECT_COST, SLICE, UNLIMITED, Job, do_at_once
+from ..core.messages.ports import ROOM
 from ..core.metadata.patterns import SearchTime
 from ..core.queues.consumers import ConsumerGroup
 from ..core.queues.message_log import CHANNEL, Origin
@@ -190,7 +191,7 @@ class Channel(ConsumerGroup):
     def shed(self) -> int:
         """Shed the contents of some deliveries (`core.queues.shedding`)."""
         node = self.connection.node
-        cost = self.unacked.shed_some(self.delivery_tag, self.vhost.message_log, node.scheduler.has_room())
+        cost = self.unacked.shed_some(self.delivery_tag, self.vhost.message_log, node.journal.room() == ROOM)
         node.shedding.awaits_room = node.shedding.awaits_room or self.unacked.passed_over > 0
         return cost
 

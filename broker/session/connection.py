@@ -17,6 +17,7 @@ from ..amqp.errors import AMQPError, ChannelFault, InternalFault, NotAllowed, Un
 from ..amqp.field_table import Table
 from ..core.access.users import User
 from ..core.jobs.scheduler import Job
+from ..core.messages.ports import BEHIND
 from ..core.node.node import Node
 from ..core.queues.flow_control import Publisher
 from ..core.queues.queue import Queue
@@ -409,6 +410,9 @@ class Connection(Publisher):
             closing.end_channel(channel, method_encoder.method(channel.number, method_encoder.CHANNEL_CLOSE_OK))
             return
         channel.handle(event.index, method, table)
+        # No reply waits for the journal.
+        if event.index in OVERLAPPING and getattr(method, "nowait", False) and self.node.journal.room() == BEHIND:
+            self.suspend_for_journal()
 
     def _first_method(self, number: int, event: Event) -> None:
         if not isinstance(event, Method) or event.index != CHANNEL_OPEN:

@@ -17,6 +17,7 @@ from ..core.exchanges.router import Search
 from ..core.jobs.scheduler import COPY_SHIFT, Job
 from ..core.messages.message import DELIVERY_COUNT, Address, Message, frame_bytes, total_bytes
 from ..core.messages.message_state import NEVER
+from ..core.messages.ports import BEHIND
 from ..core.queues.deduplication import Recorder, record
 from ..core.queues.fifo import LEVEL_SHIFT
 from ..core.queues.message_log import MOVED
@@ -103,7 +104,7 @@ class Move:
         self._cost = 0  # of the routes of this step, and of enqueueing in several queues (`jobs.scheduler`)
 
     def step(self, limit: int) -> MoveStep:
-        """Move at most `limit` messages and SLICE, fewer if they are long.
+        """Move at most `limit` messages and SLICE, fewer if they are long; none while the journal is behind.
 
         Raises AccessRefused (403) if the user may not read the queue or write the exchange any more, or may not write a
         topic, the configured one or that of a message; otherwise NotNow during an alarm, and for a message that takes
@@ -121,6 +122,8 @@ class Move:
             self._check()
         except (AccessRefused, NotNow) as error:
             self._refuse(error, result)
+            return result
+        if self._queue.host.journal.room() == BEHIND:
             return result
         taken_bytes = count = 0
         ready = self._queue.ready_messages

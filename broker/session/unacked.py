@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ..amqp.errors import PreconditionFailed
 from ..core.jobs.scheduler import SLICE, STORE_SHIFT, Job
 from ..core.messages.message import VALUES, Message, ShedMessage, shed_message
+from ..core.messages.ports import ROOM
 from ..core.queues.message_log import MessageLog
 from ..core.queues.queue import Queue
 from ..core.queues.sorted_rows import Row, SortedRows
@@ -298,7 +299,7 @@ class UnackedDeliveries:
             before = len(message.frames)
             shed = message if isinstance(message, ShedMessage) else queue.shed_content(position, message)
             if shed is None:
-                if not queue.host.scheduler.has_room():
+                if queue.host.journal.room() != ROOM:
                     self.passed_over = self.passed_over or tag
                 continue
             if not shed.persistent or not queue.number:

@@ -12,15 +12,18 @@ Settlements are collected by queue and written once per batch. The index knows t
 from __future__ import annotations
 
 import errno
-from collections import deque
+from array import array
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
 from ..core.messages import ports
 from ..core.messages.message import Message, read_bytes
 from ..core.messages.message_state import MessageState
+from ..core.messages.ports import BEHIND, DISK_FULL, ROOM
 from . import checkpoint, log_records
 from .checkpoint import Checkpoint, SegmentState
 from .compaction import Compaction
@@ -38,7 +41,10 @@ SEGMENT_BYTES = 64 << 20
 EARLY_BYTES = 1 << 20  # when the disk is full, a segment ends at this length if it is mostly dead, or grows by as much
 READ_LIMIT = 2 << 20  # bytes of frames that one read returns, but for the last message
 BUFFER_LIMIT = 4 << 20  # bytes buffered while a batch is written; beyond this, publishers and jobs wait for the disk
+COUNTS = 2_000  # of deliveries, in one batch: 2 ms
+CHANGE_BYTES = 4 << 10  # of these, that a change of metadata counts, so that there are at most a thousand
 NO_BATCH = bytes(log_records.BATCH_BYTES)  # in the place of the record that begins a batch, until that is sealed
+NO_IDS: Callable[[], defaultdict[int, array[int]]] = partial(defaultdict, partial(array, "Q"))  # by queue
 # The last deleted queues, for which settlements are no longer recorded. Those for older ones are, which is harmless.
 DELETED_QUEUES_LIMIT = 10_000
 
@@ -154,6 +160,7 @@ class Journal(ports.Journal):
         self._current = self._new_segment()
         self._block = new_block(1, 1)  # of the messages that are first written to the current segment
         self._buffer = bytearray(NO_BATCH)
+        self._room_bytes = BUFFER_LIMIT  # of the buffer; none during the alarm
         self._logged = self._logged_durable = 0  # the number in the log of the last batch, and of the last durable one
         self._vouched = 0  # that a batch says to be durable
         self._vouch_due = False
@@ -163,8 +170,9 @@ class Journal(ports.Journal):
         self._outstanding: list[Batch] = []  # in the order of their numbers
         self._committed: set[int] = set()  # outstanding batches that were synced before an earlier one
         self._finished: Segment | None = None  # to be closed by the next batch
-        self._settled: dict[int, list[int]] = {}
-        self._moved: dict[int, list[int]] = {}  # the same of messages that this batch stores anew for other queues
+        self._settled = NO_IDS()  # an array, as ints in a list take 40 bytes each
+        self._moved = NO_IDS()  # the same of messages that this batch stores anew for other queues
+        self._counted: dict[tuple[int, int], int] = {}  # delivery counts by queue and id
         self._batch_first_id = 1  # the id of the first message that the buffer may have
         self._entered: ports.Commit | None = None
         self._commits: list[ports.Commit] = []  # those that are open, of several batches
@@ -256,27 +264,27 @@ class Journal(ports.Journal):
 
     def settle(self, queue: int, id_: int) -> None:
         if queue and queue not in self._deleted_queues:
-            self._settled.setdefault(queue, []).append(id_)
+            self._settled[queue].append(id_)
         self.index.settle(queue, id_)
 
     def settle_many(self, queue: int, messages: list[Message]) -> None:
         """Settle messages, in one step if they are of one part. HOT: bench D."""
         ids = [message.id for message in messages]
         if queue and queue not in self._deleted_queues:
-            self._settled.setdefault(queue, []).extend(ids)
+            self._settled[queue].fromlist(ids)
         self.index.settle_many(queue, ids)
 
     def settle_moved(self, queue: int, id_: int) -> None:
         if queue and queue not in self._deleted_queues:
-            self._moved.setdefault(queue, []).append(id_)
+            self._moved[queue].append(id_)
         self.index.settle(queue, id_)
 
     def record_delivery_count(self, queue: int, id_: int, attempts: int) -> None:
-        """Record how often the message has returned to the queue."""
+        """Record how often the message has returned to the queue, at most once in a batch."""
         block = self.index.find(id_)
         if block is not None:
             block.record_attempts(queue, id_, attempts)
-        self._buffer += log_records.encode_delivery_count(self._current.salt, self.next_id, queue, id_, attempts)
+        self._counted[queue, id_] = attempts
 
     def queue_deleted(self, queue: int) -> None:
         """Record the deletion of a queue, which settles all its messages."""
@@ -330,7 +338,7 @@ class Journal(ports.Journal):
             self._buffer += log_records.encode_commit_end(self._current.salt, self.next_id, commit.number)
             return
         for queue, ids in commit.settled.items():  # all of it is in this batch
-            self._settled.setdefault(queue, []).extend(ids)
+            self._settled[queue].extend(ids)
 
     def _record(self, commit: ports.Commit) -> None:
         """Record what an open commit has stored and settled in this batch."""
@@ -343,7 +351,7 @@ class Journal(ports.Journal):
             commit.logged = len(commit.stored)
         for queue, ids in commit.settled.items():
             self._buffer += log_records.encode_commit_settled(salt, next_id, number, queue, ids)
-        commit.settled = {}
+        commit.settled = NO_IDS()
 
     @property
     def _settling(self) -> bool:
@@ -352,9 +360,16 @@ class Journal(ports.Journal):
 
     def change(self, change: Change) -> None:
         self._changes.append(change)
+        self._room_bytes -= CHANGE_BYTES
 
-    def behind(self) -> bool:
-        return len(self._buffer) > BUFFER_LIMIT
+    def room(self) -> int:
+        if len(self._buffer) <= self._room_bytes:
+            return ROOM
+        return DISK_FULL if self.alarm else BEHIND
+
+    def note_alarm(self, on: bool) -> None:
+        self.alarm = on
+        self._room_bytes = -1 if on else BUFFER_LIMIT
 
     @property
     def _buffers(self) -> bool:
@@ -366,7 +381,7 @@ class Journal(ports.Journal):
         return buffered + sum([len(batch.data) for batch in self._outstanding if not batch.written])
 
     def ticket(self) -> int:
-        if self._buffers or self._settled or self._moved or self._changes:
+        if self._buffers or self._settled or self._moved or self._counted or self._changes:
             return self._filling
         return self._outstanding[-1].number if self._outstanding else self.durable
 
@@ -428,10 +443,16 @@ class Journal(ports.Journal):
         for commit in self._commits:
             self._record(commit)
         ends_early = self.full and self._ends_early()
-        waits = self._buffers or self._settled or self._moved or self._changes or self._sync_due or ends_early
+        waits = (self._buffers or self._settled or self._moved or self._changes) or (
+            self._counted or self._sync_due or ends_early
+        )
         if not (waits or self._vouch_due):
             return None
         salt, next_id = self._current.salt, self.next_id
+        if self._counted:
+            for _ in range(min(len(self._counted), COUNTS)):
+                (counting, id_), attempts = self._counted.popitem()
+                self._buffer += log_records.encode_delivery_count(salt, next_id, counting, id_, attempts)
         for queue, ids in self._settled.items():
             self._buffer += log_records.encode_settled(salt, next_id, queue, ids)
         for queue, ids in self._moved.items():
@@ -469,9 +490,11 @@ class Journal(ports.Journal):
         self.segments[segment.number] = segment
         self._filling += 1
         self._deletion_bytes = 0
-        self._settled = {}
-        self._moved = {}
-        self._changes = []
+        self._settled = NO_IDS()
+        self._moved = NO_IDS()
+        if self._changes:
+            self._changes = []
+            self._room_bytes = -1 if self.alarm else BUFFER_LIMIT
         segment.length += len(data)
         self._start = segment.length
         if not self.full:

@@ -64,6 +64,7 @@ from typing import Final
 
 from ..core.messages.message import Address, Message
 from ..core.messages.message_state import NO_TTL, WITHOUT_CC, MessageState
+from .shared_messages import little
 
 MAGIC: Final = 0x4E525701
 SEGMENT_MAGIC = b"WARREN"
@@ -254,12 +255,12 @@ def decode_state(data: bytes, at: int) -> MessageState:
     return MessageState(NO_TTL, deadline_ms, level, attempts, dead_lettered, tuple(keys))
 
 
-def encode_settled(salt: int, id_: int, queue: int, ids: list[int]) -> bytes:
-    return _encode_record(salt, SETTLED_HEAD.pack(SETTLED, id_, queue) + Struct(f"<{len(ids)}Q").pack(*ids))
+def encode_settled(salt: int, id_: int, queue: int, ids: array[int] | list[int]) -> bytes:
+    return _encode_record(salt, SETTLED_HEAD.pack(SETTLED, id_, queue) + little(array("Q", ids)).tobytes())
 
 
-def encode_moved(salt: int, id_: int, queue: int, ids: list[int]) -> bytes:
-    return _encode_record(salt, SETTLED_HEAD.pack(MOVED, id_, queue) + Struct(f"<{len(ids)}Q").pack(*ids))
+def encode_moved(salt: int, id_: int, queue: int, ids: array[int] | list[int]) -> bytes:
+    return _encode_record(salt, SETTLED_HEAD.pack(MOVED, id_, queue) + little(array("Q", ids)).tobytes())
 
 
 def encode_queue_deleted(salt: int, id_: int, queue: int) -> bytes:
@@ -274,9 +275,9 @@ def encode_commit_stored(salt: int, id_: int, commit: int, ids: Sequence[int]) -
     return _encode_record(salt, COMMIT_HEAD.pack(COMMIT_STORED, id_, commit) + Struct(f"<{len(ids)}Q").pack(*ids))
 
 
-def encode_commit_settled(salt: int, id_: int, commit: int, queue: int, ids: list[int]) -> bytes:
+def encode_commit_settled(salt: int, id_: int, commit: int, queue: int, ids: array[int]) -> bytes:
     head = COMMIT_SETTLED_HEAD.pack(COMMIT_SETTLED, id_, commit, queue)
-    return _encode_record(salt, head + Struct(f"<{len(ids)}Q").pack(*ids))
+    return _encode_record(salt, head + little(ids).tobytes())
 
 
 def encode_commit_end(salt: int, id_: int, commit: int) -> bytes:

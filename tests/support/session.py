@@ -15,7 +15,7 @@ from warren.broker.core.access.users import Users
 from warren.broker.core.counters.statistics import Statistics
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.messages.ports import Journal
+from warren.broker.core.messages.ports import BEHIND, Journal
 from warren.broker.core.metadata.records import Change
 from warren.broker.core.node.node import Node
 from warren.broker.session.connection import Connection
@@ -57,8 +57,8 @@ class SlowJournal(Journal):
     def ticket(self) -> int:
         return self._filling if self._added else self._filling - 1
 
-    def behind(self) -> bool:
-        return self.much
+    def room(self) -> int:
+        return BEHIND if self.much and not self.alarm else super().room()
 
     def append(self, queues: list[int], messages: list[Message]) -> None:
         assert messages and 0 not in queues and len(set(queues)) == len(queues) and not self._gone & set(queues)

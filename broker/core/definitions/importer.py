@@ -24,6 +24,7 @@ from ..access.users import User, validate_user
 from ..exchanges.exchange import check_exchange_arguments
 from ..exchanges.exchange_type import ExchangeType
 from ..messages.binding import Destination
+from ..messages.ports import ROOM
 from ..metadata.patterns import LONGEST_BYTES, Pattern
 from ..metadata.queue_types import CLASSIC, QUEUE_TYPE_ALIASES
 from ..metadata.records import StoredUser, StoredVHost
@@ -205,7 +206,6 @@ class DefinitionsImport:
 
         Yields a `Wait` for what should be awaited before the next step, if there is a loop that can.
         """
-        journal = self._node.journal
         while self._steps:
             step = self._steps.popleft()
             self._carry_out(step)
@@ -215,7 +215,7 @@ class DefinitionsImport:
                 self._wait = None
             yield None
             while self._emissions is not None and self._emissions.full:
-                yield partial(journal.when_durable, journal.ticket()) if journal.behind() else None
+                yield self._emissions.when_enqueued if self._node.journal.room() != ROOM else None
                 self._emissions.advance()
         self._node.pump()
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from ...compilation import BUILD, COMPILED
-from ..messages.ports import Clock, Journal
+from ..messages.ports import BEHIND, DISK_FULL, Clock, Journal
 
 Job = Iterator[int]
 """A generator that does a slice at each step and yields its cost: 1 is a message leaving a queue, about 1 us."""
@@ -102,7 +102,7 @@ class Scheduler:
     """
 
     __slots__ = (
-        *("pending", "report", "spent", "freed", "finishing", "_clock", "_journal", "_full", "_tasks", "_waiting"),
+        *("pending", "report", "spent", "freed", "finishing", "_clock", "_journal", "_tasks", "_waiting"),
         *("_suspended", "_current", "_left", "_running", "_expected", "_spent_before"),
         *("_pumped", "_pumped_for_many", "_put_off"),
     )
@@ -113,7 +113,6 @@ class Scheduler:
         self.spent = self.freed = 0
         self._clock = clock
         self._journal = journal
-        self._full = False
         self._tasks: deque[Task] = deque()
         self._waiting: deque[Task] = deque()  # for room, in the order of their turns
         self._suspended: dict[Task, bool] = {}  # True while one waits for the journal
@@ -183,7 +182,7 @@ class Scheduler:
         """Run a job as far as this turn's budget goes, and the rest in later turns, in turn with other jobs.
 
         `name` is for the log. `failed` is called if the job raises, to release its waiters. A job that `appends`
-        messages to the journal makes no step while there is no room (`has_room`).
+        messages to the journal makes no step while that has no room (`Journal.room`).
         """
         self._tasks.append(Task(name, job, failed, appends))
         if not self._running:
@@ -195,29 +194,15 @@ class Scheduler:
         self._tasks.append(Task(name, job, lambda: None, False))
         self._expect()
 
-    def has_room(self) -> bool:
-        """Return whether messages may be appended that can wait: the journal is not behind, nor the disk full."""
-        return not (self._full or self._journal.behind())
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether the journal is behind, and catches up soon."""
-        return self._journal.behind() and not self._full
-
     def caught_up(self) -> Job:
         """Wait as a part of a job until the journal is not behind, unless the disk is full."""
-        if self.is_behind and not self.finishing:
+        if self._journal.room() == BEHIND and not self.finishing:
             yield AWAITS_JOURNAL
 
-    @property
-    def full(self) -> bool:
-        """Whether the disk is full. Jobs that append messages wait until it is set to False."""
-        return self._full
-
-    @full.setter
-    def full(self, full: bool) -> None:
-        self._full = full
-        if not full:
+    def disk_alarm(self, on: bool) -> None:
+        """Note that the alarm of the disk has begun, or is over: then jobs that append messages go on."""
+        self._journal.note_alarm(on)
+        if not on:
             self._resume_waiting()
             return
         for task in [task for task, awaits_journal in self._suspended.items() if awaits_journal]:
@@ -294,8 +279,8 @@ class Scheduler:
         try:
             while tasks and self._left > 0:
                 task = tasks.popleft()
-                if task.appends and (self._full or self._journal.behind() and not task.next_in_turn):
-                    self._await_room(task)
+                if task.appends and (room := self._journal.room()) and (room == DISK_FULL or not task.next_in_turn):
+                    self._await_room(task, room)
                     continue
                 task.next_in_turn = False
                 cost = self._step(task)
@@ -311,10 +296,10 @@ class Scheduler:
         finally:
             self._running = False
 
-    def _await_room(self, task: Task) -> None:
+    def _await_room(self, task: Task, room: int) -> None:
         """Run the job again when all that the journal has now is durable and the disk is not full."""
         self._waiting.append(task)
-        if len(self._waiting) == 1 and not self._full:
+        if len(self._waiting) == 1 and room == BEHIND:
             self._journal.when_durable(self._journal.ticket(), self._resume_waiting)
 
     def _resume_waiting(self) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from .message import Message
 
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 # (ENOTCONN): operations are retried, as what is stored is intact.
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOTCONN)
 FULL = (errno.ENOSPC, errno.EDQUOT)  # operations are retried once the disk has room; any other failure is final
+# The answers of `Journal.room`
+ROOM: Final = 0  # messages may be appended
+BEHIND: Final = 1  # too much is waiting to be written: `when_durable` of `ticket` says when it is
+DISK_FULL: Final = 2  # the alarm of the disk is on: what is left of it is for settlements and deletions
 IN_FLIGHT = 2  # the batches of a journal that are written and synced at a time, on a disk
 
 
@@ -116,7 +122,7 @@ class Commit:
         self.ended = False
         self.stored: list[int] = []
         self.logged = 0
-        self.settled: dict[int, list[int]] = {}
+        self.settled: defaultdict[int, array[int]] = defaultdict(partial(array, "Q"))
         self.recorded = False
         self.next_id = 0
 
@@ -132,6 +138,7 @@ class Journal:
     confirm has depended on it until then.
 
     full                         the disk has too little space: the next batches free what they can
+    alarm                        that of the disk is on
     in_flight                    the batches that may be sealed and not committed
     written_bytes, read_bytes    bytes of files, since the start of the broker
     reads, read_messages         reads of a file, each of many messages if possible; and the messages
@@ -139,6 +146,7 @@ class Journal:
 
     durable: int
     full = False
+    alarm = False
     in_flight = IN_FLIGHT
     written_bytes = 0
     read_bytes = 0
@@ -164,9 +172,16 @@ class Journal:
         """Return the number of the batch that is being filled, or of the last one if that is empty."""
         raise NotImplementedError
 
-    def behind(self) -> bool:
-        """Return whether publishers and jobs that append messages must wait, as too much is waiting to be written."""
-        return False
+    def room(self) -> int:
+        """Return ROOM if messages may be appended, or what has to be over first: BEHIND or DISK_FULL.
+
+        Whoever appends messages asks this before, or after a few that could not wait.
+        """
+        return DISK_FULL if self.alarm else ROOM
+
+    def note_alarm(self, on: bool) -> None:
+        """Note that the alarm of the disk is on, or over."""
+        self.alarm = on
 
     def unwritten_bytes(self) -> int:
         """Return the bytes that are still to be written."""

@@ -285,7 +285,7 @@ class Node:
 
     def _alarm_changed(self, resource: str, on: bool) -> None:
         if resource == DISK:
-            self.scheduler.full = on
+            self.scheduler.disk_alarm(on)
 
     def finish(self, budget: int = UNLIMITED) -> bool:
         """Finish all jobs, and publish the dead letters in all outboxes, before the node stops.

@@ -20,6 +20,7 @@ from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from ..jobs.long_routes import SHORT_BYTES, TARGET_BYTES, Place
 from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, UNLIMITED, Job
 from ..messages.message import LONG_HEADER, Message, frame_bytes, total_bytes
+from ..messages.ports import ROOM
 from .dead_letter_budget import ALL_BYTES, USER_BYTES, WOKEN
 from .dead_letter_circle import Pass, find_circle
 from .deduplication import Recorder
@@ -548,7 +549,7 @@ class DeadLetterOutbox:
 
         Stop where they have cost too much, and wait while the journal is behind or the disk full; return the cost.
         """
-        if self.awaits_journal or not self._queue.host.scheduler.has_room():
+        if self.awaits_journal or self._queue.host.journal.room() != ROOM:
             self._await_journal()
             return 0
         return self._publish_slice(published)
@@ -589,7 +590,7 @@ class DeadLetterOutbox:
         self._retry()
         cost = 0
         while self.unpublished:
-            if cost >= budget or not self._queue.host.scheduler.has_room():
+            if cost >= budget or self._queue.host.journal.room() != ROOM:
                 return False
             cost += self._publish_first(len(self.waiting), SLICE_COST)
         return True

@@ -19,7 +19,7 @@ from ..jobs.scheduler import SLICE as JOB_SLICE
 from ..messages.binding import Binding
 from ..messages.message import FIELD_SHIFT, FIELDS_COST, Message, ShedMessage, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER, MessageState
-from ..messages.ports import RecoveredQueue
+from ..messages.ports import DISK_FULL, ROOM, RecoveredQueue
 from ..metadata.queue_types import QUORUM
 from ..queues.consumers import Consumer
 from .chunks import Chunk
@@ -493,7 +493,7 @@ class Queue(RouteTarget):
         """Return whether deliveries wait until contents of unacknowledged messages have left memory (`shedding`)."""
         host, held = self.host, self.unacked - self.shed
         held_bytes = self.unacked_bytes - self.shed_bytes + held * host.ledger.OVERHEAD
-        return host.ledger.far_exceeded(held_bytes) and not host.scheduler.full
+        return host.ledger.far_exceeded(held_bytes) and host.journal.room() != DISK_FULL
 
     def _interrupt(self) -> None:
         """Note that consumers may have room for ready messages, and deliver these once other queues had their turn."""
@@ -593,7 +593,7 @@ class Queue(RouteTarget):
         """
         id_, host = message.id, self.host
         if not (self.number and message.persistent):
-            if not host.scheduler.has_room() or self.settings.counts_deliveries:
+            if host.journal.room() != ROOM or self.settings.counts_deliveries:
                 return None
             id_ = self.journal.page_out([message])[0].id
         if not id_:

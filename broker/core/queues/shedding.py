@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ..jobs.scheduler import SUSPENDED, Job, Scheduler
-from ..messages.ports import Clock, Journal
+from ..messages.ports import BEHIND, DISK_FULL, Clock, Journal
 from .fifo import PAGE_ABOVE
 from .ledger import Ledger
 
@@ -98,7 +98,7 @@ class Shedding:
                     for fifo in fifos:
                         seen, fifo.seen = fifo.seen, fifo.head
                         while seen == fifo.head and ledger.queued_bytes > end_bytes:
-                            cost = 0 if queue.deleted or scheduler.full else fifo.shed()
+                            cost = 0 if queue.deleted or self._journal.room() == DISK_FULL else fifo.shed()
                             if not cost:
                                 break
                             yield cost
@@ -113,10 +113,13 @@ class Shedding:
         try:
             while ledger.exceeded and ledger.unacked_bytes > KEEP_BYTES:
                 if vain >= len(holders):
-                    if not holders or not self.awaits_room or scheduler.full or scheduler.finishing:
+                    if not holders or not self.awaits_room or scheduler.finishing:
+                        return
+                    room = self._journal.room()
+                    if room == DISK_FULL:
                         return
                     vain, self.awaits_room = 0, False
-                    if scheduler.is_behind:
+                    if room == BEHIND:
                         self._kept_bytes = ledger.unacked_bytes
                         self._resume = scheduler.suspend()
                         self._journal.when_durable(self._journal.ticket(), self._resume)

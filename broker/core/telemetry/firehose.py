@@ -19,6 +19,7 @@ from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_type import Emission
 from ..jobs.scheduler import COPY_SHIFT, Job
 from ..messages.message import Address, Message, framed
+from ..messages.ports import DISK_FULL
 from ..queues.message_log import Origin
 from ..queues.route_target import RouteTarget
 from ..queues.x_death import routing_keys
@@ -46,9 +47,10 @@ class Firehose(Tracer):
     """The firehose of one virtual host, which exists while tracing is switched on.
 
     Messages wait to be copied by a job. While too many wait, publishes and deliveries are held (`QueueHost.held`).
+    Copies that would be stored are dropped while the disk is full: it is deliveries that get space back.
     """
 
-    __slots__ = ("_vhost", "_node", "_waiting", "_waiting_bytes", "_copying")
+    __slots__ = ("_vhost", "_node", "_waiting", "_waiting_bytes", "_copying", "_stores", "_drops")
 
     def __init__(self, vhost: VHost, node: str) -> None:
         self._vhost = vhost
@@ -56,6 +58,8 @@ class Firehose(Tracer):
         self._waiting: deque[tuple[Copy, int]] = deque()
         self._waiting_bytes = 0
         self._copying = False
+        self._stores = False  # the last copy was stored
+        self._drops = False
 
     def published(
         self, origin: Origin, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]
@@ -103,24 +107,28 @@ class Firehose(Tracer):
         self._vhost.held = self._waiting_bytes >= LIMIT_BYTES
         if not self._copying:
             self._copying = True
-            self._start(exchange, appends=False)
-
-    def _start(self, exchange: Exchange, appends: bool) -> None:
-        self._vhost.scheduler.start(f"firehose of {self._vhost}", self._publish(exchange), self._stop, appends)
+            self._vhost.scheduler.start(f"firehose of {self._vhost}", self._publish(exchange), self._stop)
 
     def _publish(self, exchange: Exchange) -> Job:
         """Copy and publish the waiting messages, in order; wait for the journal only where copies are stored."""
         vhost = self._vhost
         while self._waiting:
+            if self._stores:
+                yield from vhost.scheduler.caught_up()
+            drops = self._stores and vhost.journal.room() == DISK_FULL
+            if drops and not self._drops:
+                vhost.scheduler.report("system_messages_dropped", "warning", {"exchange": exchange.name})
+            self._drops = drops
             copy, size_bytes = self._waiting.popleft()
             self._waiting_bytes -= size_bytes
             self._vhost.held = self._waiting_bytes >= LIMIT_BYTES
+            if drops:
+                yield 1
+                continue
             message = copy()
             yield COPY_COST + (len(message.property_bytes) + message.body_bytes >> COPY_SHIFT)
             result = yield from deliver_in_slices(vhost, Emission([exchange], [message]))
-            if (result.stored or vhost.ledger.exceeded) and vhost.journal.behind():
-                self._start(exchange, appends=True)
-                return
+            self._stores = result.stored or vhost.ledger.exceeded
         self._stop()
 
     def _stop(self) -> None:

@@ -22,6 +22,7 @@ from ..jobs.long_routes import TARGET_BYTES
 from ..jobs.scheduler import OBJECT_COST, SLICE, Job, do_at_once
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
+from ..messages.ports import ROOM
 from ..metadata.records import StoredVHost
 from ..metadata.reserved_names import check_not_default, check_prefix
 from ..queues.arguments import (
@@ -659,7 +660,7 @@ class VHost(QueueHost):
         Return False if it is dropped, as too many of the exchange wait.
         """
         emissions = self.emitting.get(exchange)
-        if emissions is None and self.scheduler.has_room():
+        if emissions is None and self.journal.room() == ROOM:
             search = self.search(exchange, (message.address.routing_key,), message, defers=True)
             if search.run(SLICE) and PAGE_COST * len(search.targets) <= SLICE:
                 search.keep()

@@ -11,8 +11,10 @@ from pamqp import commands
 
 from ...amqp.errors import NotSupported
 from ...amqp.field_table import Table
-from ...core.jobs.scheduler import AT_ONCE_COST, AWAITS_OTHERS, SLICE, UNLIMITED, Scheduler
+from ...core.jobs.scheduler import AT_ONCE_COST, AWAITS_OTHERS, SLICE, UNLIMITED
 from ...core.messages.message import Message, ShedMessage
+from ...core.messages.ports import BEHIND, DISK_FULL
+from ...core.node.node import Node
 from ...core.queues.message_log import NACK, RECOVER, REJECT
 from ...core.queues.queue import Queue
 from ...core.queues.sorted_rows import SortedRows
@@ -170,15 +172,15 @@ def settle(channel: Channel, tags: range, settlement: Settlement) -> None:
         deliveries = channel.unacked.pop_many(tags)
         copies_cost = cost_of_copies(settlement, deliveries)
         cost = COST * len(deliveries) + copies_cost
-        scheduler = channel.connection.node.scheduler
+        node = channel.connection.node
         if (
             copies_cost
-            and scheduler.is_behind
+            and node.journal.room() == BEHIND
             and any(is_read_back(settlement, queue, message) for queue, _, _, message in deliveries)
         ):
             # What is read waits in memory: for the journal, but not for a full disk, which acknowledgements behind it
             # may have to free.
-            steps = chain(scheduler.caught_up(), settle_in_steps(channel, [(settlement, deliveries)], ""))
+            steps = chain(node.scheduler.caught_up(), settle_in_steps(channel, [(settlement, deliveries)], ""))
             channel.start_job("settlements", steps)
         elif cost <= COST * TOGETHER:
             apply_settlement(channel, settlement, deliveries, "")
@@ -306,7 +308,7 @@ def settle_list(channel: Channel, settlement: Settlement, deliveries: list[Unack
         some, cost = take_slice(settlement, deliveries)
         read = apply_settlement(channel, settlement, some, reason)
         yield cost
-        yield from dead_lettered(channel.connection.node.scheduler, read)
+        yield from dead_lettered(channel.connection.node, read)
 
 
 def is_read_back(settlement: Settlement, queue: Queue, message: Message) -> bool:
@@ -330,14 +332,17 @@ def read_back(settlement: Settlement, deliveries: list[Unacked]) -> dict[tuple[Q
     }
 
 
-def dead_lettered(scheduler: Scheduler, queues: Collection[Queue]) -> Iterator[int]:
+def dead_lettered(node: Node, queues: Collection[Queue]) -> Iterator[int]:
     """Wait as a part of a job until most of what these queues dead-letter is published, or cannot be now.
 
     Messages that were read for that are in memory meanwhile.
     """
+    scheduler, journal = node.scheduler, node.journal
     if queues:
         yield from scheduler.caught_up()
-    while not (scheduler.finishing or scheduler.full) and any(queue.outbox.is_behind for queue in queues):
+    while any(queue.outbox.is_behind for queue in queues):
+        if scheduler.finishing or journal.room() == DISK_FULL:
+            return
         yield AWAITS_OTHERS
 
 

@@ -24,6 +24,7 @@ from ...core.exchanges.sink import Accepted
 from ...core.jobs.scheduler import STORE_SHIFT, TURN_COST, Job
 from ...core.messages.message import LONG_HEADER, Address, Message, frame_bytes, header_bytes_of, total_bytes
 from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
+from ...core.messages.ports import BEHIND, ROOM
 from ...core.queues.deduplication import Recorder, find_duplicate, record
 from ...core.queues.enqueue import DURABLE, EnqueueResult
 from ...core.queues.queue import Queue
@@ -288,7 +289,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
     in_transaction = channel.transaction is not None
     all_or_none = channel.all_or_none
     logged = channel.vhost.message_log is not None  # in the order of the messages, which their confirms have too
-    gather = not (logged or connection.node.journal.behind() or channel.vhost.ledger.dead_letters.full_outboxes)
+    gather = not (logged or connection.node.journal.room() != ROOM or channel.vhost.ledger.dead_letters.full_outboxes)
     checked = channel.checked
     sizes = channel.statistics.sizes
     header, raw = NO_HEADER, b""
@@ -605,7 +606,7 @@ def sinks_have_room(channel: Channel, targets: tuple[RouteTarget, ...], message:
 
 def await_journal_for(channel: Channel, search: Search) -> None:
     """Read no more while the journal is behind, if it has the message for exchanges on its way."""
-    if search.stored and channel.connection.node.journal.behind():
+    if search.stored and channel.connection.node.journal.room() == BEHIND:
         channel.connection.suspend_for_journal()
 
 
@@ -946,7 +947,7 @@ def enqueue(
     receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "", False, header_bytes)
     if log is not None:
         log.published(queues)
-    if connection.node.journal.behind() and (receipt.stored or any(queue.paged for queue in queues)):
+    if connection.node.journal.room() == BEHIND and (receipt.stored or any(queue.paged for queue in queues)):
         connection.suspend_for_journal()
     for queue in queues:
         if queue.congested() and isinstance(queue, Queue):

@@ -14,7 +14,7 @@ from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, STORE_SHIFT, TURN_COST, UNLIMITED, Job, do_at_once
 from ...core.messages.message import Message, ShedMessage
-from ...core.messages.ports import Commit, Journal
+from ...core.messages.ports import DISK_FULL, Commit, Journal
 from ...core.queues.deduplication import Recorder
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
@@ -222,19 +222,18 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
     A long commit is a job: the connection is suspended until it is done, and others may see a part of it before. So is
     one that publishes while the disk is full. After a power cut all of it is there, or nothing.
     """
-    transaction = current(channel)
+    transaction, connection = current(channel), channel.connection
     appends = len(transaction.publishes) > 0
     published_bytes = transaction.published_bytes
-    is_long = transaction.is_long(channel.vhost.ledger) or appends and channel.connection.node.scheduler.full
+    is_long = transaction.is_long(channel.vhost.ledger) or appends and connection.node.journal.room() == DISK_FULL
     full = channel.unfinished.full
     if full and appends and (is_long or transaction.has_sinks()):
         channel.await_publishes()
-    journal = channel.connection.node.journal
+    journal = connection.node.journal
     made = Commit()
     steps, spent = entered(journal, made, transaction.commit(channel, made)), 0
     if not is_long:  # but an exchange type may enqueue a message in steps
         is_long, spent = do_at_once(steps, TURN_COST if appends and not full else UNLIMITED)
-    connection = channel.connection
     if is_long:
         name = f"commit of channel {channel.number} of connection {connection.name}"
         channel.unfinished.begin(published_bytes)

@@ -179,16 +179,19 @@ def test_a_full_disk_gets_room_while_a_long_commit_waits_for_it(monkeypatch: pyt
         beside.publish()
     for _ in range(60):
         process.commit()
-    scheduler.full = process.journal.full = True
+    scheduler.disk_alarm(True)
+    process.journal.full = True
     used_bytes = disk.used_bytes
     process.removing = []
     process.admin.send(Queue.Purge, queue="brief")
     process.commit_all()
     assert process.committing is not None and disk.used_bytes < used_bytes
-    scheduler.full = process.journal.full = False
+    scheduler.disk_alarm(False)
+    process.journal.full = False
     while not process.journal._settling and process._turn():
         pass
-    scheduler.full = process.journal.full = True
+    scheduler.disk_alarm(True)
+    process.journal.full = True
     process.commit_all()
     assert process.committing is None, "what is settled makes room"
 
@@ -210,7 +213,8 @@ def test_a_commit_that_becomes_long_while_it_settles_waits_for_no_room(monkeypat
     process.transacting.send(Tx.Commit)
     process.committing = []
     assert process.journal._settling or BUILD == COMPILED, "it is no job"
-    process.node.scheduler.full = process.journal.full = True
+    process.node.scheduler.disk_alarm(True)
+    process.journal.full = True
     process.commit_all()
     assert process.committing is None
 

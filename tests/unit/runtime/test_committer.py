@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from warren.broker.core.messages.ports import IN_FLIGHT, Batch, Journal
+from warren.broker.core.messages.ports import BEHIND, DISK_FULL, IN_FLIGHT, ROOM, Batch, Journal
 from warren.broker.runtime import committer as committer_module
 from warren.broker.runtime.committer import Committer
 
@@ -61,8 +61,10 @@ class NotedJournal(Journal):
         self.added += self.lazy
         self.lazy = False
 
-    def behind(self) -> bool:
-        return self.is_behind
+    def room(self) -> int:
+        if self.full:  # which sets the alarm
+            return DISK_FULL
+        return BEHIND if self.is_behind else ROOM
 
     def ticket(self) -> int:
         return self.added

@@ -360,10 +360,10 @@ def test_a_purge_settles_requeued_ones(durable: bool, delivery_mode: int) -> Non
 
 def test_what_has_to_be_stored_first_waits_for_room() -> None:
     scene = Scene(delivery_mode=1)
-    scene.node.scheduler.full = True
+    scene.node.scheduler.disk_alarm(True)
     scene.deliver()
     assert not scene.queue.shed and scene.node.ledger.unacked_bytes
-    scene.node.scheduler.full = False
+    scene.node.scheduler.disk_alarm(False)
     scene.publisher.fill("q", body(COUNT))
     scene.consumer.delivery()
     scene.advance()
@@ -552,9 +552,9 @@ def test_dead_letters_of_a_full_disk_are_not_waited_for() -> None:
     """The acknowledgements behind them may have to make the room."""
     scene = Scene(**DEAD)
     queue = SimpleNamespace(outbox=SimpleNamespace(is_behind=True))
-    assert next(dead_lettered(scene.node.scheduler, [queue])) == AWAITS_OTHERS  # type: ignore[list-item]
-    scene.node.scheduler.full = True
-    assert not list(dead_lettered(scene.node.scheduler, [queue]))  # type: ignore[list-item]
+    assert next(dead_lettered(scene.node, [queue])) == AWAITS_OTHERS  # type: ignore[list-item]
+    scene.node.scheduler.disk_alarm(True)
+    assert not list(dead_lettered(scene.node, [queue]))  # type: ignore[list-item]
 
 
 def test_a_look_at_those_that_were_shed_is_charged() -> None:
@@ -604,7 +604,7 @@ def test_a_reject_that_waits_for_the_journal_does_not_wait_for_a_full_disk() -> 
     scene.journal.much = True
     scene.consumer.reject(tags[0], requeue=False)
     assert scene.queue.unacked == COUNT
-    scene.node.scheduler.full = True
+    scene.node.scheduler.disk_alarm(True)
     scene.advance()
     scene.consumer.ack(tags[-1], multiple=True)
     scene.advance()

@@ -8,7 +8,7 @@ from tests.support.clock import FakeClock
 from tests.support.queues import message
 from tests.support.session import SlowJournal
 from warren.broker.core.jobs.scheduler import LONG_COST, PUMP_COST, PUMP_LIMIT, TURN_COST, Job, Scheduler
-from warren.broker.core.messages.ports import Commit
+from warren.broker.core.messages.ports import DISK_FULL, Commit
 
 STEPS = 3
 
@@ -72,11 +72,11 @@ def test_a_job_that_starts_later_lets_no_job_make_a_step_before_the_next_turn(jo
 def test_jobs_that_append_wait_while_the_disk_is_full_although_the_journal_has_caught_up(jobs: Jobs) -> None:
     jobs.fill()
     jobs.scheduler.start("publish", jobs.job("p", fills=True), appends=True)
-    jobs.scheduler.full = True
+    jobs.scheduler.disk_alarm(True)
     jobs.scheduler.start("purge", jobs.job("s"))
     jobs.commit()
-    assert jobs.turns() == ["s0", "s1", "s2"] and not jobs.scheduler.has_room() and not jobs.scheduler.finish_all()
-    jobs.scheduler.full = False
+    assert jobs.turns() == ["s0", "s1", "s2"] and jobs.journal.room() == DISK_FULL and not jobs.scheduler.finish_all()
+    jobs.scheduler.disk_alarm(False)
     assert jobs.turns() == ["p0"], "the journal is behind again"
     jobs.commit()
     assert jobs.turns() == ["p1"]
@@ -142,7 +142,7 @@ def test_what_a_job_stores_is_no_part_of_a_commit_in_whose_turn_it_runs(jobs: Jo
 def test_a_job_that_appends_no_more_does_not_wait_for_room(jobs: Jobs) -> None:
     def job() -> Job:
         jobs.scheduler.append_no_more()
-        jobs.scheduler.full = True
+        jobs.scheduler.disk_alarm(True)
         yield from jobs.job("s")
 
     jobs.scheduler.start("commit", job(), appends=True)
@@ -151,11 +151,11 @@ def test_a_job_that_appends_no_more_does_not_wait_for_room(jobs: Jobs) -> None:
 
 def test_a_stopped_scheduler_starts_nothing_also_when_there_is_room_again(jobs: Jobs) -> None:
     """The message log has ended by then, and would not say what a job still does."""
-    jobs.scheduler.full = True
+    jobs.scheduler.disk_alarm(True)
     jobs.scheduler.start("publish", jobs.job("p"), appends=True)
     assert not jobs.scheduler.finish_all()
     jobs.scheduler.stop()
-    jobs.scheduler.full = False
+    jobs.scheduler.disk_alarm(False)
     jobs.scheduler.start("connections", jobs.job("c"))
     assert not jobs.done and len(jobs.scheduler) == 2
 

@@ -665,7 +665,7 @@ def test_who_waits_for_a_queue_goes_on_when_it_may_reject_more_or_rejects_nothin
         house.queue.when_may_reject(partial(called.append, number))
     house.clock.advance(10_000)
     assert not called and house.queue.must_not_reject and outbox.full is not empty
-    house.node.scheduler.full = True  # so that the dead letters stay
+    house.node.scheduler.disk_alarm(True)  # so that the dead letters stay
     if end == "deleted":
         house.node.vhosts["/"].delete_queue(house.queue)
     elif end == "fewer of the user":

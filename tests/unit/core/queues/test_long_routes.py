@@ -128,10 +128,10 @@ def test_every_letter_that_waits_for_a_place_is_published_once(
         crowd.ch.declare("other")
         crowd.ch.bind("other", "amq.fanout")
     elif event == "disk":
-        crowd.node.scheduler.full = True
+        crowd.node.scheduler.disk_alarm(True)
         crowd.clock.advance(1_000)
         assert any(map(len, crowd.outboxes))
-        crowd.node.scheduler.full = False
+        crowd.node.scheduler.disk_alarm(False)
     elif event == "journal":
         crowd.journal.much = True
         crowd.clock.advance(1_000)

@@ -113,10 +113,10 @@ def test_a_queue_gives_its_memory_up_only_if_nothing_is_delivered_from_it() -> N
 @pytest.mark.pure("it lowers constants of the core, so that few messages are needed")
 def test_nothing_is_shed_while_the_disk_is_full() -> None:
     scene = Scene()
-    scene.node.scheduler.full = True
+    scene.node.scheduler.disk_alarm(True)
     scene.exceed()
     assert scene.fifo("first").resident == LIMIT - 1 and not len(scene.node.scheduler)
-    scene.node.scheduler.full = False
+    scene.node.scheduler.disk_alarm(False)
     scene.advance(SWEEP_MS)
     scene.publish("other", range(20, 21))
     scene.advance(0)

@@ -411,8 +411,8 @@ def test_events_leave_out_a_full_queue(peer: InProcessPeer, vhost: VHost, full: 
         vhost.bind("amq.fanout", queue, "", Table.EMPTY)
     for number in range(10):
         assert vhost.publish(exchange, framed(Address("amq.fanout", ""), Properties(), b"%d" % number))
-        vhost.scheduler.full = number == 5  # those that follow are enqueued in slices
-    vhost.scheduler.full = False
+        vhost.scheduler.disk_alarm(number == 5)  # those that follow are enqueued in slices
+    vhost.scheduler.disk_alarm(False)
     peer.clock.advance(1)
     assert bodies(other) == list(range(10)) and len(full.outbox) == 1
 
