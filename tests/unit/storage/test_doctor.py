@@ -152,7 +152,7 @@ def test_a_log_of_another_version_is_reported(capsys: pytest.CaptureFixture[str]
     (log / "00000003.log").write_bytes(head + log_records.CRC.pack(log_records.crc32(head)))
     status, lines = run_doctor(capsys, log)
     assert status == 1
-    assert lines[-1] == "log: BAD: 00000003.log: of version 2 of the log, this broker reads version 3"
+    assert lines[-1] == "log: BAD: 00000003.log: of version 2 of the log, this broker reads version 4"
 
 
 def test_a_folder_without_data_and_a_missing_one_are_reported(
