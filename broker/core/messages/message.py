@@ -15,6 +15,7 @@ from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, content_f
 from ...amqp.properties import EXPIRATION, Properties, delivery_mode, text, with_first_field
 from ...amqp.properties import headers as headers_of
 from .message_state import MessageState
+from .shared_content import SharedContent
 
 DELIVERY_COUNT = "x-delivery-count"
 COUNT_NAME = encoded_name(DELIVERY_COUNT)
@@ -59,6 +60,7 @@ class Message:
     id             of its record in the journal; 0 if it is not stored
     state          its state in the one queue that it is in, or None; a message without state may be in several queues
     seq            its number in the message log; 0 if it has none
+    shared         what its copies in other queues have in common with it; None if it went to one queue
     """
 
     __slots__ = (
@@ -71,6 +73,7 @@ class Message:
         "id",
         "state",
         "seq",
+        "shared",
     )
 
     def __init__(
@@ -85,11 +88,12 @@ class Message:
         self.id = 0
         self.state: MessageState | None = None
         self.seq = 0
+        self.shared: SharedContent | None = None
 
     def copy_for_queue(self) -> Message:
         """Return a copy with a state and a journal record of its own, for another queue."""
         copy = Message(self.address, self.frames, self.channel, self.body_bytes, self.largest_frame, self.persistent)
-        copy.state, copy.seq = self.state, self.seq
+        copy.state, copy.seq, copy.shared = self.state, self.seq, self.shared
         return copy
 
     def copy_with_record(self) -> Message:

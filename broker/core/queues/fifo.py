@@ -340,8 +340,7 @@ class Fifo:
 
     def _store(self, messages: list[Message]) -> tuple[array[int], list[int]]:
         """Store messages that the journal does not have for this queue; return the id and `Message.seq` of each."""
-        pages = self._journal.page_out(messages)
-        return array("Q", [page.id for page in pages]), [max(page.seq, 0) for page in pages]
+        return array("Q", self._journal.page_out(messages)), [max(message.seq, 0) for message in messages]
 
     def shed(self) -> int:
         """Keep the ids of the last messages in memory only; return the cost, or 0 if they are few."""

@@ -595,7 +595,7 @@ class Queue(RouteTarget):
         if not (self.number and message.persistent):
             if not host.scheduler.has_room() or self.settings.counts_deliveries:
                 return None
-            id_ = self.journal.page_out([message])[0].id
+            id_ = self.journal.page_out([message])[0]
         if not id_:
             return None  # the journal stores nothing
         state, content_bytes = message.state, len(message.frames)

@@ -10,7 +10,7 @@ from ..counters.statistics import Statistics
 from ..jobs.scheduler import Scheduler
 from ..messages.message import Message, header_bytes_of
 from ..messages.ports import Clock, Journal
-from .enqueue import ACCEPTED, DURABLE, EnqueueResult, enqueue_per_message, store
+from .enqueue import ACCEPTED, DURABLE, EnqueueResult, enqueue_per_message, share, store
 from .ledger import Ledger
 from .message_log import MADE, MessageLog
 from .queue_settings import QueueSettingsCache
@@ -109,12 +109,14 @@ class QueueHost:
         for target in targets:
             if target.per_message:
                 return self._enqueue_apart(messages, body_bytes, persistent, targets, source, shared)
+        shared = shared or len(targets) > 1 or messages[0].shared is not None
+        if shared:
+            share(messages)
         numbers = [target.number for target in targets if target.number] if persistent else []
         if numbers:
             messages = store(self.journal, messages, body_bytes, targets, numbers)
         if self.message_log is not None:
             self.message_log.enqueued(cast("tuple[Queue, ...]", targets), messages, source)
-        shared = shared or len(targets) > 1
         if header_bytes < 0:
             header_bytes = header_bytes_of(messages)
         for target in targets:
