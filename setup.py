@@ -26,7 +26,7 @@ SOURCES = ("amqp", "core", "session", "storage", "wire")
 UNITS: dict[str, tuple[str, ...]] = {
     "amqp": ("field_table", "framing", "properties"),
     "wire": ("content_assembler", "frame_reader", "method_encoder"),
-    "core.messages": ("binding", "message", "message_state", "shared_content"),
+    "core.messages": ("binding", "message", "message_state"),
     "core.counters": ("statistics",),
     "core.exchanges": ("exchange", "router"),
     "core.queues": (

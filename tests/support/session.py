@@ -68,8 +68,9 @@ class SlowJournal(Journal):
             assert not message.id, "stored twice"
             self.stored += 1
             message.id = self.stored
-            stored = message.copy_with_record()
-            stored.shared = None
+            values = message.address, message.frames, message.channel, message.body_bytes, message.largest_frame
+            stored = Message(*values, message.persistent)
+            stored.id, stored.state = message.id, message.state and message.state.copy()
             for queue in queues:
                 assert message.persistent
                 self.live[queue, message.id] = stored

@@ -6,6 +6,7 @@ very bytes of the publisher. Properties are decoded only when they are needed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -14,8 +15,7 @@ from ...amqp.field_table import Table, encoded_name
 from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, content_frames, header_frame
 from ...amqp.properties import EXPIRATION, Properties, delivery_mode, text, with_first_field
 from ...amqp.properties import headers as headers_of
-from .message_state import MessageState
-from .shared_content import SharedContent
+from .message_state import MessageState, values_of
 
 DELIVERY_COUNT = "x-delivery-count"
 COUNT_NAME = encoded_name(DELIVERY_COUNT)
@@ -60,7 +60,6 @@ class Message:
     id             of its record in the journal; 0 if it is not stored
     state          its state in the one queue that it is in, or None; a message without state may be in several queues
     seq            its number in the message log; 0 if it has none
-    shared         what its copies in other queues have in common with it; None if it went to one queue
     """
 
     __slots__ = (
@@ -73,7 +72,6 @@ class Message:
         "id",
         "state",
         "seq",
-        "shared",
     )
 
     def __init__(
@@ -88,12 +86,11 @@ class Message:
         self.id = 0
         self.state: MessageState | None = None
         self.seq = 0
-        self.shared: SharedContent | None = None
 
     def copy_for_queue(self) -> Message:
         """Return a copy with a state and a journal record of its own, for another queue."""
         copy = Message(self.address, self.frames, self.channel, self.body_bytes, self.largest_frame, self.persistent)
-        copy.state, copy.seq, copy.shared = self.state, self.seq, self.shared
+        copy.state, copy.seq = self.state, self.seq
         return copy
 
     def copy_with_record(self) -> Message:
@@ -189,6 +186,51 @@ class Message:
             pieces.append(frames[at + FRAME_HEAD : at + FRAME_HEAD + size])
             at += FRAME_OVERHEAD + size
         return b"".join(pieces)
+
+
+@mypyc_attr(acyclic=True)
+class SharedMessage(Message):
+    """A message that several queues got, or a copy of it with a state of its own in one of them.
+
+    It counts in memory until it is freed, whoever has it. `Ledger.count_shared` sets what is new here.
+
+    origin  the message of which it is a copy, with the same frames; None for the first one,
+    freed   which calls this then with the length of its frames; None for a copy
+    page    of the first one, the last record that the journal has of the message or a copy for no queue, and may have
+            dropped: its id and `MessageState.values`; or None
+    """
+
+    __slots__ = ("origin", "freed", "page")
+    origin: SharedMessage | None
+    freed: Callable[[int], None] | None
+    page: tuple[int, object] | None
+
+    def __del__(self) -> None:
+        if self.freed is not None:
+            self.freed(len(self.frames))
+
+    def copy_for_queue(self) -> Message:
+        copy = shared_message(self)
+        copy.id, copy.origin, copy.freed, copy.page = 0, self.origin or self, None, None
+        return copy
+
+    def stored_page(self) -> int:
+        """Return the id of the last record that the journal has for no queue of a message in this state, or 0."""
+        page = (self.origin or self).page
+        return page[0] if page is not None and page[1] == values_of(self.state) else 0
+
+    def note_page(self, id_: int) -> None:
+        """Note such a record of this message in its present state."""
+        (self.origin or self).page = id_, values_of(self.state)
+
+
+def shared_message(message: Message) -> SharedMessage:
+    """Return a copy of a message for several queues, which the caller counts (`SharedMessage`)."""
+    copy = SharedMessage(
+        message.address, message.frames, message.channel, message.body_bytes, message.largest_frame, message.persistent
+    )
+    copy.id, copy.state, copy.seq = message.id, message.state, message.seq
+    return copy
 
 
 @mypyc_attr(acyclic=True)

@@ -11,7 +11,6 @@ from ...amqp import properties
 from ..messages.message import Message, total_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
 from ..messages.ports import Journal
-from ..messages.shared_content import SharedContent
 from ..metadata.queue_types import QUORUM
 from .message_log import MessageLog
 from .queue_settings import QueueSettings
@@ -56,8 +55,6 @@ def enqueue_per_message(
         if not shared and source and log is not None:
             log.made(messages)
         shared = True
-    if shared:
-        share(messages)
     stored = False
     refused: set[int] = set()
     if len(targets) > 1 and not any(message.state is not None and not message.state.ttl_ms for message in messages):
@@ -87,13 +84,6 @@ def split_alike(
     groups = [group for key, group in alike.items() if isinstance(key, tuple) and len(group) > 1]
     alone = [target for key, group in alike.items() if not isinstance(key, tuple) or len(group) < 2 for target in group]
     return cast("list[tuple[Queue, ...]]", [tuple(group) for group in groups]), tuple(alone)
-
-
-def share(messages: list[Message]) -> None:
-    """Note that these messages go to several queues. HOT: bench G."""
-    for message in messages:
-        if message.shared is None:
-            message.shared = SharedContent()
 
 
 def store(

@@ -8,9 +8,9 @@ from mypy_extensions import mypyc_attr
 
 from ..counters.statistics import Statistics
 from ..jobs.scheduler import Scheduler
-from ..messages.message import Message, header_bytes_of
+from ..messages.message import Message, SharedMessage, header_bytes_of
 from ..messages.ports import Clock, Journal
-from .enqueue import ACCEPTED, DURABLE, EnqueueResult, enqueue_per_message, share, store
+from .enqueue import ACCEPTED, DURABLE, EnqueueResult, enqueue_per_message, store
 from .ledger import Ledger
 from .message_log import MADE, MessageLog
 from .queue_settings import QueueSettingsCache
@@ -101,22 +101,25 @@ class QueueHost:
 
         `body_bytes` is the sum of their bodies; `persistent` is True if any of them is. Either all of them have a
         `MessageState` or none. `source` is that of `message_log`, empty for a client. `shared` messages are also
-        enqueued at other targets, by other calls. `header_bytes` is the sum of their long headers (`header_bytes_of`),
-        or -1 if unknown. HOT: bench A-M.
+        enqueued at other targets, by other calls; if `Ledger.share` has returned them, their contents count once for
+        all of these. `header_bytes` is the sum of their long headers (`header_bytes_of`), or -1 if unknown. HOT: bench
+        A-M.
         """
+        if shared or len(targets) > 1:
+            messages = self.ledger.share(messages)
+        else:
+            shared = isinstance(messages[0], SharedMessage)
         if messages[0].state is not None:
             return enqueue_per_message(messages, targets, source, shared, self.message_log) if targets else ACCEPTED
         for target in targets:
             if target.per_message:
                 return self._enqueue_apart(messages, body_bytes, persistent, targets, source, shared)
-        shared = shared or len(targets) > 1 or messages[0].shared is not None
-        if shared:
-            share(messages)
         numbers = [target.number for target in targets if target.number] if persistent else []
         if numbers:
             messages = store(self.journal, messages, body_bytes, targets, numbers)
         if self.message_log is not None:
             self.message_log.enqueued(cast("tuple[Queue, ...]", targets), messages, source)
+        shared = shared or len(targets) > 1
         if header_bytes < 0:
             header_bytes = header_bytes_of(messages)
         for target in targets:

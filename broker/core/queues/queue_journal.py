@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..messages.message import Message, ShedMessage, total_bytes
+from ..messages.message import Message, SharedMessage, ShedMessage, total_bytes
 from ..messages.ports import Journal
 
 
@@ -110,13 +110,13 @@ class QueueJournal:
             self._journal.append([], loose)
             for place, page in zip(places, loose, strict=True):
                 ids[place] = page.id
-                if page.shared is not None:
-                    page.shared.paged(page.id, page.state)
+                if isinstance(page, SharedMessage):
+                    page.note_page(page.id)
         return ids
 
     def _held_page(self, message: Message) -> int:
         """Return the id under which the journal has the message for no queue, and keeps it for this one too; or 0."""
-        page = message.shared.page(message.state) if message.shared is not None else 0
+        page = message.stored_page() if isinstance(message, SharedMessage) else 0
         return page if page and self._journal.hold(page) else 0
 
     def page_in(self, message: Message, seq: int) -> Message:

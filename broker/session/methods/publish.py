@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, repeat
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ...amqp import properties
 from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
@@ -22,7 +22,15 @@ from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
 from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey, Search
 from ...core.exchanges.sink import Accepted
 from ...core.jobs.scheduler import STORE_SHIFT, TURN_COST, Job
-from ...core.messages.message import LONG_HEADER, Address, Message, frame_bytes, header_bytes_of, total_bytes
+from ...core.messages.message import (
+    LONG_HEADER,
+    Address,
+    Message,
+    SharedMessage,
+    frame_bytes,
+    header_bytes_of,
+    total_bytes,
+)
 from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
 from ...core.queues.deduplication import Recorder, find_duplicate, record
 from ...core.queues.enqueue import DURABLE, EnqueueResult
@@ -104,7 +112,13 @@ def publish(
     persistent = checked.persistent
     address = route.address
     count = len(contents)
-    if count == 1:  # a comprehension costs a call, as much as creating the message
+    queues = route.queues
+    messages: list[Message]
+    if queues is not None and len(queues) > 1 and channel.transaction is None:
+        shared = [SharedMessage(address, content, number, body_bytes, largest, persistent) for content in contents]
+        channel.vhost.ledger.count_shared(shared)
+        messages = cast("list[Message]", shared)
+    elif count == 1:  # a comprehension costs a call, as much as creating the message
         messages = [Message(address, first, number, body_bytes, largest, persistent)]
     else:
         messages = [Message(address, content, number, body_bytes, largest, persistent) for content in contents]
@@ -115,7 +129,6 @@ def publish(
         sizes.turn(body_bytes)
     sizes.run += count
     sizes.total_bytes += whole_bytes
-    queues = route.queues
     if whole_bytes + long_bytes > route.long_bytes or long_bytes > route.read_bytes:
         queues = None
     alone = checked.special or channel.transaction is not None or (route.markers and route.needs_message(raw))
@@ -740,6 +753,7 @@ def enqueue_in_steps(
         stored_bytes = frame_bytes(some)
         if channel.vhost.ledger.exceeded:
             each = max(each, PAGE_COST * len(some) + (stored_bytes >> STORE_SHIFT))
+        some = channel.vhost.ledger.share(some)
         parts = in_parts(queues, each, stored_bytes, ENQUEUE_COST)
         first_part = next(parts, ())
         yield from await_room(channel, first_part, each * len(first_part))

@@ -12,6 +12,7 @@ from tests.support.queues import Delivery, Taker, enqueue, journal_of, new_queue
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.queues import chunks, fifo
 from warren.broker.core.queues.chunks import LONGEST, ChunkList, Packed, pack
@@ -219,10 +220,12 @@ def test_messages_of_several_queues_are_not_packed() -> None:
     each = numbered(0, 30)
     for first in range(0, 30, 10):
         enqueue(each[first : first + 10], *queues)
+    taken: list[list[Message]] = []
     for queue in queues:
         assert queue.ready_messages.default.chunks.count == 10
-        taken = [queue.get(True) for _ in range(30)]
-        assert all(found is not None and found[1] is message for found, message in zip(taken, each, strict=True))
+        taken.append([found[1] for _ in each if (found := queue.get(True)) is not None])
+    assert [message.frames for message in taken[0]] == [message.frames for message in each]
+    assert all(message is other for message, other in zip(*taken, strict=True)), "each queue has its own"
 
 
 def test_a_purge_releases_packed_messages() -> None:
