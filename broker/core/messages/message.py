@@ -192,7 +192,7 @@ class Message:
 class SharedMessage(Message):
     """A message that several queues got, or a copy of it with a state of its own in one of them.
 
-    It counts in memory until it is freed, whoever has it. `Ledger.count_shared` sets what is new here.
+    It counts in memory until it is freed, whoever has it. `Ledger.begin_shared` sets what is new here.
 
     origin  the message of which it is a copy, with the same frames; None for the first one,
     freed   which calls this then with the length of its frames; None for a copy

@@ -102,7 +102,7 @@ class Ledger:
 
     def share(self, messages: list[Message]) -> list[Message]:
         """Return the messages as ones that several queues may get: copies, unless they are that already."""
-        if not own_of(messages, 0)[0]:
+        if count_shared(messages) == len(messages):
             return messages
         shared: list[Message] = []
         fresh: list[SharedMessage] = []
@@ -111,10 +111,10 @@ class Ledger:
                 message = shared_message(message)
                 fresh.append(message)
             shared.append(message)
-        self.count_shared(fresh)
+        self.begin_shared(fresh)
         return shared
 
-    def count_shared(self, messages: list[SharedMessage]) -> None:
+    def begin_shared(self, messages: list[SharedMessage]) -> None:
         """Count messages for several queues, which were just made, until they are freed. HOT: bench G."""
         freed = self._free_shared
         for message in messages:
@@ -130,7 +130,8 @@ class Ledger:
         held_bytes = frame_bytes + self.ALONE
         self.shared_bytes -= held_bytes
         self.queued_bytes -= held_bytes
-        self.exceeded = self.queued_bytes > self.limit_bytes
+        if self.exceeded:
+            self.exceeded = self.queued_bytes > self.limit_bytes
 
     def add_shared(self, count: int) -> None:
         """Count ready messages of several queues that came to one; negative for messages that left."""
@@ -138,33 +139,37 @@ class Ledger:
         self.exceeded = self.queued_bytes > self.limit_bytes
 
     def remove(self, messages: list[Message], content_bytes: int) -> None:
-        """Count ready messages that left, some of which are perhaps of several queues.
+        """Count ready messages that left, some of which are perhaps of several queues. HOT: bench G.
 
         `content_bytes` is the sum of their bodies and long headers.
         """
-        own, own_bytes = own_of(messages, content_bytes)
-        self.add(-len(own), -own_bytes)
-        self.add_shared(len(own) - len(messages))
+        shared = count_shared(messages)
+        if shared == len(messages):
+            self.add_shared(-shared)
+            return
+        self.queued_bytes -= shared * self.ENTRY
+        self.add(shared - len(messages), -own_bytes(messages) if shared else -content_bytes)
 
     def hand(self, messages: list[Message], content_bytes: int, sign: int = 1) -> None:
         """Count deliveries of messages some of which are perhaps of several queues; `sign` is -1 for those that ended.
 
         `content_bytes` is as in `remove`.
         """
-        own, own_bytes = own_of(messages, content_bytes)
-        shared = sign * (len(messages) - len(own))
-        self.handed_bytes += sign * (content_bytes - own_bytes)
-        self.unacked_bytes += shared * self.ENTRY
-        self.queued_bytes += shared * self.ENTRY
-        self.add_unacked(sign * len(own), sign * own_bytes)
+        shared = count_shared(messages)
+        own = 0 if shared == len(messages) else own_bytes(messages) if shared else content_bytes
+        entry_bytes = sign * shared * self.ENTRY
+        self.handed_bytes += sign * (content_bytes - own)
+        self.unacked_bytes += entry_bytes
+        self.queued_bytes += entry_bytes
+        self.add_unacked(sign * (len(messages) - shared), sign * own)
 
 
-def own_of(messages: list[Message], content_bytes: int) -> tuple[list[Message], int]:
-    """Return those that one queue alone got, and their part of the bytes. HOT: bench G."""
-    shared = list(map(type, messages)).count(SharedMessage)
-    if shared == len(messages):
-        return [], 0
-    if not shared:
-        return messages, content_bytes
+def count_shared(messages: list[Message]) -> int:
+    """Return how many of the messages are of several queues. HOT: bench G."""
+    return list(map(type, messages)).count(SharedMessage)
+
+
+def own_bytes(messages: list[Message]) -> int:
+    """Return the sum of the bodies and long headers of those messages that one queue alone got."""
     own = [message for message in messages if not isinstance(message, SharedMessage)]
-    return own, total_bytes(own) + header_bytes_of(own)
+    return total_bytes(own) + header_bytes_of(own)

@@ -116,7 +116,7 @@ def publish(
     messages: list[Message]
     if queues is not None and len(queues) > 1 and channel.transaction is None:
         shared = [SharedMessage(address, content, number, body_bytes, largest, persistent) for content in contents]
-        channel.vhost.ledger.count_shared(shared)
+        channel.vhost.ledger.begin_shared(shared)
         messages = cast("list[Message]", shared)
     elif count == 1:  # a comprehension costs a call, as much as creating the message
         messages = [Message(address, first, number, body_bytes, largest, persistent)]

@@ -12,7 +12,6 @@ from tests.support.queues import Delivery, Taker, enqueue, journal_of, new_queue
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.queues import chunks, fifo
 from warren.broker.core.queues.chunks import LONGEST, ChunkList, Packed, pack
