@@ -192,26 +192,38 @@ class Message:
 class SharedMessage(Message):
     """A message that several queues got, or a copy of it with a state of its own in one of them.
 
-    It counts in memory until it is freed, whoever has it. `Ledger.begin_shared` sets what is new here.
+    It counts in memory until it is freed, whoever has it (`Ledger.begin_shared`).
 
-    origin  the message of which it is a copy, with the same frames; None for the first one,
-    freed   which calls this then with the length of its frames; None for a copy
-    page    of the first one, the last record that the journal has of the message or a copy for no queue, and may have
+    freed   is called with the length of the frames when the message is freed; None for a copy
+    origin  the message of which it is a copy, with the same frames; None if it is none
+    page    of the origin, the last record that the journal has of the message or a copy for no queue, and may have
             dropped: its id and `MessageState.values`; or None
     """
 
-    __slots__ = ("origin", "freed", "page")
-    origin: SharedMessage | None
-    freed: Callable[[int], None] | None
-    page: tuple[int, object] | None
+    __slots__ = ("freed", "origin", "page")
+
+    def __init__(
+        self,
+        address: Address,
+        frames: bytes,
+        channel: int,
+        body_bytes: int,
+        largest_frame: int,
+        persistent: bool,
+        freed: Callable[[int], None] | None,
+    ) -> None:
+        super().__init__(address, frames, channel, body_bytes, largest_frame, persistent)
+        self.freed = freed
+        self.origin: SharedMessage | None = None
+        self.page: tuple[int, object] | None = None
 
     def __del__(self) -> None:
         if self.freed is not None:
             self.freed(len(self.frames))
 
     def copy_for_queue(self) -> Message:
-        copy = shared_message(self)
-        copy.id, copy.origin, copy.freed, copy.page = 0, self.origin or self, None, None
+        copy = shared_message(self, None)
+        copy.id, copy.origin = 0, self.origin or self
         return copy
 
     def stored_page(self) -> int:
@@ -224,11 +236,10 @@ class SharedMessage(Message):
         (self.origin or self).page = id_, values_of(self.state)
 
 
-def shared_message(message: Message) -> SharedMessage:
-    """Return a copy of a message for several queues, which the caller counts (`SharedMessage`)."""
-    copy = SharedMessage(
-        message.address, message.frames, message.channel, message.body_bytes, message.largest_frame, message.persistent
-    )
+def shared_message(message: Message, freed: Callable[[int], None] | None) -> SharedMessage:
+    """Return a copy of a message for several queues."""
+    address, frames, largest = message.address, message.frames, message.largest_frame
+    copy = SharedMessage(address, frames, message.channel, message.body_bytes, largest, message.persistent, freed)
     copy.id, copy.state, copy.seq = message.id, message.state, message.seq
     return copy
 

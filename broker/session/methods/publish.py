@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, repeat
 from struct import Struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from ...amqp import properties
 from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
@@ -113,11 +113,14 @@ def publish(
     address = route.address
     count = len(contents)
     queues = route.queues
+    ledger = channel.vhost.ledger
     messages: list[Message]
     if queues is not None and len(queues) > 1 and channel.transaction is None:
-        shared = [SharedMessage(address, content, number, body_bytes, largest, persistent) for content in contents]
-        channel.vhost.ledger.begin_shared(shared)
-        messages = cast("list[Message]", shared)
+        freed = ledger.free_shared
+        messages = [
+            SharedMessage(address, content, number, body_bytes, largest, persistent, freed) for content in contents
+        ]
+        ledger.begin_shared(messages)
     elif count == 1:  # a comprehension costs a call, as much as creating the message
         messages = [Message(address, first, number, body_bytes, largest, persistent)]
     else:
@@ -135,7 +138,6 @@ def publish(
     if route.reads_headers and not alone:
         targets = route.targets or ()
         channel.connection.spent += cost_of_reading(messages, targets) * len(targets)
-    ledger = channel.vhost.ledger
     if queues is not None and ledger.dead_letters.full_outboxes and not channel.all_or_none:
         queues = None if must_wait(ledger, queues) else queues
     if queues is not None and not alone:
