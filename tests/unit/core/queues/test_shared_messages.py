@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import cast
+
 import pytest
 from pamqp.commands import Queue
 
+from tests.faults.simulation.brokers.accounts import check_ledger
 from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, new_node
 from warren.broker.core.queues import chunks, fifo, shedding
+from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue as BrokerQueue
+from warren.broker.session.channel import Channel
 
 PAGE_ABOVE, RUN = 5, 4  # in these tests
 COUNT = 20
@@ -62,8 +68,13 @@ class Scene:
         self.advance()
         return [int(each) for each in self.channel.drain(name)]
 
+    def check_ledger(self) -> None:
+        """Compare what the ledger counts with what queues and channels hold."""
+        check_ledger(self.node, cast("Iterable[Channel]", self.node.shedding.holders))
+
     def check_empty(self) -> None:
         self.advance()
+        assert not self.node.ledger.shared_bytes and not self.node.ledger.handed_bytes
         assert not self.node.ledger.queued_bytes and not self.journal.loose and not self.journal.held.total()
 
 
@@ -150,3 +161,92 @@ def test_deliveries_of_them_are_stored_once_and_each_ends_as_it_would(end: str) 
     if end in ("nack", "vanish"):
         assert scene.drain("a") == list(range(COUNT))
     scene.check_empty()
+
+
+# Memory
+
+
+@pytest.mark.parametrize("arguments", [{}, TTL, {"x-max-priority": 3}], ids=["plain", "time to live", "priorities"])
+@pytest.mark.parametrize("delivery_mode", [1, 2])
+def test_they_count_once_until_the_last_queue_lets_them_go(arguments: dict[str, int], delivery_mode: int) -> None:
+    scene = Scene(dict.fromkeys(NAMES, arguments), delivery_mode)
+    ledger = scene.node.ledger
+    ledger.limit_bytes = 1 << 40
+    scene.publish()
+    held_bytes = ledger.shared_bytes
+    assert COUNT * Ledger.ALONE < held_bytes < COUNT * Ledger.OVERHEAD
+    for left, name in enumerate(NAMES[::-1]):
+        assert ledger.queued_bytes == held_bytes + (len(NAMES) - left) * COUNT * Ledger.ENTRY
+        assert ledger.shared_bytes == held_bytes
+        scene.check_ledger()
+        assert scene.drain(name) == list(range(COUNT))
+    scene.check_empty()
+
+
+@pytest.mark.parametrize("end", ["ack", "requeue", "reject", "dead-letter", "expire", "purge", "delete", "roll back"])
+def test_whatever_ends_them_lets_them_go_once(end: str) -> None:
+    """Queue `a` has its messages delivered, `b` keeps them."""
+    dead_letters = {"x-dead-letter-exchange": "dead"} if end in ("dead-letter", "expire") else {}
+    ttl = {"x-message-ttl": 1000} if end == "expire" else {}
+    scene = Scene({"a": dead_letters, "b": dead_letters | ttl})
+    ledger = scene.node.ledger
+    ledger.limit_bytes = 1 << 40
+    scene.channel.exchange("dead", "fanout")
+    for name in ("d", "e"):
+        scene.channel.declare(name)
+        scene.channel.bind(name, "dead")
+    consumer = connected(scene.node).channel()
+    if end == "roll back":
+        consumer.transact()
+    started = consumer.consume("a")
+    scene.publish()
+    tags = [each.tag for each in consumer.deliveries(COUNT)]
+    scene.check_ledger()
+    assert ledger.unacked_bytes == COUNT * Ledger.ENTRY and ledger.shared_bytes < COUNT * Ledger.OVERHEAD
+    consumer.cancel(started)
+    if end in ("ack", "roll back"):
+        consumer.ack(tags[-1], multiple=True)
+    else:
+        consumer.nack(tags[-1], multiple=True, requeue=end not in ("reject", "dead-letter"))
+    if end == "roll back":
+        consumer.rollback()
+        consumer.client.vanish()
+    scene.advance(2000)
+    scene.check_ledger()
+    if end == "purge":
+        scene.channel.call(Queue.Purge, queue="a")
+    elif end == "delete":
+        scene.channel.delete("a")
+    scene.advance()
+    scene.check_ledger()
+    left = {name: scene.drain(name) for name in ("a", "b", "d", "e") if name in scene.node.vhosts["/"].queues}
+    dead = end in ("dead-letter", "expire")
+    assert len(left["b"]) == (0 if end == "expire" else COUNT)
+    assert len(left["d"]) == len(left["e"]) == (COUNT if dead else 0)
+    assert len(left.get("a", ())) == (COUNT if end in ("requeue", "expire", "roll back") else 0)
+    scene.check_empty()
+
+
+def test_one_for_very_many_queues_counts_once() -> None:
+    """It enters them in many steps."""
+    scene = Scene({f"q{number}": {} for number in range(1500)})
+    scene.node.ledger.limit_bytes = 1 << 40
+    scene.channel.publish("fan", "", bytes(100_000))
+    scene.advance()
+    assert all(queue.ready == 1 for queue in scene.node.vhosts["/"].queues.values())
+    assert 100_000 < scene.node.ledger.shared_bytes < 101_000
+    scene.check_ledger()
+
+
+@pages
+def test_all_that_several_consumers_hold_leaves_memory() -> None:
+    scene = Scene(PLAIN)
+    consumers = [connected(scene.node).channel() for _ in NAMES]
+    for consumer, name in zip(consumers, NAMES, strict=True):
+        consumer.consume(name)
+    scene.publish()
+    scene.advance()
+    ledger = scene.node.ledger
+    assert not ledger.shared_bytes and ledger.queued_bytes == len(NAMES) * COUNT * Ledger.SHED
+    assert not ledger.handed_bytes and not ledger.unacked_bytes
+    scene.check_ledger()
