@@ -42,7 +42,7 @@ class Ledger:
     OVERHEAD: ClassVar[int] = 300
     SHED: ClassVar[int] = 60
     ENTRY: ClassVar[int] = 100  # about: a queue takes 8 bytes for a ready one, 180 for an unacknowledged one
-    ALONE: ClassVar[int] = 200
+    ALONE: ClassVar[int] = 200  # with one ENTRY as much as OVERHEAD
     FAR: ClassVar[int] = 8 << 20
     FARTHEST: ClassVar[int] = 16 << 20
     LITTLE: ClassVar[int] = 1 << 20

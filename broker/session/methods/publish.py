@@ -165,7 +165,7 @@ def publish(
 def at_once(channel: Channel, route: Route, contents: list[bytes]) -> list[bytes]:
     """Return those of the first contents that are published by this route in one step."""
     most = route.at_once
-    if channel.vhost.ledger.exceeded and route.queues is not None:  # each queue stores a copy
+    if channel.vhost.ledger.exceeded and route.queues is not None:  # each queue may store a copy
         most = min(most, ENQUEUE_COST // (PAGE_COST * route.cost) + 1)
     return contents[:most] if len(contents) > most else contents
 
