@@ -227,12 +227,16 @@ def test_whatever_ends_them_lets_them_go_once(end: str) -> None:
     scene.check_empty()
 
 
-def test_one_for_very_many_queues_counts_once() -> None:
+@pytest.mark.parametrize("properties", [{}, {"expiration": "60000"}])
+def test_one_for_very_many_queues_counts_once(properties: dict[str, str]) -> None:
     """It enters them in many steps."""
     scene = Scene({f"q{number}": {} for number in range(1500)})
     scene.node.ledger.limit_bytes = 1 << 40
-    scene.channel.publish("fan", "", bytes(100_000))
-    scene.advance()
+    scene.channel.publish("fan", "", bytes(100_000), properties)
+    clock = scene.node.clock
+    assert isinstance(clock, FakeClock)
+    while len(scene.node.scheduler):
+        clock.advance(0)
     assert all(queue.ready == 1 for queue in scene.node.vhosts["/"].queues.values())
     assert 100_000 < scene.node.ledger.shared_bytes < 101_000
     scene.check_ledger()
