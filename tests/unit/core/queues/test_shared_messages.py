@@ -229,7 +229,7 @@ def test_whatever_ends_them_lets_them_go_once(end: str) -> None:
 
 @pytest.mark.parametrize("properties", [{}, {"expiration": "60000"}])
 def test_one_for_very_many_queues_counts_once(properties: dict[str, str]) -> None:
-    """It enters them in many steps."""
+    """A message that enters them in many steps, which have one content."""
     scene = Scene({f"q{number}": {} for number in range(1500)})
     scene.node.ledger.limit_bytes = 1 << 40
     scene.channel.publish("fan", "", bytes(100_000), properties)
