@@ -262,7 +262,12 @@ class Journal(ports.Journal):
         segment.total += count
         segment.live_bytes += len(buffer) - before
 
+    def hold(self, id_: int) -> bool:
+        return self.index.hold(id_)
+
     def settle(self, queue: int, id_: int) -> None:
+        if self.index.let_go(id_):
+            return
         if queue and queue not in self._deleted_queues:
             self._settled[queue].append(id_)
         self.index.settle(queue, id_)

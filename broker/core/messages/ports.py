@@ -191,6 +191,10 @@ class Journal:
         """Store each message once for all these queues. Sets its `id`, which must be 0: ids ascend and never change."""
         raise NotImplementedError
 
+    def hold(self, id_: int) -> bool:
+        """Keep a message that was stored for no queue until it is settled once more; return False if it is gone."""
+        raise NotImplementedError
+
     def settle(self, queue: int, id_: int) -> None:
         """Release the message for the queue: it was acknowledged, dropped or purged."""
         raise NotImplementedError

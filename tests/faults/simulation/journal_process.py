@@ -269,6 +269,9 @@ class JournalProcess:
             made = [self.world.message(self.random.random() < 0.5) for _ in range(self.random.choice((1, 5)))]
             self.journal.append([], [message for _, message in made])
             self.pages += [Entry(number, ALWAYS, message.id, message) for number, message in made]
+            for entry in self.random.sample(self.pages, self.random.randrange(3) * len(self.pages) // 4):
+                assert self.journal.hold(entry.id), f"{entry.number} is gone"
+                self.pages.append(Entry(entry.number, ALWAYS, entry.id, entry.message))  # of another queue
             self.trace(f"page {[number for number, _ in made]}: ids {[message.id for _, message in made]}")
         elif self.pages:
             start = self.random.randrange(len(self.pages))
