@@ -226,6 +226,32 @@ def test_copies_of_the_firehose_are_dropped_on_a_full_disk_and_deliveries_go_on(
     assert traced.ready == 2
 
 
+def test_copies_of_the_firehose_that_are_not_stored_are_delivered_on_a_full_disk(peer: StuckPeer, vhost: VHost) -> None:
+    traced = vhost.declare_queue("traced", durable=True, arguments=Table.of({"x-queue-type": "quorum"}))
+    vhost.bind(TRACE, traced, "deliver.stored", Table.EMPTY)
+    channel = peer.connect().channel()
+    channel.declare("live")
+    channel.bind("live", TRACE, "deliver.other")
+    for name in ("other", "stored"):
+        channel.declare(name)
+        channel.fill(name, *[b""] * 4)
+    peer.node.set_tracing("/", True)
+    assert channel.get("stored")
+    peer.settle()
+    reports: list[str] = []
+    peer.node.scheduler.report = lambda event, *_: reports.append(event)
+    peer.stick(full=True)
+    for name in ("stored", "other", "stored", "other"):
+        assert channel.get(name)
+    peer.settle()
+    assert (traced.ready, vhost.queues["live"].ready) == (1, 2)
+    assert reports == ["system_messages_dropped"]
+    peer.free()
+    assert channel.get("stored")
+    peer.settle()
+    assert traced.ready == 2
+
+
 def test_histories_that_imported_bindings_get_wait_for_a_full_disk(
     peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
