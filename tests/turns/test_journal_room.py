@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pamqp.commands import Basic, Queue
+from pamqp.commands import Basic, Queue, Tx
 
 from tests.support import codec
 from tests.support.clock import FakeClock
@@ -279,3 +279,33 @@ def test_histories_that_imported_bindings_get_wait_for_a_full_disk(
             peer.stick(full=True)
     peer.free()
     assert waits and [queue.ready for queue in queues] == [COUNT, COUNT]
+
+
+def test_what_a_commit_that_fails_had_settled_returns_to_its_queue(
+    peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails in the middle of many publishes, for want of memory."""
+    settled, count = 10, 2_000
+    channel = peer.connect().channel()
+    for name in ("in", "out"):
+        channel.declare(name, durable=True)
+    channel.fill("in", *[b""] * settled)
+    channel.transact()
+    tag = [channel.get("in", no_ack=False).tag for _ in range(settled)][-1]
+    channel.ack(tag, multiple=True)
+    for _ in range(count):
+        channel.publish("", "out", b"", PERSISTENT)
+    append = MeasuredJournal.append
+
+    def refuse(journal: MeasuredJournal, queues: list[int], messages: list[Message]) -> None:
+        if vhost.queues["out"].published > count // 2:
+            raise MemoryError
+        append(journal, queues, messages)
+
+    monkeypatch.setattr(MeasuredJournal, "append", refuse)
+    channel.send(Tx.Commit)
+    peer.settle()
+    channel.client.vanish()
+    peer.settle()
+    assert not peer.server.connections
+    assert vhost.queues["in"].ready == settled and not vhost.queues["in"].unacked
