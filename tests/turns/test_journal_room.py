@@ -284,7 +284,7 @@ def test_histories_that_imported_bindings_get_wait_for_a_full_disk(
 def test_what_a_commit_that_fails_had_settled_returns_to_its_queue(
     peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It fails in the middle of many publishes, for want of memory."""
+    """A commit of many publishes is refused memory in the middle of them."""
     settled, count = 10, 2_000
     channel = peer.connect().channel()
     for name in ("in", "out"):

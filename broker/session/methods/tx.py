@@ -132,7 +132,7 @@ class Transaction:
         publishes, self.publishes = self.publishes, []
         self._forget_publishes()
         settlements, self.settlements = self.settlements, []
-        complete = True
+        complete = failed = True
         publishes.reverse()
         try:
             while publishes:
@@ -154,9 +154,10 @@ class Transaction:
                     )
                     complete = complete and taken
                 yield cost
-        except Exception:
-            self.settlements = settlements  # the end of the channel returns these deliveries
-            raise
+            failed = False
+        finally:
+            if failed:
+                self.settlements = settlements  # the end of the channel returns these deliveries
         removed: list[acknowledge.Run] = []
         others: list[acknowledge.Run] = []
         settlements.reverse()
