@@ -189,7 +189,7 @@ class Move:
             copy, search = self._begin_route(taken[1])
             complete = search.run(SLICE_COST)
             header_cost = cost_of_reading([copy], search.targets) * len(search.targets)
-            if not complete or not are_few(search.targets, copy) or header_cost > SLICE_COST:
+            if not complete or not are_few(search.targets, copy, self._queue.host.ledger) or header_cost > SLICE_COST:
                 if self._channel.unfinished.full:
                     raise NotNow(STILL_PUBLISHING)
                 self._publish(result)

@@ -183,8 +183,8 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int
     recovered.missing += losses
     scan.finish(known, highest)
     recovered.goes_on = scan.next_id == recovered.next_id
-    durable = [number for number, state in saved.segments.items() if state.length]  # the others have never had a file
-    recovered.next_segment = max([0, *recovered.index.segments, *durable]) + 1
+    begun = {number for number, state in saved.segments.items() if state.length}  # the others have never had a file
+    recovered.next_segment = max([1, *saved.segments, *[number + 1 for number in {*recovered.index.segments} | begun]])
     if max(recovered.next_id >> 32, recovered.next_queue) >> 31:
         raise ValueError(f"next id {recovered.next_id}, next queue {recovered.next_queue}")
     unknown = scan.of_unknown_queues()

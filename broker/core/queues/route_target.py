@@ -140,9 +140,9 @@ def queues_of(targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
     return tuple([target for target in targets if not target.deleted and not target.internal])
 
 
-def records_of(targets: tuple[RouteTarget, ...]) -> int:
-    """Return how many records of a message these targets have in the journal."""
-    return len({target.record_key for target in targets if target.number})
+def records_of(targets: tuple[RouteTarget, ...], paged: bool = False) -> int:
+    """Return how many records of a message these targets have in the journal, those of transient ones if `paged`."""
+    return len({target.record_key for target in targets if paged or target.number})
 
 
 def cost_of_records(stored_bytes: int, targets: tuple[RouteTarget, ...]) -> int:

@@ -35,6 +35,7 @@ from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
 from ...core.messages.ports import BEHIND, ROOM
 from ...core.queues.deduplication import Recorder, find_duplicate, record
 from ...core.queues.enqueue import DURABLE, EnqueueResult
+from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
 from ...core.queues.route_target import (
@@ -221,7 +222,7 @@ def may_take_long(channel: Channel, route: Route, content: bytes, alone: bool) -
     alone = alone or checked.special or route.queues is None
     if in_transaction or not targets:
         return False
-    few = are_few(targets, Message(route.address, content, 0, 0, 0, False))
+    few = are_few(targets, Message(route.address, content, 0, 0, 0, False), channel.vhost.ledger)
     return must_wait(channel.vhost.ledger, targets) or alone and not few
 
 
@@ -525,7 +526,11 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
         elif ttl_ms != NO_TTL:
             message.state = MessageState(ttl_ms)
     queues = route.targets
-    few = queues is not None and are_few(queues, message) and not must_wait(channel.vhost.ledger, queues)
+    few = (
+        queues is not None
+        and are_few(queues, message, channel.vhost.ledger)
+        and not must_wait(channel.vhost.ledger, queues)
+    )
     if queues is not None and few and len(keys) == 1 and not route.markers:
         if route.reads_headers and channel.transaction is None:
             channel.connection.spent += cost_of_reading([message], queues) * len(queues)
@@ -733,14 +738,14 @@ def enqueue_in_steps(
     their headers again, so that only few of these are enqueued together. With recorders there is one message, which is
     routed again if a duplicate of it was accepted meanwhile.
     """
-    few = len(messages) == 1 and len(recorders) <= FEW and are_few(queues, messages[0])
+    few = len(messages) == 1 and len(recorders) <= FEW and are_few(queues, messages[0], channel.vhost.ledger)
     if few or recorders:
         yield from await_room(channel, queues[:FEW])
     if recorders and (channel.busy or not few):
         queues, recorders = yield from routed_again(channel, exchange, messages[0], queues, recorders)
         if is_dropped(queues):
             return finish(channel, 1, DURABLE)
-        few = len(recorders) <= FEW and are_few(queues, messages[0])
+        few = len(recorders) <= FEW and are_few(queues, messages[0], channel.vhost.ledger)
     if few:
         return enqueue_one(channel, exchange, messages[0], existing(queues), mandatory, recorders)
     together = len(messages)
@@ -809,13 +814,16 @@ def finish(channel: Channel, count: int, result: EnqueueResult) -> bool:
     return not result.refused
 
 
-def are_few(queues: tuple[RouteTarget, ...], message: Message) -> bool:
+def are_few(queues: tuple[RouteTarget, ...], message: Message, ledger: Ledger) -> bool:
     """Return whether the message may be enqueued in all these queues in one step."""
     if len(queues) < 2:
         return True
+    stored_bytes = len(message.frames)
     return (
         len(queues) <= FEW
-        and (len(message.frames) * len(queues) <= LONG_BYTES or len(message.frames) * records_of(queues) <= LONG_BYTES)
+        and (
+            stored_bytes * len(queues) <= LONG_BYTES or stored_bytes * records_of(queues, ledger.exceeded) <= LONG_BYTES
+        )
         and cost_of_reading([message], queues) * len(queues) <= ENQUEUE_COST
     )
 

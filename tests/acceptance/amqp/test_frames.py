@@ -57,9 +57,16 @@ def test_each_reader_gets_frames_of_its_own_limit(broker: Peer, ch: Channel, que
     body = b"x" * 100_000
     ch.publish("", queue, body)
     ch.sync()
-    small = broker.connect(frame_max=4096)
-    assert small.channel(9).drain(queue) == [body]
-    assert small.largest_frame <= 4096
+    for consumes in (False, True):
+        small = broker.connect(frame_max=4096)
+        reader = small.channel(9)
+        if consumes:
+            reader.consume(queue, no_ack=True)
+            assert [delivery.body for delivery in reader.deliveries(1)] == [body]
+        else:
+            assert reader.get(queue, no_ack=False).body == body
+        assert small.largest_frame <= 4096
+        small.close()
 
 
 def test_a_header_of_fifty_kilobytes_returns(ch: Channel, queue: str) -> None:

@@ -407,6 +407,27 @@ def test_no_segment_gets_the_number_of_one_before() -> None:
     assert open_journal(disk.crash(), 300)[1] == {1: [b"one", b"two"]}
 
 
+def test_numbers_of_segments_go_on_where_the_last_one_has_no_file_so_that_a_missing_one_is_noticed() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = open_journal(disk, 300)
+    for _ in range(5):
+        gone = message(b"x" * 300)
+        journal.append([1], [gone])
+        journal.settle(1, gone.id)
+        commit(journal)  # fills a segment
+    for _ in range(2):  # without data: all segments are removed
+        journal.change(Change(True, StoredQueue("/", "q", 1, False, b"")))
+        commit(journal)
+    journal.close()
+    assert disk.names() == ["checkpoint"]
+    journal, _ = open_journal(disk, 300)
+    append(journal, [1], *[b"%d" % number * 200 for number in range(5)])
+    disk = disk.crash()
+    *_, missing, _, _ = sorted(disk.names())
+    disk.remove(missing)
+    assert open_journal(disk, 300)[0].report == [f"{missing}: it is missing"]
+
+
 def test_a_segment_that_compaction_has_removed_does_not_return_after_a_power_cut() -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = open_journal(disk, 2000)

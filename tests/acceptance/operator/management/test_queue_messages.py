@@ -241,7 +241,7 @@ def test_an_alarm_that_begins_while_a_job_moves_a_message_leaves_its_count(
     queues: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(queues, "1")
-    monkeypatch.setattr(move_module, "are_few", lambda targets, message: False)  # so that a job moves it
+    monkeypatch.setattr(move_module, "are_few", lambda *_: False)  # so that a job moves it
     alarms, begin = queues.peer.node.alarms, Move._move_in_steps
 
     def with_alarm(self: Move, *rest: Any) -> None:

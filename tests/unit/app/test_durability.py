@@ -1,0 +1,36 @@
+"""What the broker has confirmed with the default configuration is on the disk, not with the system alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.journal import commit
+from tests.unit.storage.test_recovery import message
+from warren.broker.app.store import Store
+from warren.broker.config import Config
+from warren.broker.core.metadata.records import Change, StoredVHost
+from warren.broker.storage.journal import Journal
+
+
+def test_each_batch_of_the_default_store_is_synced_with_the_declarations_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    sync = os.fdatasync
+
+    def record(descriptor: int) -> None:
+        sync(descriptor)
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+
+    monkeypatch.setattr(os, "fdatasync", record)
+    journal = Store(Config(data_dir=str(tmp_path))).journal
+    assert isinstance(journal, Journal)
+    for _ in range(2):
+        synced.clear()
+        journal.change(Change(True, StoredVHost("v")))
+        journal.append([1], [message(b"one")])
+        commit(journal)
+        assert synced == ["meta.sqlite-wal", "00000001.log"]
