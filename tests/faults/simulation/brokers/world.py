@@ -276,9 +276,6 @@ class World:
         (process,) = [each for each in broker.processes() if each.loop is loop]
         self.note(f"a former owner of {broker.name} has ended")
         self._broken_all(broker.name, lossy=True)
-        for edge in self.federation.edges:
-            if edge[1] == broker.name:
-                self.model.disturb(edge)  # two owners have removed each other's exchange from the upstream
         self.loops.remove(loop)
         if process is broker.standby:
             broker.standby = None
@@ -671,11 +668,12 @@ class World:
             self._go_on(name, seconds, random)
 
     def _go_on(self, name: str, seconds: float, random: Random) -> None:
-        """Publish at a broker for a while."""
+        """Publish at a broker and its upstreams for a while."""
         for _ in range(4):
-            self.connect(name)
-            for _ in range(5):
-                self.publish(name, random)
+            for each in (name, *self.federation.upstreams(name)):
+                self.connect(each)
+                for _ in range(5):
+                    self.publish(each, random)
             self.run(seconds / 4)
 
     def _may_lose_store(self, name: str) -> None:
@@ -777,10 +775,11 @@ class World:
         self.check_end()
 
     def _all_serve(self) -> bool:
-        """Return whether no broker is down, or will be as its stop has begun."""
+        """Return whether no broker is down, or will be as its stop has begun or another one has its store."""
         serving = self.serving()
         former = any(broker.former for broker in self.brokers.values())
-        return len(serving) == len(self.brokers) and not former and not any(each.stopping for _, each in serving)
+        ending = any(each.stopping or not each.owns_store for _, each in serving)
+        return len(serving) == len(self.brokers) and not former and not ending
 
     def _links_run_again(self) -> bool:
         """Return whether all links run. One without acknowledgements starts once full queues have room."""
