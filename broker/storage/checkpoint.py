@@ -2,13 +2,14 @@
 
 With it a segment can be deleted although its records are what says that messages of other segments are dead.
 
-    "WARRCP" | version u8 | 0 u8 | salt u32 | next id u64 | segments u32 | blocks u32
+    "WARRCP" | version u8 | 0 u8 | salt u32 | next id u64 | segments u32 | blocks u32 | commits u32
     per segment: number u32 | first id u64 | length u64 | live u32
     per block: first id u64 | ids u64 | parts u32 | the parts
                count u32 | per message with a delivery count: queue u32 | id u64 | attempts u32
     per part: number of its segment u32 | copies u8 | messages u32 | ids of copies, u64 each
               bytes u32 | bitmap of the dead records
               bytes u32 | `sharing`, if a message of several queues was settled by one of them
+    per open commit: number u64 | ids u32 | the ids of COMMIT_STORED (`log_records`), u64 each
     crc u32 of everything before it
 
 The length is in bytes of the segment, as far as it was durable when the checkpoint was saved: a segment with live
@@ -36,12 +37,13 @@ from .shared_messages import LentSharing, Sharing, little
 
 NAME = "checkpoint"
 UNFINISHED = b"warren copy\n"
-MAGIC, VERSION = b"WARRCP", 5
+MAGIC, VERSION = b"WARRCP", 6
 
-_HEAD = Struct("<6sBBIQII")
+_HEAD = Struct("<6sBBIQIII")
 _SEGMENT = Struct("<IQQI")
 _BLOCK = Struct("<QQI")
 _PART = Struct("<IBI")
+_COMMIT = Struct("<QI")
 _COUNT = Struct("<I")
 _COUNTED = Struct("<IQI")
 _CRC = Struct("<I")
@@ -98,24 +100,32 @@ class Checkpoint:
 
     segments  by number
     blocks    by their first ids
+    commits   by number, the ids of the messages that each open commit has stored, as in `ports.Commit`
     attempts  delivery counts by queue and id, of all blocks
     """
 
-    __slots__ = ("salt", "next_id", "segments", "blocks", "attempts")
+    __slots__ = ("salt", "next_id", "segments", "blocks", "commits", "attempts")
 
     def __init__(
-        self, salt: int, next_id: int, segments: Iterable[SegmentState] = (), blocks: Iterable[BlockState] = ()
+        self,
+        salt: int,
+        next_id: int,
+        segments: Iterable[SegmentState] = (),
+        blocks: Iterable[BlockState] = (),
+        commits: dict[int, list[int]] | None = None,
     ) -> None:
         self.salt = salt
         self.next_id = next_id
         self.segments = {state.number: state for state in segments}
         self.blocks = {state.first_id: state for state in blocks}
+        self.commits = commits or {}
         self.attempts: dict[tuple[int, int], int] = {}  # filled by `load` only
 
     def encode(self) -> bytes:
         """Return the bytes to be saved. Runs on the worker, and does nothing message by message."""
-        segments, blocks = self.segments.values(), self.blocks.values()
-        out = bytearray(_HEAD.pack(MAGIC, VERSION, 0, self.salt, self.next_id, len(segments), len(blocks)))
+        segments, blocks, commits = self.segments.values(), self.blocks.values(), self.commits
+        counts = len(segments), len(blocks), len(commits)
+        out = bytearray(_HEAD.pack(MAGIC, VERSION, 0, self.salt, self.next_id, *counts))
         for segment in segments:
             out += _SEGMENT.pack(segment.number, segment.first_id, segment.length, segment.live)
         for block in blocks:
@@ -131,6 +141,9 @@ class Checkpoint:
             out += _COUNT.pack(len(block.attempts))
             for (queue, id_), attempts in block.attempts.items():
                 out += _COUNTED.pack(queue, id_, attempts)
+        for number, ids in commits.items():
+            out += _COMMIT.pack(number, len(ids))
+            out += little(array("Q", ids)).tobytes()
         out += _CRC.pack(crc32(out))
         return bytes(out)
 
@@ -147,7 +160,7 @@ def load(disk: Disk, report: list[str]) -> Checkpoint | None:
     version = data[len(MAGIC)]
     if version != VERSION:
         raise StorageFault(f"{NAME}: of version {version} of the log, this broker reads version {VERSION}")
-    _, _, _, salt, next_id, segments, blocks = _HEAD.unpack_from(data)
+    _, _, _, salt, next_id, segments, blocks, commits = _HEAD.unpack_from(data)
     saved = Checkpoint(salt, next_id)
     at = _HEAD.size
     for _ in range(segments):
@@ -156,6 +169,11 @@ def load(disk: Disk, report: list[str]) -> Checkpoint | None:
         at += _SEGMENT.size
     for _ in range(blocks):
         at = _load_block(saved, data, at)
+    for _ in range(commits):
+        number, count = _COMMIT.unpack_from(data, at)
+        at += _COMMIT.size
+        saved.commits[number] = little(array("Q", data[at : at + 8 * count])).tolist()
+        at += 8 * count
     return saved
 
 

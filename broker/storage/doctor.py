@@ -264,6 +264,8 @@ def _log(disk: Disk, owners: Owners | None) -> bool:
         show(line)
     for line in report:
         show(f"recovery: {line}")
+    if recovered.dropped:
+        show(f"recovery: {recovered.dropped} messages of transactions that were not committed are dropped")
     for number, name in sorted(names.items()):
         show(f"{name}: {len(recovered.queues.get(number, ()))} messages")
     return sound

@@ -176,15 +176,18 @@ class Block:
     count     of ids, from `first_id` on
     parts     the first one has the messages that were first written to a segment, as long as that is there
     attempts  delivery counts by queue and id
+    further   of messages that were stored for no queue, how many hold them beside the first one, by their positions;
+              it ends behind the last one that is held by several. A checkpoint has none of it
     """
 
-    __slots__ = ("first_id", "count", "parts", "attempts", "_lent")
+    __slots__ = ("first_id", "count", "parts", "attempts", "further", "_lent")
 
     def __init__(self, first_id: int, count: int = 0) -> None:
         self.first_id = first_id
         self.count = count
         self.parts: list[Part] = []
         self.attempts: dict[tuple[int, int], int] = {}
+        self.further = array("I")
         self._lent = False
 
     @property
@@ -319,6 +322,25 @@ class Index:
         """Return the place of a live message, or 0."""
         part, at = self.locate(id_)
         return part.number << OFFSET_BITS | part.offsets[at] if part is not None else 0
+
+    def hold(self, id_: int) -> bool:
+        """Count one more that holds a message which was stored for no queue; return False if that is dead."""
+        block = self.find(id_)
+        if block is None or block.locate(id_)[0] is None:
+            return False
+        at, further = id_ - block.first_id, block.further
+        if at >= len(further):
+            further.frombytes(bytes(4 * (at + 1 - len(further))))
+        further[at] += 1
+        return True
+
+    def let_go(self, id_: int) -> bool:
+        """Count one less that holds a message; return False, and count none, if no other one does."""
+        block = self.find(id_)
+        if block is None or id_ - block.first_id >= len(block.further) or not block.further[id_ - block.first_id]:
+            return False
+        block.further[id_ - block.first_id] -= 1
+        return True
 
     def settle(self, queue: int, id_: int) -> None:
         """Note that a queue wants a message no more. HOT: bench D."""

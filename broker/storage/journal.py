@@ -172,6 +172,9 @@ class Journal(ports.Journal):
         self._moved = NO_IDS()  # the same of messages that this batch stores anew for other queues
         self._counted: dict[tuple[int, int], int] = {}  # delivery counts by queue and id
         self._batch_first_id = 1  # the id of the first message that the buffer may have
+        self._entered: ports.Commit | None = None
+        self._commits: list[ports.Commit] = []  # those that are open, of several batches
+        self._last_commit = 0
         self._deleted_queues: dict[int, None] = {}
         self._deletion_bytes = 0  # of the buffer: records of deleted queues
         self._changes: list[Change] = []
@@ -211,6 +214,7 @@ class Journal(ports.Journal):
         self.next_id = self._first_id = self._batch_first_id = recovered.next_id
         self.next_queue = recovered.next_queue
         self._logged = self._logged_durable = self._vouched = recovered.batch
+        self._last_commit = recovered.commit
         last = recovered.segments[-1] if recovered.segments else None
         for segment in recovered.segments[:-1]:
             self.index.complete(segment)
@@ -225,7 +229,9 @@ class Journal(ports.Journal):
             self._roll()
         if not recovered.checkpointed:
             self.disk.save_checkpoint(self.snapshot().encode())
-        elif self.report:  # else what is damaged would pass for torn at the next start, if nothing follows it
+        elif self.report or recovered.dropped:
+            # Else what is damaged would pass for torn at the next start, if nothing follows it, and later damage might
+            # bring back what a commit that has no end has stored.
             with suppress(OSError):  # a full disk, perhaps
                 self.disk.save_checkpoint(self.snapshot().encode())
         self.give_back()
@@ -256,7 +262,12 @@ class Journal(ports.Journal):
         segment.total += count
         segment.live_bytes += len(buffer) - before
 
+    def hold(self, id_: int) -> bool:
+        return self.index.hold(id_)
+
     def settle(self, queue: int, id_: int) -> None:
+        if self.index.let_go(id_):
+            return
         if queue and queue not in self._deleted_queues:
             self._settled[queue].append(id_)
         self.index.settle(queue, id_)
@@ -290,6 +301,67 @@ class Journal(ports.Journal):
         record = log_records.encode_queue_deleted(self._current.salt, self.next_id, queue)
         self._deletion_bytes += len(record)
         self._buffer += record
+
+    def enter(self, commit: ports.Commit | None) -> ports.Commit | None:
+        before = self._entered
+        if before is not None:
+            if before.settles:
+                self._settled, before.settled = before.settled, self._settled
+            elif self.next_id > before.next_id:
+                stored = before.stored
+                if len(stored) > before.logged and stored[-1] == before.next_id:
+                    stored[-1] = self.next_id
+                else:
+                    stored += (before.next_id, self.next_id)
+        self._entered = None
+        if commit is not None and not commit.ended:
+            self._entered = commit
+            commit.next_id = self.next_id
+            if commit.settles:
+                self._settled, commit.settled = commit.settled, self._settled
+        return before
+
+    def begin_settling(self, commit: ports.Commit) -> None:
+        self.enter(None)
+        commit.settles = True
+        self.enter(commit)
+
+    def keep_open(self, commit: ports.Commit) -> None:
+        if not commit.ended:
+            self._last_commit += 1
+            commit.number = self._last_commit
+            self._commits.append(commit)
+
+    def end(self, commit: ports.Commit) -> None:
+        if self._entered is commit:
+            self.enter(None)
+        commit.ended = True
+        if commit.number:
+            self._commits.remove(commit)
+        if commit.recorded:
+            self._record(commit)
+            self._buffer += log_records.encode_commit_end(self._current.salt, self.next_id, commit.number)
+            return
+        for queue, ids in commit.settled.items():  # all of it is in this batch
+            self._settled[queue].extend(ids)
+
+    def _record(self, commit: ports.Commit) -> None:
+        """Record what an open commit has stored and settled in this batch."""
+        salt, next_id, number = self._current.salt, self.next_id, commit.number
+        stored = commit.stored[commit.logged :]
+        if stored or commit.settled:
+            commit.recorded = True
+        if stored:
+            self._buffer += log_records.encode_commit_stored(salt, next_id, number, stored)
+            commit.logged = len(commit.stored)
+        for queue, ids in commit.settled.items():
+            self._buffer += log_records.encode_commit_settled(salt, next_id, number, queue, ids)
+        commit.settled = NO_IDS()
+
+    @property
+    def _settling(self) -> bool:
+        """Whether the index has settlements of a commit that is open, which no checkpoint and no copy may have."""
+        return any(commit.settles for commit in self._commits)
 
     def change(self, change: Change) -> None:
         self._changes.append(change)
@@ -352,7 +424,8 @@ class Journal(ports.Journal):
         segments = [
             SegmentState(each.number, each.first_id, each.durable, each.live) for each in self.segments.values()
         ]
-        return Checkpoint(self._salt, self.next_id, segments, [block.lend() for block in self.index])
+        commits = {commit.number: commit.stored[:] for commit in self._commits}
+        return Checkpoint(self._salt, self.next_id, segments, [block.lend() for block in self.index], commits)
 
     def give_back(self) -> None:
         """End the loan of the last snapshot."""
@@ -369,8 +442,11 @@ class Journal(ports.Journal):
         outstanding = self._outstanding
         if len(outstanding) >= self.in_flight or outstanding and outstanding[-1].segment is not self._current:
             return None
-        if self.index.sparse:
+        compacts = self.index.sparse and not self._settling
+        if compacts:
             self._compaction.step()
+        for commit in self._commits:
+            self._record(commit)
         ends_early = self.full and self._ends_early()
         waits = (self._buffers or self._settled or self._moved or self._changes) or (
             self._counted or self._sync_due or ends_early
@@ -396,7 +472,7 @@ class Journal(ports.Journal):
         self._sync_due = False
         self._unsynced = not sync and (self._unsynced or bool(self._changes))
         # A batch without data syncs nothing, so copies in the one before may not be durable when it ends.
-        removes = self.index.sparse and (data or not outstanding)
+        removes = compacts and (data or not outstanding)
         removal = self._compaction.removal(self._filling) if removes else None
         # Recovery drops the messages of a queue that the metadata, which is synced first, does not have.
         syncs_log = len(data) - log_records.BATCH_BYTES > self._deletion_bytes or last or removal is not None
@@ -486,7 +562,8 @@ class Journal(ports.Journal):
     def close(self) -> None:
         """Save a checkpoint, for a faster start, and close the disk. No batch may be outstanding."""
         try:
-            self.disk.save_checkpoint(self.snapshot().encode())
+            if not self._settling:
+                self.disk.save_checkpoint(self.snapshot().encode())
         except MemoryError:
             pass  # without a checkpoint the next start is only slower
         except OSError as error:

@@ -14,6 +14,9 @@
     DELIVERY_COUNT  4   queue u32 | id of a message u64 | attempts u32
     MOVED           5   queue u32 | ids of messages, u64 each
     BATCH           6   number u64 | number of the last batch that was durable u64 | bytes of the whole batch u64
+    COMMIT_STORED   7   number of the commit u64 | messages: first id u64, and the id after the last u64, each
+    COMMIT_SETTLED  8   number of the commit u64 | queue u32 | ids of messages, u64 each
+    COMMIT_END      9   number of the commit u64
 
     flags   1 persistent, 2 has a state: priority u8 | marks u8 | attempts u32 | deadline u64 in milliseconds |
             if marked, the BCC keys: bytes u32, then each as a short string; 4 copied from an earlier segment
@@ -38,6 +41,14 @@ damage, and so is one of which a checkpoint says so: its other records are read,
 messages that were stored anew for other queues in the same batch: it does not hold if that batch is damaged, as the
 copies may be missing.
 
+The transaction of a client is whole or absent, too. A short one is in one batch, and needs no record of its own. The
+messages of a long one are in several batches, with those of others in between; each of these batches has a
+COMMIT_STORED that says which ones they are. What it settles is in COMMIT_SETTLED and not in SETTLED. If COMMIT_END is
+missing, recovery drops its messages, and its settlements have not happened. If damage may be why that is missing, the
+messages stay, as the client may have been told of the commit. The checkpoint has the messages of the commits that were
+open when it was saved, and it is not saved while one settles: what is older than the checkpoint belongs to no other
+commit that is open. No number of a commit is used again as long as a record has it.
+
 To change any of this, raise VERSION. Until a first version is released, recovery refuses all others.
 """
 
@@ -45,7 +56,7 @@ from __future__ import annotations
 
 from array import array
 from binascii import crc32
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from struct import Struct
 from struct import error as StructError
@@ -57,7 +68,7 @@ from .shared_messages import little
 
 MAGIC: Final = 0x4E525701
 SEGMENT_MAGIC = b"WARREN"
-VERSION = 3
+VERSION = 4
 
 MESSAGE: Final = 1
 SETTLED: Final = 2
@@ -65,6 +76,9 @@ QUEUE_DELETED: Final = 3
 DELIVERY_COUNT: Final = 4
 MOVED: Final = 5
 BATCH: Final = 6
+COMMIT_STORED: Final = 7
+COMMIT_SETTLED: Final = 8
+COMMIT_END: Final = 9
 PERSISTENT: Final = 1
 HAS_STATE: Final = 2
 COPIED: Final = 4
@@ -90,6 +104,8 @@ QUEUE = Struct("<I")
 SETTLED_HEAD = Struct("<BQI")
 BATCH_BODY = Struct("<BQQQQ")
 BATCH_BYTES: Final = RECORD_BYTES + BATCH_BODY.size
+COMMIT_HEAD = Struct("<BQQ")
+COMMIT_SETTLED_HEAD = Struct("<BQQI")
 LENGTH = Struct("<I")
 MAGIC_BYTES = LENGTH.pack(MAGIC)
 
@@ -253,6 +269,19 @@ def encode_queue_deleted(salt: int, id_: int, queue: int) -> bytes:
 
 def encode_batch(salt: int, id_: int, number: int, durable: int, batch_bytes: int) -> bytes:
     return _encode_record(salt, BATCH_BODY.pack(BATCH, id_, number, durable, batch_bytes))
+
+
+def encode_commit_stored(salt: int, id_: int, commit: int, ids: Sequence[int]) -> bytes:
+    return _encode_record(salt, COMMIT_HEAD.pack(COMMIT_STORED, id_, commit) + Struct(f"<{len(ids)}Q").pack(*ids))
+
+
+def encode_commit_settled(salt: int, id_: int, commit: int, queue: int, ids: array[int]) -> bytes:
+    head = COMMIT_SETTLED_HEAD.pack(COMMIT_SETTLED, id_, commit, queue)
+    return _encode_record(salt, head + little(ids).tobytes())
+
+
+def encode_commit_end(salt: int, id_: int, commit: int) -> bytes:
+    return _encode_record(salt, COMMIT_HEAD.pack(COMMIT_END, id_, commit))
 
 
 def encode_delivery_count(salt: int, id_: int, queue: int, message_id: int, attempts: int) -> bytes:

@@ -20,6 +20,9 @@ class MemoryJournal(Journal):
 
     def append(self, queues: list[int], messages: list[Message]) -> None: ...
 
+    def hold(self, id_: int) -> bool:
+        return False
+
     def settle(self, queue: int, id_: int) -> None: ...
 
     def settle_many(self, queue: int, messages: list[Message]) -> None: ...

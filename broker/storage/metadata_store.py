@@ -7,7 +7,7 @@ are stored as they are encoded on the wire. Tags are a JSON array, the limits of
     users              name, password_hash, tags, hashing_algorithm, limits
     permissions        user, vhost, configure, write, read
     topic_permissions  user, vhost, exchange, write, read
-    parameters         vhost, component, name, value
+    parameters         vhost, component, name, value, user
     global_parameters  name, value
     exchanges          vhost, name, type, durable, auto_delete, internal, arguments, number, user
     queues             vhost, name, number, auto_delete, arguments
@@ -65,48 +65,27 @@ APPLICATION_ID = 0x5752524E  # "WRRN", marks our files among SQLite files
 SQLITE_MAGIC = b"SQLite format 3\0"
 WAL_HEAD_BYTES, WAL_FRAME_BYTES = 32, 24  # of the head of the write-ahead log, and of the head of each page in it
 
-SHA256 = "rabbit_password_hashing_sha256"  # the only algorithm before users got a column for it
-
 _STEPS: tuple[tuple[str, ...], ...] = (
     (
-        "CREATE TABLE vhosts (name BLOB PRIMARY KEY)",
-        "CREATE TABLE users (name BLOB PRIMARY KEY, password_hash BLOB, tags TEXT)",
-        "CREATE TABLE permissions (user BLOB, vhost BLOB, configure BLOB, write BLOB, read BLOB,"
+        "CREATE TABLE vhosts (name BLOB PRIMARY KEY, description BLOB, tags TEXT, default_queue_type BLOB,"
+        " protected INTEGER, crc INTEGER)",
+        "CREATE TABLE users (name BLOB PRIMARY KEY, password_hash BLOB, tags TEXT, hashing_algorithm BLOB, limits TEXT,"
+        " crc INTEGER)",
+        "CREATE TABLE permissions (user BLOB, vhost BLOB, configure BLOB, write BLOB, read BLOB, crc INTEGER,"
         " PRIMARY KEY (user, vhost))",
-        "CREATE TABLE exchanges (vhost BLOB, name BLOB, type BLOB, durable INTEGER, auto_delete INTEGER,"
-        " internal INTEGER, arguments BLOB, PRIMARY KEY (vhost, name))",
-        "CREATE TABLE queues (vhost BLOB, name BLOB, number INTEGER PRIMARY KEY AUTOINCREMENT, auto_delete INTEGER,"
-        " arguments BLOB, UNIQUE (vhost, name))",
-        "CREATE TABLE bindings (vhost BLOB, source BLOB, kind BLOB, destination BLOB, routing_key BLOB,"
-        " arguments BLOB, PRIMARY KEY (vhost, source, kind, destination, routing_key, arguments))",
-        f"PRAGMA application_id = {APPLICATION_ID}",
-    ),
-    (
-        "ALTER TABLE vhosts ADD COLUMN description BLOB NOT NULL DEFAULT x''",
-        "ALTER TABLE vhosts ADD COLUMN tags TEXT NOT NULL DEFAULT '[]'",
-        "ALTER TABLE vhosts ADD COLUMN default_queue_type BLOB NOT NULL DEFAULT x''",
-        "ALTER TABLE vhosts ADD COLUMN protected INTEGER NOT NULL DEFAULT 0",
-        f"ALTER TABLE users ADD COLUMN hashing_algorithm BLOB NOT NULL DEFAULT x'{SHA256.encode().hex()}'",
-        "ALTER TABLE users ADD COLUMN limits TEXT NOT NULL DEFAULT '{}'",
-        "CREATE TABLE topic_permissions (user BLOB, vhost BLOB, exchange BLOB, write BLOB, read BLOB,"
+        "CREATE TABLE topic_permissions (user BLOB, vhost BLOB, exchange BLOB, write BLOB, read BLOB, crc INTEGER,"
         " PRIMARY KEY (user, vhost, exchange))",
-        "CREATE TABLE parameters (vhost BLOB, component BLOB, name BLOB, value BLOB,"
+        "CREATE TABLE parameters (vhost BLOB, component BLOB, name BLOB, value BLOB, user BLOB, crc INTEGER,"
         " PRIMARY KEY (vhost, component, name))",
-        "CREATE TABLE global_parameters (name BLOB PRIMARY KEY, value BLOB)",
-    ),
-    ("ALTER TABLE exchanges ADD COLUMN number INTEGER NOT NULL DEFAULT 0",),
-    ("ALTER TABLE parameters ADD COLUMN user BLOB NOT NULL DEFAULT x''",),
-    ("ALTER TABLE exchanges ADD COLUMN user BLOB NOT NULL DEFAULT x''",),
-    (
-        "ALTER TABLE vhosts ADD COLUMN crc INTEGER",  # NULL in a row of before
-        "ALTER TABLE users ADD COLUMN crc INTEGER",
-        "ALTER TABLE permissions ADD COLUMN crc INTEGER",
-        "ALTER TABLE topic_permissions ADD COLUMN crc INTEGER",
-        "ALTER TABLE parameters ADD COLUMN crc INTEGER",
-        "ALTER TABLE global_parameters ADD COLUMN crc INTEGER",
-        "ALTER TABLE exchanges ADD COLUMN crc INTEGER",
-        "ALTER TABLE queues ADD COLUMN crc INTEGER",
-        "ALTER TABLE bindings ADD COLUMN crc INTEGER",
+        "CREATE TABLE global_parameters (name BLOB PRIMARY KEY, value BLOB, crc INTEGER)",
+        "CREATE TABLE exchanges (vhost BLOB, name BLOB, type BLOB, durable INTEGER, auto_delete INTEGER,"
+        " internal INTEGER, arguments BLOB, number INTEGER, user BLOB, crc INTEGER, PRIMARY KEY (vhost, name))",
+        "CREATE TABLE queues (vhost BLOB, name BLOB, number INTEGER PRIMARY KEY AUTOINCREMENT, auto_delete INTEGER,"
+        " arguments BLOB, crc INTEGER, UNIQUE (vhost, name))",
+        "CREATE TABLE bindings (vhost BLOB, source BLOB, kind BLOB, destination BLOB, routing_key BLOB,"
+        " arguments BLOB, crc INTEGER,"
+        " PRIMARY KEY (vhost, source, kind, destination, routing_key, arguments))",
+        f"PRAGMA application_id = {APPLICATION_ID}",
     ),
 )
 VERSION = len(_STEPS)
@@ -404,7 +383,7 @@ class SQLiteMetadata(Metadata):
         table = _TABLES[kind]
         query = f"SELECT rowid, crc, {', '.join(table.columns)} FROM {table.table} ORDER BY rowid"
         for row, checksum, *cells in self._connection.execute(query):
-            if checksum is not None and checksum != _checksum(cells):
+            if checksum != _checksum(cells):
                 raise ValueError(f"row {row} of {table.table}")
             yield cells
 

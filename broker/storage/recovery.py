@@ -32,6 +32,7 @@ from .disk import Disk
 from .errors import StorageFault
 from .index import Block, Index, Part, new_block
 from .segment import Segment, name_of
+from .shared_messages import little
 
 _Entry = tuple[int, int, int]  # id, bytes of the body, mark
 
@@ -79,6 +80,8 @@ class Recovered:
     next_id       greater than the id of any message
     goes_on       whether the last segment has the records up to it, so that further ones may follow there
     next_queue    greater than the number of any queue
+    commit        not less than the number of any commit
+    dropped       messages of commits that have no end
     """
 
     __slots__ = (
@@ -94,6 +97,8 @@ class Recovered:
         "next_id",
         "goes_on",
         "next_queue",
+        "commit",
+        "dropped",
     )
 
     def __init__(self, salt: int, checkpointed: bool) -> None:
@@ -109,6 +114,8 @@ class Recovered:
         self.next_id = 1
         self.goes_on = True
         self.next_queue = 1
+        self.commit = 0
+        self.dropped = 0
 
 
 def recover(disk: Disk, report: list[str], known: set[int] | None = None, highest: int | None = None) -> Recovered:
@@ -171,19 +178,18 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int
             report.append(f"{segment.name}: {found.torn_bytes} bytes of a torn end cut off at offset {end}")
         segment.length = segment.durable = end
     disk.keep({segment.number: segment.length for segment in recovered.segments})
+    losses = [*_losses(recovered.segments, saved), *_gaps(recovered, max([0, *saved.segments]))]
+    report += losses
+    recovered.missing += losses
     scan.finish(known, highest)
     recovered.goes_on = scan.next_id == recovered.next_id
     durable = [number for number, state in saved.segments.items() if state.length]  # the others have never had a file
     recovered.next_segment = max([0, *recovered.index.segments, *durable]) + 1
     if max(recovered.next_id >> 32, recovered.next_queue) >> 31:
         raise ValueError(f"next id {recovered.next_id}, next queue {recovered.next_queue}")
-    losses = [
-        *_losses(recovered.segments, saved),
-        *_gaps(recovered, max([0, *saved.segments])),
-        *scan.of_unknown_queues(),
-    ]
-    report += losses
-    recovered.missing += losses
+    unknown = scan.of_unknown_queues()
+    report += unknown
+    recovered.missing += unknown
     return recovered
 
 
@@ -375,6 +381,22 @@ class _Entries:
         return (next(copies) for _, copies in groupby(merge(*self._runs), itemgetter(0)))
 
 
+class _Commit:
+    """A commit whose end was not read yet.
+
+    stored   first id, and the id after the last one, of runs of its messages
+    settled  queue, the id of the record, and ids of messages
+    damaged  a record after its first one is damaged, perhaps its end
+    """
+
+    __slots__ = ("stored", "settled", "damaged")
+
+    def __init__(self) -> None:
+        self.stored: list[tuple[int, int]] = []
+        self.settled: list[tuple[int, int, array[int]]] = []
+        self.damaged = False
+
+
 class _Scan:
     def __init__(self, disk: Disk, sizes: dict[int, int], recovered: Recovered, saved: Checkpoint) -> None:
         """`sizes` are those of the segments that are there: blocks of others are only in the checkpoint."""
@@ -388,6 +410,7 @@ class _Scan:
         self._deleted_queues: set[int] = set()
         self.next_id = 0  # of the record that follows
         self._whole = False  # the batch is, so far
+        self._commits: dict[int, _Commit] = {}  # by number
         self._block = Block(0)  # of the messages that were first written to the segment that is read
         self._homes: dict[int, Block] = {}  # the same by segment, as the checkpoint has them
         self._end_id = 0  # an id above those that it may have
@@ -396,6 +419,8 @@ class _Scan:
         self._unknown_queues = self._dropped = 0  # queues that the metadata should know, and their live messages
         self._saved_ids = sorted(saved.blocks)
         recovered.next_id = max(recovered.next_id, saved.next_id)
+        for number, ids in saved.commits.items():
+            self._commit(number).stored += _pairs(ids)
         for first_id, state in saved.blocks.items():
             block = Block(first_id, state.size)
             for part_state in state.parts:
@@ -456,6 +481,8 @@ class _Scan:
                 self._take(segment, offset, data, at, end)
             else:
                 self._whole = False
+                for commit in self._commits.values():
+                    commit.damaged = True
                 found.bad.append(offset)
                 report.append(f"{segment.name}: a damaged record at offset {offset} is skipped")
         if self._misplaced:
@@ -514,6 +541,9 @@ class _Scan:
             found.batches = found.batches[0] if found.batches is not None else number, number
             self._whole = True
             return
+        if kind >= log_records.COMMIT_STORED:
+            self._take_commit(kind, id_, data, start, end)
+            return
         queue = log_records.QUEUE.unpack_from(data, start + log_records.KIND_ID.size)[0]
         if kind == log_records.QUEUE_DELETED:
             self._deleted_queues.add(queue)
@@ -523,6 +553,53 @@ class _Scan:
         elif kind == log_records.DELIVERY_COUNT:
             _, _, _, counted, attempts = log_records.DELIVERY_COUNT_BODY.unpack_from(data, start)
             self._counted[queue, counted] = max(attempts, self._counted.get((queue, counted), 0))
+
+    def _take_commit(self, kind: int, id_: int, data: bytes, start: int, end: int) -> None:
+        """Note a part of a commit, or its end, with which what it has settled counts."""
+        number = log_records.COMMIT_HEAD.unpack_from(data, start)[2]
+        self._recovered.commit = max(self._recovered.commit, number)
+        if kind == log_records.COMMIT_STORED:
+            at = start + log_records.COMMIT_HEAD.size
+            for first_id, end_id in _pairs(Struct(f"<{(end - at) // 8}Q").unpack_from(data, at)):
+                if end_id > id_:
+                    raise ValueError(f"commit {number} has message {end_id - 1} before it is stored")
+                if end_id > self._saved.next_id:  # else its commit has ended, or the checkpoint has it
+                    self._commit(number).stored.append((first_id, end_id))
+        elif kind == log_records.COMMIT_SETTLED:
+            at = start + log_records.COMMIT_SETTLED_HEAD.size
+            queue = log_records.COMMIT_SETTLED_HEAD.unpack_from(data, start)[3]
+            self._commit(number).settled.append((queue, id_, little(array("Q", data[at:end]))))
+        elif kind == log_records.COMMIT_END:
+            for settled in self._commit(number).settled:
+                self._settle(*settled)
+            del self._commits[number]
+
+    def _commit(self, number: int) -> _Commit:
+        self._recovered.commit = max(self._recovered.commit, number)
+        return self._commits.setdefault(number, _Commit())
+
+    def _drop_unfinished(self) -> None:
+        """Drop the messages of commits without an end, unless that may be in a part of the log that is lost."""
+        for commit in self._commits.values():
+            if commit.damaged or self._recovered.missing or not commit.stored:
+                continue
+            lowest, highest = min(first for first, _ in commit.stored), max(end for _, end in commit.stored)
+            blocks = [each for each in self._index if lowest < each.end_id and each.first_id < highest]
+            parts = [part for block in blocks for part in block.parts]
+            for part in parts:
+                for first_id, end_id in commit.stored:
+                    self._drop(part, first_id, end_id)
+
+    def _drop(self, part: Part, first_id: int, end_id: int) -> None:
+        """Drop the live messages of a part from one id to another."""
+        if part.ids is None:
+            start, end = max(first_id - part.first_id, 0), min(end_id - part.first_id, len(part.offsets))
+        else:
+            start, end = bisect_left(part.ids, first_id), bisect_left(part.ids, end_id)
+        for at in range(start, end):
+            if part.offsets[at] and not part.is_dead(at):
+                part.mark_dead(at)
+                self._recovered.dropped += 1
 
     def _take_first(self, offset: int, id_: int, size: int) -> tuple[Part, int]:
         """Note the record of a message that was first written to this segment, unless it was found before.
@@ -613,6 +690,7 @@ class _Scan:
     def finish(self, known: set[int] | None, highest: int | None) -> None:
         """Collect the live messages of each queue that exists, and count those of each segment; `recover` has more."""
         recovered = self._recovered
+        self._drop_unfinished()
         recovered.next_queue = max([0, *self._entries, *self._deleted_queues]) + 1
         while self._entries:
             queue, entries = self._entries.popitem()
@@ -713,6 +791,10 @@ class _Scan:
                     self._index.enter(part, position)
                 else:
                     part.mark_dead(position)
+
+
+def _pairs(ids: Sequence[int]) -> list[tuple[int, int]]:
+    return list(zip(ids[::2], ids[1::2], strict=True))
 
 
 def unwanted(block: Block, queue: int, id_: int) -> None:

@@ -4,6 +4,7 @@ What `net/` does when output is taken and input is held back is left to the test
 `receive` as it is. `SlowJournal` is a disk on which nothing is safe before the test says so.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -31,14 +32,15 @@ class SlowJournal(Journal):
     """A journal in memory whose batches are on disk when a test says so, and of which any number may be sealed before.
 
     `live` are, by queue and id, the messages that a restart would bring back; `loose` those that were stored for no
-    queue, only to be read again; `left` what deleted queues have not let go of yet. A message is stored once, with all
-    its queues, and each of them settles it once.
+    queue, only to be read again, and `held` how many hold them beside the first; `left` what deleted queues have not
+    let go of yet. A message is stored once, with all its queues, and each of them settles it once.
     """
 
     def __init__(self) -> None:
         self.durable = 0
         self.live: dict[tuple[int, int], Message] = {}
         self.loose: dict[int, Message] = {}
+        self.held: Counter[int] = Counter()
         self.left: set[tuple[int, int]] = set()
         self.much = False  # has gathered, so that publishers are to wait
         self.stored = 0
@@ -66,11 +68,14 @@ class SlowJournal(Journal):
             assert not message.id, "stored twice"
             self.stored += 1
             message.id = self.stored
+            values = message.address, message.frames, message.channel, message.body_bytes, message.largest_frame
+            stored = Message(*values, message.persistent)
+            stored.id, stored.state = message.id, message.state and message.state.copy()
             for queue in queues:
                 assert message.persistent
-                self.live[queue, message.id] = message
+                self.live[queue, message.id] = stored
             if not queues:
-                self.loose[message.id] = message
+                self.loose[message.id] = stored
         self._added = True
 
     def record_delivery_count(self, queue: int, id_: int, attempts: int) -> None:
@@ -78,8 +83,14 @@ class SlowJournal(Journal):
         self.attempts[queue, id_] = attempts
         self._added = True
 
+    def hold(self, id_: int) -> bool:
+        self.held[id_] += id_ in self.loose
+        return id_ in self.loose
+
     def settle(self, queue: int, id_: int) -> None:
-        if id_ in self.loose:  # a queue that drops what it has not read back does not know which of it is loose
+        if self.held[id_]:
+            self.held[id_] -= 1
+        elif id_ in self.loose:  # a queue that drops what it has not read back does not know which of it is loose
             del self.loose[id_]
         elif queue in self._gone:
             self.left.remove((queue, id_))

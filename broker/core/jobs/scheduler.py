@@ -220,6 +220,11 @@ class Scheduler:
         if not self._running:
             self._expect()
 
+    def append_no_more(self) -> None:
+        """Have the job of this step wait for no room any more."""
+        assert self._current is not None, "only the step of a job can do so"
+        self._current.appends = False
+
     def suspend(self) -> Callable[[], None]:
         """Suspend the job of this step, which has to yield SUSPENDED now; return the function that resumes it."""
         task = self._current
@@ -307,6 +312,7 @@ class Scheduler:
     def _step(self, task: Task) -> int | None:
         """Run one step and return its cost, or None if the job has ended. If it raises, other jobs go on."""
         outer, self._current = self._current, task
+        commit = self._journal.enter(None)  # of a request that has started jobs in its turn
         try:
             return next(task.job)
         except StopIteration:
@@ -315,6 +321,7 @@ class Scheduler:
             self.report("job_failed", "error", {"job": task.name, "exc_info": error})
         finally:
             self._current = outer
+            self._journal.enter(commit)
         try:
             task.failed()
         except Exception as error:

@@ -6,6 +6,7 @@ very bytes of the publisher. Properties are decoded only when they are needed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -14,7 +15,7 @@ from ...amqp.field_table import Table, encoded_name
 from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, content_frames, header_frame
 from ...amqp.properties import EXPIRATION, Properties, delivery_mode, text, with_first_field
 from ...amqp.properties import headers as headers_of
-from .message_state import MessageState
+from .message_state import MessageState, values_of
 
 DELIVERY_COUNT = "x-delivery-count"
 COUNT_NAME = encoded_name(DELIVERY_COUNT)
@@ -185,6 +186,70 @@ class Message:
             pieces.append(frames[at + FRAME_HEAD : at + FRAME_HEAD + size])
             at += FRAME_OVERHEAD + size
         return b"".join(pieces)
+
+
+@mypyc_attr(acyclic=True)
+class SharedMessage(Message):
+    """A message that several queues got, or a copy of it with a state of its own in one of them.
+
+    It counts in memory until it is freed, whoever has it (`Ledger.begin_shared`).
+
+    freed   is called with the length of the frames when the message is freed; None for a copy
+    origin  the message of which it is a copy, with the same frames; None if it is none
+    page    of the origin, the last record that the journal has of the message or a copy for no queue, and may have
+            dropped: its id and `MessageState.values`; or None
+    """
+
+    __slots__ = ("freed", "origin", "page")
+
+    def __init__(
+        self,
+        address: Address,
+        frames: bytes,
+        channel: int,
+        body_bytes: int,
+        largest_frame: int,
+        persistent: bool,
+        freed: Callable[[int], None] | None,
+    ) -> None:
+        self.address = address  # as in the base class, without a call
+        self.frames = frames
+        self.channel = channel
+        self.body_bytes = body_bytes
+        self.largest_frame = largest_frame
+        self.persistent = persistent
+        self.id = 0
+        self.state = None
+        self.seq = 0
+        self.freed = freed
+        self.origin: SharedMessage | None = None
+        self.page: tuple[int, object] | None = None
+
+    def __del__(self) -> None:
+        if self.freed is not None:
+            self.freed(len(self.frames))
+
+    def copy_for_queue(self) -> Message:
+        copy = shared_message(self, None)
+        copy.id, copy.origin = 0, self.origin or self
+        return copy
+
+    def stored_page(self) -> int:
+        """Return the id of the last record that the journal has for no queue of a message in this state, or 0."""
+        page = (self.origin or self).page
+        return page[0] if page is not None and page[1] == values_of(self.state) else 0
+
+    def note_page(self, id_: int) -> None:
+        """Note such a record of this message in its present state."""
+        (self.origin or self).page = id_, values_of(self.state)
+
+
+def shared_message(message: Message, freed: Callable[[int], None] | None) -> SharedMessage:
+    """Return a copy of a message for several queues."""
+    address, frames, largest = message.address, message.frames, message.largest_frame
+    copy = SharedMessage(address, frames, message.channel, message.body_bytes, largest, message.persistent, freed)
+    copy.id, copy.state, copy.seq = message.id, message.state, message.seq
+    return copy
 
 
 @mypyc_attr(acyclic=True)

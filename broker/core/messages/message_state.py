@@ -44,3 +44,12 @@ class MessageState:
 
     def copy(self) -> MessageState:
         return MessageState(self.ttl_ms, self.deadline_ms, self.level, self.attempts, self.dead_lettered, self.bcc_keys)
+
+    def values(self) -> tuple[int, int, int, int, tuple[str, ...]]:
+        """Return all that the journal stores of it."""
+        return self.deadline_ms, self.level, self.attempts, self.dead_lettered, self.bcc_keys
+
+
+def values_of(state: MessageState | None) -> object:
+    """Return all that the journal stores of a state, or None without one."""
+    return state.values() if state is not None else None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from .message import Message
@@ -99,6 +101,32 @@ class Batch:
         raise NotImplementedError
 
 
+class Commit:
+    """A transaction of a client in the journal, which is whole or absent after a power cut, however long it takes.
+
+    number    from 1 on if it may be in several batches, else 0
+    settles   what is settled belongs to it from now on, and nothing that is stored
+    ended     it holds, and nothing more belongs to it
+    stored    the ids of its messages: the first one, and the one after the last one, of each run
+    logged    how many of these ids are recorded
+    settled   ids of messages by queue that are not recorded yet
+    recorded  a batch before this one may have a part of it
+    next_id   of the journal when it was entered
+    """
+
+    __slots__ = ("number", "settles", "ended", "stored", "logged", "settled", "recorded", "next_id")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.settles = False
+        self.ended = False
+        self.stored: list[int] = []
+        self.logged = 0
+        self.settled: defaultdict[int, array[int]] = defaultdict(partial(array, "Q"))
+        self.recorded = False
+        self.next_id = 0
+
+
 class Journal:
     """A write-ahead log of the messages of durable queues, with group commit.
 
@@ -163,6 +191,10 @@ class Journal:
         """Store each message once for all these queues. Sets its `id`, which must be 0: ids ascend and never change."""
         raise NotImplementedError
 
+    def hold(self, id_: int) -> bool:
+        """Keep a message that was stored for no queue until it is settled once more; return False if it is gone."""
+        raise NotImplementedError
+
     def settle(self, queue: int, id_: int) -> None:
         """Release the message for the queue: it was acknowledged, dropped or purged."""
         raise NotImplementedError
@@ -182,6 +214,22 @@ class Journal:
     def record_delivery_count(self, queue: int, id_: int, attempts: int) -> None:
         """Record how often the message has returned to the queue. `read` and recovery restore it; it only grows."""
         raise NotImplementedError
+
+    def enter(self, commit: Commit | None) -> Commit | None:
+        """Have what is stored from now on belong to this commit, unless it has ended; return the one before.
+
+        Enter that again, or None, before the turn of the loop ends, and before anything is done for others.
+        """
+        return None
+
+    def begin_settling(self, commit: Commit) -> None:
+        """Have what is settled belong to the commit that is entered. It must not wait for others until its end."""
+
+    def keep_open(self, commit: Commit) -> None:
+        """Note that a commit goes on in later batches. It is entered no more, and may have ended."""
+
+    def end(self, commit: Commit) -> None:
+        """Record that all of a commit is done: it holds with the batch that is being filled."""
 
     def queue_deleted(self, queue: int) -> None:
         """Record that the queue is deleted; its messages need no settlement records from now on."""

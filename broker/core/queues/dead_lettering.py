@@ -163,6 +163,8 @@ class DeadLetter:
         self.targets = tuple(self._found) if self._passed else targets
         self._found = ()
         self.recorders, self.stable = search.recorders, search.stable
+        if len(self.targets) > 1:
+            self.copy = queue.host.ledger.share([self.copy])[0]
         each = PER_MESSAGE_COST
         if queue.host.ledger.exceeded:
             each = PAGE_COST + (len(self.copy.frames) >> STORE_SHIFT)

@@ -21,7 +21,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.scheduler import STORE_SHIFT
-from ..messages.message import Message, ShedMessage, frame_bytes, header_bytes_of, total_bytes
+from ..messages.message import Message, SharedMessage, ShedMessage, frame_bytes, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER
 from .chunks import RUN, Chunk, ChunkList, Resident
 from .ledger import Ledger
@@ -136,7 +136,11 @@ class Fifo:
                 if header_bytes < 0:
                     header_bytes = header_bytes_of(messages)
                 self._add_headers(header_bytes)
-            self._ledger.add(len(messages), body_bytes + header_bytes)
+            if shared:
+                self._ready.shared = True
+                self._ledger.add_shared(len(messages))
+            else:
+                self._ledger.add(len(messages), body_bytes + header_bytes)
         ready = self._ready
         ready.count += len(messages)
         ready.body_bytes += body_bytes
@@ -171,7 +175,10 @@ class Fifo:
             self.timed = True
         header_bytes = header_bytes_of([message])
         self._add_headers(header_bytes)
-        self._ledger.add(1, message.body_bytes + header_bytes)
+        if isinstance(message, SharedMessage):
+            self._ledger.add_shared(1)
+        else:
+            self._ledger.add(1, message.body_bytes + header_bytes)
 
     def restore(self, ids: array[int], timed: bool) -> None:
         """Take over recovered messages; `ReadyMessages.restore` counts them."""
@@ -227,7 +234,10 @@ class Fifo:
         self._ready.body_bytes -= message.body_bytes
         header_bytes = header_bytes_of([message]) if self.header_bytes else 0
         self.header_bytes -= header_bytes
-        self._ledger.add(-1, -message.body_bytes - header_bytes)
+        if isinstance(message, SharedMessage):
+            self._ledger.add_shared(-1)
+        else:
+            self._ledger.add(-1, -message.body_bytes - header_bytes)
         return position, message, redelivered
 
     def take(self, count: int, now_ms: int) -> tuple[list[Message], int]:
@@ -270,7 +280,10 @@ class Fifo:
         ready.body_bytes -= taken_bytes
         if header_bytes:
             self.header_bytes -= header_bytes
-        self._ledger.add(-taken, -taken_bytes - header_bytes)
+        if ready.shared:
+            self._ledger.remove(messages, taken_bytes + header_bytes)
+        else:
+            self._ledger.add(-taken, -taken_bytes - header_bytes)
         return messages, taken_bytes
 
     def remove_due(self, now_ms: int, limit: int, removed_end: int, read_end: int) -> list[Message]:
@@ -340,8 +353,7 @@ class Fifo:
 
     def _store(self, messages: list[Message]) -> tuple[array[int], list[int]]:
         """Store messages that the journal does not have for this queue; return the id and `Message.seq` of each."""
-        pages = self._journal.page_out(messages)
-        return array("Q", [page.id for page in pages]), [max(page.seq, 0) for page in pages]
+        return array("Q", self._journal.page_out(messages)), [max(message.seq, 0) for message in messages]
 
     def shed(self) -> int:
         """Keep the ids of the last messages in memory only; return the cost, or 0 if they are few."""
@@ -357,7 +369,7 @@ class Fifo:
             self.fresh.extend(self.chunks.take())
         header_bytes = header_bytes_of(shed)
         self.header_bytes -= header_bytes
-        self._ledger.add(-len(shed), -total_bytes(shed) - header_bytes)
+        self._ledger.remove(shed, total_bytes(shed) + header_bytes)
         return len(shed) + (frame_bytes(shed) >> STORE_SHIFT) if shed else 0
 
     def _page_in(self, average_bytes: int) -> int:

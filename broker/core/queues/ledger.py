@@ -6,18 +6,22 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from ..jobs.long_routes import LongRoutes
+from ..messages.message import Message, SharedMessage, frame_bytes, header_bytes_of, shared_message, total_bytes
 from .dead_letter_budget import DeadLetterBudget
 
 
 class Ledger:
     """The bytes of messages in memory, by what holds them: bodies, long headers, and OVERHEAD for each message.
 
-    OVERHEAD is for the object with its short header. A message in several queues counts in each of them.
+    OVERHEAD is for the object with its short header. A message of several queues counts once, with its frames and
+    ALONE, until the last one that has it lets it go, and ENTRY for each queue that has it in memory.
 
     queued_bytes   of messages that are ready or unacknowledged. `exceeded` says that they are above the limit; queues
                    then page out what they get.
-    unacked_bytes  of those that are unacknowledged, but for
+    shared_bytes   of messages of several queues, without ENTRY for each of those
+    unacked_bytes  of messages that are unacknowledged, but for `shared_bytes` and
     shed_bytes     what is left of messages that were delivered and whose contents only the journal has: SHED for each
+    handed_bytes   contents of messages of several queues in each of those where they are unacknowledged
     dead_letters   of those that wait to be dead-lettered
     long_routes    of the routes of dead letters and delayed messages that are under way
     readings       of delayed messages that are read and not released yet
@@ -31,18 +35,21 @@ class Ledger:
 
     __slots__ = (
         *("limit_bytes", "queued_bytes", "unacked_bytes", "shed_bytes", "exceeded", "when_held", "shedding"),
+        *("shared_bytes", "handed_bytes"),
         *("dead_letters", "long_routes", "readings"),
         *("arriving_bytes", "output_bytes", "transaction_bytes"),
     )
     OVERHEAD: ClassVar[int] = 300
     SHED: ClassVar[int] = 60
+    ENTRY: ClassVar[int] = 100  # about: a queue takes 8 bytes for a ready one, 180 for an unacknowledged one
+    ALONE: ClassVar[int] = 200  # with one ENTRY as much as OVERHEAD
     FAR: ClassVar[int] = 8 << 20
     FARTHEST: ClassVar[int] = 16 << 20
     LITTLE: ClassVar[int] = 1 << 20
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        self.queued_bytes = self.unacked_bytes = self.shed_bytes = 0
+        self.queued_bytes = self.unacked_bytes = self.shed_bytes = self.shared_bytes = self.handed_bytes = 0
         self.when_held: Callable[[], None] = lambda: None
         self.exceeded = self.shedding = False
         self.arriving_bytes = self.output_bytes = self.transaction_bytes = 0
@@ -52,8 +59,13 @@ class Ledger:
 
     @property
     def ready_bytes(self) -> int:
-        """The bytes of messages that are ready."""
-        return self.queued_bytes - self.unacked_bytes - self.shed_bytes
+        """The bytes of messages that are ready, but for `shared_bytes`."""
+        return self.queued_bytes - self.unacked_bytes - self.shed_bytes - self.shared_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that leave memory if all unacknowledged messages are shed, at most."""
+        return self.unacked_bytes + min(self.handed_bytes, self.shared_bytes)
 
     def far_exceeded(self, held_bytes: int) -> bool:
         """Whether deliveries of a queue must wait for contents to leave memory.
@@ -85,3 +97,75 @@ class Ledger:
         """Count what was saved as messages were packed; negative for messages that were unpacked."""
         self.queued_bytes -= saved_bytes
         self.exceeded = self.queued_bytes > self.limit_bytes
+
+    # Messages of several queues
+
+    def share(self, messages: list[Message]) -> list[Message]:
+        """Return the messages as ones that several queues may get: copies, unless they are that already."""
+        if count_shared(messages) == len(messages):
+            return messages
+        shared: list[Message] = []
+        fresh: list[Message] = []
+        for message in messages:
+            if not isinstance(message, SharedMessage):
+                message = shared_message(message, self.free_shared)
+                fresh.append(message)
+            shared.append(message)
+        self.begin_shared(fresh)
+        return shared
+
+    def begin_shared(self, messages: list[Message]) -> None:
+        """Count messages of several queues, until they are freed, when each calls `free_shared`. HOT: bench G."""
+        held_bytes = frame_bytes(messages) + len(messages) * self.ALONE
+        self.shared_bytes += held_bytes
+        self.queued_bytes += held_bytes
+        self.exceeded = self.queued_bytes > self.limit_bytes
+
+    def free_shared(self, frame_bytes: int) -> None:
+        """Count a message of several queues that is freed. HOT: bench G."""
+        held_bytes = frame_bytes + self.ALONE
+        self.shared_bytes -= held_bytes
+        self.queued_bytes -= held_bytes
+        if self.exceeded:
+            self.exceeded = self.queued_bytes > self.limit_bytes
+
+    def add_shared(self, count: int) -> None:
+        """Count ready messages of several queues that came to one; negative for messages that left."""
+        self.queued_bytes += count * self.ENTRY
+        self.exceeded = self.queued_bytes > self.limit_bytes
+
+    def remove(self, messages: list[Message], content_bytes: int) -> None:
+        """Count ready messages that left, some of which are perhaps of several queues. HOT: bench G.
+
+        `content_bytes` is the sum of their bodies and long headers.
+        """
+        shared = count_shared(messages)
+        if shared == len(messages):
+            self.add_shared(-shared)
+            return
+        self.queued_bytes -= shared * self.ENTRY
+        self.add(shared - len(messages), -own_bytes(messages) if shared else -content_bytes)
+
+    def hand(self, messages: list[Message], content_bytes: int, sign: int = 1) -> None:
+        """Count deliveries of messages some of which are perhaps of several queues; `sign` is -1 for those that ended.
+
+        `content_bytes` is as in `remove`.
+        """
+        shared = count_shared(messages)
+        own = 0 if shared == len(messages) else own_bytes(messages) if shared else content_bytes
+        entry_bytes = sign * shared * self.ENTRY
+        self.handed_bytes += sign * (content_bytes - own)
+        self.unacked_bytes += entry_bytes
+        self.queued_bytes += entry_bytes
+        self.add_unacked(sign * (len(messages) - shared), sign * own)
+
+
+def count_shared(messages: list[Message]) -> int:
+    """Return how many of the messages are of several queues. HOT: bench G."""
+    return list(map(type, messages)).count(SharedMessage)
+
+
+def own_bytes(messages: list[Message]) -> int:
+    """Return the sum of the bodies and long headers of those messages that one queue alone got."""
+    own = [message for message in messages if not isinstance(message, SharedMessage)]
+    return total_bytes(own) + header_bytes_of(own)

@@ -560,7 +560,10 @@ class Queue(RouteTarget):
         self.unacked_bytes += body_bytes
         header_bytes = header_bytes_of(messages) if self.ready_messages.long_headers else 0
         ledger = self.host.ledger
-        ledger.add_unacked(len(messages), body_bytes + header_bytes)
+        if self.ready_messages.shared:
+            ledger.hand(messages, body_bytes + header_bytes)
+        else:
+            ledger.add_unacked(len(messages), body_bytes + header_bytes)
         if ledger.exceeded:
             ledger.when_held()
 
@@ -573,7 +576,10 @@ class Queue(RouteTarget):
                 self.journal.drop_pages(messages)
             messages, body_bytes = self._free_shed(messages, body_bytes)
         header_bytes = header_bytes_of(messages) if self.ready_messages.long_headers else 0
-        self.host.ledger.add_unacked(-len(messages), -body_bytes - header_bytes)
+        if self.ready_messages.shared:
+            self.host.ledger.hand(messages, body_bytes + header_bytes, -1)
+        else:
+            self.host.ledger.add_unacked(-len(messages), -body_bytes - header_bytes)
 
     def _free_shed(self, messages: list[Message], body_bytes: int) -> tuple[list[Message], int]:
         """Count those messages that were shed and are unacknowledged no more; return the others, and their bodies."""
@@ -595,7 +601,7 @@ class Queue(RouteTarget):
         if not (self.number and message.persistent):
             if host.journal.room() != ROOM or self.settings.counts_deliveries:
                 return None
-            id_ = self.journal.page_out([message])[0].id
+            id_ = self.journal.page_out([message])[0]
         if not id_:
             return None  # the journal stores nothing
         state, content_bytes = message.state, len(message.frames)
@@ -605,7 +611,7 @@ class Queue(RouteTarget):
         )
         self.shed += 1
         self.shed_bytes += message.body_bytes
-        host.ledger.add_unacked(-1, -message.body_bytes - header_bytes_of([message]))
+        host.ledger.hand([message], message.body_bytes + header_bytes_of([message]), -1)
         host.ledger.shed(1)
         return shed
 
@@ -773,7 +779,7 @@ class Queue(RouteTarget):
             ids, seqs = chunk.take_ids(JOB_SLICE)
             if messages:
                 self.host.left(self, messages, reason)
-                self.host.ledger.add(-len(messages), -total_bytes(messages) - header_bytes_of(messages))
+                self.host.ledger.remove(messages, total_bytes(messages) + header_bytes_of(messages))
                 self.journal.settle_purged(messages)
             if ids:
                 self.host.left_paged(self, seqs, average_bytes, reason)

@@ -8,7 +8,7 @@ from mypy_extensions import mypyc_attr
 
 from ..counters.statistics import Statistics
 from ..jobs.scheduler import Scheduler
-from ..messages.message import Message, header_bytes_of
+from ..messages.message import Message, SharedMessage, header_bytes_of
 from ..messages.ports import Clock, Journal
 from .enqueue import ACCEPTED, DURABLE, EnqueueResult, enqueue_per_message, store
 from .ledger import Ledger
@@ -101,9 +101,14 @@ class QueueHost:
 
         `body_bytes` is the sum of their bodies; `persistent` is True if any of them is. Either all of them have a
         `MessageState` or none. `source` is that of `message_log`, empty for a client. `shared` messages are also
-        enqueued at other targets, by other calls. `header_bytes` is the sum of their long headers (`header_bytes_of`),
-        or -1 if unknown. HOT: bench A-M.
+        enqueued at other targets, by other calls; if `Ledger.share` has returned them, their contents count once for
+        all of these. `header_bytes` is the sum of their long headers (`header_bytes_of`), or -1 if unknown. HOT: bench
+        A-M.
         """
+        if shared or len(targets) > 1:
+            messages = self.ledger.share(messages)
+        else:
+            shared = isinstance(messages[0], SharedMessage)
         if messages[0].state is not None:
             return enqueue_per_message(messages, targets, source, shared, self.message_log) if targets else ACCEPTED
         for target in targets:

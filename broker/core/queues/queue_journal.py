@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..messages.message import Message, ShedMessage, total_bytes
+from ..messages.message import Message, SharedMessage, ShedMessage, total_bytes
 from ..messages.ports import Journal
 
 
@@ -91,16 +91,33 @@ class QueueJournal:
 
     # Paging
 
-    def page_out(self, messages: list[Message]) -> list[Message]:
-        """Store messages that the journal does not have yet; return them, or copies, each with its `id`.
+    def page_out(self, messages: list[Message]) -> list[int]:
+        """Store messages that the journal does not have yet; return the id of each.
 
-        Messages that were not stored for this queue are stored for no queue, and do not survive a restart.
+        Messages that were not stored for this queue are stored for no queue, and do not survive a restart. One that
+        went to several queues is not stored again if the journal still has it of another one.
         """
-        pages = [message if self.number and message.persistent else message.copy_for_queue() for message in messages]
-        loose = [page for page in pages if not page.id]
+        ids: list[int] = []
+        loose: list[Message] = []
+        places: list[int] = []
+        for message in messages:
+            id_ = message.id if self.number and message.persistent else self._held_page(message)
+            if not id_:
+                places.append(len(ids))
+                loose.append(message.copy_for_queue())
+            ids.append(id_)
         if loose:
             self._journal.append([], loose)
-        return pages
+            for place, page in zip(places, loose, strict=True):
+                ids[place] = page.id
+                if isinstance(page, SharedMessage):
+                    page.note_page(page.id)
+        return ids
+
+    def _held_page(self, message: Message) -> int:
+        """Return the id under which the journal has the message for no queue, and keeps it for this one too; or 0."""
+        page = message.stored_page() if isinstance(message, SharedMessage) else 0
+        return page if page and self._journal.hold(page) else 0
 
     def page_in(self, message: Message, seq: int) -> Message:
         """Return a message that was read back with the `seq` and the headers that it had before it was paged out.

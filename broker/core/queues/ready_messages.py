@@ -40,6 +40,7 @@ class ReadyMessages:
     removed_bytes  of all messages that have expired or were dropped, ever: the sum of their frames
     awaits_room    unread messages are read again as soon as others have left memory
     long_headers   some messages have had long headers (`header_bytes_of`)
+    shared         some messages have been in other queues as well
 
     `unread` has messages that the disk did not return, in the order in which that was tried, or is None. They belong to
     neither total. As their length is unknown, `body_bytes` is an estimate from then until all ready messages are in
@@ -56,6 +57,7 @@ class ReadyMessages:
         "removed_bytes",
         "awaits_room",
         "long_headers",
+        "shared",
         "_fifos",
         "_estimated",
         "_settings",
@@ -73,7 +75,7 @@ class ReadyMessages:
         self.body_bytes = 0
         self.unread: Returned | None = None
         self.read_bytes = self.removed_bytes = 0
-        self.awaits_room = self.long_headers = False
+        self.awaits_room = self.long_headers = self.shared = False
         self._estimated = False
         self._settings = settings
         self._queue = queue

@@ -77,7 +77,7 @@ class Shedding:
         if not self._sweeping and self._clock.now_ms() >= self._swept_ms + SWEEP_MS:
             self._sweeping = True
             self._scheduler.start_later("shedding of ready messages", self._sweep())
-        held_bytes = self._ledger.unacked_bytes
+        held_bytes = self._ledger.held_bytes
         self._kept_bytes = min(self._kept_bytes, held_bytes)
         if held_bytes <= max(KEEP_BYTES, self._kept_bytes + STEP_BYTES):
             return
@@ -111,7 +111,7 @@ class Shedding:
         ledger, holders, scheduler = self._ledger, self.holders, self._scheduler
         vain = 0
         try:
-            while ledger.exceeded and ledger.unacked_bytes > KEEP_BYTES:
+            while ledger.exceeded and ledger.held_bytes > KEEP_BYTES:
                 if vain >= len(holders):
                     if not holders or not self.awaits_room or scheduler.finishing:
                         return
@@ -120,7 +120,7 @@ class Shedding:
                         return
                     vain, self.awaits_room = 0, False
                     if room == BEHIND:
-                        self._kept_bytes = ledger.unacked_bytes
+                        self._kept_bytes = ledger.held_bytes
                         self._resume = scheduler.suspend()
                         self._journal.when_durable(self._journal.ticket(), self._resume)
                         yield SUSPENDED
@@ -133,4 +133,4 @@ class Shedding:
                 yield cost or 1
         finally:
             ledger.shedding = False
-            self._kept_bytes = ledger.unacked_bytes
+            self._kept_bytes = ledger.held_bytes

@@ -167,6 +167,8 @@ def enqueue_in_slices(
             some = some[: max(len(some) * limit // cost, 1)]
         first, at = at, at + len(some)
         each = cost_of(some, weight, int(exceeded), shift, min(readers, 1))
+        if count > 1:
+            some = vhost.ledger.share(some)
         for part in in_parts(targets, each, frame_bytes(some), max(limit, cost) if len(some) > 1 else limit):
             if step_cost:
                 yield step_cost

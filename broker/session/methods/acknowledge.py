@@ -260,11 +260,13 @@ class Taken:
             deliveries.reverse()
 
 
-def settle_in_steps(channel: Channel, runs: list[Run], reason: str, taken: Taken | None = None) -> Iterator[int]:
+def settle_in_steps(
+    channel: Channel, runs: list[Run], reason: str, taken: Taken | None = None, first: Iterable[int] = ()
+) -> Iterator[int]:
     """Settle deliveries as a job; `reason` is empty if the consumer settles them itself.
 
     Those of the first run are from `taken`, which has others that were shed. Queues deliver nothing until all messages
-    are requeued, which keeps their order.
+    are requeued, which keeps their order. The steps of `first` are done before the runs are settled.
     """
     queues: set[Queue] = set()
     shed = taken.shed if taken is not None else None
@@ -277,6 +279,7 @@ def settle_in_steps(channel: Channel, runs: list[Run], reason: str, taken: Taken
                     queues.add(queue)
                     queue.pause()
                 yield RUN_COST + (looked >> LOOK_SHIFT) + (len(others) >> PAUSE_SHIFT)
+        yield from first
         for settlement, deliveries in runs:
             if taken is not None and deliveries is taken.deliveries:
                 for some in taken.take_shed():

@@ -22,7 +22,15 @@ from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
 from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey, Search
 from ...core.exchanges.sink import Accepted
 from ...core.jobs.scheduler import STORE_SHIFT, TURN_COST, Job
-from ...core.messages.message import LONG_HEADER, Address, Message, frame_bytes, header_bytes_of, total_bytes
+from ...core.messages.message import (
+    LONG_HEADER,
+    Address,
+    Message,
+    SharedMessage,
+    frame_bytes,
+    header_bytes_of,
+    total_bytes,
+)
 from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
 from ...core.messages.ports import BEHIND, ROOM
 from ...core.queues.deduplication import Recorder, find_duplicate, record
@@ -105,7 +113,16 @@ def publish(
     persistent = checked.persistent
     address = route.address
     count = len(contents)
-    if count == 1:  # a comprehension costs a call, as much as creating the message
+    queues = route.queues
+    ledger = channel.vhost.ledger
+    messages: list[Message]
+    if queues is not None and len(queues) > 1 and channel.transaction is None:
+        freed = ledger.free_shared
+        messages = [
+            SharedMessage(address, content, number, body_bytes, largest, persistent, freed) for content in contents
+        ]
+        ledger.begin_shared(messages)
+    elif count == 1:  # a comprehension costs a call, as much as creating the message
         messages = [Message(address, first, number, body_bytes, largest, persistent)]
     else:
         messages = [Message(address, content, number, body_bytes, largest, persistent) for content in contents]
@@ -116,14 +133,12 @@ def publish(
         sizes.turn(body_bytes)
     sizes.run += count
     sizes.total_bytes += whole_bytes
-    queues = route.queues
     if whole_bytes + long_bytes > route.long_bytes or long_bytes > route.read_bytes:
         queues = None
     alone = checked.special or channel.transaction is not None or (route.markers and route.needs_message(raw))
     if route.reads_headers and not alone:
         targets = route.targets or ()
         channel.connection.spent += cost_of_reading(messages, targets) * len(targets)
-    ledger = channel.vhost.ledger
     if queues is not None and ledger.dead_letters.full_outboxes and not channel.all_or_none:
         queues = None if must_wait(ledger, queues) else queues
     if queues is not None and not alone:
@@ -151,7 +166,7 @@ def publish(
 def at_once(channel: Channel, route: Route, contents: list[bytes]) -> list[bytes]:
     """Return those of the first contents that are published by this route in one step."""
     most = route.at_once
-    if channel.vhost.ledger.exceeded and route.queues is not None:  # each queue stores a copy
+    if channel.vhost.ledger.exceeded and route.queues is not None:  # each queue may store a copy
         most = min(most, ENQUEUE_COST // (PAGE_COST * route.cost) + 1)
     return contents[:most] if len(contents) > most else contents
 
@@ -741,6 +756,7 @@ def enqueue_in_steps(
         stored_bytes = frame_bytes(some)
         if channel.vhost.ledger.exceeded:
             each = max(each, PAGE_COST * len(some) + (stored_bytes >> STORE_SHIFT))
+        some = channel.vhost.ledger.share(some)
         parts = in_parts(queues, each, stored_bytes, ENQUEUE_COST)
         first_part = next(parts, ())
         yield from await_room(channel, first_part, each * len(first_part))

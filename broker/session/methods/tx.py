@@ -14,9 +14,10 @@ from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, STORE_SHIFT, TURN_COST, UNLIMITED, Job, do_at_once
 from ...core.messages.message import Message, ShedMessage
-from ...core.messages.ports import DISK_FULL
+from ...core.messages.ports import DISK_FULL, Commit, Journal
 from ...core.queues.deduplication import Recorder
 from ...core.queues.ledger import Ledger
+from ...core.queues.queue import Queue
 from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_reading, cost_of_records
 from ...wire import method_encoder
 from .. import closing
@@ -122,9 +123,10 @@ class Transaction:
         targets = (queue for _, _, queues, _, _ in self.publishes for queue in queues)
         return any(target.internal or target.must_not_reject for target in targets)
 
-    def commit(self, channel: Channel) -> Job:
-        """Publish and settle, in steps.
+    def commit(self, channel: Channel, commit: Commit) -> Job:
+        """Publish and settle, in steps, and end the commit.
 
+        What is requeued, or dead-lettered, comes after that: it stays in the journal, so a power cut loses none of it.
         Raises PreconditionFailed (406) at the end if a queue has refused a publish; all the rest is done then.
         """
         publishes, self.publishes = self.publishes, []
@@ -148,21 +150,38 @@ class Transaction:
                 taken = yield from publishing.enqueue_in_steps(channel, exchange, [message], queues, returns, recorders)
                 complete = complete and taken
             yield cost
-        runs: list[acknowledge.Run] = []
+        removed: list[acknowledge.Run] = []
+        others: list[acknowledge.Run] = []
         settlements.reverse()
         while settlements:
             for _, delivery, settlement in settlements[: -SLICE - 1 : -1]:
+                runs = removed if is_removal(settlement, delivery[0]) else others
                 if not runs or runs[-1][0] is not settlement:
                     runs.append((settlement, []))
                 runs[-1][1].append(delivery)
             del settlements[-SLICE:]
             yield SLICE
-        if any(settlement.requeues for settlement, _ in runs):
+        if any(settlement.requeues for settlement, _ in others):
             # Consumers take what they have room for of the publishes before a requeue drops what is above a limit.
+            channel.connection.node.journal.enter(None)
             channel.connection.node.scheduler.pump()
-        yield from acknowledge.settle_in_steps(channel, runs, "")
+        first = self._remove(channel, removed, commit)
+        yield from acknowledge.settle_in_steps(channel, others, "", first=first)
         if not complete:
             raise PreconditionFailed("partial tx completion")
+
+    def _remove(self, channel: Channel, runs: list[acknowledge.Run], commit: Commit) -> Job:
+        """Settle what leaves the journal by that, and end the commit.
+
+        No segment is deleted meanwhile. So it does not wait for a full disk, on which that may make room.
+        """
+        node = channel.connection.node
+        node.journal.begin_settling(commit)
+        if channel.busy:
+            node.scheduler.append_no_more()
+        for settlement, deliveries in runs:
+            yield from acknowledge.settle_list(channel, settlement, deliveries, "")
+        node.journal.end(commit)
 
     def _forget_publishes(self) -> None:
         self._connection.transaction_bytes -= self.published_bytes
@@ -201,7 +220,7 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
     """Serve tx.commit; commit-ok is sent once the commit is durable.
 
     A long commit is a job: the connection is suspended until it is done, and others may see a part of it before. So is
-    one that publishes while the disk is full.
+    one that publishes while the disk is full. After a power cut all of it is there, or nothing.
     """
     transaction, connection = current(channel), channel.connection
     appends = len(transaction.publishes) > 0
@@ -210,18 +229,44 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
     full = channel.unfinished.full
     if full and appends and (is_long or transaction.has_sinks()):
         channel.await_publishes()
-    steps, spent = transaction.commit(channel), 0
+    journal = connection.node.journal
+    made = Commit()
+    steps, spent = entered(journal, made, transaction.commit(channel, made)), 0
     if not is_long:  # but an exchange type may enqueue a message in steps
         is_long, spent = do_at_once(steps, TURN_COST if appends and not full else UNLIMITED)
     if is_long:
         name = f"commit of channel {channel.number} of connection {connection.name}"
         channel.unfinished.begin(published_bytes)
+        journal.keep_open(made)
         job = commit_all(channel, chain((spent,), steps), published_bytes, channel.begin_job())
-        connection.node.scheduler.start(name, job, connection.job_failed, appends)
+        connection.node.scheduler.start(name, job, connection.job_failed, appends and not made.settles)
     else:
         connection.spent += spent
     if not channel.closing:
         channel.send_when_durable(method_encoder.method(channel.number, method_encoder.TX_COMMIT_OK))
+
+
+def is_removal(settlement: Settlement, queue: Queue) -> bool:
+    """Return whether what is settled in this way leaves the journal at once."""
+    dropped = settlement is Settlement.REJECT and queue.settings.dead_letter_exchange is None
+    return dropped or settlement is Settlement.ACK
+
+
+def entered(journal: Journal, commit: Commit, steps: Job) -> Job:
+    """Do steps of a commit so that what they store belongs to it. If one fails, what was done is kept."""
+    while True:
+        outer = journal.enter(commit)
+        failed = True
+        try:
+            cost = next(steps, None)
+            failed = False
+        finally:
+            if failed and not commit.ended:
+                journal.end(commit)
+            journal.enter(outer)
+        if cost is None:
+            return
+        yield cost
 
 
 def commit_all(channel: Channel, steps: Job, published_bytes: int, finished: Callable[[], None]) -> Job:

@@ -53,6 +53,8 @@ HOPS_MAX = 127
 
 persistence = attrgetter("persistent")
 
+NONE_LOGGED: list[Message] = []
+
 
 class MessageRecorder(MessageLog):
     """The recorder of all events of messages. With `one_in` above 1, one in `one_in` messages is recorded, completely.
@@ -88,7 +90,7 @@ class MessageRecorder(MessageLog):
         # The messages that are being published, None if none of them is recorded; and those recorded, with numbers from
         # `_first` and rows from `_row`. `_queues` accepted all of them, `_routes_of` counts other routes by number.
         self._messages: list[Message] | None = None
-        self._logged: list[Message] = []
+        self._logged = NONE_LOGGED
         self._runs: list[Run] = []  # the places of `_logged` in `_messages`
         self._queue_runs = QueueRuns(one_in > 1)
         self._unacked: dict[Queue, int] = {}  # at most so many recorded messages are unacknowledged, if sampled
@@ -163,6 +165,7 @@ class MessageRecorder(MessageLog):
                     self._enqueued(queue, row + place * len(logged))
         if self._routes_of:
             self._routes_of = {}
+        self._logged = NONE_LOGGED  # else the last messages stay in memory until the next publish
 
     def _published(
         self,

@@ -1,7 +1,6 @@
 """Federated brokers as processes that are killed, stopped and started again."""
 
 import itertools
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,10 +14,13 @@ from tests.support.loop_thread import LoopThread
 from tests.support.polling import until
 from tests.support.proxy import Proxy
 from warren.broker.config.config import Federation
+from warren.broker.core.metadata.records import Change, StoredParameter
+from warren.broker.storage.metadata_store import SQLiteMetadata
 
 pytestmark = pytest.mark.sockets
 
 SECRET = "hunter2"
+UPSTREAM = "federation-upstream"
 PERSISTENT = {"delivery_mode": 2}
 NUMBERS = [b"%d" % number for number in range(1000)]
 _numbers = itertools.count(1)
@@ -226,12 +228,10 @@ def test_a_stored_uri_that_cannot_be_understood_stops_nothing_else(lives: Lives)
     lives.down.connect().channel().exchange(odd, "fanout", durable=True)
     lives.down.policy("odd$", {"federation-upstream": "odd"}, "odd")
     lives.down.stop()
-    with closing(sqlite3.connect(lives.down.data / "meta.sqlite")) as stored:
+    with closing(SQLiteMetadata(lives.down.data / "meta.sqlite")) as stored:
         value = f'{{"uri": "amqp://me:{SECRET}@odd:port/x?heartbeat={SECRET}"}}'
-        change = "UPDATE parameters SET value = ? WHERE component = ? AND name = ?"
-        changed = stored.execute(change, (value.encode(), b"federation-upstream", b"odd"))
-        assert changed.rowcount == 1
-        stored.commit()
+        (record,) = [each for each in stored.load().parameters if each.name == "odd" and each.component == UPSTREAM]
+        stored.apply([Change(True, StoredParameter("/", UPSTREAM, "odd", value, record.user))])
     lives.down.start()
 
     def statuses() -> dict[str, str]:

@@ -18,6 +18,7 @@ from tests.faults.simulation.model import (
     NEVER,
     Content,
     Entry,
+    LongCommit,
     Queue,
     attempts_of,
     check,
@@ -56,6 +57,7 @@ class World:
         self.contents: list[Content] = []
         self.numbers: dict[Content, int] = {}
         self.next_queue = 1
+        self.commits: list[LongCommit] = []  # of the last process
         self.segment_bytes = self.random.choice(SEGMENT_BYTES)
         self.trace: list[str] = []
         # Chosen once for all processes.
@@ -111,6 +113,9 @@ class JournalProcess:
             self.trace(f"recovered with: {line}")
             assert "of a torn end cut off" in line or line.startswith("checkpoint"), "a stop is no damage"
         assert not found.keys() - world.queues.keys(), "a queue that was never declared"
+        commits, world.commits = world.commits, []
+        numbers_of: dict[int, list[int]] = {}
+        restored: list[tuple[Queue, list[int], list[Message], RecoveredQueue]] = []
         for queue in world.queues.values():
             there = queue.number in world.metadata.queues
             if queue.deleted is None or queue.deleted > durable:
@@ -122,6 +127,12 @@ class JournalProcess:
             numbers = [world.numbers.get(content(message), -1) for message in messages]
             self.trace(f"recovered queue {queue.number}: {numbers}")
             check(queue, numbers, durable)
+            if there:
+                numbers_of[queue.number] = numbers
+            restored.append((queue, numbers, messages, pages))
+        for long in commits:
+            self.trace(long.check(numbers_of, durable))
+        for queue, numbers, messages, pages in restored:
             self._restore(queue, numbers, messages, durable, pages)
         for number in [number for number in world.queues if number not in world.metadata.queues]:
             del world.queues[number]
@@ -156,6 +167,8 @@ class JournalProcess:
     def empty(self) -> None:
         """Settle all messages and change the metadata, after which the log may have no file any more."""
         self._quiet = True
+        for long in self._open():
+            self._end(long)
         alive = [queue for queue in self.world.queues.values() if queue.deleted is None]
         held = [(queue.number, entry) for queue in alive for entry in queue.held]
         for number, entry in [*held, *self.orphans, *[(0, entry) for entry in self.pages]]:
@@ -201,9 +214,10 @@ class JournalProcess:
 
     def _work(self) -> None:
         alive = [queue for queue in self.world.queues.values() if queue.deleted is None]
-        kinds: list[tuple[int, Callable[[list[Queue]], None]]] = [
+        kinds: list[tuple[int, Callable[[list[Queue]], object]]] = [
             (40, self._publish),
             (40, self._settle),
+            (30, self._transact),
             (8, self._read),
             (8, self._count),
             (4, self._declare),
@@ -255,6 +269,9 @@ class JournalProcess:
             made = [self.world.message(self.random.random() < 0.5) for _ in range(self.random.choice((1, 5)))]
             self.journal.append([], [message for _, message in made])
             self.pages += [Entry(number, ALWAYS, message.id, message) for number, message in made]
+            for entry in self.random.sample(self.pages, self.random.randrange(3) * len(self.pages) // 4):
+                assert self.journal.hold(entry.id), f"{entry.number} is gone"
+                self.pages.append(Entry(entry.number, ALWAYS, entry.id, entry.message))  # of another queue
             self.trace(f"page {[number for number, _ in made]}: ids {[message.id for _, message in made]}")
         elif self.pages:
             start = self.random.randrange(len(self.pages))
@@ -265,7 +282,48 @@ class JournalProcess:
                 for entry in entries:
                     self.journal.settle(0, entry.id)
 
-    def _publish(self, alive: list[Queue]) -> None:
+    def _open(self) -> list[LongCommit]:
+        return [long for long in self.world.commits if long.ended == NEVER]
+
+    def _end(self, long: LongCommit) -> None:
+        self.journal.end(long.commit)
+        long.end(self.journal.ticket())
+        self.trace(f"end commit {long.commit.number} in {long.ended}")
+
+    def _transact(self, alive: list[Queue]) -> None:
+        """Begin a commit over several batches, or do a part of one."""
+        commits = self._open()
+        if not commits or len(commits) < 3 and self.random.random() < 0.2:
+            long = LongCommit()
+            self.world.commits.append(long)
+            self.journal.keep_open(long.commit)
+            return
+        long = self.random.choice(commits)
+        self.trace(f"in commit {long.commit.number}:")
+        self.journal.enter(long.commit)
+        choice = self.random.random()
+        if choice < 0.5 and not long.commit.settles:
+            stored = self._publish(alive)
+            for _, entry in stored:
+                entry.appended = NEVER
+            long.stored += stored
+        elif choice < 0.8:
+            if not long.commit.settles:
+                self.journal.begin_settling(long.commit)
+            settled = self._settle(alive)
+            for _, entry in settled:
+                entry.settled = NEVER
+            long.settled += settled
+        elif choice < 0.9:
+            self._end(long)
+        if self.random.random() < 0.3:  # others
+            self.trace("and in none:")
+            before = self.journal.enter(None)
+            self._publish(alive) if self.random.random() < 0.5 else self._settle(alive)
+            self.journal.enter(before)
+        self.journal.enter(None)
+
+    def _publish(self, alive: list[Queue]) -> list[tuple[Queue, Entry]]:
         count = 1 if self.random.random() < 0.6 else self.random.randint(1, len(alive))
         made = [self.world.message() for _ in range(self.random.choice((1, 1, 2, 5)))]
         if any(message.state is not None for _, message in made):
@@ -279,10 +337,12 @@ class JournalProcess:
                 queue.entries[-1].attempts_recorded = [(ticket, attempts_of(message))]
         numbers, names = [number for number, _ in made], [queue.number for queue in queues]
         self.trace(f"publish {numbers} to {names} in {ticket}: ids {[message.id for _, message in made]}")
+        return [(queue, entry) for queue in queues for entry in queue.entries[-len(made) :]]
 
-    def _settle(self, alive: list[Queue]) -> None:
+    def _settle(self, alive: list[Queue]) -> list[tuple[Queue, Entry]]:
         queue = self.random.choice(alive)
         held = queue.held
+        entries: list[Entry] = []
         if held:
             at = 0 if self.random.random() < 0.7 else self.random.randrange(len(held))
             entries = held[at : at + self.random.choice((1, 3, 8))]
@@ -295,6 +355,7 @@ class JournalProcess:
                     self.journal.settle(queue.number, entry.id)
                 entry.settled = self.journal.ticket()
                 self.trace(f"settle {entry.number} of {queue.number} in {entry.settled}: id {entry.id}")
+        return [(queue, entry) for entry in entries]
 
     def _read(self, alive: list[Queue]) -> None:
         """Read some of a queue's messages into memory; they may have been there."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.message_state import MessageState
+from warren.broker.core.messages.ports import Commit
 
 ALWAYS = 0  # a ticket that is durable from the start
 NEVER = 1 << 62  # a ticket that no batch has
@@ -49,6 +50,44 @@ class Queue:
     @property
     def held(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.settled is None]
+
+
+class LongCommit:
+    """A transaction over several batches: what it has stored and settled, and the ticket of its end."""
+
+    __slots__ = ("commit", "stored", "settled", "ended")
+
+    def __init__(self) -> None:
+        self.commit = Commit()
+        self.stored: list[tuple[Queue, Entry]] = []
+        self.settled: list[tuple[Queue, Entry]] = []
+        self.ended = NEVER
+
+    def end(self, ticket: int) -> None:
+        self.ended = ticket
+        for _, entry in self.stored:
+            entry.appended = ticket
+        for _, entry in self.settled:
+            entry.settled = ticket
+
+    def check(self, found: dict[int, list[int]], durable: int) -> str:
+        """Check that all of it or nothing is in what a start has found, by queue; return what shows which."""
+        # What others have settled, or a deletion of the queue, shows nothing.
+        shown = {
+            f"{entry.number} of {queue.number} is stored": entry.number in found[queue.number]
+            for queue, entry in self.stored
+            if queue.deleted is None and entry.settled is None and queue.number in found
+        }
+        shown |= {
+            f"{entry.number} of {queue.number} is settled": entry.number not in found[queue.number]
+            for queue, entry in self.settled
+            if queue.deleted is None and entry.appended <= durable and queue.number in found
+        }
+        number = self.commit.number
+        assert len(set(shown.values())) < 2, f"a part of commit {number} is there: {shown}"
+        if shown and self.ended > durable:
+            assert self.ended < NEVER or not any(shown.values()), f"commit {number} has no end: {shown}"
+        return f"commit {number}: {shown}"
 
 
 Content = tuple[str, str, bytes, int, int, int, bool, int, int, bool]

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from warren.broker.core.messages.ports import Journal
 
+NEVER = 1 << 62  # a ticket that no batch has
+
 
 class Entry:
     """A message in one queue, or in that queue's dead letters.
 
     `ticket` is the journal's when the message was accepted, `settled` when it was settled. `moves` messages are stored
     anew on their way, so that a crash may leave both copies. A message that is not `certain` may exist or not.
-    `removed` messages belong to a purge or deletion that is not answered yet.
+    `removed` messages belong to a purge or deletion that is not answered yet. A message of a long commit is not
+    `ordered`, as it may be enqueued before or after those of others.
     """
 
     __slots__ = (
         *("number", "arrival", "ticket", "persistent", "priority", "moves", "due_ms", "certain", "delivered", "out"),
-        *("settled", "removed"),
+        *("settled", "removed", "ordered"),
     )
 
     def __init__(self, number: int, arrival: int, ticket: int, persistent: bool, moves: bool, due_ms: int) -> None:
@@ -31,6 +34,7 @@ class Entry:
         self.out = False  # unacknowledged
         self.settled = 0
         self.removed = False
+        self.ordered = True
 
     def survives(self, durable: int, crashed: bool) -> bool:
         """Return whether it may exist after a stop, which makes its fate certain."""
@@ -44,6 +48,24 @@ class Entry:
         self.out = self.removed = False
         self.delivered = True
         return True
+
+
+class Unanswered:
+    """A commit without an answer, of which all must be there after a stop, or nothing.
+
+    `stored` and `settled` are queues and numbers of messages, without those that others may have settled or removed.
+    """
+
+    def __init__(self, stored: list[tuple[str, int]], settled: list[tuple[str, int]]) -> None:
+        self.stored = stored
+        self.settled = settled
+
+    def check(self, found: dict[str, set[int]]) -> str:
+        stored = {message: message[1] in found.get(message[0], ()) for message in self.stored}
+        settled = {message: message[1] not in found.get(message[0], ()) for message in self.settled}
+        parts = f"of a commit {stored} are stored, {settled} are settled"
+        assert len({*stored.values(), *settled.values()}) < 2, parts
+        return parts
 
 
 class Model:

@@ -18,7 +18,7 @@ from pamqp.commands import Basic, Exchange, Queue, Tx
 from tests.faults.simulation.brokers.accounts import check_ledger
 from tests.faults.simulation.definitions import MemoryDefinitions
 from tests.faults.simulation.disk import SimulatedDisk
-from tests.faults.simulation.node_model import Entry, Model
+from tests.faults.simulation.node_model import NEVER, Entry, Model, Unanswered
 from tests.faults.simulation.vhost_process import VHostActions, VHostModel
 from tests.faults.simulation.workers import Workers
 from tests.support.amqp_client import Channel, Client, Content, Silence, describe
@@ -27,9 +27,11 @@ from tests.support.session import connected, pipe_of
 from warren.broker.app.build import build_node
 from warren.broker.app.store import Store
 from warren.broker.config import Config
+from warren.broker.core.jobs import scheduler
 from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.core.queues import chunks, ready_messages, shedding, sorted_rows
 from warren.broker.core.queues import fifo as line
+from warren.broker.session.methods import acknowledge, tx
 from warren.broker.storage import compaction, segment_reader
 from warren.broker.storage.journal import Journal
 
@@ -63,6 +65,7 @@ PURGED = ("plain", "plain", "timed", "dead", "levels", "counting", "unique")
 READ_ERRORS = (errno.EIO, errno.EIO, errno.ENOSPC, *EXHAUSTED)
 BODY_BYTES = (0, 20, 300, 1200)
 SEGMENT_BYTES = (600, 2000, 8000, 60_000)
+TURN_COSTS = (scheduler.TURN_COST, 5)  # with the latter, each turn does one step, and each commit is a long one
 BUDGET_BYTES = (0, 1500, 5000, 1 << 40)
 
 
@@ -78,6 +81,8 @@ class World:
         self.vhosts = VHostModel()
         self.segment_bytes = self.random.choice(SEGMENT_BYTES)
         self.budget_bytes = self.random.choice(BUDGET_BYTES)
+        self.turn_cost = self.random.choice(TURN_COSTS)
+        self.unanswered: Unanswered | None = None
         self.trace: list[str] = []
 
 
@@ -107,6 +112,12 @@ def set_small_sizes(monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
     monkeypatch.setattr(sorted_rows, "BLOCK", 2)
     monkeypatch.setattr(compaction, "SLICE_BYTES", 1000)
     monkeypatch.setattr(segment_reader, "READ_BYTES", read_bytes)
+    for module, size in ((scheduler, "TURN_COST"), (tx, "TURN_COST"), (tx, "SLICE"), (acknowledge, "SLICE")):
+        monkeypatch.setattr(module, size, getattr(module, size))  # a process sets them
+
+
+def number_of(body: bytes) -> int:
+    return int(body.partition(b":")[0])
 
 
 class Publish:
@@ -174,8 +185,12 @@ class NodeProcess:
         self.random = world.random
         self.model = world.model
         self.clock = FakeClock(world.now_ms)
+        self.long = world.turn_cost < TURN_COSTS[0]  # commits are
+        tx.TURN_COST = scheduler.TURN_COST = world.turn_cost
+        tx.SLICE = acknowledge.SLICE = 1 if self.long else scheduler.SLICE
         store = SimulatedStore(world)
         self.journal = store.segments
+        self._check_commit(store)
         config = Config(memory=False, message_memory_bytes=world.budget_bytes)
         self.node = build_node(config, self.clock, store)
         self.node.scheduler.report = self._report
@@ -194,6 +209,7 @@ class NodeProcess:
         self.outstanding: list[tuple[Channel, int, str, Entry]] = []  # deliveries: tag, queue
         self.removing: list[Entry] | None = None  # by an unanswered purge or deletion
         self.brief = False  # the queue `brief` exists
+        self.brief_commits = False  # the commit under way publishes to it
         self.declaring = False  # and it is being declared again
         self.latest: dict[str, int] = {}  # by consumer, the arrival of the last fresh delivery
         self.vhosts = VHostActions(self.node, self.journal, world.vhosts, world.random)
@@ -205,6 +221,38 @@ class NodeProcess:
     def _report(self, event: str, level: str, fields: dict[str, object]) -> None:
         error = fields.get("exc_info")
         raise AssertionError(f"{event}: {fields}") from (error if isinstance(error, Exception) else None)
+
+    def _check_commit(self, store: SimulatedStore) -> None:
+        """Check that all of the last commit of the process before is there, or nothing."""
+        unanswered, self.world.unanswered = self.world.unanswered, None
+        if unanswered is None or store.definitions is None:
+            return
+        found: dict[str, set[int]] = {}
+        for queue in store.definitions.queues:
+            messages = self.journal.read_all(list(store.queues.get(queue.number, ())), queue.number)
+            assert None not in messages, f"{queue.name} has unreadable messages"
+            found[queue.name] = {number_of(message.body) for message in messages if message is not None}
+        self.trace(unanswered.check(found))
+
+    def unanswered(self) -> Unanswered | None:
+        """Return what shows whether the commit that is under way has happened."""
+        if self.committing is None:
+            return None
+        durable = self.journal.durable
+        shown = [
+            (name, entry)
+            for name, entries in self.model.entries.items()
+            for entry in entries.values()
+            if name != "unique"  # which may have an earlier message in place of it
+            and entry.persistent
+            and entry.certain
+            and not (entry.moves or entry.removed)
+        ]
+        stored = [(name, entry.number) for name, entry in shown if entry in self.committing and not entry.settled]
+        settled = [
+            (name, entry.number) for name, entry in shown if entry in self.acknowledging and entry.ticket <= durable
+        ]
+        return Unanswered(stored, settled)
 
     def _open(self) -> Client:
         return connected(self.node)
@@ -254,7 +302,8 @@ class NodeProcess:
         for _ in range(3000):
             if not self.commit():
                 self.receive()
-                if not self.commit() and not self.commit():
+                turned = self._turn()
+                if not self.commit() and not self.commit() and not turned:
                     return
         raise AssertionError("the journal never stops writing")
 
@@ -278,10 +327,13 @@ class NodeProcess:
             publisher.confirmed(item.delivery_tag or 0, bool(item.multiple), positive, self.journal.durable)
         elif isinstance(item, Tx.CommitOk):
             assert self.committing is not None
+            durable = self.journal.durable
             for entry in self.committing:
-                assert entry.ticket <= self.journal.durable or not entry.persistent, "committed before it is durable"
+                entry.ticket = min(entry.ticket, durable) if self.long else entry.ticket
+                assert entry.ticket <= durable or not entry.persistent, "committed before it is durable"
             for entry in self.acknowledging:
-                assert entry.settled <= self.journal.durable or not entry.persistent, "committed before that is durable"
+                entry.settled = min(entry.settled, durable) if self.long else entry.settled
+                assert entry.settled <= durable or not entry.persistent, "committed before that is durable"
             self.committing = None
         elif isinstance(item, Queue.PurgeOk | Queue.DeleteOk):
             assert self.removing is not None
@@ -301,11 +353,12 @@ class NodeProcess:
             assert isinstance(item, known), f"unexpected: {describe(item)}"
 
     def _delivered(self, channel: Channel, queue: str, item: Content) -> None:
-        number = int(item.body.partition(b":")[0])
+        number = number_of(item.body)
         self.trace(f"{queue} delivers {number}{' again' if item.redelivered else ''}")
         entry = self.model.deliver(FAMILY.get(queue, queue), number, item.body, item.redelivered, self.clock.now_ms())
         consumer = item.method.consumer_tag
-        if not item.redelivered and not entry.moves and queue not in LEVELLED and not self.model.refused:
+        in_order = entry.ordered and not item.redelivered and not entry.moves and queue not in LEVELLED
+        if in_order and not self.model.refused:
             assert self.latest.get(consumer, 0) < entry.arrival, f"message {number} of {queue} is out of order"
             self.latest[consumer] = entry.arrival
         self.outstanding.append((channel, item.tag, queue, entry))
@@ -313,10 +366,10 @@ class NodeProcess:
     # Actions of clients
 
     def work(self) -> None:
-        kinds: list[tuple[int, Callable[[], None]]] = [
-            (50, self._publish), (12, self._transact), (45, self._settle), (6, self._consume), (4, self._cancel),
-            (8, self._pass), (2, self._purge), (2, self._delete), (2, self._refuse), (1, self._run_short),
-            (1, self._fill), (3, self._vhost),
+        kinds: list[tuple[int, Callable[[], object]]] = [
+            (50, self._publish), (30 if self.long else 12, self._transact), (45, self._settle), (6, self._consume),
+            (4, self._cancel), (3 if self.long else 8, self._pass), (2, self._purge), (2, self._delete),
+            (2, self._refuse), (1, self._run_short), (1, self._fill), (3, self._vhost), (6, self._turn),
         ]  # fmt: skip
         self.random.choices(kinds, [weight for weight, _ in kinds])[0][1]()
         self.receive()
@@ -325,6 +378,8 @@ class NodeProcess:
         number = len(self.model.bodies)
         self.model.bodies.append(b"%d:" % number + self.random.randbytes(self.random.choice(BODY_BYTES)))
         left_out = {"" if self.brief else "brief", "refusing" if transaction else ""}
+        if transaction and self.long:
+            left_out.add("unique")  # others may be first, whoever was asked first
         direct = [name for name in DIRECT if name not in left_out]
         once = [] if transaction else ["once", "forgetful"]
         exchange = self.random.choice(["", "", "all", "later", *once])
@@ -383,6 +438,12 @@ class NodeProcess:
         self.transacting.send(Tx.Commit)
         self.committing = [entry for publish in pending for entry in self._taken(publish)]
         self.acknowledging = [entry for _, queue, entry, choice in settling if self._settled(queue, entry, choice)]
+        if self.long:
+            for entry in self.committing:
+                entry.ticket, entry.ordered = NEVER, False
+            for entry in self.acknowledging:
+                entry.settled = NEVER
+            self.brief_commits = any(publish.key == "brief" for publish in pending)
         self.trace(f"commit in {self.journal.ticket()}")
 
     def _settle(self) -> None:
@@ -414,7 +475,8 @@ class NodeProcess:
 
     def _consume(self) -> None:
         queue = self.random.choice([name for name in QUEUES if name != "brief" or self.brief])
-        channel = self.random.choice([*self.subscribers, *[self.transacting] * (queue != "brief")])
+        share = 3 if self.long else 1
+        channel = self.random.choice([*self.subscribers, *[self.transacting] * share * (queue != "brief")])
         self.trace(f"consume {queue} on {'the transaction' if channel is self.transacting else channel.number}")
         channel.send(Basic.Consume, queue=queue, consumer_tag=f"{queue}.{self.random.getrandbits(64)}")
 
@@ -423,6 +485,10 @@ class NodeProcess:
         tags = list(pipe_of(channel.client).connection.channels[channel.number].consumers)
         if tags:
             channel.send(Basic.Cancel, consumer_tag=self.random.choice(tags))
+
+    def _turn(self) -> bool:
+        """Run what is due, as one turn of the loop does; return whether there was anything."""
+        return self.clock.run_next(self.clock.now_ms())
 
     def _pass(self) -> None:
         ms = self.random.choice((0, 1, 300, 2000, 11_000))
@@ -439,7 +505,9 @@ class NodeProcess:
             self.declaring = True
             self.admin.send(Queue.Declare, queue="brief", durable=True)
             self.trace("declare brief")
-        elif not any(publish.key == "brief" for publish in self.pending):
+        elif not any(publish.key == "brief" for publish in self.pending) and not (
+            self.committing is not None and self.brief_commits
+        ):
             self.brief = False
             self._remove("brief", Queue.Delete)
             for held in [each for each in self.outstanding if each[2] == "brief"]:
@@ -455,8 +523,8 @@ class NodeProcess:
         entries = [each for each in there if kind is Queue.Delete or not each.out]
         self.removing = []
         for entry in entries:
-            if entry.moves:
-                entry.certain = False  # a delayed message may not be in the queue yet
+            if entry.moves or self.committing is not None and entry in self.committing:
+                entry.certain = False  # a delayed message may not be in the queue yet, nor one of a long commit
             elif not entry.settled:
                 entry.removed = True
                 self.removing.append(entry)
@@ -498,7 +566,8 @@ class NodeProcess:
         for queue in self.node.vhosts["/"].queues.values():
             out = [name for _, _, name, _ in self.outstanding] + [name for _, name, _, _ in self.settling]
             out = out.count(queue.name)
-            assert queue.unacked == out, f"{queue}: {queue.unacked} unacknowledged, and {out} are out"
+            settling = self.long and self.committing is not None
+            assert settling or queue.unacked == out, f"{queue}: {queue.unacked} unacknowledged, and {out} are out"
             assert queue.ready == sum(len(line) for line in queue.ready_messages.all), f"{queue}: {queue.ready} ready"
         self.check_memory()
 
@@ -517,12 +586,13 @@ class NodeProcess:
         for name in QUEUES:
             found: list[Entry] = []
             while (item := getter.get(name)) is not None:
-                number = int(item.body.partition(b":")[0])
+                number = number_of(item.body)
                 self.trace(f"{name} has {number}")
                 found.append(
                     self.model.deliver(FAMILY.get(name, name), number, item.body, item.redelivered, self.clock.now_ms())
                 )
-            order = [(-entry.priority if name in LEVELLED else 0, entry.arrival) for entry in found if not entry.moves]
+            there = [entry for entry in found if entry.ordered and not entry.moves]
+            order = [(-entry.priority if name in LEVELLED else 0, entry.arrival) for entry in there]
             assert order == sorted(order), f"{name} is out of order"
         self.vhosts.drain()
         for name, entries in self.model.entries.items():

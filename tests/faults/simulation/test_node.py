@@ -57,6 +57,7 @@ def live(world: World, end: str) -> None:
     except OSError as error:
         assert error.errno == errno.EIO and end in FAILURES
     durable = process.journal.durable
+    world.unanswered = process.unanswered()
     power = end in ("power", "close") or random.random() < 0.5
     world.trace.append(f"end by {end}{' and power cut' if power else ''}, {durable} durable")
     world.disk = world.disk.power_loss(random) if power else world.disk.crash()

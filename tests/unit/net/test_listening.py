@@ -140,7 +140,7 @@ def test_a_client_whose_publish_waits_for_a_full_disk_and_that_goes_is_noticed(
             vhost.bind("amq.fanout", vhost.declare_queue(f"q{number}", arguments=timed), "", Table.EMPTY)
 
     listening.call(fan)
-    listening.call(setattr, node.scheduler, "full", True)
+    listening.call(node.scheduler.disk_alarm, True)
     ch.publish("amq.fanout", "", b"body")
     until(lambda: listening.call(lambda: len(node.scheduler) > 0))
     listening.call(node.alarms.set, DISK)

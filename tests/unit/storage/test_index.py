@@ -153,3 +153,19 @@ def test_a_state_says_which_messages_were_live() -> None:
     copies = PartState(2, array("Q", [12, 15]), 2, b"\x02", None)
     assert [id_ for id_ in range(10, 25) if first.has_live(id_, 10)] == [10, *range(12, 20)]
     assert [id_ for id_ in range(10, 25) if copies.has_live(id_, 10)] == [12]
+
+
+def test_a_message_of_no_queue_is_kept_until_all_that_hold_it_have_let_it_go() -> None:
+    index = index_of((FIRST_ID, 10), (FIRST_ID + 10, 10))
+    ids = [FIRST_ID + 3, FIRST_ID + 9, FIRST_ID + 10]
+    for id_ in ids:
+        assert not index.let_go(id_), "nobody else holds it"
+        assert index.hold(id_) and index.hold(id_)
+    index.copied(ids[1], 2, 60_000, 7)
+    for id_ in ids:
+        assert index.let_go(id_) and index.let_go(id_) and not index.let_go(id_)
+        assert index.place(id_)
+        index.settle(0, id_)
+        assert not index.place(id_) and not index.hold(id_) and not index.let_go(id_)
+    assert not index.hold(FIRST_ID + 20) and not index.let_go(FIRST_ID + 20) and not index.hold(1)
+    assert (index.segments[1].live, index.segments[2].live) == (8, 9)

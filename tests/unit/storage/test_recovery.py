@@ -372,7 +372,7 @@ def test_a_log_of_another_version_is_refused_and_left_alone(name: str) -> None:
     data = head + log_records.CRC.pack(log_records.crc32(head)) + b"records"
     disk.put(name, data)
     before = {each: disk.content(each) for each in disk.names()}
-    with pytest.raises(StorageFault, match=f"{name}: of version 2 of the log, this broker reads version 3"):
+    with pytest.raises(StorageFault, match=f"{name}: of version 2 of the log, this broker reads version 4"):
         open_journal(disk)
     assert {each: disk.content(each) for each in disk.names()} == before
 

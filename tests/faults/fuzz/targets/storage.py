@@ -28,6 +28,7 @@ from warren.broker.core.definitions.recorder import Recorder
 from warren.broker.core.definitions.restore import restore
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.message_state import MessageState
+from warren.broker.core.messages.ports import Commit
 from warren.broker.core.metadata.records import Change
 from warren.broker.core.node.node import Node
 from warren.broker.storage import log_records
@@ -91,7 +92,24 @@ def sound_log() -> dict[str, bytes]:
     commit(journal)
     journal.queue_deleted(2)
     commit(journal)
+    open_, ended = Commit(), Commit()
+    for long in (open_, ended, open_, ended):
+        if not long.number:
+            journal.keep_open(long)
+        journal.enter(long)
+        journal.append([1], [message(b"of a commit", None)])
+        journal.enter(None)
+        commit(journal)
     disk.save_checkpoint(journal.snapshot().encode())
+    for long in (open_, ended):
+        journal.enter(long)
+        journal.append([1], [message(b"of a commit", None)])
+        journal.begin_settling(long)
+        journal.settle(1, stored.pop().id)
+        journal.enter(None)
+        commit(journal)
+    journal.end(ended)
+    commit(journal)
     return {name: disk.content(name) for name in disk.names()}
 
 

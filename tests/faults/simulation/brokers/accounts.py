@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.queues import held_by, rows_of, stored_ids
 from warren.broker.core.counters.statistics import DeliveryCounters
-from warren.broker.core.messages.message import Message, ShedMessage, header_bytes_of, total_bytes
+from warren.broker.core.messages.message import Message, SharedMessage, ShedMessage, header_bytes_of, total_bytes
 from warren.broker.core.node.node import Node
+from warren.broker.core.queues.ledger import Ledger as MemoryLedger
 from warren.broker.core.queues.message_log import MessageLog, Origin
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
@@ -106,6 +107,7 @@ def check_ledger(node: Node, channels: Iterable[Channel]) -> Counter[Queue]:
     out: Counter[Queue] = Counter()
     shed: Counter[Queue] = Counter()
     unacked_bytes = rows = 0
+    shared: set[SharedMessage] = set()
     for channel in channels:
         entries = channel.unacked.values()
         if channel.transaction is not None:
@@ -113,15 +115,42 @@ def check_ledger(node: Node, channels: Iterable[Channel]) -> Counter[Queue]:
         messages = [entry[3] for entry in entries if not isinstance(entry[3], ShedMessage)]
         out.update(entry[0] for entry in entries)
         shed.update(entry[0] for entry in entries if isinstance(entry[3], ShedMessage))
-        unacked_bytes += total_bytes(messages) + header_bytes_of(messages) + ledger.OVERHEAD * len(messages)
+        unacked_bytes += bytes_of(messages)
+        shared |= shared_of(messages)
     for vhost in node.vhosts.values():
         for queue in vhost.queues.values():
             assert queue.shed == shed[queue], f"{queue} counts {queue.shed} shed messages, channels have {shed[queue]}"
             rows += sum(len(rows_of(fifo)) for fifo in queue.ready_messages.all) + queue.ready_messages.unread_count
-    counted = ledger.ready_bytes, ledger.unacked_bytes, ledger.shed_bytes
-    holds = resident_bytes(node), unacked_bytes, (shed.total() + rows) * ledger.SHED
-    assert counted == holds, f"bytes of ready, unacknowledged and shed messages: {counted} counted, {holds} held"
+            for fifo in queue.ready_messages.all:
+                shared |= shared_of(held_by(fifo)[0])
+            shared |= shared_of(dead_letters(queue))
+    shared_bytes = sum(len(message.frames) + ledger.ALONE for message in shared)
+    counted = ledger.ready_bytes, ledger.unacked_bytes, ledger.shed_bytes, ledger.shared_bytes
+    holds = resident_bytes(node), unacked_bytes, (shed.total() + rows) * ledger.SHED, shared_bytes
+    assert counted == holds, (
+        f"bytes of ready, unacknowledged, shed and shared messages: {counted} counted, {holds} held"
+    )
     return out
+
+
+def dead_letters(queue: Queue) -> list[Message]:
+    """Return the messages that wait to be dead-lettered by a queue, and the dead letters that were made of some."""
+    outbox = queue.outbox
+    letters = [*outbox.forwarded, *outbox.unconfirmed] + ([outbox._first] if outbox._first is not None else [])
+    made = [message for letter in letters for message in (letter.message, letter.copy)]
+    return [message for message, _, _ in outbox.waiting] + made
+
+
+def bytes_of(messages: list[Message]) -> int:
+    """Return what the ledger counts for each of these messages in memory, beside those of several queues together."""
+    own = [message for message in messages if not isinstance(message, SharedMessage)]
+    entries = len(messages) - len(own)
+    return total_bytes(own) + header_bytes_of(own) + MemoryLedger.OVERHEAD * len(own) + MemoryLedger.ENTRY * entries
+
+
+def shared_of(messages: list[Message]) -> set[SharedMessage]:
+    """Return each message of several queues once, of which these are or are copies."""
+    return {message.origin or message for message in messages if isinstance(message, SharedMessage)}
 
 
 def resident_bytes(node: Node) -> int:
@@ -132,5 +161,5 @@ def resident_bytes(node: Node) -> int:
             for fifo in queue.ready_messages.all:
                 held, saved_bytes = held_by(fifo)
                 assert len(held) == fifo.resident and len(stored_ids(fifo)) == fifo.paged_count
-                total += total_bytes(held) + header_bytes_of(held) + len(held) * node.ledger.OVERHEAD - saved_bytes
+                total += bytes_of(held) - saved_bytes
     return total

@@ -8,7 +8,7 @@ from tests.support.clock import FakeClock
 from tests.support.queues import message
 from tests.support.session import SlowJournal
 from warren.broker.core.jobs.scheduler import LONG_COST, PUMP_COST, PUMP_LIMIT, TURN_COST, Job, Scheduler
-from warren.broker.core.messages.ports import DISK_FULL
+from warren.broker.core.messages.ports import DISK_FULL, Commit
 
 STEPS = 3
 
@@ -124,6 +124,29 @@ def test_all_jobs_are_finished_as_far_as_the_journal_has_room(jobs: Jobs) -> Non
     while not jobs.scheduler.finish_all():
         jobs.commit()
     assert jobs.done[4:] == ["p1", "p2"] and not len(jobs.scheduler)
+
+
+def test_what_a_job_stores_is_no_part_of_a_commit_in_whose_turn_it_runs(jobs: Jobs) -> None:
+    entered: list[Commit | None] = [Commit()]
+
+    def enter(commit: Commit | None) -> Commit | None:
+        entered.append(commit)
+        return entered[-2]
+
+    jobs.journal.enter = enter  # type: ignore[method-assign]
+    commit = entered[0]
+    jobs.scheduler.start("others", iter([1]))
+    assert entered == [commit, None, commit, None, commit], "the second step is the end of the job"
+
+
+def test_a_job_that_appends_no_more_does_not_wait_for_room(jobs: Jobs) -> None:
+    def job() -> Job:
+        jobs.scheduler.append_no_more()
+        jobs.scheduler.disk_alarm(True)
+        yield from jobs.job("s")
+
+    jobs.scheduler.start("commit", job(), appends=True)
+    assert jobs.turns() == ["s0", "s1", "s2"]
 
 
 def test_a_stopped_scheduler_starts_nothing_also_when_there_is_room_again(jobs: Jobs) -> None:

@@ -219,10 +219,12 @@ def test_messages_of_several_queues_are_not_packed() -> None:
     each = numbered(0, 30)
     for first in range(0, 30, 10):
         enqueue(each[first : first + 10], *queues)
+    taken: list[list[Message]] = []
     for queue in queues:
         assert queue.ready_messages.default.chunks.count == 10
-        taken = [queue.get(True) for _ in range(30)]
-        assert all(found is not None and found[1] is message for found, message in zip(taken, each, strict=True))
+        taken.append([found[1] for _ in each if (found := queue.get(True)) is not None])
+    assert [message.frames for message in taken[0]] == [message.frames for message in each]
+    assert all(message is other for message, other in zip(*taken, strict=True)), "each queue has its own"
 
 
 def test_a_purge_releases_packed_messages() -> None:
