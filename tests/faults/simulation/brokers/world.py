@@ -718,11 +718,11 @@ class World:
                 self._broken(each)
                 if policy == "exchanges":
                     self.model.disturb(each)
-        process.act(lambda: self.federation.toggle_policy(process, policy))
+        self._act(process, lambda: self.federation.toggle_policy(process, policy))
         if random.random() < 0.5:
             self.run(random.choice((0.06, 0.2)))  # after the link has begun to end
             if self.process(edge[1]) is process:
-                process.act(lambda: self.federation.toggle_policy(process, policy))
+                self._act(process, lambda: self.federation.toggle_policy(process, policy))
 
     def step_tune(self, random: Random) -> None:
         """Set another policy of the queue `extra`, or clear it."""
@@ -731,11 +731,15 @@ class World:
         if process is None:
             return
         policies = process.node.policies
-        with suppress(Stopped):  # it reads what the policy drops
-            if definition is not None:
-                process.act(lambda: policies.set("/", EXTRA, f"^{EXTRA}$", definition, 0, "queues"))
-            elif any(each.name == EXTRA for each in policies.all("/")):
-                process.act(lambda: policies.clear("/", EXTRA))
+        if definition is not None:
+            self._act(process, lambda: policies.set("/", EXTRA, f"^{EXTRA}$", definition, 0, "queues"))
+        elif any(each.name == EXTRA for each in policies.all("/")):
+            self._act(process, lambda: policies.clear("/", EXTRA))
+
+    def _act(self, process: Process, change: Callable[[], object]) -> None:
+        """Make a change as an operator. It may read messages, at which the process may be killed."""
+        with suppress(Stopped):
+            process.act(change)
         if process.loop.dead:
             self._turn(process.loop)
 
