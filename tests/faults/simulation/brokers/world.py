@@ -603,8 +603,13 @@ class World:
         self.later(random.choice((1.0, 5.0, 20.0)), clear)
 
     def _server(self, random: Random) -> SimulatedServer:
-        store = self.brokers[self._any(random)].remote
+        """Return the PostgreSQL of a broker, whose links may be suspended while it does not answer."""
+        name = self._any(random)
+        store = self.brokers[name].remote
         assert store is not None
+        for edge in self.federation.edges:
+            if edge[1] == name:
+                self._broken(edge)
         return store.server
 
     def step_fail_over(self, random: Random) -> None:
