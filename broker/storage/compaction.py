@@ -59,7 +59,7 @@ class Compaction:
             return
         try:
             self._copy(self._source)
-        except Shortage:
+        except (Shortage, MemoryError):
             self._leave(self._source, RETRY_S)
         except OSError as error:
             self._journal.reader.report_failure(self._source, self._at, error)
@@ -73,7 +73,12 @@ class Compaction:
         dead = self.dead()
         if not dead:
             return None
-        snapshot = journal.snapshot()
+        try:
+            snapshot = journal.snapshot()
+        except MemoryError:
+            journal.give_back()
+            self.undone = True
+            return None
         self._lent_to = number
         disk = journal.disk
         removed, used = self._removed, self._used

@@ -71,7 +71,7 @@ class Batch(ports.Batch):
         "_changes",
         "_disk",
         "_metadata",
-        "_after",
+        "after",
         "_slot",
     )
 
@@ -87,7 +87,6 @@ class Batch(ports.Batch):
         changes: list[Change],
         disk: Disk,
         metadata: Metadata,
-        after: Callable[[], None] | None,
         slot: int,
     ) -> None:
         self.number = number
@@ -101,7 +100,7 @@ class Batch(ports.Batch):
         self._changes = changes
         self._disk = disk
         self._metadata = metadata
-        self._after = after
+        self.after: Callable[[], None] | None = None
         self._slot = slot
 
     def write(self) -> None:
@@ -126,8 +125,8 @@ class Batch(ports.Batch):
             self._disk.sync(self._slot)
         else:
             self._disk.commit()
-        if self._after is not None:
-            self._after()
+        if self.after is not None:
+            self.after()
 
 
 class Journal(ports.Journal):
@@ -156,7 +155,7 @@ class Journal(ports.Journal):
         self._segment_bytes = segment_bytes
         self._salt = 0
         self._next_segment = 1
-        self._current = self._new_segment()
+        self._current = self._new_segment()  # until `recover`
         self._block = new_block(1, 1)  # of the messages that are first written to the current segment
         self._buffer = bytearray(NO_BATCH)
         self._room_bytes = BUFFER_LIMIT  # of the buffer; none during the alarm
@@ -220,13 +219,14 @@ class Journal(ports.Journal):
             self.index.complete(segment)
         self._next_segment = recovered.next_segment
         self._current = last if last is not None else self._new_segment()
+        self._next_segment = max(self._next_segment, self._current.number + 1)
         self.segments[self._current.number] = self._current
         self._block = self.index.last_block(self._current.number) or new_block(self._current.number, self.next_id)
         self._start = self._full_from = self._current.length
         # Ids of a segment have no gaps, so a log that has lost its end, or part of it, goes on in the next one.
         gap = last is not None and not recovered.goes_on
         if self._start >= self._segment_bytes or gap:
-            self._roll()
+            self._roll(self._new_segment())
         if not recovered.checkpointed:
             self.disk.save_checkpoint(self.snapshot().encode())
         elif self.report or recovered.dropped:
@@ -464,21 +464,21 @@ class Journal(ports.Journal):
             self._buffer += log_records.encode_moved(salt, next_id, queue, ids)
         if ends_early and not self._buffers:  # only what is appended can be synced
             self._buffer += log_records.encode_settled(salt, next_id, 0, [])
-        data = self._sealed_buffer()
-        self.written_bytes += len(data)
-        segment = self._current
+        segment, buffer, settled, moved = self._current, bytearray(NO_BATCH), NO_IDS(), NO_IDS()
+        data, logged = bytearray(), self._logged
+        if self._buffers or self._vouch_due:
+            data, logged = self._buffer, logged + 1
+            data[: log_records.BATCH_BYTES] = log_records.encode_batch(
+                salt, self._batch_first_id, logged, self._logged_durable, len(data)
+            )
         last = ends_early or segment.length + len(data) >= self._segment_bytes
         sync = self._sync_due or bool(waits and data)
-        self._sync_due = False
-        self._unsynced = not sync and (self._unsynced or bool(self._changes))
-        # A batch without data syncs nothing, so copies in the one before may not be durable when it ends.
-        removes = compacts and (data or not outstanding)
-        removal = self._compaction.removal(self._filling) if removes else None
         # Recovery drops the messages of a queue that the metadata, which is synced first, does not have.
-        syncs_log = len(data) - log_records.BATCH_BYTES > self._deletion_bytes or last or removal is not None
+        syncs_log = len(data) - log_records.BATCH_BYTES > self._deletion_bytes or last
+        following = self._new_segment() if last else None
         batch = Batch(
             self._filling,
-            self._logged,
+            logged,
             segment,
             self._start,
             data,
@@ -487,15 +487,28 @@ class Journal(ports.Journal):
             self._changes,
             self.disk,
             self._metadata,
-            removal,
             self._filling % self.in_flight,
         )
+        # A batch without data syncs nothing, so copies in the one before may not be durable when it ends.
+        if compacts and (data or not outstanding):
+            batch.after = self._compaction.removal(self._filling)
+            batch.syncs_log = syncs_log or batch.after is not None
+        # If memory was refused until here, all is still in the buffer.
+        if data:
+            self._buffer = buffer
+            self._logged = logged
+            self._batch_first_id = next_id
+            self._vouched = self._logged_durable
+            self._vouch_due = False
+        self.written_bytes += len(data)
         outstanding.append(batch)
         self.segments[segment.number] = segment
         self._filling += 1
         self._deletion_bytes = 0
-        self._settled = NO_IDS()
-        self._moved = NO_IDS()
+        self._sync_due = False
+        self._unsynced = not sync and (self._unsynced or bool(self._changes))
+        self._settled = settled
+        self._moved = moved
         if self._changes:
             self._changes = []
             self._room_bytes = -1 if self.alarm else BUFFER_LIMIT
@@ -503,23 +516,9 @@ class Journal(ports.Journal):
         self._start = segment.length
         if not self.full:
             self._full_from = self._start
-        if last:
-            self._roll()
+        if following is not None:
+            self._roll(following)
         return batch
-
-    def _sealed_buffer(self) -> bytearray:
-        """Return the buffer, which a batch record begins, and begin a new one; or nothing, if it has no records."""
-        if not (self._buffers or self._vouch_due):
-            return bytearray()
-        data, self._buffer = self._buffer, bytearray(NO_BATCH)
-        self._logged += 1
-        data[: log_records.BATCH_BYTES] = log_records.encode_batch(
-            self._current.salt, self._batch_first_id, self._logged, self._logged_durable, len(data)
-        )
-        self._batch_first_id = self.next_id
-        self._vouched = self._logged_durable
-        self._vouch_due = False
-        return data
 
     def _ends_early(self) -> bool:
         """Whether the current segment ends, as the disk is full: what others need no more is deleted with its file.
@@ -571,18 +570,17 @@ class Journal(ports.Journal):
                 raise
         self.disk.close()
 
-    def _roll(self) -> None:
+    def _roll(self, following: Segment) -> None:
+        self._next_segment = following.number + 1
         self.index.complete(self._current)
-        self._current = self._new_segment()
+        self._current = following
         self._block = new_block(self._current.number, self.next_id)
         self.segments[self._current.number] = self._current
         self._start = self._full_from = self._current.length
 
     def _new_segment(self) -> Segment:
-        """Return a segment with a number that none had before: an old checkpoint says nothing about it."""
-        segment = Segment(self._next_segment, self.next_id, self._salt)
-        self._next_segment += 1
-        return segment
+        """Return a segment to begin, with a number that none had before: an old checkpoint says nothing about it."""
+        return Segment(self._next_segment, self.next_id, self._salt)
 
     # Reading back
 

@@ -65,4 +65,5 @@ def name_of(number: int) -> str:
 def number_of(name: str) -> int | None:
     """Return the number of the segment with this name, or None for other files."""
     stem = name.removesuffix(SUFFIX)
-    return int(stem) if name.endswith(SUFFIX) and stem.isdigit() else None
+    number = int(stem) if stem.isdecimal() else None
+    return number if number is not None and name == name_of(number) else None

@@ -85,8 +85,8 @@ def test_publishes_and_deliveries_wait_while_very_many_copies_go_to_very_many_qu
     waiting: list[int] = []
     add = firehose.Firehose._add
 
-    def record(self: firehose.Firehose, copy: firehose.Copy, size_bytes: int) -> None:
-        add(self, copy, size_bytes)
+    def record(self: firehose.Firehose, key: str, copy: firehose.Copy, size_bytes: int) -> None:
+        add(self, key, copy, size_bytes)
         waiting.append(self._waiting_bytes)
 
     monkeypatch.setattr(firehose.Firehose, "_add", record)

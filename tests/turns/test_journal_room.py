@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pamqp.commands import Basic, Queue
+from pamqp.commands import Basic, Queue, Tx
 
 from tests.support import codec
 from tests.support.clock import FakeClock
@@ -226,6 +226,32 @@ def test_copies_of_the_firehose_are_dropped_on_a_full_disk_and_deliveries_go_on(
     assert traced.ready == 2
 
 
+def test_copies_of_the_firehose_that_are_not_stored_are_delivered_on_a_full_disk(peer: StuckPeer, vhost: VHost) -> None:
+    traced = vhost.declare_queue("traced", durable=True, arguments=Table.of({"x-queue-type": "quorum"}))
+    vhost.bind(TRACE, traced, "deliver.stored", Table.EMPTY)
+    channel = peer.connect().channel()
+    channel.declare("live")
+    channel.bind("live", TRACE, "deliver.other")
+    for name in ("other", "stored"):
+        channel.declare(name)
+        channel.fill(name, *[b""] * 4)
+    peer.node.set_tracing("/", True)
+    assert channel.get("stored")
+    peer.settle()
+    reports: list[str] = []
+    peer.node.scheduler.report = lambda event, *_: reports.append(event)
+    peer.stick(full=True)
+    for name in ("stored", "other", "stored", "other"):
+        assert channel.get(name)
+    peer.settle()
+    assert (traced.ready, vhost.queues["live"].ready) == (1, 2)
+    assert reports == ["system_messages_dropped"]
+    peer.free()
+    assert channel.get("stored")
+    peer.settle()
+    assert traced.ready == 2
+
+
 def test_histories_that_imported_bindings_get_wait_for_a_full_disk(
     peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,3 +279,33 @@ def test_histories_that_imported_bindings_get_wait_for_a_full_disk(
             peer.stick(full=True)
     peer.free()
     assert waits and [queue.ready for queue in queues] == [COUNT, COUNT]
+
+
+def test_what_a_commit_that_fails_had_settled_returns_to_its_queue(
+    peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit of many publishes is refused memory in the middle of them."""
+    settled, count = 10, 2_000
+    channel = peer.connect().channel()
+    for name in ("in", "out"):
+        channel.declare(name, durable=True)
+    channel.fill("in", *[b""] * settled)
+    channel.transact()
+    tag = [channel.get("in", no_ack=False).tag for _ in range(settled)][-1]
+    channel.ack(tag, multiple=True)
+    for _ in range(count):
+        channel.publish("", "out", b"", PERSISTENT)
+    append = MeasuredJournal.append
+
+    def refuse(journal: MeasuredJournal, queues: list[int], messages: list[Message]) -> None:
+        if vhost.queues["out"].published > count // 2:
+            raise MemoryError
+        append(journal, queues, messages)
+
+    monkeypatch.setattr(MeasuredJournal, "append", refuse)
+    channel.send(Tx.Commit)
+    peer.settle()
+    channel.client.vanish()
+    peer.settle()
+    assert not peer.server.connections
+    assert vhost.queues["in"].ready == settled and not vhost.queues["in"].unacked

@@ -194,13 +194,13 @@ class SharedMessage(Message):
 
     It counts in memory until it is freed, whoever has it (`Ledger.begin_shared`).
 
-    freed   is called with the length of the frames when the message is freed; None for a copy
+    count   is called with the bytes of its frames, 0 for a copy, and 1 when a copy is made, or -1 when any is freed
     origin  the message of which it is a copy, with the same frames; None if it is none
     page    of the origin, the last record that the journal has of the message or a copy for no queue, and may have
             dropped: its id and `MessageState.values`; or None
     """
 
-    __slots__ = ("freed", "origin", "page")
+    __slots__ = ("count", "origin", "page")
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class SharedMessage(Message):
         body_bytes: int,
         largest_frame: int,
         persistent: bool,
-        freed: Callable[[int], None] | None,
+        count: Callable[[int, int], None],
     ) -> None:
         self.address = address  # as in the base class, without a call
         self.frames = frames
@@ -221,17 +221,17 @@ class SharedMessage(Message):
         self.id = 0
         self.state = None
         self.seq = 0
-        self.freed = freed
+        self.count = count
         self.origin: SharedMessage | None = None
         self.page: tuple[int, object] | None = None
 
     def __del__(self) -> None:
-        if self.freed is not None:
-            self.freed(len(self.frames))
+        self.count(len(self.frames) if self.origin is None else 0, -1)
 
     def copy_for_queue(self) -> Message:
-        copy = shared_message(self, None)
+        copy = shared_message(self, self.count)
         copy.id, copy.origin = 0, self.origin or self
+        self.count(0, 1)
         return copy
 
     def stored_page(self) -> int:
@@ -244,10 +244,10 @@ class SharedMessage(Message):
         (self.origin or self).page = id_, values_of(self.state)
 
 
-def shared_message(message: Message, freed: Callable[[int], None] | None) -> SharedMessage:
+def shared_message(message: Message, count: Callable[[int, int], None]) -> SharedMessage:
     """Return a copy of a message for several queues."""
     address, frames, largest = message.address, message.frames, message.largest_frame
-    copy = SharedMessage(address, frames, message.channel, message.body_bytes, largest, message.persistent, freed)
+    copy = SharedMessage(address, frames, message.channel, message.body_bytes, largest, message.persistent, count)
     copy.id, copy.state, copy.seq = message.id, message.state, message.seq
     return copy
 

@@ -14,7 +14,8 @@ class Ledger:
     """The bytes of messages in memory, by what holds them: bodies, long headers, and OVERHEAD for each message.
 
     OVERHEAD is for the object with its short header. A message of several queues counts once, with its frames and
-    ALONE, until the last one that has it lets it go, and ENTRY for each queue that has it in memory.
+    ALONE, until the last one that has it lets it go, and ENTRY for each queue that has it in memory; ALONE in addition
+    if its state is of this queue alone.
 
     queued_bytes   of messages that are ready or unacknowledged. `exceeded` says that they are above the limit; queues
                    then page out what they get.
@@ -102,32 +103,34 @@ class Ledger:
 
     def share(self, messages: list[Message]) -> list[Message]:
         """Return the messages as ones that several queues may get: copies, unless they are that already."""
-        if count_shared(messages) == len(messages):
+        if number_of_shared(messages) == len(messages):
             return messages
         shared: list[Message] = []
         fresh: list[Message] = []
         for message in messages:
             if not isinstance(message, SharedMessage):
-                message = shared_message(message, self.free_shared)
+                message = shared_message(message, self.count_shared)
                 fresh.append(message)
             shared.append(message)
         self.begin_shared(fresh)
         return shared
 
     def begin_shared(self, messages: list[Message]) -> None:
-        """Count messages of several queues, until they are freed, when each calls `free_shared`. HOT: bench G."""
+        """Count messages of several queues, until each is freed. HOT: bench G."""
         held_bytes = frame_bytes(messages) + len(messages) * self.ALONE
         self.shared_bytes += held_bytes
         self.queued_bytes += held_bytes
         self.exceeded = self.queued_bytes > self.limit_bytes
 
-    def free_shared(self, frame_bytes: int) -> None:
-        """Count a message of several queues that is freed. HOT: bench G."""
-        held_bytes = frame_bytes + self.ALONE
-        self.shared_bytes -= held_bytes
-        self.queued_bytes -= held_bytes
-        if self.exceeded:
-            self.exceeded = self.queued_bytes > self.limit_bytes
+    def count_shared(self, frame_bytes: int, sign: int) -> None:
+        """Count a copy of a message of several queues that was made, or, if `sign` is -1, one that is freed.
+
+        HOT: bench G.
+        """
+        held_bytes = sign * (frame_bytes + self.ALONE)
+        self.shared_bytes += held_bytes
+        self.queued_bytes += held_bytes
+        self.exceeded = self.queued_bytes > self.limit_bytes
 
     def add_shared(self, count: int) -> None:
         """Count ready messages of several queues that came to one; negative for messages that left."""
@@ -139,7 +142,7 @@ class Ledger:
 
         `content_bytes` is the sum of their bodies and long headers.
         """
-        shared = count_shared(messages)
+        shared = number_of_shared(messages)
         if shared == len(messages):
             self.add_shared(-shared)
             return
@@ -151,7 +154,7 @@ class Ledger:
 
         `content_bytes` is as in `remove`.
         """
-        shared = count_shared(messages)
+        shared = number_of_shared(messages)
         own = 0 if shared == len(messages) else own_bytes(messages) if shared else content_bytes
         entry_bytes = sign * shared * self.ENTRY
         self.handed_bytes += sign * (content_bytes - own)
@@ -160,7 +163,7 @@ class Ledger:
         self.add_unacked(sign * (len(messages) - shared), sign * own)
 
 
-def count_shared(messages: list[Message]) -> int:
+def number_of_shared(messages: list[Message]) -> int:
     """Return how many of the messages are of several queues. HOT: bench G."""
     return list(map(type, messages)).count(SharedMessage)
 

@@ -41,49 +41,55 @@ LIMIT_BYTES = 16 << 20  # of messages that wait to be copied
 ENTRY_BYTES = 1_000  # of one of them beside its body and its queues
 COPY_COST = 60  # of a copy (`jobs.scheduler`)
 QUEUES_BYTES = 16 << 10  # of the names in `routed_queues`
+KEYS = 1_000  # whose copies are known to be stored
 
 
 class Firehose(Tracer):
     """The firehose of one virtual host, which exists while tracing is switched on.
 
     Messages wait to be copied by a job. While too many wait, publishes and deliveries are held (`QueueHost.held`).
-    Copies that would be stored are dropped while the disk is full: it is deliveries that get space back.
+    Copies that would be stored, as the last one with their key was, are dropped while the disk is full: it is
+    deliveries that get space back.
     """
 
-    __slots__ = ("_vhost", "_node", "_waiting", "_waiting_bytes", "_copying", "_stores", "_drops")
+    __slots__ = ("_vhost", "_node", "_waiting", "_waiting_bytes", "_copying", "_stored", "_drops")
 
     def __init__(self, vhost: VHost, node: str) -> None:
         self._vhost = vhost
         self._node = node
-        self._waiting: deque[tuple[Copy, int]] = deque()
+        self._waiting: deque[tuple[str, Copy, int]] = deque()
         self._waiting_bytes = 0
         self._copying = False
-        self._stores = False  # the last copy was stored
-        self._drops = False
+        self._stored: dict[str, None] = {}  # routing keys of which the last copy was stored
+        self._drops = False  # some were dropped since the disk is full
 
     def published(
         self, origin: Origin, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]
     ) -> None:
         """Copy a message that was routed by these keys to these queues."""
 
+        key = f"publish.{message.address.exchange}"
+
         def copy() -> Message:
             fields = self._fields(origin, message, keys)
             fields["routed_queues"] = first_names(queues)
-            return trace_message(f"publish.{message.address.exchange}", fields, message)
+            return trace_message(key, fields, message)
 
-        self._add(copy, len(message.frames) + POINTER_BYTES * len(queues))
+        self._add(key, copy, len(message.frames) + POINTER_BYTES * len(queues))
 
     def delivered(self, origin: Origin, message: Message, queue: str, redelivered: bool) -> None:
         """Copy a message that was delivered to a consumer, or by basic.get."""
         if message.address.exchange == TRACE:
             return
 
+        key = f"deliver.{queue}"
+
         def copy() -> Message:
             fields = self._fields(origin, message, routing_keys(message, None))
             fields["redelivered"] = int(redelivered)
-            return trace_message(f"deliver.{queue}", fields, message)
+            return trace_message(key, fields, message)
 
-        self._add(copy, len(message.frames))
+        self._add(key, copy, len(message.frames))
 
     def _fields(self, origin: Origin, message: Message, keys: tuple[str, ...]) -> dict[str, object]:
         return {
@@ -97,12 +103,12 @@ class Firehose(Tracer):
             "user": origin.user,
         }
 
-    def _add(self, copy: Copy, size_bytes: int) -> None:
+    def _add(self, key: str, copy: Copy, size_bytes: int) -> None:
         exchange = self._vhost.exchanges.get(TRACE)
         if exchange is None or not exchange.outgoing:
             return
         size_bytes += ENTRY_BYTES
-        self._waiting.append((copy, size_bytes))
+        self._waiting.append((key, copy, size_bytes))
         self._waiting_bytes += size_bytes
         self._vhost.held = self._waiting_bytes >= LIMIT_BYTES
         if not self._copying:
@@ -111,24 +117,29 @@ class Firehose(Tracer):
 
     def _publish(self, exchange: Exchange) -> Job:
         """Copy and publish the waiting messages, in order; wait for the journal only where copies are stored."""
-        vhost = self._vhost
+        vhost, stored = self._vhost, self._stored
         while self._waiting:
-            if self._stores:
+            if self._waiting[0][0] in stored:
                 yield from vhost.scheduler.caught_up()
-            drops = self._stores and vhost.journal.room() == DISK_FULL
-            if drops and not self._drops:
-                vhost.scheduler.report("system_messages_dropped", "warning", {"exchange": exchange.name})
-            self._drops = drops
-            copy, size_bytes = self._waiting.popleft()
+            key, copy, size_bytes = self._waiting.popleft()
             self._waiting_bytes -= size_bytes
             self._vhost.held = self._waiting_bytes >= LIMIT_BYTES
-            if drops:
+            full = vhost.journal.room() == DISK_FULL
+            if full and key in stored:
+                if not self._drops:
+                    vhost.scheduler.report("system_messages_dropped", "warning", {"exchange": exchange.name})
+                self._drops = True
                 yield 1
                 continue
+            self._drops = self._drops and full
             message = copy()
             yield COPY_COST + (len(message.property_bytes) + message.body_bytes >> COPY_SHIFT)
             result = yield from deliver_in_slices(vhost, Emission([exchange], [message]))
-            self._stores = result.stored or vhost.ledger.exceeded
+            stored.pop(key, None)
+            if result.stored or vhost.ledger.exceeded:
+                stored[key] = None
+                if len(stored) > KEYS:
+                    del stored[next(iter(stored))]
         self._stop()
 
     def _stop(self) -> None:

@@ -117,9 +117,9 @@ def publish(
     ledger = channel.vhost.ledger
     messages: list[Message]
     if queues is not None and len(queues) > 1 and channel.transaction is None:
-        freed = ledger.free_shared
+        counted = ledger.count_shared
         messages = [
-            SharedMessage(address, content, number, body_bytes, largest, persistent, freed) for content in contents
+            SharedMessage(address, content, number, body_bytes, largest, persistent, counted) for content in contents
         ]
         ledger.begin_shared(messages)
     elif count == 1:  # a comprehension costs a call, as much as creating the message

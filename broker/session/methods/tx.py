@@ -132,24 +132,32 @@ class Transaction:
         publishes, self.publishes = self.publishes, []
         self._forget_publishes()
         settlements, self.settlements = self.settlements, []
-        complete = True
+        complete = failed = True
         publishes.reverse()
-        while publishes:
-            cost = 0
-            while publishes and cost < SLICE:
-                exchange, message, queues, mandatory, recorders = publishes.pop()
-                cost += PUBLISH_COST + len(queues)
-                few = queues[:FEW]  # more are enqueued in steps
-                cost += cost_of_records(len(message.frames), few)
-                queues, recorders = yield from publishing.routed_again(channel, exchange, message, queues, recorders)
-                if publishing.is_dropped(queues):
-                    continue
-                returns = mandatory and not channel.closing
-                cost += cost_of_reading([message], few) * len(few)
-                queues = yield from publishing.accepted_in_steps(queues, message)
-                taken = yield from publishing.enqueue_in_steps(channel, exchange, [message], queues, returns, recorders)
-                complete = complete and taken
-            yield cost
+        try:
+            while publishes:
+                cost = 0
+                while publishes and cost < SLICE:
+                    exchange, message, queues, mandatory, recorders = publishes.pop()
+                    cost += PUBLISH_COST + len(queues)
+                    few = queues[:FEW]  # more are enqueued in steps
+                    cost += cost_of_records(len(message.frames), few)
+                    routes = publishing.routed_again(channel, exchange, message, queues, recorders)
+                    queues, recorders = yield from routes
+                    if publishing.is_dropped(queues):
+                        continue
+                    returns = mandatory and not channel.closing
+                    cost += cost_of_reading([message], few) * len(few)
+                    queues = yield from publishing.accepted_in_steps(queues, message)
+                    taken = yield from publishing.enqueue_in_steps(
+                        channel, exchange, [message], queues, returns, recorders
+                    )
+                    complete = complete and taken
+                yield cost
+            failed = False
+        finally:
+            if failed:
+                self.settlements = settlements  # the end of the channel returns these deliveries
         removed: list[acknowledge.Run] = []
         others: list[acknowledge.Run] = []
         settlements.reverse()

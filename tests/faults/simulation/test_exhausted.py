@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from random import Random
+from typing import Any
 
 import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.test_interleavings import append, bodies, opened
-from tests.support.journal import commit
+from tests.support.journal import commit, commit_any
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.storage import journal as journal_module
 from warren.broker.storage import log_records
 from warren.broker.storage.checkpoint import Checkpoint
+from warren.broker.storage.compaction import Compaction
 from warren.broker.storage.journal import Journal
 
 SEGMENT_BYTES = 300
@@ -137,6 +141,45 @@ def test_a_batch_is_written_again_when_there_is_memory(monkeypatch: pytest.Monke
     journal.committed(batch.number)
     after, pages = opened(disk.power_loss(Random(1)))
     assert bodies(after, pages) == [b"one"]
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        (log_records, "encode_batch"),
+        (log_records, "encode_settled"),
+        (journal_module, "Batch"),
+        (Journal, "_new_segment"),
+        (Journal, "snapshot"),
+        (Compaction, "_copy"),
+    ],
+    ids=lambda refused: refused[1],
+)
+def test_a_batch_for_which_there_is_no_memory_is_sealed_later_with_all_that_it_has(
+    monkeypatch: pytest.MonkeyPatch, refused: tuple[Any, str]
+) -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk, SEGMENT_BYTES)
+    dead = append(journal, b"x" * SEGMENT_BYTES)
+    commit(journal)
+    kept, *sparse = [append(journal, b"%d" % number * 50)[0] for number in range(SEGMENT_BYTES // 100)]
+    commit(journal)
+    journal.settle_many(1, [*dead, *sparse])
+    last = append(journal, b"z" * SEGMENT_BYTES)
+
+    def exhausted(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*refused, exhausted)
+        with suppress(MemoryError):
+            commit(journal)
+    for _ in range(3):
+        journal.sync()
+        commit_any(journal)
+    after, pages = opened(disk.power_loss(Random(1)), SEGMENT_BYTES)
+    assert bodies(after, pages) == [message.body for message in (kept, *last)] and not after.report
+    assert "00000001.log" not in disk.names() or refused[1] == "_copy"
 
 
 @pytest.mark.parametrize("at_a_stop", [True, False])

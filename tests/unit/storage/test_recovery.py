@@ -725,3 +725,11 @@ def test_a_copy_of_a_message_of_its_own_segment_is_out_of_order() -> None:
     journal = Journal(disk, cast("Metadata", MemoryMetadata()), 2_000)
     assert list(journal.recover()[1]) == [each.id for each in kept]
     assert any("out of order" in line for line in journal.report)
+
+
+@pytest.mark.parametrize("name", ["\u00b20000001.log", "\u0663.log", "2.log", "0000000002.log"])
+def test_a_file_with_another_name_than_those_of_segments_is_none(name: str) -> None:
+    disk = write_log(b"one")
+    disk.put(name, b"odd")
+    journal, queues = open_journal(disk)
+    assert not journal.report and [len(ids) for ids in queues.values()] == [1]

@@ -124,7 +124,7 @@ def check_ledger(node: Node, channels: Iterable[Channel]) -> Counter[Queue]:
             for fifo in queue.ready_messages.all:
                 shared |= shared_of(held_by(fifo)[0])
             shared |= shared_of(dead_letters(queue))
-    shared_bytes = sum(len(message.frames) + ledger.ALONE for message in shared)
+    shared_bytes = sum(ledger.ALONE + (0 if message.origin else len(message.frames)) for message in shared)
     counted = ledger.ready_bytes, ledger.unacked_bytes, ledger.shed_bytes, ledger.shared_bytes
     holds = resident_bytes(node), unacked_bytes, (shed.total() + rows) * ledger.SHED, shared_bytes
     assert counted == holds, (
@@ -149,8 +149,9 @@ def bytes_of(messages: list[Message]) -> int:
 
 
 def shared_of(messages: list[Message]) -> set[SharedMessage]:
-    """Return each message of several queues once, of which these are or are copies."""
-    return {message.origin or message for message in messages if isinstance(message, SharedMessage)}
+    """Return messages of several queues, those of which some are copies, and these copies, each once."""
+    shared = {message for message in messages if isinstance(message, SharedMessage)}
+    return shared | {message.origin for message in shared if message.origin is not None}
 
 
 def resident_bytes(node: Node) -> int:
