@@ -48,9 +48,10 @@ class Place:
 
 
 class Admission:
-    """The attempts that have a place, and those that wait for one."""
+    """The attempts that have a place, and those that wait for one: all of them, unless it is `open`."""
 
     def __init__(self) -> None:
+        self._open = True
         self._swift = 0  # places of attempts that are not slow
         self._places: Counter[Upstream] = Counter()
         # The upstream whose turn is next comes first.
@@ -68,6 +69,15 @@ class Admission:
                 waiting.result().leave()
             raise
 
+    @property
+    def open(self) -> bool:
+        return self._open
+
+    @open.setter
+    def open(self, value: bool) -> None:
+        self._open = value
+        self._admit()
+
     def vacate(self, upstream: Upstream | None = None, swift: int = 1) -> None:
         """Free places: `swift` of those for all upstreams, and one of `upstream`, if there is one."""
         self._swift -= swift
@@ -79,7 +89,7 @@ class Admission:
 
     def _admit(self) -> None:
         """Give all free places to attempts that wait."""
-        while self._swift < AT_ONCE:
+        while self._open and self._swift < AT_ONCE:
             upstream = next((one for one in self._waiting if self._places[one] < EACH), None)
             if upstream is None:
                 return

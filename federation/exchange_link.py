@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 NOT_FOUND, COMMAND_INVALID, PRECONDITION_FAILED = 404, 503, 406
 FIRST = GENERATIONS[0]  # counts as in use before there is an internal exchange
 BACKLOG_S = 10.0  # between two checks of the length of the upstream queue, and of all at a Warren upstream
+FORMER_S = 30  # that a link of a former owner may take to leave: until the upstream misses its heartbeats
 PURPOSE = ("x-internal-purpose", ("S", b"federation"))
 DISPOSABLE = "Disposable exchange federation link connection"
 TYPE, FALLBACK = "x-federation-upstream", "fanout"
@@ -62,7 +63,6 @@ class ExchangeLink(Link):
         self.bindings = bindings
         self._check_s = check_s
         self._window = window  # None unless the exchange deduplicates
-        self._connection: UpstreamConnection | None = None
         self._forwarder: Forwarder | None = None
         self._sync: BindingSync | None = None  # for the newest internal exchange, while there is a connection
         self._queue = self._internal = ""
@@ -76,7 +76,6 @@ class ExchangeLink(Link):
 
     async def set_up(self, connection: UpstreamConnection) -> None:
         settings = self.settings
-        self._connection = connection
         self._queue = self._queue_name(connection)
         consuming = await connection.channel()
         consuming.cancelled = lambda tag: self.fail("basic_cancel")
@@ -91,6 +90,8 @@ class ExchangeLink(Link):
             arguments=queue_arguments(settings.expires_ms, settings.message_ttl_ms, settings.queue_type),
         )
         self._left_upstream = True
+        if consumers and self.host.alone is not None and not self._complete:
+            consumers = await self._wait_for_former(consuming)
         if consumers:
             self._report("federation_queue_shared", "warning", queue=self._queue, consumers=consumers)
             self.status.degrade("another broker with the same cluster name takes messages from the queue upstream")
@@ -109,6 +110,18 @@ class ExchangeLink(Link):
             await self._delete_exchange(connection, old)
         self._complete[connection.endpoint] = self._generation
         self.status.flow(FLOWING, "")
+
+    async def _wait_for_former(self, channel: UpstreamChannel) -> int:
+        """Wait until the link of a former owner of the store has no consumer upstream, or FORMER_S; return how many.
+
+        What it has sent last, perhaps the deletion of an internal exchange, the upstream has done by then.
+        """
+        for _ in range(FORMER_S):
+            await asyncio.sleep(1)
+            _, consumers = await channel.declare_queue(self._queue, durable=True, passive=True)
+            if not consumers:
+                break
+        return consumers
 
     def _queue_name(self, connection: UpstreamConnection) -> str:
         key = self.spec.key
@@ -374,7 +387,7 @@ class ExchangeLink(Link):
     def disconnected(self) -> None:
         if self._forwarder is not None:
             self._forwarder.close()
-        self._forwarder = self._sync = self._connection = self.passive_channel = None
+        self._forwarder = self._sync = self.passive_channel = None
 
     async def clean_up(self, connection: UpstreamConnection) -> None:
         queue = self._queue_name(connection)

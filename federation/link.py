@@ -26,7 +26,7 @@ from .link_permissions import acting_user, check_rights
 from .link_spec import LinkSpec
 from .link_status import ERROR, INVALID_URI, RUNNING, LinkStatus
 from .upstream.endpoint import Endpoint, parse_endpoint
-from .upstream.errors import LinkError
+from .upstream.errors import NOT_ALONE, LinkError
 from .upstream.turns import LINK_COST, Turns
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class Link:
         self._task: Child | None = None
         self._after: Link | None = None  # the previous link, until it has ended
         self._waits = False  # for the previous link to end, or for its own task to start
+        self._connection: UpstreamConnection | None = None  # of the present attempt
         self._ending = self._removing = False
         self._left_upstream = False  # the upstream may have objects that the link declared
         self._hurried_s = -math.inf  # loop time of the last attempt without a delay
@@ -138,6 +139,11 @@ class Link:
         """End the attempt with this error, unless it has failed already."""
         if not self._failed.done():
             self._failed.set_result(LinkError(reason))
+
+    def suspend(self) -> None:
+        """Abort the connection, as another broker may act as this one."""
+        if self._connection is not None:
+            self._connection.transport.abort(NOT_ALONE)
 
     def recheck_permissions(self) -> bool:
         """Return whether users and permissions allow the link; end the attempt if not."""
@@ -267,7 +273,7 @@ class Link:
         if not 0 <= self.settings.prefetch_count <= PREFETCH_MAX:
             raise LinkError(f"prefetch-count is {self.settings.prefetch_count}, it must be from 0 to {PREFETCH_MAX}")
         with await self._enter() as place:
-            connection = await self._dial()
+            connection = self._connection = await self._dial()
             self.status.cluster_name, self.status.vhost = connection.cluster_name or "", connection.vhost
             connection.ended.add_done_callback(partial(fail_with, self._failed))
             try:
@@ -283,7 +289,10 @@ class Link:
                     if self._removing and self._left_upstream:
                         await self._remove(connection)
                 finally:
-                    await connection.close(self.close_s)
+                    try:
+                        await connection.close(self.close_s)
+                    finally:
+                        self._connection = None
 
     async def _enter(self) -> Place:
         """Return a place for an attempt, as soon as there is one."""
@@ -327,6 +336,9 @@ class Link:
     async def _remove(self, connection: UpstreamConnection | None = None) -> None:
         """Delete the objects that the link declared upstream, if it can be reached now; a failure is logged."""
         self._left_upstream = False
+        if not self.pace.admission.open:
+            self._report("federation_not_removed", "warning", reason=NOT_ALONE)
+            return
         with nullcontext() if connection is not None else await self._enter():
             await self._clean_up_in_time(connection)
 

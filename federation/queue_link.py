@@ -50,7 +50,6 @@ class QueueLink(Link):
         self.queue = queue
         self._demand = Demand(0 if spec.settings.ack_mode == NO_ACK else LINGER_MS)
         self._forwarder: Forwarder | None = None
-        self._connection: UpstreamConnection | None = None
         self._channel: UpstreamChannel | None = None
         self._consuming = False
         self._missing = False  # there is no upstream queue; it is declared when there is demand
@@ -68,7 +67,6 @@ class QueueLink(Link):
             raise LinkError("upstream_lacks_consumer_priorities")
         if self.settings.drain and self._is_same_queue(connection):
             raise LinkError("the upstream queue is the queue itself, which cannot drain itself")
-        self._connection = connection
         await self._ensure_upstream_queue(connection)
         self._channel = await connection.channel()
         self._channel.cancelled = self._cancelled
@@ -294,7 +292,7 @@ class QueueLink(Link):
             self._forwarder.close()
             self.node.alarms.remove_hook(self._alarm_changed)
         self.queue.demand_followers.pop(self._room_changed, None)
-        self._forwarder = self._connection = self._channel = self.passive_channel = None
+        self._forwarder = self._channel = self.passive_channel = None
         self._consuming = False
         self._demand.reset()
 

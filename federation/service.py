@@ -13,8 +13,9 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from warren.broker.config import Links
@@ -31,7 +32,7 @@ from warren.broker.core.metadata.records import (
 from warren.broker.core.policies.parameters import CLUSTER_NAME
 from warren.broker.core.policies.policy_keys import DEDUPLICATE
 from warren.broker.core.vhost.observer import Observer
-from warren.broker.plugin import Binding, Exchange, Host, Invalid, Node, Queue, Service
+from warren.broker.plugin import Binding, Child, Exchange, Host, Invalid, Node, Queue, Service
 
 from .binding_set import ExchangeBindings
 from .deduplication import DuplicateWindow
@@ -53,8 +54,10 @@ from .link_spec import (
 )
 from .link_status import ERROR, RUNNING, LinkStatus
 from .queue_link import QueueLink
+from .upstream.errors import NOT_ALONE
 from .upstream.turns import LINK_COST
 
+ALONE_LOOK_S = 0.2  # between two looks whether another broker may act as this one
 SOON_S = 0.05  # delay after an event, in which further events are collected
 TICK_S = 5.0
 REST = 10  # times as long as a pass took: the least pause until the next one that no event asks for
@@ -89,6 +92,7 @@ class FederationService(Service):
         self._begun_s = 0.0  # loop time at which it began
         self._limit = math.inf
         self._rechecks = self._recheck_again = False
+        self._owner_watch: Child | None = None
         self._windows: dict[tuple[str, str], DuplicateWindow] = {}  # of exchanges that deduplicate, by vhost and name
         self._bindings: dict[tuple[str, str], ExchangeBindings] = {}  # of exchanges with links, by vhost and name
         self._exchange_links: dict[tuple[str, str], list[ExchangeLink]] = {}  # by vhost and local name
@@ -99,6 +103,10 @@ class FederationService(Service):
         self._pace = Pace()
         limit = host.config.federation.link_limit
         self._limit = math.inf if limit is None else limit
+        if host.alone is not None:
+            if not host.alone():
+                self._admit(False)
+            self._owner_watch = host.supervisor.keep("federation_owner_watch", partial(self._watch_owner, host.alone))
         self._watcher = Watcher(self)
         host.node.observers.add(self._watcher)
         self._tick_in(0.0)
@@ -109,6 +117,8 @@ class FederationService(Service):
             return
         if self._watcher is not None:
             self._host.node.observers.remove(self._watcher)
+        if self._owner_watch is not None:
+            self._owner_watch.cancel()
         if self._pass is not None:
             self._pass.close()
         if self._timer is not None:
@@ -166,6 +176,32 @@ class FederationService(Service):
             raise Invalid(LIMITED)
         return False
 
+    # Suspending
+
+    async def _watch_owner(self, alone: Callable[[], bool]) -> None:
+        """Suspend links while another broker may act as this one: none connects, starts or ends.
+
+        The names of their objects upstream are those of that broker's links, too: each would delete what the other one
+        has just declared.
+        """
+        while True:
+            if alone() != self._pace.admission.open:
+                self._admit(not self._pace.admission.open)
+                if not self._pace.admission.open:
+                    for link in [*self.links.values(), *self._ending.values()]:
+                        await self._pace.turns.wait(LINK_COST)
+                        link.suspend()
+            await asyncio.sleep(ALONE_LOOK_S)
+
+    def _admit(self, alone: bool) -> None:
+        assert self._host is not None
+        self._pace.admission.open = alone
+        if alone:
+            self._host.report("federation_resumed", "info", {})
+            self._tick_in(0.0)
+        else:
+            self._host.report("federation_suspended", "warning", {"reason": NOT_ALONE})
+
     # Reconciling
 
     def reconcile_soon(self) -> None:
@@ -180,10 +216,10 @@ class FederationService(Service):
         self._timer = asyncio.get_running_loop().call_later(after_s, self._tick)
 
     def _tick(self) -> None:
-        """Begin a pass, unless the present one has not ended."""
+        """Begin a pass, unless the present one has not ended, or links are suspended."""
         self._soon = False
         assert self._host is not None
-        if self._pass is not None:
+        if self._pass is not None or not self._pace.admission.open:
             self._soon = True
             return
         self._begun_s = asyncio.get_running_loop().time()

@@ -232,6 +232,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     if remote is not None:
         node.replication.status = remote.status
         server.guard_output(remote)
+        host.alone = remote.alone
     collections.has_transients = host.imports.has_document
     control = host.control
     control.listen, control.stop = partial(listen, server, config), ending.begin

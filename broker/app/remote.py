@@ -61,6 +61,10 @@ class RemoteStorage(OutputGuard):
             self.expect_flush()  # also if nothing is added: later output without confirms need not be dropped
         return certain
 
+    def alone(self) -> bool:
+        """Whether no other broker can act as the owner of the store."""
+        return self._store.ownership.alone()
+
     def may_send(self) -> bool:
         """Whether no other broker can own the store by now, or the output has no confirms."""
         if not self._confirming or self._store.ownership.certain():

@@ -139,6 +139,7 @@ class Host:
     control       starts and stops what the node serves
     services      running services by the names of their entry points
     tls           makes a TLS context from files; raises OSError, ValueError
+    alone         returns whether no other broker can act as this one now; None: there is never another
     config_files  files that the configuration was read from
     not_listening  protocols that are not served because their default port is taken, with the reason
     """
@@ -163,6 +164,7 @@ class Host:
         self.turns = server.turns
         self.tls = tls
         self.config_files = config_files
+        self.alone: Callable[[], bool] | None = None
         self.started_ms = node.clock.now_ms()
         self.imports = Imports(node, server.supervisor, self.acting, self.check_alarms)
         self.services: dict[str, Service] = {}

@@ -65,7 +65,7 @@ async def dial(
     text has no secrets. After an error or a cancellation nothing stays open.
     """
     dispatcher = EventDispatcher(host, deliveries)
-    transport = UpstreamTransport(dispatcher, host.settings.max_message_size, turns)
+    transport = UpstreamTransport(dispatcher, host.settings.max_message_size, turns, host.alone)
     properties = client_properties(name, host.node.cluster_name)
     connection = UpstreamConnection(transport, dispatcher, endpoint, vhost, properties)
     async with AsyncExitStack() as undo:

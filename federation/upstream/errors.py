@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+NOT_ALONE = "another broker may own the store of this one by now"
+
 
 class LinkError(Exception):
     """A failure of a link or of its connection; the text has no secrets.

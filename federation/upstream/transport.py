@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from struct import Struct
 from typing import Any, cast
 from weakref import ref
 
 from .delivery_parser import BODY_MAX, Delivery, DeliveryParser
-from .errors import LinkError
+from .errors import NOT_ALONE, LinkError
 from .frame_check import is_for_decoder
 from .turns import CLOSE_COST, LINK_COST, READ_COST, Turns
 
@@ -74,7 +75,14 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
     is the upstream's connection.close, or None.
     """
 
-    def __init__(self, events: UpstreamEvents, body_max: int = BODY_MAX, turns: Turns | None = None) -> None:
+    def __init__(
+        self,
+        events: UpstreamEvents,
+        body_max: int = BODY_MAX,
+        turns: Turns | None = None,
+        alone: Callable[[], bool] | None = None,
+    ) -> None:
+        """`alone` is that of the `Host`."""
         self.loop = asyncio.get_running_loop()
         self.reader = asyncio.StreamReader(READER_LIMIT, self.loop)
         super().__init__(self.reader, loop=self.loop)
@@ -85,6 +93,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         self.parser = DeliveryParser(body_max)
         self.started = False  # whether connection.start was received
         self._tls = False
+        self._alone = alone
         self._events = events
         self.turns = turns or Turns()
         self._reason = ""
@@ -166,9 +175,16 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
     # Out
 
     def write(self, frames: bytes) -> None:
-        """Write whole frames, unless the socket is closed. Aborts the connection if the upstream does not read."""
+        """Write whole frames, unless the socket is closed.
+
+        Aborts the connection if the upstream does not read, or if another broker may act as this one: the process may
+        have stood still since it decided to write.
+        """
         socket = self.socket
         if socket is None or socket.is_closing():
+            return
+        if self._alone is not None and not self._alone():
+            self.abort(NOT_ALONE)
             return
         socket.write(frames)
         if socket.get_write_buffer_size() > WRITE_MAX:

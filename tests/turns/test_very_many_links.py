@@ -57,12 +57,19 @@ class MeasuredLoop(LoopThread):
 
 
 class Crowd:
-    """A broker with very many exchanges and queues. `longest_ms` are the longest turns by what was done in them."""
+    """A broker with very many exchanges and queues. `longest_ms` are the longest turns by what was done in them.
+
+    Its links are suspended unless it is `alone`.
+    """
 
     def __init__(self, meter: Meter, count: int) -> None:
         self.longest_ms: dict[str, float] = {}
         self.count = count
         self.site = Site(MeasuredLoop(meter), "down", federation=Federation(link_limit=None))
+        self.alone = True
+        self.site.loop.run(self.site.stop_federating())
+        self.site.host.alone = lambda: self.alone
+        self.site.loop.run(self.site.begin_federating())
         self.place = self.site.place()
         self._meter = meter
         self._young = meter.loop.create_task(collect_young())
@@ -204,7 +211,7 @@ def test_very_many_links_whose_upstream_refuses(meter: Meter, count: int) -> Non
 
 
 @pytest.mark.parametrize("count", [FEW // 2, pytest.param(2_000, marks=FULL)])
-@pytest.mark.parametrize("way", ["closes", "vanishes"])
+@pytest.mark.parametrize("way", ["closes", "vanishes", "suspended"])
 def test_very_many_links_that_lose_their_upstream(uvloop_meter: Meter, tmp_path: Path, count: int, way: str) -> None:
     # In a process of its own: a thread of this one would take the interpreter's lock at each read, which takes time.
     port = ReservedPort()
@@ -212,7 +219,9 @@ def test_very_many_links_that_lose_their_upstream(uvloop_meter: Meter, tmp_path:
     up = BrokerProcess(tmp_path, "--http", ANY_PORT, memory=True, amqp=address)
 
     def lose() -> None:
-        if way == "closes":
+        if way == "suspended":
+            crowd.alone = False
+        elif way == "closes":
             assert up.http().delete("/connections/username/guest").status == 204
         else:
             up.kill()
@@ -223,6 +232,7 @@ def test_very_many_links_that_lose_their_upstream(uvloop_meter: Meter, tmp_path:
         failed = crowd.reconnects()
         lose()
         crowd.measured("lost", lambda: None, lambda: crowd.reconnects() >= failed + count)
+        crowd.alone = True
         crowd.measured("back", lambda: None, lambda: crowd.status() == {"running": count})
         crowd.measured("removed", crowd.unfederate, lambda: not crowd.status())
 

@@ -13,6 +13,10 @@ A new owner takes the lock of its own epoch before it raises the epoch, which su
 ends the sessions in which the former owner may be in the middle of a transaction. Its own first transaction waits for
 standby servers, like any other, and with it all that the former owner had committed.
 
+What an owner does elsewhere, such as at the upstreams of its links, no epoch fences. It does so only while its last
+heartbeat is younger than the lease, and, as a free lock does not say that the former owner has ended, only once the
+last heartbeat of that one is older.
+
 An epoch counts takeovers, and its last digits are random. A failover to a server that lacks a takeover, as it was no
 synchronous standby, would else let the next owner have the same epoch as one that is still there.
 
@@ -37,6 +41,7 @@ from .operations import Statement
 
 BEAT_S = 1.0  # between two heartbeats
 LIMIT_S = 5.0  # of a query here; a server that takes longer cannot be reached
+GRACE_S = 1.0  # after the lease of a former owner, for what it has sent last, and for clocks that run unevenly
 LOCK_TIMEOUT = "55P03"
 EPOCHS = 2**31 - 1  # of which each has a lock of its own
 TOKENS = 10**9  # the random part of an epoch is less than this
@@ -68,6 +73,7 @@ class Ownership:
         self._trusting = True  # a free lock
         self._locked = False
         self._beaten_s = 0.0  # when the last heartbeat was sent, by the clock of this process
+        self._alone_s = 0.0  # when the lease of the former owner is over
         # Advisory locks have two numbers of 32 bits: of the store, and of the epoch.
         self._key = int.from_bytes(sha256(store_id.encode()).digest()[:4], "big", signed=True)
 
@@ -83,6 +89,10 @@ class Ownership:
     def certain(self) -> bool:
         """Whether no other broker can have taken the store over: the last heartbeat is younger than the lease."""
         return now_s() - self._beaten_s < self._lease_s
+
+    def alone(self) -> bool:
+        """Whether no other broker acts as the owner: it is certain, and the lease of the former owner is over."""
+        return self._alone_s <= now_s() < self._beaten_s + self._lease_s
 
     def acquire(self) -> Standing | None:
         """Take the store over and return None if its owner has ended; else return who owns it."""
@@ -143,6 +153,7 @@ class Ownership:
         run(WATCH, [(ending, (self.name(epoch),))], LIMIT_S)
         taking: list[Statement] = [
             ("SELECT set_config('lock_timeout', '2s', true)", ()),
+            (f"SELECT extract(epoch FROM clock_timestamp() - beaten) FROM {schema}.beat FOR UPDATE", ()),
             (f"UPDATE {schema}.owner SET epoch = $2 WHERE epoch = $1 RETURNING commits", (epoch, raised)),
             (
                 f"UPDATE {schema}.beat SET epoch = $2, node = $3, beaten = clock_timestamp(),"
@@ -152,7 +163,7 @@ class Ownership:
         ]
         beaten_s = now_s()
         try:
-            taken = run(WATCH, taking, None)[1]
+            _, ((age,),), taken, _ = run(WATCH, taking, None)
         except Refused as error:
             self._unlock()
             if error.sqlstate != LOCK_TIMEOUT:
@@ -163,6 +174,7 @@ class Ownership:
             return False
         self.epoch, self.commits, self._locked = raised, int(taken[0][0] or 0), True
         self._beaten_s = beaten_s
+        self._alone_s = now_s() + max(0.0, self._lease_s + GRACE_S - float(age)) if age is not None else 0.0
         return True
 
     def beat(self) -> bool:
@@ -190,7 +202,9 @@ class Ownership:
         return bool(rows)
 
     def release(self) -> None:
-        """End the ownership at once, after the last transaction."""
+        """End the ownership at once, after the last transaction; but not the lease of a former owner."""
+        if not self.alone():
+            return  # the end of the session frees the lock
         text = f"UPDATE {self._database.schema}.beat SET beaten = NULL WHERE epoch = $1"
         self._database.run(WATCH, [(text, (self.epoch,))], LIMIT_S)
 

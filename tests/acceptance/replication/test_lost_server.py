@@ -102,6 +102,17 @@ def test_a_server_that_does_not_answer_is_waited_for(server: Cluster, sites: Sit
     broker.stop()
 
 
+def test_links_are_suspended_until_the_server_answers_again(server: Cluster, sites: Sites) -> None:
+    broker = sites("a", init(server.url()))
+    broker.start()
+    server.stop()
+    broker.wait_for_event("federation_suspended")
+    server.start()
+    broker.wait_for_event("federation_resumed")
+    assert broker.starts == 1
+    broker.stop()
+
+
 def test_a_server_that_stays_away_is_given_up(server: Cluster, sites: Sites) -> None:
     broker = sites("a", init(server.url()), "storage.retry_s = 1")
     broker.start()

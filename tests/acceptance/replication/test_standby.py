@@ -102,6 +102,17 @@ def test_what_a_killed_owner_has_confirmed_is_served_by_a_standby(store_url: str
         active, standby = standby, active
 
 
+def test_links_of_a_new_owner_wait_until_the_lease_of_a_killed_one_is_over(store_url: str, sites: Sites) -> None:
+    active, standby = sites("a", store_url), sites("b", store_url)
+    active.start()
+    assert not active.events("federation_suspended")
+    waiting(standby)
+    active.kill()
+    standby.wait_ready()
+    assert standby.events("federation_suspended")
+    standby.wait_for_event("federation_resumed")
+
+
 def test_both_brokers_have_one_cluster_name(store_url: str, sites: Sites) -> None:
     active, standby = sites("a", store_url), sites("b", store_url)
     names = []

@@ -84,3 +84,13 @@ def test_upstreams_that_do_not_answer_keep_no_places_from_others(monkeypatch: py
         assert [admitted(tasks) for tasks in hung] == [EACH] * len(hung)
 
     asyncio.run(work())
+
+
+@on_a_loop
+async def test_attempts_wait_while_the_admission_is_not_open(admission: Admission) -> None:
+    admission.open = False
+    tasks = await entering(admission, ONE, EACH + 1)
+    assert not admitted(tasks)
+    admission.open = True
+    await settled()
+    assert admitted(tasks) == EACH

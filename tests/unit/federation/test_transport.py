@@ -192,7 +192,8 @@ class Notes(UpstreamEvents):
 class House:
     def __init__(self) -> None:
         self.notes = Notes()
-        self.transport = UpstreamTransport(self.notes)
+        self.alone = True
+        self.transport = UpstreamTransport(self.notes, alone=lambda: self.alone)
         self.transport.started = True
         self.socket = Socket()
         self.transport.connection_made(self.socket)
@@ -415,3 +416,11 @@ async def test_an_answer_that_we_do_not_read_is_not_overdue(house: House) -> Non
     assert not house.socket.aborted
     house.receive(codec.method_frame(1, Queue.BindOk, {}))
     assert await call == b""
+
+
+@on_a_loop
+async def test_nothing_is_written_once_another_broker_may_act_as_this_one(house: House) -> None:
+    house.transport.ack(1, 1, False)
+    house.alone = False
+    house.transport.ack(1, 2, False)
+    assert house.socket.aborted and house.socket.written.count(b"\x00\x3c\x00\x50") == 1

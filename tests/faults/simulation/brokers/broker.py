@@ -98,6 +98,7 @@ class Process:
         self.host = Host(self.node, self.config, settings, self.server, resources, no_tls, [])
         if self.watch is not None:
             self.server.guard_output(self.watch)
+            self.host.alone = self.watch.alone
         self.throughput = ThroughputService()
         if broker.exports is not None:
             loop.spawn = partial(WriterProcess, broker.exports, broker, loop)
@@ -162,6 +163,12 @@ class Process:
                 change()
 
         self.loop.run_now(acting)
+
+    @property
+    def owns_store(self) -> bool:
+        """Whether no other process has taken the store over, which this one may not know yet."""
+        remote = self.broker.remote
+        return self.remote is None or remote is None or self.remote.ownership.epoch == remote.server.state.epoch
 
     @property
     def all_stored(self) -> bool:

@@ -183,7 +183,7 @@ class Publisher(Peer):
         last = item.delivery_tag or 0
         for tag in [each for each in self.unconfirmed if each == last or item.multiple and each < last]:
             copies = self.unconfirmed.pop(tag)
-            late = self.end.loop.now_s > self.process.former_s + UNDER_WAY_S
+            late = isinstance(item, Basic.Ack) and self.end.loop.now_s > self.process.former_s + UNDER_WAY_S
             assert not late, f"{copies[0].number} is confirmed after another process owns the store"
             self.answers[tag] = isinstance(item, Basic.Ack), self.end.loop.now_s
             if isinstance(item, Basic.Ack):

@@ -194,7 +194,7 @@ class RemoteStore:
     def replace(self) -> None:
         """Let another broker, which ends at once, take the store over."""
         self.server.take_over()
-        self.beat = Beat(self.server.state.epoch, "another")
+        self.beat = Beat(self.server.state.epoch, "another", self.now_s(), self.server.generation)
 
     def end_sessions(self, database: OwnDatabase) -> None:
         """End the sessions of a process."""
@@ -220,6 +220,8 @@ class RemoteStore:
             locked = self._lock(database, state.epoch % EPOCHS)
             known = beat.server == self.server.generation
             return [[str(state.epoch).encode(), beat.node.encode(), age_s, truth(locked), truth(known)]]
+        if text.startswith("SELECT extract"):
+            return [[None if beat.beaten_s is None else str(self.now_s() - beat.beaten_s).encode()]]
         if text.startswith("SELECT pg_try_advisory_lock"):
             return [[truth(self._lock(database, parameters[1]))]]
         if "pg_advisory_unlock_all" in text:

@@ -276,9 +276,6 @@ class World:
         (process,) = [each for each in broker.processes() if each.loop is loop]
         self.note(f"a former owner of {broker.name} has ended")
         self._broken_all(broker.name, lossy=True)
-        for edge in self.federation.edges:
-            if edge[1] == broker.name:
-                self.model.disturb(edge)  # two owners have removed each other's exchange from the upstream
         self.loops.remove(loop)
         if process is broker.standby:
             broker.standby = None
@@ -606,8 +603,13 @@ class World:
         self.later(random.choice((1.0, 5.0, 20.0)), clear)
 
     def _server(self, random: Random) -> SimulatedServer:
-        store = self.brokers[self._any(random)].remote
+        """Return the PostgreSQL of a broker, whose links may be suspended while it does not answer."""
+        name = self._any(random)
+        store = self.brokers[name].remote
         assert store is not None
+        for edge in self.federation.edges:
+            if edge[1] == name:
+                self._broken(edge)
         return store.server
 
     def step_fail_over(self, random: Random) -> None:
@@ -671,11 +673,12 @@ class World:
             self._go_on(name, seconds, random)
 
     def _go_on(self, name: str, seconds: float, random: Random) -> None:
-        """Publish at a broker for a while."""
+        """Publish at a broker and its upstreams for a while."""
         for _ in range(4):
-            self.connect(name)
-            for _ in range(5):
-                self.publish(name, random)
+            for each in (name, *self.federation.upstreams(name)):
+                self.connect(each)
+                for _ in range(5):
+                    self.publish(each, random)
             self.run(seconds / 4)
 
     def _may_lose_store(self, name: str) -> None:
@@ -720,11 +723,11 @@ class World:
                 self._broken(each)
                 if policy == "exchanges":
                     self.model.disturb(each)
-        process.act(lambda: self.federation.toggle_policy(process, policy))
+        self._act(process, lambda: self.federation.toggle_policy(process, policy))
         if random.random() < 0.5:
             self.run(random.choice((0.06, 0.2)))  # after the link has begun to end
             if self.process(edge[1]) is process:
-                process.act(lambda: self.federation.toggle_policy(process, policy))
+                self._act(process, lambda: self.federation.toggle_policy(process, policy))
 
     def step_tune(self, random: Random) -> None:
         """Set another policy of the queue `extra`, or clear it."""
@@ -733,11 +736,15 @@ class World:
         if process is None:
             return
         policies = process.node.policies
-        with suppress(Stopped):  # it reads what the policy drops
-            if definition is not None:
-                process.act(lambda: policies.set("/", EXTRA, f"^{EXTRA}$", definition, 0, "queues"))
-            elif any(each.name == EXTRA for each in policies.all("/")):
-                process.act(lambda: policies.clear("/", EXTRA))
+        if definition is not None:
+            self._act(process, lambda: policies.set("/", EXTRA, f"^{EXTRA}$", definition, 0, "queues"))
+        elif any(each.name == EXTRA for each in policies.all("/")):
+            self._act(process, lambda: policies.clear("/", EXTRA))
+
+    def _act(self, process: Process, change: Callable[[], object]) -> None:
+        """Make a change as an operator. It may read messages, at which the process may be killed."""
+        with suppress(Stopped):
+            process.act(change)
         if process.loop.dead:
             self._turn(process.loop)
 
@@ -777,10 +784,11 @@ class World:
         self.check_end()
 
     def _all_serve(self) -> bool:
-        """Return whether no broker is down, or will be as its stop has begun."""
+        """Return whether no broker is down, or will be as its stop has begun or another one has its store."""
         serving = self.serving()
         former = any(broker.former for broker in self.brokers.values())
-        return len(serving) == len(self.brokers) and not former and not any(each.stopping for _, each in serving)
+        ending = any(each.stopping or not each.owns_store for _, each in serving)
+        return len(serving) == len(self.brokers) and not former and not ending
 
     def _links_run_again(self) -> bool:
         """Return whether all links run. One without acknowledgements starts once full queues have room."""

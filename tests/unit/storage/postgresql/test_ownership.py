@@ -185,6 +185,28 @@ def test_an_owner_is_certain_until_its_last_heartbeat_is_older_than_the_lease(ad
         store.close()
 
 
+def test_an_owner_is_not_alone_until_the_lease_of_one_that_did_not_say_that_it_ended_is_over(
+    postgresql: Cluster, store: PostgreSQLStore, standby: PostgreSQLStore, address: Address
+) -> None:
+    assert store.ownership.alone(), "the first owner"
+    store.database.close()
+    until(lambda: taken_over(standby))
+    assert standby.ownership.certain() and not standby.ownership.alone()
+    standby.close()
+    third = PostgreSQLStore(address, "warren@third")
+    until(lambda: taken_over(third))
+    assert not third.ownership.alone(), "the second owner has ended before the lease of the first one"
+    third.database.close()
+    postgresql.execute(f"""UPDATE "{address.schema}".beat SET beaten = beaten - interval '1 hour'""")
+    fourth = PostgreSQLStore(address, "warren@fourth")
+    until(lambda: taken_over(fourth))
+    assert fourth.ownership.alone()
+    fourth.close()
+    fifth = PostgreSQLStore(address, "warren@fifth", -1.0)
+    assert fifth.acquire() is None and not fifth.ownership.alone(), "its own lease is over"
+    fifth.close()
+
+
 def test_an_epoch_is_not_given_twice_after_a_failover_to_a_server_without_it(
     store: PostgreSQLStore, standby: PostgreSQLStore, postgresql: Cluster, address: Address
 ) -> None:
