@@ -1,4 +1,4 @@
-"""What the broker has confirmed with the default configuration is on the disk, not with the system alone."""
+"""Syncs of the default configuration: what the broker has confirmed is on the disk, not with the system alone."""
 
 from __future__ import annotations
 
