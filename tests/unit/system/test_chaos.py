@@ -1,0 +1,48 @@
+"""`make chaos` does not call a demand held that is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tools.chaos.syncs import Syncs
+
+LOG = "1.log"
+
+
+def line(thread: int, call: str, result: str, when_s: float = 5.0) -> str:
+    return f"{thread}  {when_s:.6f} {call} = {result}\n"
+
+
+def write(thread: int, offset: int, path: Path, result: str = "10") -> str:
+    return line(thread, f'pwrite64(3<{path}>, ""..., 10, {offset})', result)
+
+
+def sync(thread: int, path: Path, result: str = "0") -> str:
+    return line(thread, f"fdatasync(3<{path}>)", result)
+
+
+FAILED = "-1 EIO (Input/output error) (INJECTED)"
+
+
+def test_what_was_synced_is_kept_and_the_rest_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / LOG
+    path.write_bytes(bytes(40))
+    log = write(1, 0, path) + sync(1, path) + write(2, 10, path) + write(1, 20, path)
+    syncs = Syncs(log + sync(2, path, FAILED) + sync(1, path) + write(1, 30, path))
+    assert syncs.unsynced == {path: 10} and syncs.failed_s == 5.0
+    assert syncs.forget() == 30 and path.stat().st_size == 10
+
+
+def test_a_sync_that_began_before_its_thread_wrote_or_after_a_failure_covers_nothing() -> None:
+    path = Path("/data") / LOG
+    begun = f"1 5.0 fdatasync(3<{path}> <unfinished ...>\n" + write(2, 0, path) + "1 5.1 <... fdatasync resumed>) = 0\n"
+    assert Syncs(begun).unsynced == {path: 0}
+    assert Syncs(sync(2, path, FAILED) + write(1, 50, path) + sync(1, path)).unsynced == {path: 50}
+    assert Syncs(write(1, 50, path) + begun).unsynced == {path: 0}
+
+
+def test_a_write_that_failed_has_left_nothing() -> None:
+    path = Path("/data") / LOG
+    log = write(1, 0, path, "-1 ENOSPC (No space left on device) (INJECTED)") + write(1, 0, path) + sync(1, path)
+    assert Syncs(log).unsynced == {path: 0}, "a sync after a failure"
+    assert not Syncs(write(1, 0, path, FAILED)).unsynced
