@@ -12,7 +12,7 @@ from tools.failover.outcome import Outcome
 
 from .clients import Flood, numbers, take_all
 from .faults import fill, free_bytes, inject, injected, small_disk, strace
-from .scenario import Lab, Scenario
+from .scenario import Lab, Scenario, Timed
 from .syncs import WORDS, Syncs
 
 FAILED = 74
@@ -28,7 +28,7 @@ BODY_BYTES = 20_000
 
 def failing(lab: Lab) -> Outcome:
     """Errors by call: those that end the broker, and those after which it goes on."""
-    texts = []
+    texts, slowest_s = [], 0.0
     for calls, error in (("fdatasync", "EIO"), ("pwrite64", "EIO"), ("fdatasync", "ENOSPC")):
         broker, flood = _flooded(lab)
         log = lab.folder / "strace"
@@ -40,14 +40,14 @@ def failing(lab: Lab) -> Outcome:
         syncs = Syncs(log.read_text())
         assert syncs.failed_s is not None, f"no {calls} failed"
         took_s = ended_s - syncs.failed_s
+        slowest_s = max(slowest_s, took_s)
         forgotten = syncs.forget()
         lost = _lost(broker, flood)
         assert (status, lost) == (FAILED, 0), f"{error} of {calls}: status {status}, {lost} confirmed and not synced"
-        assert took_s <= 1.0, f"{error} of {calls}: ended after {took_s:.1f} s"
         texts.append(f"{error} of {calls}: status {status} after {took_s:.1f} s, {forgotten:,} unsynced bytes dropped")
     for error in ("ENOSPC", "EDQUOT"):
         broker, flood = _flooded(lab)
-        with injected(broker.process.pid, "pwrite64", f"error={error}"):
+        with injected(broker.process.pid, "pwrite64", f"error={error}", "-P", str(_first_segment(broker))):
             began_s = time.monotonic()
             time.sleep(FAULT_S)
         ended_s = time.monotonic()
@@ -58,8 +58,8 @@ def failing(lab: Lab) -> Outcome:
         broker.kill()
         lost = _lost(broker, flood)
         assert not late and not lost, f"{error} of pwrite: {late} confirmed meanwhile, {lost} lost"
-        texts.append(f"{error} of pwrite64: 0 confirmed meanwhile, resumed {back_s:.1f} s after it")
-    return Outcome(True, "; ".join(texts) + "; 0 confirmed lost")
+        texts.append(f"{error} of pwrite64 on the log: 0 confirmed meanwhile, resumed {back_s:.1f} s after it")
+    return Timed(True, "; ".join(texts) + "; 0 confirmed lost", slowest_s <= 1)
 
 
 def _flooded(lab: Lab, queue: str = "q") -> tuple[BrokerProcess, Flood]:
@@ -68,6 +68,10 @@ def _flooded(lab: Lab, queue: str = "q") -> tuple[BrokerProcess, Flood]:
     flood.start()
     until(lambda: len(flood.confirmed) > 500, "confirms")
     return broker, flood
+
+
+def _first_segment(broker: BrokerProcess) -> Path:
+    return broker.data / "log" / "00000001.log"
 
 
 def _lost(broker: BrokerProcess, flood: Flood) -> int:
@@ -104,7 +108,7 @@ def at_a_stop(lab: Lab) -> Outcome:
 def _start_with(broker: BrokerProcess, calls: str, folder: Path) -> str:
     """Start a broker whose calls fail; return how it ended."""
     line = command_line("serve", "--data", str(broker.data), "--amqp", "127.0.0.1:0")
-    traced = strace(*inject(calls, "error=EIO"), "-P", str(broker.data / "log" / "00000001.log"), *line)
+    traced = strace(*inject(calls, "error=EIO"), "-P", str(_first_segment(broker)), *line)
     try:
         done = subprocess.run(
             traced,
@@ -139,11 +143,12 @@ def filling(lab: Lab) -> Outcome:
         flood.end()
         came += numbers(take_all(broker, "q"))
     lost = set(flood.confirmed) - set(came)
-    return Outcome(
-        blocked_s <= 1 and unblocked_s <= 2 and not lost and least > 0,
+    return Timed(
+        not lost and least > 0,
         f"{DISK_MIB} MiB: blocked {blocked_s:.2f} s after {LIMIT_BYTES / 1e6:.0f} MB were free, with"
         f" {least / 1e6:.1f} MB left; consuming went on, unblocked {unblocked_s:.2f} s after there was space;"
         f" {len(lost)} of {len(flood.confirmed):,} confirmed lost",
+        blocked_s <= 1 and unblocked_s <= 2,
     )
 
 
@@ -179,11 +184,9 @@ def full(lab: Lab) -> Outcome:
 
 SCENARIOS = (
     Scenario(6, "EIO and ENOSPC under load",
-             "EIO: nothing more confirmed, status != 0 within 1 s; ENOSPC: held, resumes, 0 confirmed lost", failing,
-             timed=True),
+             "EIO: nothing more confirmed, status != 0 within 1 s; ENOSPC: held, resumes, 0 confirmed lost", failing),
     Scenario(7, "disk fills at full rate",
-             "blocked <= 1 s, before it is full; consumers go on; unblocked <= 2 s after there is space", filling,
-             timed=True),
+             "blocked <= 1 s, before it is full; consumers go on; unblocked <= 2 s after there is space", filling),
     Scenario(35, "disk full to the last byte", "consuming, purging and deleting get space without a restart", full),
     Scenario(36, "EIO at a stop and at a start", "0 or 74 at a stop, 69 and one line at a start; 0 lost", at_a_stop),
 )  # fmt: skip

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tools.chaos.scenario import Lab, Scenario, Timed
 from tools.chaos.syncs import Syncs
+from tools.failover.outcome import Outcome
 
 LOG = "1.log"
 
@@ -46,3 +48,35 @@ def test_a_write_that_failed_has_left_nothing() -> None:
     log = write(1, 0, path, "-1 ENOSPC (No space left on device) (INJECTED)") + write(1, 0, path) + sync(1, path)
     assert Syncs(log).unsynced == {path: 0}, "a sync after a failure"
     assert not Syncs(write(1, 0, path, FAILED)).unsynced
+
+
+def tried(*outcomes: Outcome) -> tuple[bool | None, int]:
+    """The verdict of a row whose tries have these outcomes, and how often it was measured."""
+    left = iter(outcomes)
+    row = Scenario(1, "a row", "a demand", lambda lab: next(left))
+    return row.run(1.0, 7).holds, len(outcomes) - len(list(left))
+
+
+LATE, IN_TIME, LOST = Timed(True, "2 s", False), Timed(True, "1 s", True), Timed(False, "1 lost", True)
+
+
+def test_a_time_that_is_too_long_is_measured_again() -> None:
+    assert tried(LATE, LATE, IN_TIME) == (True, 3)
+    assert tried(LATE, LATE, LATE, IN_TIME) == (False, 3)
+
+
+def test_a_loss_is_not_measured_again() -> None:
+    assert tried(LOST, IN_TIME) == (False, 1)
+    assert tried(LATE, LOST, IN_TIME) == (False, 2)
+    assert tried(Timed(False, "1 lost", False), IN_TIME) == (False, 1)
+
+
+def test_a_failed_assertion_is_not_measured_again() -> None:
+    tries = []
+
+    def measure(lab: Lab) -> Outcome:
+        tries.append(lab)
+        assert len(tries) > 1, "1 lost"
+        return IN_TIME
+
+    assert Scenario(1, "a row", "a demand", measure).run(1.0, 7).holds is False and len(tries) == 1
