@@ -32,7 +32,7 @@ KIB = 1024
 CHURN_PER_S = 500
 CHURN_CLIENTS = 4
 WAVE = 100
-HANDSHAKE_S, TLS_HANDSHAKE_S = 10.0, 5.0
+HANDSHAKE_S, TLS_HANDSHAKE_S, HTTP_REQUEST_S = 10.0, 5.0, 5.0
 CLIENT_HELLO = b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(500)  # the beginning
 EARLY_S = 0.2  # by which the measurement may begin late
 LATE_S = 2.0  # by which a time-out may be later on a busy machine
@@ -203,7 +203,7 @@ def slowloris(lab: Lab) -> Outcome:
     http = int(broker.addresses["http"][0].rpartition(":")[2])
     ports = {"AMQP": (broker.port, PROTOCOL_HEADER + START_OK, HANDSHAKE_S),
              "TLS": (secure, CLIENT_HELLO, TLS_HANDSHAKE_S),
-             "HTTP": (http, b"GET /api/overview HTTP/1.1\r\nX: ", 30.0)}  # fmt: skip
+             "HTTP": (http, b"GET /api/overview HTTP/1.1\r\nX: ", HTTP_REQUEST_S)}  # fmt: skip
     closed: dict[str, list[float]] = {name: [] for name in ports}
     ended = threading.Event()
     thread = threading.Thread(target=_drip, args=(ports, count // 3, closed, ended), daemon=True)
