@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+from tools.chaos.federation import FAULTS, verdict
 from tools.chaos.scenario import Lab, Scenario, Timed
 from tools.chaos.syncs import Syncs
 from tools.failover.outcome import Outcome
@@ -80,3 +84,17 @@ def test_a_failed_assertion_is_not_measured_again() -> None:
         return IN_TIME
 
     assert Scenario(1, "a row", "a demand", measure).run(1.0, 7).holds is False and len(tries) == 1
+
+
+@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_a_link_may_lose_and_repeat_what_was_under_way_and_no_more(ack_mode: str, fault: str) -> None:
+    def holds(**found: object) -> bool:
+        fine = {"lost": [], "duplicates": 0, "unflagged": 0, "unordered": 0, "breaks": 3, "confirmed": 1840}
+        return verdict(ack_mode, fault, SimpleNamespace(**{**fine, "under_way": 240, **found})).holds is True
+
+    may_lose = ack_mode == "no-ack" or (ack_mode, fault) == ("on-publish", "downstream killed")
+    assert holds()
+    assert holds(lost=range(240)) == may_lose and not holds(lost=range(241))
+    assert holds(duplicates=240) == (ack_mode != "no-ack") and not holds(duplicates=241)
+    assert not holds(duplicates=1, unflagged=1) and not holds(unordered=1)
