@@ -106,7 +106,7 @@ def at_a_stop(lab: Lab) -> Outcome:
 
 
 def _start_with(broker: BrokerProcess, calls: str, folder: Path) -> str:
-    """Start a broker whose calls fail; return how it ended."""
+    """Start a broker whose calls fail; return how it ended. Raises AssertionError if it serves."""
     line = command_line("serve", "--data", str(broker.data), "--amqp", "127.0.0.1:0")
     traced = strace(*inject(calls, "error=EIO"), "-P", str(_first_segment(broker)), *line)
     try:
@@ -119,8 +119,8 @@ def _start_with(broker: BrokerProcess, calls: str, folder: Path) -> str:
             check=False,
             timeout=WITHIN_S,
         )
-    except subprocess.TimeoutExpired:
-        return "served"
+    except subprocess.TimeoutExpired as served:
+        raise AssertionError(f"EIO of {calls} at a start: it serves") from served
     assert done.returncode == 69 and len(done.stderr.splitlines()) == 1, f"{done.returncode}: {done.stderr[-200:]}"
     return "status 69, one line"
 
