@@ -245,7 +245,7 @@ def _post(broker: BrokerProcess, body: object) -> int | None:
 def interrupted_copy(lab: Lab) -> Outcome:
     bodies = [b"%d " % number + bytes(2000) for number in range(2000)]
     folder = Folder(lab, True, {"q": bodies})
-    before = [path.read_bytes() for path in sorted((folder.base / "log").iterdir())]
+    before = _contents(folder.base)
     refused = whole = empty = 0
     rounds = lab.count(6)
     for number in range(rounds):
@@ -271,12 +271,18 @@ def interrupted_copy(lab: Lab) -> Outcome:
         broker.close()
         assert came == (bodies if begun else []), f"a part of a copy is served: {len(came)} of {len(bodies)} messages"
         whole, empty = whole + begun, empty + (not begun)
-    unchanged = before == [path.read_bytes() for path in sorted((folder.base / "log").iterdir())]
+    unchanged = before == _contents(folder.base)
     return Outcome(
-        unchanged,
+        unchanged and refused > 0,
         f"{rounds} copies killed at a system call: before anything was copied {empty} times, then the target is refused"
         f" {refused} times and complete {whole} times; the source is {'unchanged' if unchanged else 'CHANGED'}",
     )
+
+
+def _contents(folder: Path) -> dict[Path, bytes]:
+    """The files of a data folder that are not empty, but for those of the process that has it open."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name not in ("lock", "meta.sqlite-shm"))
+    return {path: data for path in found if (data := path.read_bytes())}
 
 
 Damage = Callable[[BrokerProcess], object]
