@@ -126,7 +126,8 @@ def soaked(lab: Lab) -> Outcome:
 
 
 SCENARIOS = (
-    Scenario(19, "missed heartbeats", "detected in 2 to 2.5 intervals (wanted: 2, +-1 s); requeued in order, redelivered; no false end",
+    Scenario(19, "missed heartbeats",
+             "detected in 2 to 2.5 intervals (wanted: 2, +-1 s); requeued in order, redelivered; no false end",
              heartbeats),
     Scenario(26, "wall clock jumps by +-1 h", "TTLs, expiry and heartbeats are exact", jumps),
     Scenario(28, "mixed load with faults for long", "24 h: memory < 1 MB/h, descriptors flat, 0 lost", soaked,

@@ -249,7 +249,7 @@ def interrupted_copy(lab: Lab) -> Outcome:
     folder = Folder(lab, True, {"q": bodies})
     before = _contents(folder.base)
     refused = whole = empty = 0
-    rounds = lab.count(6)
+    rounds = lab.count(6, 3)
     for number in range(rounds):
         target = lab.folder / f"target{number}"
         copying = command_line("copy", "--from", str(folder.base), "--to", str(target))
