@@ -6,7 +6,7 @@ a proof of every promise of the README. A test of the gate needs at most `GATE_L
 The *rest* (`make test-more`) has what is left: the tests that need programs of the system (Chromium, PostgreSQL,
 Prometheus, Java, Node, shells, RabbitMQ), that build and install the distribution, that start many processes or that
 repeat what the gate does with other seeds, and every block of code of the documents. It takes at most twenty minutes
-beside 20,000 seeds of whole brokers, which take an hour.
+beside 20,000 seeds of whole brokers, which take 1.5 hours of processor time.
 
 A test belongs to the rest if its path begins as an entry of `REST`, unless it is in `GATE` as well, if it has the mark
 `rest`, or if its inputs are in `INPUTS_OF_REST`. pytest by itself runs both tiers; `--tier` chooses one. Programs that

@@ -123,8 +123,8 @@ def numbers(bodies: Iterable[bytes]) -> list[int]:
     return [int(body.partition(b" ")[0]) for body in bodies]
 
 
-def fill(broker: BrokerProcess, queue: str, bodies: Iterable[bytes]) -> None:
-    """Publish these persistent messages to a durable queue, and wait for their confirms."""
+def fill(broker: BrokerProcess, queue: str, bodies: Iterable[bytes], window: int = WINDOW) -> None:
+    """Publish these persistent messages to a durable queue, and wait for their confirms after each `window` of them."""
     client = broker.connect()
     channel = client.channel()
     channel.declare(queue, durable=True)
@@ -132,7 +132,7 @@ def fill(broker: BrokerProcess, queue: str, bodies: Iterable[bytes]) -> None:
     count = 0
     for count, body in enumerate(bodies, 1):
         channel.publish("", queue, body, PERSISTENT)
-        if count % WINDOW == 0:
-            channel.confirms(range(count - WINDOW + 1, count + 1))
-    channel.confirms(range(count - count % WINDOW + 1, count + 1))
+        if count % window == 0:
+            channel.confirms(range(count - window + 1, count + 1))
+    channel.confirms(range(count - count % window + 1, count + 1))
     client.close()

@@ -23,9 +23,9 @@ from tools.failover.figures import QUORUM
 from tools.failover.figures import fill as fill_backlog
 from tools.failover.outcome import Outcome
 
-from .clients import fill, take_all
+from .clients import WINDOW, fill, take_all
 from .faults import inject, injected, strace
-from .scenario import Lab, Scenario, both, suite
+from .scenario import Lab, Scenario, Timed, both, suite
 
 RESTART_S, MILLION_S = 2.0, 10.0
 BACKLOG = 100_000
@@ -58,11 +58,12 @@ def killed(lab: Lab) -> Outcome:
     broker.kill()
     backlog_s = broker.start()
     kept = broker.connect().channel().count(QUORUM.queue(0))
-    return Outcome(
-        kept == count and empty_s <= RESTART_S and backlog_s <= MILLION_S and not ledger.unflagged,
+    return Timed(
+        kept == count and not ledger.unflagged,
         f"{rounds} kills, {ledger.count('confirmed'):,} copies confirmed, 0 lost, {ledger.duplicates:,} redelivered,"
         f" {ledger.unflagged} of them not flagged; ready in at most {empty_s:.2f} s, with a backlog of {count:,} in"
         f" {backlog_s:.2f} s with {count - kept} missing",
+        empty_s <= RESTART_S and backlog_s <= MILLION_S,
     )
 
 
@@ -70,7 +71,9 @@ def power_loss(lab: Lab) -> Outcome:
     seeds = lab.count(300)
     words = ["tests/faults/simulation/test_journal.py", "tests/faults/simulation/test_node.py"]
     found = suite(*words, WARREN_SIM_SEEDS=str(seeds))
-    return Outcome(found.holds, f"{seeds} seeds each of journal and node on a simulated disk: {found.text}")
+    return Outcome(
+        found.holds, f"{seeds} seeds of the journal and {seeds // 5} of the node on a simulated disk: {found.text}"
+    )
 
 
 # 3 to 5: the files at the next start
@@ -79,11 +82,11 @@ def power_loss(lab: Lab) -> Outcome:
 class Folder:
     """The data folder of a broker that has ended, of which copies are damaged, and the messages of its queues."""
 
-    def __init__(self, lab: Lab, clean: bool, bodies: dict[str, list[bytes]]) -> None:
+    def __init__(self, lab: Lab, clean: bool, bodies: dict[str, list[bytes]], window: int = WINDOW) -> None:
         self.lab, self.bodies = lab, bodies
         broker = lab.started()
         for queue, of_queue in bodies.items():
-            fill(broker, queue, of_queue)
+            fill(broker, queue, of_queue, window)
         broker.stop() if clean else broker.kill()
         self.base = broker.data
 
@@ -112,16 +115,16 @@ def restarted_twice(broker: BrokerProcess, expected: list[bytes], queue: str = "
 
 def torn(lab: Lab) -> Outcome:
     bodies = [b"message %d " % number + b"x" * 20 for number in range(30)]
-    folder = Folder(lab, False, {"q": bodies})
+    folder = Folder(lab, False, {"q": bodies}, 1)  # so that each is a batch, which is kept or dropped as a whole
     data = segments(folder.copy())[0].read_bytes()
-    starts = records_of(data)
-    end = starts[-1]
+    records = records_of(data)
+    begin, end = records[-2][0], records[-1][1]
     rounds = lab.count(8, 4)
-    cuts = sorted({starts[-3], end - 1, *(lab.dice.randrange(starts[-3], end) for _ in range(rounds))})
+    cuts = sorted({begin, end - 1, *(lab.dice.randrange(begin, end) for _ in range(rounds))})
     for cut in cuts:
         broker = folder.copy()
         segments(broker)[0].write_bytes(data[:cut])
-        restarted_twice(broker, bodies[: sum(at <= cut for at in starts[1:])])
+        restarted_twice(broker, bodies[: sum(stop <= cut for _, stop in records)])
     for tail in (bytes(8192), lab.dice.randbytes(5000)):
         broker = folder.copy()
         segments(broker)[0].write_bytes(data[:end] + tail)
@@ -135,7 +138,7 @@ def torn(lab: Lab) -> Outcome:
 def flipped(lab: Lab) -> Outcome:
     bodies = {queue: [b"%s %d " % (queue.encode(), n) + bytes(2000) for n in range(100)] for queue in ("q", "r")}
     folder = Folder(lab, True, bodies)
-    rounds, lost = lab.count(8), 0
+    rounds, lost_each = lab.count(8), []
     for _ in range(rounds):
         broker = folder.copy()
         segment = segments(broker)[0]
@@ -148,16 +151,17 @@ def flipped(lab: Lab) -> Outcome:
         broker.start()
         damage = [line for line in broker.log_lines() if line["level"] in ("warning", "error")]
         assert damage, f"nothing is logged of a bit flip at {at}"
+        lost = 0
         for queue, of_queue in bodies.items():
             came = take_all(broker, queue)
-            missing = set(of_queue) - set(came)
-            lost += len(missing)
+            lost += len(set(of_queue) - set(came))
             assert came == [body for body in of_queue if body in set(came)], f"order of {queue}, bit flip at {at}"
+        lost_each.append(lost)
         broker.close()
     return Outcome(
-        lost <= rounds,
-        f"{rounds} flips at random bytes: doctor says 1 and the log names each, {lost} messages lost, others served in"
-        " their order",
+        max(lost_each) <= 1,
+        f"{rounds} flips at random bytes: doctor says 1 and the log names each, {sum(lost_each)} messages lost, at most"
+        f" {max(lost_each)} by a flip, others served in their order",
     )
 
 
@@ -243,9 +247,9 @@ def _post(broker: BrokerProcess, body: object) -> int | None:
 def interrupted_copy(lab: Lab) -> Outcome:
     bodies = [b"%d " % number + bytes(2000) for number in range(2000)]
     folder = Folder(lab, True, {"q": bodies})
-    before = [path.read_bytes() for path in sorted((folder.base / "log").iterdir())]
+    before = _contents(folder.base)
     refused = whole = empty = 0
-    rounds = lab.count(6)
+    rounds = lab.count(6, 3)
     for number in range(rounds):
         target = lab.folder / f"target{number}"
         copying = command_line("copy", "--from", str(folder.base), "--to", str(target))
@@ -269,12 +273,18 @@ def interrupted_copy(lab: Lab) -> Outcome:
         broker.close()
         assert came == (bodies if begun else []), f"a part of a copy is served: {len(came)} of {len(bodies)} messages"
         whole, empty = whole + begun, empty + (not begun)
-    unchanged = before == [path.read_bytes() for path in sorted((folder.base / "log").iterdir())]
+    unchanged = before == _contents(folder.base)
     return Outcome(
-        unchanged,
+        unchanged and refused > 0,
         f"{rounds} copies killed at a system call: before anything was copied {empty} times, then the target is refused"
         f" {refused} times and complete {whole} times; the source is {'unchanged' if unchanged else 'CHANGED'}",
     )
+
+
+def _contents(folder: Path) -> dict[Path, bytes]:
+    """The files of a data folder that are not empty, but for those of the process that has it open."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name not in ("lock", "meta.sqlite-shm"))
+    return {path: data for path in found if (data := path.read_bytes())}
 
 
 Damage = Callable[[BrokerProcess], object]
@@ -322,36 +332,44 @@ def corrupted(lab: Lab) -> Outcome:
 
 
 def truncated(lab: Lab) -> Outcome:
-    folder = Folder(lab, True, {"q": [b"%d " % number + bytes(100) for number in range(900)]})
-    cuts: dict[str, Damage] = {
-        "half": lambda one: segments(one)[-1].write_bytes(segments(one)[-1].read_bytes()[: 900 * 70]),
-        "empty": lambda one: segments(one)[-1].write_bytes(b""),
-        "removed": lambda one: segments(one)[-1].unlink(),
+    bodies = [b"%d " % number + bytes(100) for number in range(900)]
+    folder = Folder(lab, True, {"q": bodies})
+    (segment,) = (folder.base / "log").glob("*.log")
+    data = segment.read_bytes()
+    half = len(data) // 2
+    before = sum(stop <= half for _, stop in records_of(data))
+    cuts: dict[str, tuple[Damage, int]] = {
+        "half": (lambda one: segments(one)[-1].write_bytes(data[:half]), before),
+        "empty": (lambda one: segments(one)[-1].write_bytes(b""), 0),
+        "removed": (lambda one: segments(one)[-1].unlink(), 0),
     }
     texts = []
-    for name, cut in cuts.items():
+    for name, (cut, kept) in cuts.items():
         broker = folder.copy()
         cut(broker)
         status = broker.doctor().returncode
         broker.start()
         logged = len([line for line in broker.log_lines() if line["level"] in ("warning", "error")])
-        old = len(take_all(broker, "q"))
+        old = take_all(broker, "q")
         fill(broker, "q", [b"new %d" % number for number in range(900)])
         broker.kill()
         broker.start()
         new = len(take_all(broker, "q"))
         broker.close()
         assert status == DAMAGED and logged, f"{name}: doctor {status}, {logged} lines in the log"
+        assert old == bodies[:kept], f"{name}: {len(old)} came of {kept} before the cut"
         assert new == 900, f"{name}: {900 - new} of 900 new messages lost"
-        texts.append(f"{name}: doctor {status}, logged, {900 - old} of 900 gone, 0 of 900 new ones lost")
+        texts.append(
+            f"{name}: doctor {status}, logged, {900 - kept} of 900 gone, none before the cut, 0 of 900 new ones lost"
+        )
     return Outcome(True, "last segment " + "; ".join(texts))
 
 
 SCENARIOS = (
     Scenario(1, "kill -9 under load",
              "8 publishers, 100 rounds: 0 confirmed lost, repeats flagged; restart <= 2 s, with 1M messages <= 10 s",
-             killed, "10 rounds, a backlog of 100,000", timed=True),
-    Scenario(2, "power loss on a simulated disk", "10,000 seeds: 0 confirmed lost", power_loss, "300 seeds"),
+             killed, "10 rounds, a backlog of 100,000"),
+    Scenario(2, "power loss on a simulated disk", "10,000 seeds: 0 confirmed lost", power_loss, "300 and 60 seeds"),
     Scenario(3, "torn end of the log",
              "every byte of the last 2 records, zeros, garbage; started twice: only the torn end is dropped",
              torn, "8 of the bytes by processes, every byte in one process"),
@@ -364,6 +382,6 @@ SCENARIOS = (
     Scenario(32, "interrupted warren copy", "the source is unchanged, and an incomplete target is not served",
              interrupted_copy, "6 kills"),
     Scenario(33, "damaged files", "reported by doctor and log; the rest is served, or the start refused", corrupted),
-    Scenario(34, "last segment cut after a clean stop", "doctor says 1, the log says so, new messages survive",
-             truncated),
+    Scenario(34, "last segment cut after a clean stop",
+             "doctor says 1, the log says so; messages before the cut and new ones survive", truncated),
 )  # fmt: skip

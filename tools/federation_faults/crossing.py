@@ -7,7 +7,8 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -25,6 +26,7 @@ PREFETCH = 100
 BURST = 20
 PAUSE_S = 0.02  # between bursts: about a thousand messages a second
 SETTLED_WITHIN_S = 60.0
+ARRIVED_S, SYNCED_S = 0.02, 0.1  # in which what has left one broker reaches the other one, and is synced there
 PERSISTENT = {"delivery_mode": 2}
 
 
@@ -91,12 +93,18 @@ class Publisher(threading.Thread):
 
 
 class Outcome:
-    """The fates of the messages. `unflagged` are further copies without the redelivered flag."""
+    """The fates of the messages. `unflagged` are further copies without the redelivered flag.
 
-    def __init__(self, publisher: Publisher, came: list[Content], breaks: int, longest_s: float) -> None:
+    `under_way` is how many were, at most, between the two brokers or not synced when the link broke.
+    """
+
+    def __init__(
+        self, publisher: Publisher, came: list[Content], breaks: int, longest_s: float, under_way: int
+    ) -> None:
         numbers = [int(message.body) for message in came]
         fresh = Counter(number for number, message in zip(numbers, came, strict=True) if not again(message))
         self.breaks = breaks
+        self.under_way = under_way
         self.longest_s = longest_s  # that the link took to come back
         self.published = publisher.published
         self.confirmed = len(publisher.confirmed)
@@ -144,7 +152,7 @@ class Crossing:
         settings = {"prefetch_count": PREFETCH, **settings}
         self.down.federate(f"^{EXCHANGE}", f"amqp://127.0.0.1:{self.proxy.port}/%2f?heartbeat=2", **settings)
         self.running()
-        self.breaks = 0
+        self.breaks = self.under_way = 0
         self.longest_s = 0.0
         self.publisher = self._new_publisher()
 
@@ -152,7 +160,7 @@ class Crossing:
         return Publisher(lambda: SocketPeer(f"127.0.0.1:{self.up.port}"))
 
     def begin(self) -> None:
-        self.breaks = 0
+        self.breaks = self.under_way = 0
         self.longest_s = 0.0
         self.publisher = self._new_publisher()
         self.publisher.start()
@@ -183,14 +191,28 @@ class Crossing:
 
     # What breaks
 
+    @contextmanager
+    def breaking(self, settled_s: float) -> Iterator[None]:
+        """Context that breaks the link: what is lost or repeated by it is not older than `settled_s`.
+
+        So it is what waited upstream at that time, was on its way to there, or has been published since.
+        """
+        before = self.publisher.published - BURST
+        waiting = self.up.queues()[UPSTREAM_QUEUE]
+        time.sleep(settled_s)
+        yield
+        self.under_way += waiting + self.publisher.published - before
+
     def kill_upstream(self) -> None:
-        self.up.kill()
+        with self.breaking(SYNCED_S):
+            self.up.kill()
         self.up.start()
         self.proxy.target = self.up.address
         self.back()
 
     def kill_downstream(self) -> None:
-        self.down.kill()
+        with self.breaking(SYNCED_S):
+            self.down.kill()
         self.down.start()
         self.back()
 
@@ -209,7 +231,8 @@ class Crossing:
 
     def flap(self, every_s: float, seconds: float) -> None:
         for _ in range(round(seconds / every_s)):
-            self.proxy.blink()
+            with self.breaking(ARRIVED_S):
+                self.proxy.blink()
             self.breaks += 1
             self.load(every_s)
         self.back()
@@ -260,4 +283,4 @@ class Crossing:
         came = channel.deliveries(count)
         channel.client.close()
         assert self.down.queues()[QUEUE] == 0
-        return Outcome(self.publisher, came, self.breaks, self.longest_s)
+        return Outcome(self.publisher, came, self.breaks, self.longest_s, self.under_way)
