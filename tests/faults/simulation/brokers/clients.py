@@ -152,6 +152,7 @@ class Publisher(Peer):
     unconfirmed  the copies of each publish, by its number
     published    all publishes, in their order
     answers      to each publish, by its number: whether it is confirmed, and when that was received
+    _refusable   publishes for a queue that refuses messages when it is full
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -161,6 +162,7 @@ class Publisher(Peer):
         self.unconfirmed: dict[int, list[Copy]] = {}
         self.published: list[Published] = []
         self.answers: dict[int, tuple[bool, float]] = {}
+        self._refusable: set[int] = set()
 
     def publish(
         self,
@@ -170,9 +172,12 @@ class Publisher(Peer):
         copies: list[Copy],
         message_id: str | None = None,
         properties: dict[str, Any] | None = None,
+        refusable: bool = False,
     ) -> None:
         self.published.append(Published(copies[0].number, exchange, key, len(body), message_id))
         self.unconfirmed[len(self.published)] = copies
+        if refusable:
+            self._refusable.add(len(self.published))
         named = {} if message_id is None else {"message_id": message_id}
         self._channel.publish(exchange, key, body, {"delivery_mode": 2} | named | (properties or {}))
 
@@ -188,6 +193,8 @@ class Publisher(Peer):
             self.answers[tag] = isinstance(item, Basic.Ack), self.end.loop.now_s
             if isinstance(item, Basic.Ack):
                 self.model.confirm(copies)
+            else:
+                assert tag in self._refusable, f"{copies[0].number} is refused, though no queue is full"
             self.trace(f"{self.broker} confirms {copies[0].number}")
 
 

@@ -468,7 +468,8 @@ class World:
             paths = self.federation.paths(name)
             ways = [(f"{queue}@{there}", path) for there, path in paths.items() for queue in self.bound]
             copies = [Copy(place, number, body, origin, path) for place, path in ways]
-            publisher.publish(EXCHANGE, self.federation.key, body, copies, message_id)
+            refusable = any(self._refuses(queue) for queue in self.bound)
+            publisher.publish(EXCHANGE, self.federation.key, body, copies, message_id, refusable=refusable)
         elif target == EXTRA and self.feature is not None:
             properties = self.feature.properties(random)
             copy = Copy(f"{self.feature.place}@{name}", number, body, origin)
@@ -480,10 +481,14 @@ class World:
         else:
             links = self.federation.edges if target == QUEUE else ()
             copies = [Copy(QUEUE if links else f"timed@{name}", number, body, origin, links)]
-            publisher.publish("", target, body, copies, message_id)
+            publisher.publish("", target, body, copies, message_id, refusable=self._refuses(target))
         for copy in copies:
             self.model.add(copy)
         self.note(f"publish {number} to {target} at {name}")
+
+    def _refuses(self, queue: str) -> bool:
+        """Whether a queue refuses messages when it is full."""
+        return "x-max-length" in self.queues[queue]
 
     def transact(self, name: str, random: Random) -> None:
         """Publish some messages in a transaction, and commit it or roll it back."""
