@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tests.faults.simulation.brokers.network import End, Network
 
 RECEIVED_FROM = "x-received-from"
+ORIGINAL = ("x-original-exchange", "x-original-routing-key")  # in messages of a federated queue
+DEATHS = [f"x-{which}-death-{what}" for which in ("first", "last") for what in ("reason", "queue", "exchange")]
+ADDED = {RECEIVED_FROM, *ORIGINAL, "x-death", *DEATHS, "x-delivery-count", "x-delay"}  # that brokers add or change
 NOT_FOUND = 404
 SERVED_S = 0.5  # within which a broker serves what it has received
 ROUNDED_S = 0.002  # as a broker counts milliseconds
@@ -179,7 +182,10 @@ class Publisher(Peer):
         if refusable:
             self._refusable.add(len(self.published))
         named = {} if message_id is None else {"message_id": message_id}
-        self._channel.publish(exchange, key, body, {"delivery_mode": 2} | named | (properties or {}))
+        sent = {"delivery_mode": 2} | named | (properties or {})
+        for copy in copies:
+            copy.properties = sent
+        self._channel.publish(exchange, key, body, sent)
 
     def _take(self, channel: Channel, item: Any) -> None:
         super()._take(channel, item)
@@ -210,7 +216,7 @@ class Transactor(Peer):
     def publish(self, queue: str, copies: list[Copy], commit: bool) -> None:
         """Publish copies to a queue in a transaction, and commit it or roll it back."""
         for copy in copies:
-            self._channel.publish("", queue, copy.body, {"delivery_mode": 2})
+            self._channel.publish("", queue, copy.body, copy.properties)
         self._channel.send(Tx.Commit if commit else Tx.Rollback)
         if commit:
             self._committing.append(copies)
@@ -311,13 +317,17 @@ class Consumer(Peer):
         queue = self._queues[channel.number]
         place = self._places[queue]
         number = int(item.body.partition(b":")[0])
-        links = item.headers.get(RECEIVED_FROM) or []
+        properties = dict(item.properties)
+        headers = properties["headers"] or {}
+        links = headers.get(RECEIVED_FROM) or []
         if self.process.former_s < inf:  # it does not know yet: its successor delivers the message, too
             self.model.find(place, number, item.body)
             return
         redelivered = item.redelivered or any(link.get("redelivered") for link in links)
         self.trace(f"{self.broker} delivers {number} of {queue}{' again' if redelivered else ''}")
         copy = self.model.deliver(place, number, item.body, redelivered)
+        sent, came = own_properties(copy.properties), own_properties(properties)
+        assert came == sent, f"message {number} of {place} has the properties {came}, not {sent}"
         twice = not copy.links and any(each.copy is copy for each in self.outstanding)
         twice = twice and not self.model.comes_again(copy)
         assert not twice, f"message {number} of {place} is delivered again before it is settled"
@@ -328,7 +338,7 @@ class Consumer(Peer):
         self.outstanding.append(Unsettled(channel, item.tag, consumer, copy))
         mine = sum(each.consumer == consumer for each in self.outstanding)
         assert mine <= self._prefetch, f"{mine} unacknowledged deliveries with a prefetch of {self._prefetch}"
-        came_back = any(death["queue"] == queue for death in item.headers.get("x-death") or [])  # as a dead letter
+        came_back = any(death["queue"] == queue for death in headers.get("x-death") or [])  # as a dead letter
         if queue == EXTRA and self._feature == "one active consumer":
             lasting = self._active in self._tags.values() and self._active != consumer
             assert not lasting, f"{consumer} of {queue} has {number}, and {self._active} is the active consumer"
@@ -389,3 +399,9 @@ class Consumer(Peer):
         for delivery in self.outstanding:
             delivery.copy.returned = True
         self.outstanding.clear()
+
+
+def own_properties(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the properties that brokers and links do not change, with the client's own headers."""
+    headers = {name: value for name, value in (properties.get("headers") or {}).items() if name not in ADDED}
+    return {name: value for name, value in properties.items() if value not in (None, "")} | {"headers": headers}

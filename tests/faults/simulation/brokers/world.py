@@ -83,6 +83,14 @@ def set_small_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "GROUP_ROWS", 200)
 
 
+def properties_of(number: int) -> dict[str, object]:
+    """Return properties for a message: none for one of three, so that some have no headers at all."""
+    if number % 3 == 0:
+        return {}
+    headers = {"number": number, "path": [{"name": "x" * (number % 5)}], "none": None}
+    return {"headers": headers, "content_type": "text/plain", "correlation_id": str(number), "app_id": "simulation"}
+
+
 class Step(NamedTuple):
     """A step of a run: its name and its own seed."""
 
@@ -463,25 +471,28 @@ class World:
         number = self.model.bodies = self.model.bodies + 1
         body = b"%d:" % number + bytes(random.choice(BODY_BYTES))
         origin = publisher.identity, number
+        properties = properties_of(number)
         message_id = str(number) if self.exports is not None and self.exports.random.random() < 0.2 else None
         if target == EXCHANGE:
             paths = self.federation.paths(name)
             ways = [(f"{queue}@{there}", path) for there, path in paths.items() for queue in self.bound]
             copies = [Copy(place, number, body, origin, path) for place, path in ways]
             refusable = any(self._refuses(queue) for queue in self.bound)
-            publisher.publish(EXCHANGE, self.federation.key, body, copies, message_id, refusable=refusable)
+            publisher.publish(EXCHANGE, self.federation.key, body, copies, message_id, properties, refusable)
         elif target == EXTRA and self.feature is not None:
-            properties = self.feature.properties(random)
+            own = self.feature.properties(random)
             copy = Copy(f"{self.feature.place}@{name}", number, body, origin)
-            copy.priority = min(3, properties.get("priority", 0))
-            copy.due_s = self.time.now_s + properties.get("headers", {}).get("x-delay", 0) / 1000
+            copy.priority = min(3, own.get("priority", 0))
+            copy.due_s = self.time.now_s + own.get("headers", {}).get("x-delay", 0) / 1000
+            headers = properties.get("headers", {}) | own.get("headers", {})
+            properties |= own | ({"headers": headers} if headers else {})
             self._due_s, copies = max(self._due_s, copy.due_s), [copy]
             exchange = SPREAD if self.feature.exchange is not None else ""
             publisher.publish(exchange, self.feature.key(random), body, copies, message_id, properties)
         else:
             links = self.federation.edges if target == QUEUE else ()
             copies = [Copy(QUEUE if links else f"timed@{name}", number, body, origin, links)]
-            publisher.publish("", target, body, copies, message_id, refusable=self._refuses(target))
+            publisher.publish("", target, body, copies, message_id, properties, self._refuses(target))
         for copy in copies:
             self.model.add(copy)
         self.note(f"publish {number} to {target} at {name}")
