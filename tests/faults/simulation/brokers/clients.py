@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -11,6 +11,7 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pamqp.base import Frame
 from pamqp.commands import Basic, Confirm, Connection, Tx
 from pamqp.commands import Channel as ChannelMethods
 
@@ -70,6 +71,27 @@ class ClientPipe(asyncio.Protocol):
         self._end.abort()
 
 
+class AskingClient(Client):
+    """A client that notes which requests have no answer: `unanswered`, by channel, in their order."""
+
+    def __init__(self, pipe: ClientPipe) -> None:
+        super().__init__(pipe)
+        self.unanswered: defaultdict[int, deque[type[Frame]]] = defaultdict(deque)
+
+    def send(self, kind: type[Frame], channel: int = 0, **fields: Any) -> None:
+        if kind.synchronous:
+            self.unanswered[channel].append(kind)
+        super().send(kind, channel, **fields)
+
+    def note(self, channel: int, item: Any) -> None:
+        """Note what has come on a channel: perhaps the answer to the first request, or the end of the channel."""
+        requests = self.unanswered[channel]
+        if isinstance(item, ChannelMethods.Close):
+            requests.clear()
+        elif requests and isinstance(item, Frame) and item.name in requests[0].valid_responses:
+            requests.popleft()
+
+
 class Peer:
     """A connection of a client. It sends its whole handshake at once, and what it wants after that."""
 
@@ -81,7 +103,7 @@ class Peer:
         pipe = ClientPipe(self._receive)
         self.end = network.connect(loop, broker)
         self.end.begin(pipe)
-        self.client = Client(pipe)
+        self.client = AskingClient(pipe)
         self.client.raw(PROTOCOL_HEADER)
         self.client.login("PLAIN", "\0guest\0guest")
         self.client.send(Connection.TuneOk, channel_max=2047, frame_max=FRAME_MAX, heartbeat=0)
@@ -105,6 +127,12 @@ class Peer:
     def connected(self) -> bool:
         return not self.client.ended
 
+    def unanswered(self) -> list[str]:
+        """Return the requests without an answer, if the broker still has the connection."""
+        there = self.connected and not self.end.cut and self.end.peer.loop is self.process
+        requests = [kind.name for kinds in self.client.unanswered.values() for kind in kinds]
+        return requests if there else []
+
     def _receive(self) -> None:
         with suppress(Silence):
             while not self.client.ended:
@@ -122,7 +150,9 @@ class Peer:
     def _items(self, channel: int) -> Iterator[Any]:
         inbox = self.client.inbox(channel)
         while inbox:
-            yield inbox.popleft()
+            item = inbox.popleft()
+            self.client.note(channel, item)
+            yield item
 
     def _take(self, channel: Channel, item: Any) -> None:
         assert not isinstance(item, ChannelMethods.Close), f"the channel is closed: {describe(item)}"

@@ -35,7 +35,7 @@ from tests.faults.simulation.disk import SimulatedDisk, Stopped
 from tests.faults.simulation.postgresql import SimulatedServer
 from tests.support.amqp_client import Channel
 from warren.broker.core.jobs import scheduler
-from warren.broker.core.telemetry.resource_alarms import STORE
+from warren.broker.core.telemetry.resource_alarms import LONG_BYTES, STORE
 from warren.broker.net import server
 from warren.broker.session import connection
 from warren.plugins.throughput.export import exporter, name_codes, queue_runs, sampling, snapshots, writer
@@ -89,6 +89,11 @@ def properties_of(number: int) -> dict[str, object]:
         return {}
     headers = {"number": number, "path": [{"name": "x" * (number % 5)}], "none": None}
     return {"headers": headers, "content_type": "text/plain", "correlation_id": str(number), "app_id": "simulation"}
+
+
+def bind_with_long_arguments(channel: Channel) -> None:
+    """Bind a queue to an exchange that nobody publishes to, which waits while the disk is full."""
+    channel.send(Queue.Bind, queue=QUEUE, exchange="amq.headers", arguments={"note": 2 * LONG_BYTES * "x"})
 
 
 class Step(NamedTuple):
@@ -612,14 +617,15 @@ class World:
         self.brokers[self._any(random)].fail_after(random.randrange(40), errno.EIO)
 
     def step_fill(self, random: Random) -> None:
-        broker = self.brokers[self._any(random)]
+        broker = self.brokers[name := self._any(random)]
         broker.disk.limit_bytes = broker.disk.used_bytes + random.randrange(3000)
         self.note(f"the disk of {broker.name} is nearly full")
 
         def clear() -> None:
             broker.disk.limit_bytes = None
 
-        self.later(random.choice((1.0, 5.0, 20.0)), clear)
+        self.later(seconds := random.choice((1.0, 5.0, 20.0)), clear)
+        self.later(seconds * random.random(), lambda: self.admin(name, bind_with_long_arguments))
 
     def _server(self, random: Random) -> SimulatedServer:
         store = self.brokers[self._any(random)].remote
@@ -843,6 +849,10 @@ class World:
         for publisher in self.publishers.values():
             waiting = list(publisher.unconfirmed) if publisher.connected else []
             assert not waiting, f"publishes {waiting} at {publisher.broker} are neither confirmed nor refused"
+        serving = [process.loop for _, process in self.serving()]
+        for peer in self.peers:
+            requests = peer.unanswered() if peer.process in serving else []
+            assert not requests, f"requests {requests} at {peer.broker} have no answer"
         attempts = sum(process.attempts for _, process in self.serving())
         attempts += sum(broker.attempts for broker in self.brokers.values())
         breaks = attempts + self._broken_links
