@@ -64,6 +64,8 @@ def live(world: World, durable: int, end: str) -> int:
         process.run(random.choice((0, 5, 40, 150)))
         if random.random() < 0.2:
             process.empty()
+        if random.random() < 0.2:
+            process.delete_and_publish()
         if end == "close":
             process.finish()
     except Stopped:
