@@ -191,6 +191,22 @@ class JournalProcess:
             self._declare(alive)
         self._quiet = False
 
+    def check_index(self) -> None:
+        """Settle all messages, and check that the index has nothing of the segments that are deleted then."""
+        self._failing = self._short = 0.0
+        self.world.disk.limit_bytes = None
+        self.empty()
+        self._quiet = True
+        for _ in range(3):  # batches, with which segments are deleted
+            _, message = self.world.short_message()
+            self.journal.append([], [message])
+            self.journal.settle(0, message.id)
+            self.workers.finish()
+        segments = set(self.journal.segments)
+        assert len(segments) <= 2, f"without messages the log has the segments {segments}"  # one may just have begun
+        blocks = [{part.number for part in block.parts} for block in self.journal.index]
+        assert all(numbers and numbers <= segments for numbers in blocks), f"the log: {segments}, the index: {blocks}"
+
     def delete_and_publish(self) -> None:
         """Delete a queue and publish a short message to another one in a batch of their own, until that is durable."""
         self._quiet = True

@@ -96,6 +96,7 @@ def simulate(world: World) -> None:
     # A hole in unsynced data looks like damage: it is reported at each start until its segment is removed.
     news = [line for line in last.journal.report if line not in process.journal.report]
     assert not news, f"after a clean stop: {news}"
+    last.check_index()
 
 
 @each_seed(World)
