@@ -1,4 +1,4 @@
-"""`warren doctor` on the log of a simulated disk, of which it sees a copy."""
+"""`warren doctor` on the log of a simulated disk, of which it sees a copy, whole or without the end of a segment."""
 
 from __future__ import annotations
 
@@ -8,14 +8,41 @@ from io import StringIO
 from random import Random
 
 from tests.faults.simulation.disk import SimulatedDisk
-from warren.broker.storage import doctor
+from warren.broker.storage import checkpoint, doctor
+from warren.broker.storage.log_records import SEGMENT_HEAD_BYTES as HEAD
+from warren.broker.storage.segment import name_of
 
 
 def check_sound(disk: SimulatedDisk, queues: Collection[int], highest: int) -> None:
     """Check that the doctor finds no damage in the log of these queues, whose highest number ever is `highest`."""
+    sound, output = _examined(_copied(disk), queues, highest)
+    assert sound, f"the doctor calls this damage:\n{output}"
+
+
+def check_shortened(disk: SimulatedDisk, queues: Collection[int], highest: int) -> None:
+    """Check that the doctor misses what follows the head of the last segment of the checkpoint, or the end of that."""
+    copy = _copied(disk)
+    saved = checkpoint.load(copy, [])
+    known = saved.segments.values() if saved is not None else ()
+    there = copy.segments()
+    lengths = {each.number: each.length for each in known if there.get(each.number, 0) >= each.length > HEAD}
+    if lengths:
+        number = max(lengths)
+        size = copy.random.randrange(HEAD, lengths[number])
+        copy.put(name_of(number), copy.content(name_of(number))[:size])
+        sound, output = _examined(copy, queues, highest)
+        assert not sound, f"the doctor does not miss what segment {number} had after {size} bytes:\n{output}"
+
+
+def _copied(disk: SimulatedDisk) -> SimulatedDisk:
     copy = disk.crash()
     copy.random = Random(1)
+    return copy
+
+
+def _examined(disk: SimulatedDisk, queues: Collection[int], highest: int) -> tuple[bool, str]:
+    """Return whether the doctor calls the log sound, and what it prints."""
     names = {number: f"queue {number}" for number in queues}
     with redirect_stdout(StringIO()) as output:
-        sound = doctor._log(copy, doctor.Owners(names, highest))
-    assert sound, f"the doctor calls this damage:\n{output.getvalue()}"
+        sound = doctor._log(disk, doctor.Owners(names, highest))
+    return sound, output.getvalue()

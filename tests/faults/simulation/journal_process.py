@@ -80,6 +80,15 @@ class World:
                 attempts=random.choice((0, 0, 1, 20)),
                 dead_lettered=random.choice((0, 0, 1, 2)),
             )
+        return self._made(number, message)
+
+    def short_message(self) -> tuple[int, Message]:
+        """Return a new message of a few bytes and its number."""
+        number = len(self.contents)
+        frames = content_frames(0, b"\x00\x00", body := b"%d" % number)
+        return self._made(number, Message(Address("", "q"), frames, 0, len(body), 0, True))
+
+    def _made(self, number: int, message: Message) -> tuple[int, Message]:
         self.contents.append(content(message))
         self.numbers[self.contents[-1]] = number
         return number, message
@@ -180,6 +189,35 @@ class JournalProcess:
             for _ in range(20):
                 self.workers.step()
             self._declare(alive)
+        self._quiet = False
+
+    def check_index(self) -> None:
+        """Settle all messages, and check that the index has nothing of the segments that are deleted then."""
+        self._failing = self._short = 0.0
+        self.world.disk.limit_bytes = None
+        self.empty()
+        self._quiet = True
+        for _ in range(3):  # batches, with which segments are deleted
+            _, message = self.world.short_message()
+            self.journal.append([], [message])
+            self.journal.settle(0, message.id)
+            self.workers.finish()
+        segments = set(self.journal.segments)
+        assert len(segments) <= 2, f"without messages the log has the segments {segments}"  # one may just have begun
+        blocks = [{part.number for part in block.parts} for block in self.journal.index]
+        assert all(numbers and numbers <= segments for numbers in blocks), f"the log: {segments}, the index: {blocks}"
+
+    def delete_and_publish(self) -> None:
+        """Delete a queue and publish a short message to another one in a batch of their own, until that is durable."""
+        self._quiet = True
+        self.workers.finish()
+        alive = [queue for queue in self.world.queues.values() if queue.deleted is None]
+        if len(alive) > 1:
+            self._delete(alive)
+            queue = next(queue for queue in alive if queue.deleted is None)
+            number, message = self.world.short_message()
+            self._append([queue], [(number, message)])
+            self.workers.finish()
         self._quiet = False
 
     def finish(self) -> None:
@@ -328,7 +366,9 @@ class JournalProcess:
         made = [self.world.message() for _ in range(self.random.choice((1, 1, 2, 5)))]
         if any(message.state is not None for _, message in made):
             count = 1
-        queues = self.random.sample(alive, count)
+        return self._append(self.random.sample(alive, count), made)
+
+    def _append(self, queues: list[Queue], made: list[tuple[int, Message]]) -> list[tuple[Queue, Entry]]:
         self.journal.append([queue.number for queue in queues], [message for _, message in made])
         ticket = self.journal.ticket()
         for queue in queues:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.simulation.disk import Stopped
-from tests.faults.simulation.doctor import check_sound
+from tests.faults.simulation.doctor import check_shortened, check_sound
 from tests.faults.simulation.journal_process import JournalProcess, World, stop_after
 from tests.faults.simulation.seeds import each_seed
 from warren.broker.storage import compaction, segment_reader
@@ -31,12 +31,13 @@ def sizes() -> Iterator[None]:
 
 
 def cut(world: World, power: bool) -> None:
-    """End the process; the disk becomes that of the next one, and the doctor finds no damage on it."""
+    """End the process; the disk becomes that of the next one, and the doctor finds no damage but what is done to it."""
     world.trace.append("power cut" if power else "killed")
     world.disk = world.disk.power_loss(world.random) if power else world.disk.crash()
     if power:
         world.metadata.power_loss(world.random)
-    check_sound(world.disk, world.metadata.queues, world.metadata.highest)
+    for check in (check_sound, check_shortened):
+        check(world.disk, world.metadata.queues, world.metadata.highest)
 
 
 def interrupted_start(world: World) -> None:
@@ -64,6 +65,8 @@ def live(world: World, durable: int, end: str) -> int:
         process.run(random.choice((0, 5, 40, 150)))
         if random.random() < 0.2:
             process.empty()
+        if random.random() < 0.2:
+            process.delete_and_publish()
         if end == "close":
             process.finish()
     except Stopped:
@@ -93,6 +96,7 @@ def simulate(world: World) -> None:
     # A hole in unsynced data looks like damage: it is reported at each start until its segment is removed.
     news = [line for line in last.journal.report if line not in process.journal.report]
     assert not news, f"after a clean stop: {news}"
+    last.check_index()
 
 
 @each_seed(World)

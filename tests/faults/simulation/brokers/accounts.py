@@ -15,6 +15,7 @@ from warren.broker.core.queues.message_log import MessageLog, Origin
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.session.channel import Channel
+from warren.broker.session.connection import Connection
 
 if TYPE_CHECKING:
     from tests.faults.simulation.brokers.broker import Process
@@ -89,6 +90,7 @@ def check_accounts(process: Process) -> None:
     if len(node.scheduler):
         return  # work is under way
     connections = process.server.connections.values()
+    check_census(node, connections)
     out = check_ledger(node, [channel for connection in connections for channel in connection.channels.values()])
     for queue in process.vhost.queues.values():
         assert queue.unacked == out[queue], f"{queue} counts {queue.unacked} unacknowledged, channels have {out[queue]}"
@@ -99,6 +101,22 @@ def check_accounts(process: Process) -> None:
         assert logged == kept, f"{queue} has {kept} messages, and {logged} by the message log"
         counted, listed = queue.delivering.values(), process.ledger.deliveries[queue].values()
         assert counted == listed, f"{queue} counts deliveries {counted}, the message log {listed}"
+
+
+def check_census(node: Node, connections: Iterable[Connection]) -> None:
+    """Compare the numbers of open connections and channels, by virtual host and by user, with those there are."""
+    census, running = node.census, [each for each in connections if each.vhost is not None]
+    channels = [channel for each in running for channel in each.channels.values() if channel._counted]
+    holders = [holder for holder in node.shedding.holders if isinstance(holder, Channel)]
+    channels += [channel for channel in holders if not channel.user.account]  # those of links
+    counted = census._vhosts, census._users, census._channels, census.channels
+    there = (
+        Counter(each.vhost_name for each in running),
+        Counter(each.user.account for each in running if each.user is not None),
+        Counter(channel.user.account for channel in channels),
+        len(channels),
+    )
+    assert counted == there, f"connections by virtual host and user, and channels: {counted} counted, {there} there"
 
 
 def check_ledger(node: Node, channels: Iterable[Channel]) -> Counter[Queue]:

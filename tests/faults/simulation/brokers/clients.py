@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -11,6 +11,7 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pamqp.base import Frame
 from pamqp.commands import Basic, Confirm, Connection, Tx
 from pamqp.commands import Channel as ChannelMethods
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from tests.faults.simulation.brokers.network import End, Network
 
 RECEIVED_FROM = "x-received-from"
+ORIGINAL = ("x-original-exchange", "x-original-routing-key")  # in messages of a federated queue
+DEATHS = [f"x-{which}-death-{what}" for which in ("first", "last") for what in ("reason", "queue", "exchange")]
+ADDED = {RECEIVED_FROM, *ORIGINAL, "x-death", *DEATHS, "x-delivery-count", "x-delay"}  # that brokers add or change
 NOT_FOUND = 404
 SERVED_S = 0.5  # within which a broker serves what it has received
 ROUNDED_S = 0.002  # as a broker counts milliseconds
@@ -67,6 +71,27 @@ class ClientPipe(asyncio.Protocol):
         self._end.abort()
 
 
+class AskingClient(Client):
+    """A client that notes which requests have no answer: `unanswered`, by channel, in their order."""
+
+    def __init__(self, pipe: ClientPipe) -> None:
+        super().__init__(pipe)
+        self.unanswered: defaultdict[int, deque[type[Frame]]] = defaultdict(deque)
+
+    def send(self, kind: type[Frame], channel: int = 0, **fields: Any) -> None:
+        if kind.synchronous:
+            self.unanswered[channel].append(kind)
+        super().send(kind, channel, **fields)
+
+    def note(self, channel: int, item: Any) -> None:
+        """Note what has come on a channel: perhaps the answer to the first request, or the end of the channel."""
+        requests = self.unanswered[channel]
+        if isinstance(item, ChannelMethods.Close):
+            requests.clear()
+        elif requests and isinstance(item, Frame) and item.name in requests[0].valid_responses:
+            requests.popleft()
+
+
 class Peer:
     """A connection of a client. It sends its whole handshake at once, and what it wants after that."""
 
@@ -78,7 +103,7 @@ class Peer:
         pipe = ClientPipe(self._receive)
         self.end = network.connect(loop, broker)
         self.end.begin(pipe)
-        self.client = Client(pipe)
+        self.client = AskingClient(pipe)
         self.client.raw(PROTOCOL_HEADER)
         self.client.login("PLAIN", "\0guest\0guest")
         self.client.send(Connection.TuneOk, channel_max=2047, frame_max=FRAME_MAX, heartbeat=0)
@@ -102,6 +127,12 @@ class Peer:
     def connected(self) -> bool:
         return not self.client.ended
 
+    def unanswered(self) -> list[str]:
+        """Return the requests without an answer, if the broker still has the connection."""
+        there = self.connected and not self.end.cut and self.end.peer.loop is self.process
+        requests = [kind.name for kinds in self.client.unanswered.values() for kind in kinds]
+        return requests if there else []
+
     def _receive(self) -> None:
         with suppress(Silence):
             while not self.client.ended:
@@ -119,7 +150,9 @@ class Peer:
     def _items(self, channel: int) -> Iterator[Any]:
         inbox = self.client.inbox(channel)
         while inbox:
-            yield inbox.popleft()
+            item = inbox.popleft()
+            self.client.note(channel, item)
+            yield item
 
     def _take(self, channel: Channel, item: Any) -> None:
         assert not isinstance(item, ChannelMethods.Close), f"the channel is closed: {describe(item)}"
@@ -152,6 +185,7 @@ class Publisher(Peer):
     unconfirmed  the copies of each publish, by its number
     published    all publishes, in their order
     answers      to each publish, by its number: whether it is confirmed, and when that was received
+    _refusable   publishes for a queue that refuses messages when it is full
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -161,6 +195,7 @@ class Publisher(Peer):
         self.unconfirmed: dict[int, list[Copy]] = {}
         self.published: list[Published] = []
         self.answers: dict[int, tuple[bool, float]] = {}
+        self._refusable: set[int] = set()
 
     def publish(
         self,
@@ -170,11 +205,17 @@ class Publisher(Peer):
         copies: list[Copy],
         message_id: str | None = None,
         properties: dict[str, Any] | None = None,
+        refusable: bool = False,
     ) -> None:
         self.published.append(Published(copies[0].number, exchange, key, len(body), message_id))
         self.unconfirmed[len(self.published)] = copies
+        if refusable:
+            self._refusable.add(len(self.published))
         named = {} if message_id is None else {"message_id": message_id}
-        self._channel.publish(exchange, key, body, {"delivery_mode": 2} | named | (properties or {}))
+        sent = {"delivery_mode": 2} | named | (properties or {})
+        for copy in copies:
+            copy.properties = sent
+        self._channel.publish(exchange, key, body, sent)
 
     def _take(self, channel: Channel, item: Any) -> None:
         super()._take(channel, item)
@@ -188,6 +229,8 @@ class Publisher(Peer):
             self.answers[tag] = isinstance(item, Basic.Ack), self.end.loop.now_s
             if isinstance(item, Basic.Ack):
                 self.model.confirm(copies)
+            else:
+                assert tag in self._refusable, f"{copies[0].number} is refused, though no queue is full"
             self.trace(f"{self.broker} confirms {copies[0].number}")
 
 
@@ -203,7 +246,7 @@ class Transactor(Peer):
     def publish(self, queue: str, copies: list[Copy], commit: bool) -> None:
         """Publish copies to a queue in a transaction, and commit it or roll it back."""
         for copy in copies:
-            self._channel.publish("", queue, copy.body, {"delivery_mode": 2})
+            self._channel.publish("", queue, copy.body, copy.properties)
         self._channel.send(Tx.Commit if commit else Tx.Rollback)
         if commit:
             self._committing.append(copies)
@@ -304,13 +347,17 @@ class Consumer(Peer):
         queue = self._queues[channel.number]
         place = self._places[queue]
         number = int(item.body.partition(b":")[0])
-        links = item.headers.get(RECEIVED_FROM) or []
+        properties = dict(item.properties)
+        headers = properties["headers"] or {}
+        links = headers.get(RECEIVED_FROM) or []
         if self.process.former_s < inf:  # it does not know yet: its successor delivers the message, too
             self.model.find(place, number, item.body)
             return
         redelivered = item.redelivered or any(link.get("redelivered") for link in links)
         self.trace(f"{self.broker} delivers {number} of {queue}{' again' if redelivered else ''}")
         copy = self.model.deliver(place, number, item.body, redelivered)
+        sent, came = own_properties(copy.properties), own_properties(properties)
+        assert came == sent, f"message {number} of {place} has the properties {came}, not {sent}"
         twice = not copy.links and any(each.copy is copy for each in self.outstanding)
         twice = twice and not self.model.comes_again(copy)
         assert not twice, f"message {number} of {place} is delivered again before it is settled"
@@ -321,7 +368,7 @@ class Consumer(Peer):
         self.outstanding.append(Unsettled(channel, item.tag, consumer, copy))
         mine = sum(each.consumer == consumer for each in self.outstanding)
         assert mine <= self._prefetch, f"{mine} unacknowledged deliveries with a prefetch of {self._prefetch}"
-        came_back = any(death["queue"] == queue for death in item.headers.get("x-death") or [])  # as a dead letter
+        came_back = any(death["queue"] == queue for death in headers.get("x-death") or [])  # as a dead letter
         if queue == EXTRA and self._feature == "one active consumer":
             lasting = self._active in self._tags.values() and self._active != consumer
             assert not lasting, f"{consumer} of {queue} has {number}, and {self._active} is the active consumer"
@@ -382,3 +429,9 @@ class Consumer(Peer):
         for delivery in self.outstanding:
             delivery.copy.returned = True
         self.outstanding.clear()
+
+
+def own_properties(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the properties that brokers and links do not change, with the client's own headers."""
+    headers = {name: value for name, value in (properties.get("headers") or {}).items() if name not in ADDED}
+    return {name: value for name, value in properties.items() if value not in (None, "")} | {"headers": headers}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(eq=False)
@@ -25,6 +26,7 @@ class Copy:
     consumed   that has happened at least once
     sure       the broker that had it has stored that
     due_s      it must not be delivered before
+    properties that it is published with
     """
 
     place: str
@@ -42,6 +44,7 @@ class Copy:
     sure: bool = False
     priority: int = 0
     due_s: float = 0.0
+    properties: dict[str, Any] = field(default_factory=lambda: {"delivery_mode": 2})
 
 
 @dataclass

@@ -35,7 +35,7 @@ from tests.faults.simulation.disk import SimulatedDisk, Stopped
 from tests.faults.simulation.postgresql import SimulatedServer
 from tests.support.amqp_client import Channel
 from warren.broker.core.jobs import scheduler
-from warren.broker.core.telemetry.resource_alarms import STORE
+from warren.broker.core.telemetry.resource_alarms import LONG_BYTES, STORE
 from warren.broker.net import server
 from warren.broker.session import connection
 from warren.plugins.throughput.export import exporter, name_codes, queue_runs, sampling, snapshots, writer
@@ -81,6 +81,19 @@ def set_small_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "TOGETHER", 3)
     monkeypatch.setattr(snapshots, "SLICE", 2)
     monkeypatch.setattr(writer, "GROUP_ROWS", 200)
+
+
+def properties_of(number: int) -> dict[str, object]:
+    """Return properties for a message: none for one of three, so that some have no headers at all."""
+    if number % 3 == 0:
+        return {}
+    headers = {"number": number, "path": [{"name": "x" * (number % 5)}], "none": None}
+    return {"headers": headers, "content_type": "text/plain", "correlation_id": str(number), "app_id": "simulation"}
+
+
+def bind_with_long_arguments(channel: Channel) -> None:
+    """Bind a queue to an exchange that nobody publishes to, which waits while the disk is full."""
+    channel.send(Queue.Bind, queue=QUEUE, exchange="amq.headers", arguments={"note": 2 * LONG_BYTES * "x"})
 
 
 class Step(NamedTuple):
@@ -460,27 +473,35 @@ class World:
         number = self.model.bodies = self.model.bodies + 1
         body = b"%d:" % number + bytes(random.choice(BODY_BYTES))
         origin = publisher.identity, number
+        properties = properties_of(number)
         message_id = str(number) if self.exports is not None and self.exports.random.random() < 0.2 else None
         if target == EXCHANGE:
             paths = self.federation.paths(name)
             ways = [(f"{queue}@{there}", path) for there, path in paths.items() for queue in self.bound]
             copies = [Copy(place, number, body, origin, path) for place, path in ways]
-            publisher.publish(EXCHANGE, self.federation.key, body, copies, message_id)
+            refusable = any(self._refuses(queue) for queue in self.bound)
+            publisher.publish(EXCHANGE, self.federation.key, body, copies, message_id, properties, refusable)
         elif target == EXTRA and self.feature is not None:
-            properties = self.feature.properties(random)
+            own = self.feature.properties(random)
             copy = Copy(f"{self.feature.place}@{name}", number, body, origin)
-            copy.priority = min(3, properties.get("priority", 0))
-            copy.due_s = self.time.now_s + properties.get("headers", {}).get("x-delay", 0) / 1000
+            copy.priority = min(3, own.get("priority", 0))
+            copy.due_s = self.time.now_s + own.get("headers", {}).get("x-delay", 0) / 1000
+            headers = properties.get("headers", {}) | own.get("headers", {})
+            properties |= own | ({"headers": headers} if headers else {})
             self._due_s, copies = max(self._due_s, copy.due_s), [copy]
             exchange = SPREAD if self.feature.exchange is not None else ""
             publisher.publish(exchange, self.feature.key(random), body, copies, message_id, properties)
         else:
             links = self.federation.edges if target == QUEUE else ()
             copies = [Copy(QUEUE if links else f"timed@{name}", number, body, origin, links)]
-            publisher.publish("", target, body, copies, message_id)
+            publisher.publish("", target, body, copies, message_id, properties, self._refuses(target))
         for copy in copies:
             self.model.add(copy)
         self.note(f"publish {number} to {target} at {name}")
+
+    def _refuses(self, queue: str) -> bool:
+        """Whether a queue refuses messages when it is full."""
+        return "x-max-length" in self.queues[queue]
 
     def transact(self, name: str, random: Random) -> None:
         """Publish some messages in a transaction, and commit it or roll it back."""
@@ -593,14 +614,15 @@ class World:
         self.brokers[self._any(random)].fail_after(random.randrange(40), errno.EIO)
 
     def step_fill(self, random: Random) -> None:
-        broker = self.brokers[self._any(random)]
+        broker = self.brokers[name := self._any(random)]
         broker.disk.limit_bytes = broker.disk.used_bytes + random.randrange(3000)
         self.note(f"the disk of {broker.name} is nearly full")
 
         def clear() -> None:
             broker.disk.limit_bytes = None
 
-        self.later(random.choice((1.0, 5.0, 20.0)), clear)
+        self.later(seconds := random.choice((1.0, 5.0, 20.0)), clear)
+        self.later(seconds * random.random(), lambda: self.admin(name, bind_with_long_arguments))
 
     def _server(self, random: Random) -> SimulatedServer:
         """Return the PostgreSQL of a broker, whose links may be suspended while it does not answer."""
@@ -835,6 +857,10 @@ class World:
         for publisher in self.publishers.values():
             waiting = list(publisher.unconfirmed) if publisher.connected else []
             assert not waiting, f"publishes {waiting} at {publisher.broker} are neither confirmed nor refused"
+        serving = [process.loop for _, process in self.serving()]
+        for peer in self.peers:
+            requests = peer.unanswered() if peer.process in serving else []
+            assert not requests, f"requests {requests} at {peer.broker} have no answer"
         attempts = sum(process.attempts for _, process in self.serving())
         attempts += sum(broker.attempts for broker in self.brokers.values())
         breaks = attempts + self._broken_links
