@@ -145,6 +145,7 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int
         head = heads[number]
         end_id = head.first_id if head is not None else end_id
     scan = _Scan(disk, sizes, recovered, saved)
+    cut: dict[int, int] = {}  # the bytes of a segment that is cut off as a whole
     for number, size in sizes.items():
         segment = Segment(number, 0, salt)
         torn = disk.tears and number == numbers[-1]  # its end may be
@@ -157,6 +158,7 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int
                 if size:
                     found.torn_bytes = size
                     report.append(f"{segment.name}: {size} bytes of a torn end cut off")
+                cut[number] = size
                 disk.drop([number])
                 disk.forget(number)
                 recovered.index.remove(segment)
@@ -178,7 +180,7 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int
             report.append(f"{segment.name}: {found.torn_bytes} bytes of a torn end cut off at offset {end}")
         segment.length = segment.durable = end
     disk.keep({segment.number: segment.length for segment in recovered.segments})
-    losses = [*_losses(recovered.segments, saved), *_gaps(recovered, max([0, *saved.segments]))]
+    losses = [*_losses(recovered.segments, saved, cut), *_gaps(recovered, max([0, *saved.segments]))]
     report += losses
     recovered.missing += losses
     scan.finish(known, highest)
@@ -217,7 +219,7 @@ def check_log(disk: Disk, numbers: Sized) -> None:
         )
 
 
-def _losses(segments: list[Segment], saved: Checkpoint) -> list[str]:
+def _losses(segments: list[Segment], saved: Checkpoint, cut: dict[int, int]) -> list[str]:
     """Return which segments of the checkpoint with live messages are missing or shorter, as in an incomplete copy."""
     losses = []
     by_number = {segment.number: segment for segment in segments}
@@ -227,6 +229,8 @@ def _losses(segments: list[Segment], saved: Checkpoint) -> list[str]:
             losses.append(f"{name_of(number)}: it is missing, with {state.live} messages")
         elif segment is not None and segment.first_id == state.first_id and segment.length < state.length:
             losses.append(f"{segment.name}: the last {state.length - segment.length} bytes are missing")
+        elif segment is None and cut.get(number, state.length) < state.length:
+            losses.append(f"{name_of(number)}: the last {state.length - cut[number]} bytes are missing")
     return losses
 
 

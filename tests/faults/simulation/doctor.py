@@ -9,7 +9,6 @@ from random import Random
 
 from tests.faults.simulation.disk import SimulatedDisk
 from warren.broker.storage import checkpoint, doctor
-from warren.broker.storage.log_records import SEGMENT_HEAD_BYTES as HEAD
 from warren.broker.storage.segment import name_of
 
 
@@ -20,15 +19,15 @@ def check_sound(disk: SimulatedDisk, queues: Collection[int], highest: int) -> N
 
 
 def check_shortened(disk: SimulatedDisk, queues: Collection[int], highest: int) -> None:
-    """Check that the doctor misses what follows the head of the last segment of the checkpoint, or the end of that."""
+    """Check that the doctor misses the end of the last segment that the checkpoint knows, when it is cut off."""
     copy = _copied(disk)
     saved = checkpoint.load(copy, [])
     known = saved.segments.values() if saved is not None else ()
     there = copy.segments()
-    lengths = {each.number: each.length for each in known if there.get(each.number, 0) >= each.length > HEAD}
-    if lengths:
-        number = max(lengths)
-        size = copy.random.randrange(HEAD, lengths[number])
+    durable = {each.number: each.length for each in known if there.get(each.number, 0) >= each.length > 0}
+    if durable:
+        number = max(durable)
+        size = durable[number] - copy.random.randint(1, durable[number])
         copy.put(name_of(number), copy.content(name_of(number))[:size])
         sound, output = _examined(copy, queues, highest)
         assert not sound, f"the doctor does not miss what segment {number} had after {size} bytes:\n{output}"
