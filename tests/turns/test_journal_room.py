@@ -24,6 +24,7 @@ from warren.broker.core.definitions.importer import DefinitionsImport
 from warren.broker.core.exchanges.registry import Registry
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import BEHIND, DISK_FULL, Batch
+from warren.broker.core.queues.fifo import PAGE_BYTES
 from warren.broker.core.telemetry.firehose import TRACE
 from warren.broker.core.telemetry.resource_alarms import DISK
 from warren.broker.core.vhost import emissions
@@ -309,3 +310,25 @@ def test_what_a_commit_that_fails_had_settled_returns_to_its_queue(
     peer.settle()
     assert not peer.server.connections
     assert vhost.queues["in"].ready == settled and not vhost.queues["in"].unacked
+
+
+def test_a_long_message_that_many_queues_page_out_in_ways_of_their_own_is_stored_in_steps(
+    peer: StuckPeer, vhost: VHost
+) -> None:
+    """A transient message for queues with different times to live, once the memory for messages is used up."""
+    queues = 100
+    vhost.ledger.limit_bytes = 1
+    channel = peer.connect().channel()
+    channel.exchange("fan", "fanout")
+    for number in range(queues):
+        channel.declare(f"q{number}", arguments={"x-message-ttl": 1_000_000 + number})
+        channel.bind(f"q{number}", "fan")
+    for _ in range(PAGE_BYTES // len(BODY) + 1):  # a queue keeps as much in memory
+        channel.publish("fan", "", BODY)
+        peer.settle()
+    assert vhost.ledger.exceeded
+    MeasuredJournal.longest_bytes = 0
+    channel.publish("fan", "", BODY)
+    peer.settle()
+    assert all(vhost.queues[f"q{number}"].paged for number in range(queues))
+    assert len(BODY) < MeasuredJournal.longest_bytes < LARGEST

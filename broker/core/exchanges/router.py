@@ -256,7 +256,7 @@ class Route:
                 self.at_once = RUN
             else:
                 self.cost = cost
-                self.long_bytes = LONG_BYTES // max(records_of(targets), 1) if per_message else LONG_BYTES
+                self.long_bytes = LONG_BYTES // records_of(targets, True) if per_message else LONG_BYTES
                 self.at_once = ENQUEUE_COST // cost if per_message else SHARED * (ENQUEUE_COST // cost - 1)
 
     def complete(self) -> None:
