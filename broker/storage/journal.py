@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import errno
 import os
-from array import array
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
 from ..core.messages import ports
 from ..core.messages.message import Message, read_bytes
 from ..core.messages.message_state import MessageState
-from ..core.messages.ports import BEHIND, DISK_FULL, ROOM
+from ..core.messages.ports import BEHIND, DISK_FULL, ROOM, ids_by_queue
 from . import log_records
 from .checkpoint import Checkpoint, SegmentState
 from .compaction import Compaction
@@ -45,7 +43,6 @@ BUFFER_LIMIT = 4 << 20  # bytes buffered while a batch is written; beyond this, 
 COUNTS = 2_000  # of deliveries, in one batch: 2 ms
 CHANGE_BYTES = 4 << 10  # of these, that a change of metadata counts, so that there are at most a thousand
 NO_BATCH = bytes(log_records.BATCH_BYTES)  # in the place of the record that begins a batch, until that is sealed
-NO_IDS: Callable[[], defaultdict[int, array[int]]] = partial(defaultdict, partial(array, "Q"))  # by queue
 # The last deleted queues, for which settlements are no longer recorded. Those for older ones are, which is harmless.
 DELETED_QUEUES_LIMIT = 10_000
 
@@ -158,7 +155,6 @@ class Journal(ports.Journal):
         self._current = self._new_segment()  # until `recover`
         self._block = new_block(1, 1)  # of the messages that are first written to the current segment
         self._buffer = bytearray(NO_BATCH)
-        self._room_bytes = BUFFER_LIMIT  # of the buffer; none during the alarm
         self._logged = self._logged_durable = 0  # the number in the log of the last batch, and of the last durable one
         self._vouched = 0  # that a batch says to be durable
         self._vouch_due = False
@@ -167,8 +163,8 @@ class Journal(ports.Journal):
         self._filling = 1
         self._outstanding: list[Batch] = []  # in the order of their numbers
         self._committed: set[int] = set()  # outstanding batches that were synced before an earlier one
-        self._settled = NO_IDS()  # an array, as ints in a list take 40 bytes each
-        self._moved = NO_IDS()  # the same of messages that this batch stores anew for other queues
+        self._settled = ids_by_queue()  # an array, as ints in a list take 40 bytes each
+        self._moved = ids_by_queue()  # the same of messages that this batch stores anew for other queues
         self._counted: dict[tuple[int, int], int] = {}  # delivery counts by queue and id
         self._batch_first_id = 1  # the id of the first message that the buffer may have
         self._entered: ports.Commit | None = None
@@ -356,7 +352,7 @@ class Journal(ports.Journal):
             commit.logged = len(commit.stored)
         for queue, ids in commit.settled.items():
             self._buffer += log_records.encode_commit_settled(salt, next_id, number, queue, ids)
-        commit.settled = NO_IDS()
+        commit.settled = ids_by_queue()
 
     @property
     def _settling(self) -> bool:
@@ -365,16 +361,11 @@ class Journal(ports.Journal):
 
     def change(self, change: Change) -> None:
         self._changes.append(change)
-        self._room_bytes -= CHANGE_BYTES
 
     def room(self) -> int:
-        if len(self._buffer) <= self._room_bytes:
-            return ROOM
-        return DISK_FULL if self.alarm else BEHIND
-
-    def note_alarm(self, on: bool) -> None:
-        self.alarm = on
-        self._room_bytes = -1 if on else BUFFER_LIMIT
+        if self.alarm:
+            return DISK_FULL
+        return BEHIND if len(self._buffer) + CHANGE_BYTES * len(self._changes) > BUFFER_LIMIT else ROOM
 
     @property
     def _buffers(self) -> bool:
@@ -464,7 +455,7 @@ class Journal(ports.Journal):
             self._buffer += log_records.encode_moved(salt, next_id, queue, ids)
         if ends_early and not self._buffers:  # only what is appended can be synced
             self._buffer += log_records.encode_settled(salt, next_id, 0, [])
-        segment, buffer, settled, moved = self._current, bytearray(NO_BATCH), NO_IDS(), NO_IDS()
+        segment, buffer, settled, moved = self._current, bytearray(NO_BATCH), ids_by_queue(), ids_by_queue()
         data, logged = bytearray(), self._logged
         if self._buffers or self._vouch_due:
             data, logged = self._buffer, logged + 1
@@ -511,7 +502,6 @@ class Journal(ports.Journal):
         self._moved = moved
         if self._changes:
             self._changes = []
-            self._room_bytes = -1 if self.alarm else BUFFER_LIMIT
         segment.length += len(data)
         self._start = segment.length
         if not self.full:

@@ -101,6 +101,11 @@ class Batch:
         raise NotImplementedError
 
 
+def ids_by_queue() -> defaultdict[int, array[int]]:
+    """Return an empty map from queues to ids of messages: arrays, as ints in a list take 40 bytes each."""
+    return defaultdict(partial(array, "Q"))
+
+
 class Commit:
     """A transaction of a client in the journal, which is whole or absent after a power cut, however long it takes.
 
@@ -122,7 +127,7 @@ class Commit:
         self.ended = False
         self.stored: list[int] = []
         self.logged = 0
-        self.settled: defaultdict[int, array[int]] = defaultdict(partial(array, "Q"))
+        self.settled = ids_by_queue()
         self.recorded = False
         self.next_id = 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,10 @@ PUBLISH_COST = 8  # of one publish, in the scheduler's units
 PUBLISH_BYTES, QUEUE_BYTES = 300, 8  # of memory: of a publish beside its frames, and of each queue of its route
 
 
+Publish = tuple[Exchange, Message, tuple[RouteTarget, ...], bool, tuple[Recorder, ...]]
+"""Exchange, message, targets, whether it is mandatory, and its recorders."""
+
+
 class Transaction:
     """The transaction of a channel: routed publishes, and settlements, whose deliveries are no longer outstanding.
 
@@ -47,7 +51,7 @@ class Transaction:
         self.published_bytes = 0
         self._cost = 0  # of the publishes (`jobs.scheduler`)
         self._extra_cost = 0  # of the settlements, beside COST for each: copies, and changes from one way to another
-        self.publishes: list[tuple[Exchange, Message, tuple[RouteTarget, ...], bool, tuple[Recorder, ...]]] = []
+        self.publishes: list[Publish] = []
         self.settlements: list[tuple[int, Unacked, Settlement]] = []
         self._steps: Job | None = None  # a long settlement or rollback under way
 
@@ -132,28 +136,9 @@ class Transaction:
         publishes, self.publishes = self.publishes, []
         self._forget_publishes()
         settlements, self.settlements = self.settlements, []
-        complete = failed = True
-        publishes.reverse()
+        failed = True
         try:
-            while publishes:
-                cost = 0
-                while publishes and cost < SLICE:
-                    exchange, message, queues, mandatory, recorders = publishes.pop()
-                    cost += PUBLISH_COST + len(queues)
-                    few = queues[:FEW]  # more are enqueued in steps
-                    cost += cost_of_records(len(message.frames), few)
-                    routes = publishing.routed_again(channel, exchange, message, queues, recorders)
-                    queues, recorders = yield from routes
-                    if publishing.is_dropped(queues):
-                        continue
-                    returns = mandatory and not channel.closing
-                    cost += cost_of_reading([message], few) * len(few)
-                    queues = yield from publishing.accepted_in_steps(queues, message)
-                    taken = yield from publishing.enqueue_in_steps(
-                        channel, exchange, [message], queues, returns, recorders
-                    )
-                    complete = complete and taken
-                yield cost
+            complete = yield from publish_all(channel, publishes)
             failed = False
         finally:
             if failed:
@@ -252,6 +237,29 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
         connection.spent += spent
     if not channel.closing:
         channel.send_when_durable(method_encoder.method(channel.number, method_encoder.TX_COMMIT_OK))
+
+
+def publish_all(channel: Channel, publishes: list[Publish]) -> Generator[int, None, bool]:
+    """Publish these in steps, which removes them from the list; return whether the queues have taken all of them."""
+    complete = True
+    publishes.reverse()
+    while publishes:
+        cost = 0
+        while publishes and cost < SLICE:
+            exchange, message, queues, mandatory, recorders = publishes.pop()
+            cost += PUBLISH_COST + len(queues)
+            few = queues[:FEW]  # more are enqueued in steps
+            cost += cost_of_records(len(message.frames), few)
+            queues, recorders = yield from publishing.routed_again(channel, exchange, message, queues, recorders)
+            if publishing.is_dropped(queues):
+                continue
+            returns = mandatory and not channel.closing
+            cost += cost_of_reading([message], few) * len(few)
+            queues = yield from publishing.accepted_in_steps(queues, message)
+            taken = yield from publishing.enqueue_in_steps(channel, exchange, [message], queues, returns, recorders)
+            complete = complete and taken
+        yield cost
+    return complete
 
 
 def is_removal(settlement: Settlement, queue: Queue) -> bool:
