@@ -6,8 +6,7 @@ very bytes of the publisher. Properties are decoded only when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -189,18 +188,30 @@ class Message:
 
 
 @mypyc_attr(acyclic=True)
+class SharedBytes:
+    """The bytes in memory of all messages that several queues got."""
+
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total = 0
+
+
+@mypyc_attr(acyclic=True)
 class SharedMessage(Message):
     """A message that several queues got, or a copy of it with a state of its own in one of them.
 
-    It counts in memory until it is freed, whoever has it (`Ledger.begin_shared`).
+    It counts in memory until it is freed, whoever has it. Its creator adds its part to the sum.
 
-    count   is called with the bytes of its frames, 0 for a copy, and 1 when a copy is made, or -1 when any is freed
-    origin  the message of which it is a copy, with the same frames; None if it is none
-    page    of the origin, the last record that the journal has of the message or a copy for no queue, and may have
-            dropped: its id and `MessageState.values`; or None
+    shared   the sum that it is part of
+    counted  its part of it, in bytes
+    origin   the message of which it is a copy, with the same frames; None if it is none
+    page     of the origin, the last record that the journal has of the message or a copy for no queue, and may have
+             dropped: its id and `MessageState.values`; or None
     """
 
-    __slots__ = ("count", "origin", "page")
+    __slots__ = ("shared", "counted", "origin", "page")
+    ALONE: ClassVar[int] = 200  # bytes of memory that it takes beside its frames
 
     def __init__(
         self,
@@ -210,7 +221,8 @@ class SharedMessage(Message):
         body_bytes: int,
         largest_frame: int,
         persistent: bool,
-        count: Callable[[int, int], None],
+        shared: SharedBytes,
+        counted: int,
     ) -> None:
         self.address = address  # as in the base class, without a call
         self.frames = frames
@@ -221,17 +233,18 @@ class SharedMessage(Message):
         self.id = 0
         self.state = None
         self.seq = 0
-        self.count = count
+        self.shared = shared
+        self.counted = counted
         self.origin: SharedMessage | None = None
         self.page: tuple[int, object] | None = None
 
     def __del__(self) -> None:
-        self.count(len(self.frames) if self.origin is None else 0, -1)
+        """Count it no more. HOT: bench G."""
+        self.shared.total -= self.counted
 
     def copy_for_queue(self) -> Message:
-        copy = shared_message(self, self.count)
+        copy = shared_message(self, self.shared, self.ALONE)
         copy.id, copy.origin = 0, self.origin or self
-        self.count(0, 1)
         return copy
 
     def stored_page(self) -> int:
@@ -244,11 +257,13 @@ class SharedMessage(Message):
         (self.origin or self).page = id_, values_of(self.state)
 
 
-def shared_message(message: Message, count: Callable[[int, int], None]) -> SharedMessage:
-    """Return a copy of a message for several queues."""
+def shared_message(message: Message, shared: SharedBytes, counted: int) -> SharedMessage:
+    """Return a copy of a message for several queues, and count it."""
     address, frames, largest = message.address, message.frames, message.largest_frame
-    copy = SharedMessage(address, frames, message.channel, message.body_bytes, largest, message.persistent, count)
+    number, body_bytes, persistent = message.channel, message.body_bytes, message.persistent
+    copy = SharedMessage(address, frames, number, body_bytes, largest, persistent, shared, counted)
     copy.id, copy.state, copy.seq = message.id, message.state, message.seq
+    shared.total += counted
     return copy
 
 

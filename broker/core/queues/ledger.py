@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from ..jobs.long_routes import LongRoutes
-from ..messages.message import Message, SharedMessage, frame_bytes, header_bytes_of, shared_message, total_bytes
+from ..messages.message import Message, SharedBytes, SharedMessage, header_bytes_of, shared_message, total_bytes
 from .dead_letter_budget import DeadLetterBudget
 
 
@@ -17,10 +17,10 @@ class Ledger:
     ALONE, until the last one that has it lets it go, and ENTRY for each queue that has it in memory; ALONE in addition
     if its state is of this queue alone.
 
-    queued_bytes   of messages that are ready or unacknowledged. `exceeded` says that they are above the limit; queues
-                   then page out what they get.
-    shared_bytes   of messages of several queues, without ENTRY for each of those
-    unacked_bytes  of messages that are unacknowledged, but for `shared_bytes` and
+    queued_bytes   of messages that are ready or unacknowledged. While they are above the limit (`exceeded`), queues
+                   page out what they get.
+    shared         of messages of several queues, without ENTRY for each of those
+    unacked_bytes  of messages that are unacknowledged, but for `shared` and
     shed_bytes     what is left of messages that were delivered and whose contents only the journal has: SHED for each
     handed_bytes   contents of messages of several queues in each of those where they are unacknowledged
     dead_letters   of those that wait to be dead-lettered
@@ -35,38 +35,49 @@ class Ledger:
     """
 
     __slots__ = (
-        *("limit_bytes", "queued_bytes", "unacked_bytes", "shed_bytes", "exceeded", "when_held", "shedding"),
-        *("shared_bytes", "handed_bytes"),
+        *("limit_bytes", "_own_bytes", "shared", "unacked_bytes", "shed_bytes", "handed_bytes"),
+        *("when_held", "shedding"),
         *("dead_letters", "long_routes", "readings"),
         *("arriving_bytes", "output_bytes", "transaction_bytes"),
     )
     OVERHEAD: ClassVar[int] = 300
     SHED: ClassVar[int] = 60
     ENTRY: ClassVar[int] = 100  # about: a queue takes 8 bytes for a ready one, 180 for an unacknowledged one
-    ALONE: ClassVar[int] = 200  # with one ENTRY as much as OVERHEAD
+    ALONE: ClassVar[int] = SharedMessage.ALONE  # with one ENTRY as much as OVERHEAD
     FAR: ClassVar[int] = 8 << 20
     FARTHEST: ClassVar[int] = 16 << 20
     LITTLE: ClassVar[int] = 1 << 20
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        self.queued_bytes = self.unacked_bytes = self.shed_bytes = self.shared_bytes = self.handed_bytes = 0
+        self._own_bytes = self.unacked_bytes = self.shed_bytes = self.handed_bytes = 0
+        self.shared = SharedBytes()
         self.when_held: Callable[[], None] = lambda: None
-        self.exceeded = self.shedding = False
+        self.shedding = False
         self.arriving_bytes = self.output_bytes = self.transaction_bytes = 0
         self.dead_letters = DeadLetterBudget()
         self.long_routes = LongRoutes()
         self.readings = LongRoutes()
 
     @property
+    def queued_bytes(self) -> int:
+        """The bytes of messages that are ready or unacknowledged."""
+        return self._own_bytes + self.shared.total
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the messages take more than the limit. HOT: bench A-M."""
+        return self._own_bytes + self.shared.total > self.limit_bytes
+
+    @property
     def ready_bytes(self) -> int:
-        """The bytes of messages that are ready, but for `shared_bytes`."""
-        return self.queued_bytes - self.unacked_bytes - self.shed_bytes - self.shared_bytes
+        """The bytes of messages that are ready, but for `shared`."""
+        return self._own_bytes - self.unacked_bytes - self.shed_bytes
 
     @property
     def held_bytes(self) -> int:
         """The bytes that leave memory if all unacknowledged messages are shed, at most."""
-        return self.unacked_bytes + min(self.handed_bytes, self.shared_bytes)
+        return self.unacked_bytes + min(self.handed_bytes, self.shared.total)
 
     def far_exceeded(self, held_bytes: int) -> bool:
         """Whether deliveries of a queue must wait for contents to leave memory.
@@ -78,26 +89,22 @@ class Ledger:
 
     def add(self, count: int, content_bytes: int) -> None:
         """Count ready messages that came; both numbers are negative for messages that left. HOT: bench A-M."""
-        self.queued_bytes += content_bytes + count * self.OVERHEAD
-        self.exceeded = self.queued_bytes > self.limit_bytes
+        self._own_bytes += content_bytes + count * self.OVERHEAD
 
     def add_unacked(self, count: int, content_bytes: int) -> None:
         """Count deliveries that were made; both numbers are negative for those that ended. HOT: bench B, D, I, L."""
         held_bytes = content_bytes + count * self.OVERHEAD
         self.unacked_bytes += held_bytes
-        self.queued_bytes += held_bytes
-        self.exceeded = self.queued_bytes > self.limit_bytes
+        self._own_bytes += held_bytes
 
     def shed(self, count: int) -> None:
         """Count messages of which only a row is in memory, beside `add_unacked`; negative for rows that are gone."""
         self.shed_bytes += count * self.SHED
-        self.queued_bytes += count * self.SHED
-        self.exceeded = self.queued_bytes > self.limit_bytes
+        self._own_bytes += count * self.SHED
 
     def save(self, saved_bytes: int) -> None:
         """Count what was saved as messages were packed; negative for messages that were unpacked."""
-        self.queued_bytes -= saved_bytes
-        self.exceeded = self.queued_bytes > self.limit_bytes
+        self._own_bytes -= saved_bytes
 
     # Messages of several queues
 
@@ -105,37 +112,16 @@ class Ledger:
         """Return the messages as ones that several queues may get: copies, unless they are that already."""
         if number_of_shared(messages) == len(messages):
             return messages
-        shared: list[Message] = []
-        fresh: list[Message] = []
-        for message in messages:
-            if not isinstance(message, SharedMessage):
-                message = shared_message(message, self.count_shared)
-                fresh.append(message)
-            shared.append(message)
-        self.begin_shared(fresh)
-        return shared
-
-    def begin_shared(self, messages: list[Message]) -> None:
-        """Count messages of several queues, until each is freed. HOT: bench G."""
-        held_bytes = frame_bytes(messages) + len(messages) * self.ALONE
-        self.shared_bytes += held_bytes
-        self.queued_bytes += held_bytes
-        self.exceeded = self.queued_bytes > self.limit_bytes
-
-    def count_shared(self, frame_bytes: int, sign: int) -> None:
-        """Count a copy of a message of several queues that was made, or, if `sign` is -1, one that is freed.
-
-        HOT: bench G.
-        """
-        held_bytes = sign * (frame_bytes + self.ALONE)
-        self.shared_bytes += held_bytes
-        self.queued_bytes += held_bytes
-        self.exceeded = self.queued_bytes > self.limit_bytes
+        return [
+            message
+            if isinstance(message, SharedMessage)
+            else shared_message(message, self.shared, len(message.frames) + self.ALONE)
+            for message in messages
+        ]
 
     def add_shared(self, count: int) -> None:
         """Count ready messages of several queues that came to one; negative for messages that left."""
-        self.queued_bytes += count * self.ENTRY
-        self.exceeded = self.queued_bytes > self.limit_bytes
+        self._own_bytes += count * self.ENTRY
 
     def remove(self, messages: list[Message], content_bytes: int) -> None:
         """Count ready messages that left, some of which are perhaps of several queues. HOT: bench G.
@@ -146,7 +132,7 @@ class Ledger:
         if shared == len(messages):
             self.add_shared(-shared)
             return
-        self.queued_bytes -= shared * self.ENTRY
+        self._own_bytes -= shared * self.ENTRY
         self.add(shared - len(messages), -own_bytes(messages) if shared else -content_bytes)
 
     def hand(self, messages: list[Message], content_bytes: int, sign: int = 1) -> None:
@@ -159,7 +145,7 @@ class Ledger:
         entry_bytes = sign * shared * self.ENTRY
         self.handed_bytes += sign * (content_bytes - own)
         self.unacked_bytes += entry_bytes
-        self.queued_bytes += entry_bytes
+        self._own_bytes += entry_bytes
         self.add_unacked(sign * (len(messages) - shared), sign * own)
 
 

@@ -117,12 +117,13 @@ def publish(
     queues = route.queues
     ledger = channel.vhost.ledger
     messages: list[Message]
-    if queues is not None and len(queues) > 1 and channel.transaction is None:
-        counted = ledger.count_shared
+    if queues is not None and len(queues) > 1 and not largest_frame and channel.transaction is None:
+        shared, counted = ledger.shared, len(first) + SharedMessage.ALONE  # all contents have the same length
         messages = [
-            SharedMessage(address, content, number, body_bytes, largest, persistent, counted) for content in contents
+            SharedMessage(address, content, number, body_bytes, largest, persistent, shared, counted)
+            for content in contents
         ]
-        ledger.begin_shared(messages)
+        shared.total += counted * count
     elif count == 1:  # a comprehension costs a call, as much as creating the message
         messages = [Message(address, first, number, body_bytes, largest, persistent)]
     else:

@@ -143,7 +143,7 @@ def check_ledger(node: Node, channels: Iterable[Channel]) -> Counter[Queue]:
                 shared |= shared_of(held_by(fifo)[0])
             shared |= shared_of(dead_letters(queue))
     shared_bytes = sum(ledger.ALONE + (0 if message.origin else len(message.frames)) for message in shared)
-    counted = ledger.ready_bytes, ledger.unacked_bytes, ledger.shed_bytes, ledger.shared_bytes
+    counted = ledger.ready_bytes, ledger.unacked_bytes, ledger.shed_bytes, ledger.shared.total
     holds = resident_bytes(node), unacked_bytes, (shed.total() + rows) * ledger.SHED, shared_bytes
     assert counted == holds, (
         f"bytes of ready, unacknowledged, shed and shared messages: {counted} counted, {holds} held"

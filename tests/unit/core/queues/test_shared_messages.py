@@ -74,7 +74,7 @@ class Scene:
 
     def check_empty(self) -> None:
         self.advance()
-        assert not self.node.ledger.shared_bytes and not self.node.ledger.handed_bytes
+        assert not self.node.ledger.shared.total and not self.node.ledger.handed_bytes
         assert not self.node.ledger.queued_bytes and not self.journal.loose and not self.journal.held.total()
 
 
@@ -173,7 +173,7 @@ def test_they_count_once_until_the_last_queue_lets_them_go(arguments: dict[str, 
     ledger = scene.node.ledger
     ledger.limit_bytes = 1 << 40
     scene.publish()
-    once_bytes = ledger.shared_bytes
+    once_bytes = ledger.shared.total
     copies = len(NAMES) if arguments else 0  # with a state of their own, beside the message as it was published
     once_bytes -= copies * COUNT * Ledger.ALONE
     assert COUNT * Ledger.ALONE < once_bytes < COUNT * Ledger.OVERHEAD
@@ -181,7 +181,7 @@ def test_they_count_once_until_the_last_queue_lets_them_go(arguments: dict[str, 
         left = len(NAMES) - gone
         held_bytes = once_bytes + min(copies, left) * COUNT * Ledger.ALONE
         assert ledger.queued_bytes == held_bytes + left * COUNT * Ledger.ENTRY
-        assert ledger.shared_bytes == held_bytes
+        assert ledger.shared.total == held_bytes
         scene.check_ledger()
         assert scene.drain(name) == list(range(COUNT))
     scene.check_empty()
@@ -207,7 +207,7 @@ def test_whatever_ends_them_lets_them_go_once(end: str) -> None:
     tags = [each.tag for each in consumer.deliveries(COUNT)]
     scene.check_ledger()
     copies = COUNT * Ledger.ALONE if ttl else 0
-    assert ledger.unacked_bytes == COUNT * Ledger.ENTRY and ledger.shared_bytes - copies < COUNT * Ledger.OVERHEAD
+    assert ledger.unacked_bytes == COUNT * Ledger.ENTRY and ledger.shared.total - copies < COUNT * Ledger.OVERHEAD
     consumer.cancel(started)
     if end in ("ack", "roll back"):
         consumer.ack(tags[-1], multiple=True)
@@ -244,7 +244,7 @@ def test_one_for_very_many_queues_counts_once(properties: dict[str, str]) -> Non
         clock.advance(0)
     assert all(queue.ready == 1 for queue in scene.node.vhosts["/"].queues.values())
     copies = 1500 * Ledger.ALONE if properties else 0
-    assert 100_000 < scene.node.ledger.shared_bytes - copies < 101_000
+    assert 100_000 < scene.node.ledger.shared.total - copies < 101_000
     scene.check_ledger()
 
 
@@ -257,6 +257,6 @@ def test_all_that_several_consumers_hold_leaves_memory() -> None:
     scene.publish()
     scene.advance()
     ledger = scene.node.ledger
-    assert not ledger.shared_bytes and ledger.queued_bytes == len(NAMES) * COUNT * Ledger.SHED
+    assert not ledger.shared.total and ledger.queued_bytes == len(NAMES) * COUNT * Ledger.SHED
     assert not ledger.handed_bytes and not ledger.unacked_bytes
     scene.check_ledger()
