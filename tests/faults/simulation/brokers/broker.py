@@ -262,7 +262,7 @@ class Broker:
             for database in self.remote.databases:
                 database.reachable = True
             for process in self.processes():
-                process.loop.asleep_s = 0.0
+                process.loop.asleep_s = min(process.loop.asleep_s, process.loop.now_s)
 
     def processes(self) -> list[Process]:
         """Return all processes that have not ended."""

@@ -67,6 +67,8 @@ class Boot:
     process: SimulatedLoop
     ended: str = ""
     ended_s: float = 0.0
+    asleep_from_s: float = 0.0  # when it was stopped last
+    asleep_s: float = 0.0  # until then
     boot_id: str = ""
     disturbed: bool = False  # a writer was killed, or could not write
     rows: list[Event] = field(default_factory=list)
@@ -439,6 +441,8 @@ class Playback:
         if boot.lost:
             return
         until_s = boot.ended_s if boot.ended == "stop" else boot.ended_s - UNLOGGED_S
+        if boot.ended == "kill" and boot.asleep_s > until_s:  # it flushed nothing after that
+            until_s = min(until_s, boot.asleep_from_s - UNLOGGED_S)
         answered = {self.publishes[seq]: reason for seq, reason in self.confirmed.items()}
         for name, peer in self.peers.items():
             if isinstance(peer, Publisher):

@@ -115,6 +115,10 @@ class Federation:
 
     # What is there
 
+    def blocked(self, process: Process) -> bool:
+        """Whether a link has messages that its broker refuses for now."""
+        return any(row["state"] == "blocked" for row in process.federation.status())
+
     def complete(self, upstream: Process, downstream: Process, edge: Edge) -> bool:
         """Whether the exchange link is to run and runs, and its upstream has stored all that it needs."""
         local = downstream.vhost.exchanges.get(EXCHANGE)

@@ -123,7 +123,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     dead     the process has ended: it writes and sends nothing any more
     errors   of callbacks, which make the simulation fail
     next_s   `due_s` as the world has seen it last; `changed`: it may be another one now
-    asleep_s  the process is stopped until then
+    asleep_s, asleep_from_s  the process is stopped between the two, or was
     former_s  since when another process owns its store
     """
 
@@ -134,7 +134,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.dead = False
         self.former_s = inf
         self.next_s, self.changed = inf, True
-        self.wall_s = self.asleep_s = 0.0
+        self.wall_s = self.asleep_s = self.asleep_from_s = 0.0
         self.errors: list[BaseException] = []
         self.executor = Executor(self)
         self.sources: list[Source] = [self.executor]
@@ -169,6 +169,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             if source_s < due_s:
                 due_s = source_s
         return max(due_s, self.asleep_s)
+
+    def stand_still(self, seconds: float) -> None:
+        """Stop the process for a while."""
+        self.asleep_from_s, self.asleep_s = self.now_s, self.now_s + seconds
 
     def turn(self) -> None:
         self.run_now(self._run_once)

@@ -271,6 +271,7 @@ class World:
         (boot,) = [each for each in self.boots if each.process is broker.process.loop]
         boot.ended = "stop" if clean else "power" if power else "kill"
         boot.ended_s = self.time.now_s
+        boot.asleep_from_s, boot.asleep_s = boot.process.asleep_from_s, boot.process.asleep_s
         if power and self.exports is not None:  # writers of earlier boots have not finished their files either
             unfinished = [writer.process for writer in self.exports.of(broker)]
             for each in self.boots:
@@ -686,7 +687,7 @@ class World:
             def suspend() -> None:
                 self.note(f"{name} stands still for {seconds} s")
                 process.committer.synced = lambda: None
-                process.loop.asleep_s = self.time.now_s + seconds
+                process.loop.stand_still(seconds)
 
             if random.random() < 0.3:
                 suspend()
@@ -826,9 +827,9 @@ class World:
             consumer.consume_all()
             consumer.settle(1 << 30, self.random, finally_=True)
         queues = [queue for _, process in self.serving() for queue in process.vhost.queues.values()]
-        if len(self.serving()) < len(self.brokers) or any(
-            queue.ready or queue.unacked or len(queue.outbox) for queue in queues
-        ):
+        some = any(queue.ready or queue.unacked or len(queue.outbox) for queue in queues)
+        blocked = any(self.federation.blocked(process) for _, process in self.serving())  # they try again soon
+        if some or blocked or len(self.serving()) < len(self.brokers):
             self._calm_s = self.time.now_s
         return self.time.now_s > max(self._calm_s + CALM_S, self._repaired_s, self._due_s + BOUND_S)
 
