@@ -20,7 +20,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from ..core.messages import ports
-from ..core.messages.message import Message, read_bytes
+from ..core.messages.message import NO_ADDRESS, Message, read_bytes
 from ..core.messages.message_state import MessageState
 from ..core.messages.ports import BEHIND, DISK_FULL, ROOM, ids_by_queue
 from . import log_records
@@ -577,7 +577,7 @@ class Journal(ports.Journal):
     def read(self, ids: Sequence[int], queue: int = 0) -> list[Message | None]:
         messages: list[Message | None] = []
         data, segment_number, base = b"", -1, 0
-        left_bytes = READ_LIMIT
+        left_bytes, address = READ_LIMIT, NO_ADDRESS
         for id_ in ids:
             place = self.index.place(id_)
             number, offset = place >> OFFSET_BITS, place & OFFSET_MASK
@@ -589,7 +589,7 @@ class Journal(ports.Journal):
                     raise OSError(errno.ENOENT, "no record of it is left")
                 if number != segment_number or at < 0 or not log_records.is_complete(data, at):
                     data, segment_number, base, at = self._read_record(segment, offset), number, offset, 0
-                message = log_records.parse_message(segment.salt, data, at)
+                message = log_records.parse_message(segment.salt, data, at, address)
                 if message is None:
                     self.reader.report_damage(segment, offset)
             except Shortage:
@@ -597,6 +597,9 @@ class Journal(ports.Journal):
             except OSError:
                 segment_number = -1
             if message is not None:
+                address = message.address
+                if address.counted is None:
+                    address.count(self.addresses)
                 block = self.index.find(id_)
                 if block is not None and block.attempts:
                     recount(message, block.attempts.get((queue, id_), 0))

@@ -62,7 +62,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from ..core.messages.message import Address, Message
+from ..core.messages.message import NO_ADDRESS, Address, Message
 from ..core.messages.message_state import NO_TTL, WITHOUT_CC, MessageState
 from .shared_messages import little
 
@@ -331,8 +331,8 @@ def is_complete(data: bytes, at: int) -> bool:
     return int(at + RECORD_BYTES + RECORD_HEAD.unpack_from(data, at)[2]) <= len(data)
 
 
-def parse_message(salt: int, data: bytes, at: int) -> Message | None:
-    """Return the message of the record at `at`, or None if that is damaged."""
+def parse_message(salt: int, data: bytes, at: int, known: Address = NO_ADDRESS) -> Message | None:
+    """Return the message of the record at `at`, or None if that is damaged. Its address is `known` if that is equal."""
     end = record_end(salt, data, at)
     if not end:
         return None
@@ -347,10 +347,12 @@ def parse_message(salt: int, data: bytes, at: int) -> Message | None:
         exchange_at = queues_at + queues * QUEUE.size
         key_at = exchange_at + 1 + data[exchange_at]
         frames_at = key_at + 1 + data[key_at]
-        address = Address(
-            data[exchange_at + 1 : key_at].decode("utf-8", "surrogateescape"),
-            data[key_at + 1 : frames_at].decode("utf-8", "surrogateescape"),
-        )
+        address = known
+        if data[exchange_at:frames_at] != known.encoded:
+            address = Address(
+                data[exchange_at + 1 : key_at].decode("utf-8", "surrogateescape"),
+                data[key_at + 1 : frames_at].decode("utf-8", "surrogateescape"),
+            )
     except (StructError, IndexError):  # lengths that no broker writes, with a valid checksum
         return None
     persistent = flags & PERSISTENT != 0

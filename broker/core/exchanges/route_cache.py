@@ -5,26 +5,30 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
+from ..messages.message import ByteCount
 from ..queues.route_target import RouteTarget
 from .router import Route, RouteKey
 
 LIMIT_BYTES: Final = 16 << 20  # of all routes, estimated; beyond it the oldest are dropped
-ROUTE_BYTES: Final = 500  # of a route with its address and key, on average
+ROUTE_BYTES: Final = 420  # of a route beside its address, and its key beside exchange and routing key
 TARGET_BYTES: Final = 8  # of each queue of a route
 
 
 class RouteCache(dict[RouteKey, Route]):
     """Routes by their keys, until the topology or a permission changes; `remember` adds one.
 
+    Their addresses count in the size of the cache. One that it drops counts in memory as long as messages have it.
     `largest_cost` is not exceeded by the cost of any of them. Consecutive routes to the same very many queues have one
     tuple of targets, so that their messages are found to be one run.
     """
 
-    __slots__ = ("size_bytes", "largest_cost", "_many")
+    __slots__ = ("size_bytes", "largest_cost", "_many", "_addresses", "_address_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, addresses: ByteCount) -> None:
         super().__init__()
         self.size_bytes = 0
+        self._addresses = addresses
+        self._address_bytes = 0  # of routes that are here, which do not count in `_addresses`
         self.largest_cost = 1
         self._many: tuple[RouteTarget, ...] = ()
 
@@ -32,6 +36,8 @@ class RouteCache(dict[RouteKey, Route]):
         """Add a route. If there are too many, an eighth of them is dropped at a time, the oldest first."""
         self.pop(key)
         self[key] = route
+        route.address.count(self._addresses)
+        self._exempt(route.address.size_bytes)
         self.largest_cost = max(self.largest_cost, route.cost)
         if route.search is not None:
             route.key = key
@@ -59,9 +65,15 @@ class RouteCache(dict[RouteKey, Route]):
         route = super().pop(key, None)
         if route is not None:
             self.size_bytes -= size_of(route)
+            self._exempt(-route.address.size_bytes)
         return route
 
+    def _exempt(self, size_bytes: int) -> None:
+        self._address_bytes += size_bytes
+        self._addresses.total -= size_bytes
+
     def clear(self) -> None:
+        self._exempt(-self._address_bytes)
         super().clear()
         self.size_bytes = 0
         self.largest_cost = 1
@@ -69,4 +81,5 @@ class RouteCache(dict[RouteKey, Route]):
 
 
 def size_of(route: Route) -> int:
-    return ROUTE_BYTES + TARGET_BYTES * len(route.targets or ())
+    address = route.address
+    return ROUTE_BYTES + address.size_bytes + len(address.encoded) + TARGET_BYTES * len(route.targets or ())

@@ -25,15 +25,28 @@ LONG_HEADER = 512  # bytes of frames beside the body; of shorter headers no tota
 
 
 @mypyc_attr(acyclic=True)
+class ByteCount:
+    """The bytes of memory that objects take which count themselves until they are freed."""
+
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total = 0
+
+
+@mypyc_attr(acyclic=True)
 class Address:
     """The exchange and routing key of a publish, shared by all messages that were published with both.
 
     `encoded` is both as short strings, as in basic.publish, deliver, return and get-ok. `delivered` is the end of a
     basic.deliver frame: not redelivered, exchange, routing key, end byte. Text that is not UTF-8 is kept with surrogate
     escapes, so that it is routed and delivered as the same bytes.
+
+    counted  the sum that it is part of, with its `size_bytes`, or None
     """
 
-    __slots__ = ("exchange", "routing_key", "encoded", "delivered")
+    __slots__ = ("exchange", "routing_key", "encoded", "delivered", "counted")
+    OVERHEAD: ClassVar[int] = 200  # bytes of memory beside three copies of both
 
     def __init__(self, exchange: str, routing_key: str) -> None:
         self.exchange = exchange
@@ -42,6 +55,23 @@ class Address:
         second = routing_key.encode("utf-8", "surrogateescape")
         self.encoded = bytes((len(first),)) + first + bytes((len(second),)) + second
         self.delivered = b"\x00" + self.encoded + b"\xce"
+        self.counted: ByteCount | None = None
+
+    def __del__(self) -> None:
+        if self.counted is not None:
+            self.counted.total -= self.size_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory that it takes."""
+        return self.OVERHEAD + 3 * len(self.encoded)
+
+    def count(self, counted: ByteCount) -> None:
+        """Count it in this sum until it is freed, in place of the sum that it was counted in."""
+        if self.counted is not None:
+            self.counted.total -= self.size_bytes
+        self.counted = counted
+        counted.total += self.size_bytes
 
 
 NO_ADDRESS: Final = Address("", "")
@@ -188,16 +218,6 @@ class Message:
 
 
 @mypyc_attr(acyclic=True)
-class SharedBytes:
-    """The bytes in memory of all messages that several queues got."""
-
-    __slots__ = ("total",)
-
-    def __init__(self) -> None:
-        self.total = 0
-
-
-@mypyc_attr(acyclic=True)
 class SharedMessage(Message):
     """A message that several queues got, or a copy of it with a state of its own in one of them.
 
@@ -221,7 +241,7 @@ class SharedMessage(Message):
         body_bytes: int,
         largest_frame: int,
         persistent: bool,
-        shared: SharedBytes,
+        shared: ByteCount,
         counted: int,
     ) -> None:
         self.address = address  # as in the base class, without a call
@@ -257,7 +277,7 @@ class SharedMessage(Message):
         (self.origin or self).page = id_, values_of(self.state)
 
 
-def shared_message(message: Message, shared: SharedBytes, counted: int) -> SharedMessage:
+def shared_message(message: Message, shared: ByteCount, counted: int) -> SharedMessage:
     """Return a copy of a message for several queues, and count it."""
     address, frames, largest = message.address, message.frames, message.largest_frame
     number, body_bytes, persistent = message.channel, message.body_bytes, message.persistent

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from .message import Message
+from .message import ByteCount, Message
 
 if TYPE_CHECKING:
     from ..metadata.records import Change
@@ -150,6 +150,7 @@ class Journal:
     """
 
     durable: int
+    addresses = ByteCount()  # the node's sum, in which those of messages that were read count
     full = False
     alarm = False
     in_flight = IN_FLIGHT

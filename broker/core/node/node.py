@@ -97,6 +97,7 @@ class Node:
         self._unfinished: dict[str, UnfinishedPublishes] = {}  # by account
         self.numbering = QueueNumbers()
         self.ledger = Ledger(message_memory_bytes)
+        journal.addresses = self.ledger.addresses
         self.shedding = Shedding(self.ledger, self.scheduler, journal, clock, self._queues)
         self.open_connections = 0
         self.census = ConnectionCounts()

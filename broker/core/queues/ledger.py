@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from ..jobs.long_routes import LongRoutes
-from ..messages.message import Message, SharedBytes, SharedMessage, header_bytes_of, shared_message, total_bytes
+from ..messages.message import ByteCount, Message, SharedMessage, header_bytes_of, shared_message, total_bytes
 from .dead_letter_budget import DeadLetterBudget
 
 
@@ -17,9 +17,10 @@ class Ledger:
     ALONE, until the last one that has it lets it go, and ENTRY for each queue that has it in memory; ALONE in addition
     if its state is of this queue alone.
 
-    queued_bytes   of messages that are ready or unacknowledged. While they are above the limit (`exceeded`), queues
-                   page out what they get.
+    queued_bytes   of messages that are ready or unacknowledged
     shared         of messages of several queues, without ENTRY for each of those
+    addresses      of exchange and routing key of messages, once for all that share them, if no cached route has them
+    exceeded       these and `queued_bytes` are above the limit: queues page out what they get
     unacked_bytes  of messages that are unacknowledged, but for `shared` and
     shed_bytes     what is left of messages that were delivered and whose contents only the journal has: SHED for each
     handed_bytes   contents of messages of several queues in each of those where they are unacknowledged
@@ -35,7 +36,7 @@ class Ledger:
     """
 
     __slots__ = (
-        *("limit_bytes", "_own_bytes", "shared", "unacked_bytes", "shed_bytes", "handed_bytes"),
+        *("limit_bytes", "_own_bytes", "shared", "addresses", "unacked_bytes", "shed_bytes", "handed_bytes"),
         *("when_held", "shedding"),
         *("dead_letters", "long_routes", "readings"),
         *("arriving_bytes", "output_bytes", "transaction_bytes"),
@@ -51,7 +52,8 @@ class Ledger:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self._own_bytes = self.unacked_bytes = self.shed_bytes = self.handed_bytes = 0
-        self.shared = SharedBytes()
+        self.shared = ByteCount()
+        self.addresses = ByteCount()
         self.when_held: Callable[[], None] = lambda: None
         self.shedding = False
         self.arriving_bytes = self.output_bytes = self.transaction_bytes = 0
@@ -65,9 +67,14 @@ class Ledger:
         return self._own_bytes + self.shared.total
 
     @property
+    def excess_bytes(self) -> int:
+        """The memory that they and their addresses take above the limit, negative below it."""
+        return self._own_bytes + self.shared.total + self.addresses.total - self.limit_bytes
+
+    @property
     def exceeded(self) -> bool:
-        """Whether the messages take more than the limit. HOT: bench A-M."""
-        return self._own_bytes + self.shared.total > self.limit_bytes
+        """Whether `excess_bytes` is above 0. HOT: bench A-M."""
+        return self._own_bytes + self.shared.total + self.addresses.total > self.limit_bytes
 
     @property
     def ready_bytes(self) -> int:
@@ -77,15 +84,14 @@ class Ledger:
     @property
     def held_bytes(self) -> int:
         """The bytes that leave memory if all unacknowledged messages are shed, at most."""
-        return self.unacked_bytes + min(self.handed_bytes, self.shared.total)
+        return self.unacked_bytes + min(self.handed_bytes, self.shared.total) + self.addresses.total
 
     def far_exceeded(self, held_bytes: int) -> bool:
         """Whether deliveries of a queue must wait for contents to leave memory.
 
         They do if the limit is exceeded by FAR, or by FARTHEST if consumers of the queue hold LITTLE of it in memory.
         """
-        excess_bytes = self.queued_bytes - self.limit_bytes
-        return excess_bytes > (self.FAR if held_bytes > self.LITTLE else self.FARTHEST)
+        return self.excess_bytes > (self.FAR if held_bytes > self.LITTLE else self.FARTHEST)
 
     def add(self, count: int, content_bytes: int) -> None:
         """Count ready messages that came; both numbers are negative for messages that left. HOT: bench A-M."""

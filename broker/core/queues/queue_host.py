@@ -109,6 +109,8 @@ class QueueHost:
             messages = self.ledger.share(messages)
         else:
             shared = isinstance(messages[0], SharedMessage)
+        if messages[0].address.counted is None:  # made by the broker; those of other publishes have cached routes
+            messages[0].address.count(self.ledger.addresses)
         if messages[0].state is not None:
             return enqueue_per_message(messages, targets, source, shared, self.message_log) if targets else ACCEPTED
         for target in targets:

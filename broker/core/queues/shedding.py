@@ -90,14 +90,14 @@ class Shedding:
     def _sweep(self) -> Job:
         """Shed the last messages of queues from which nothing was delivered since the last sweep."""
         ledger, scheduler = self._ledger, self._scheduler
-        end_bytes = ledger.limit_bytes - (ledger.limit_bytes >> SPARE_SHIFT)
+        spare_bytes = ledger.limit_bytes >> SPARE_SHIFT
         try:
             for queues in self._queues():
                 for queue in queues:
                     fifos = list(queue.ready_messages.all)
                     for fifo in fifos:
                         seen, fifo.seen = fifo.seen, fifo.head
-                        while seen == fifo.head and ledger.queued_bytes > end_bytes:
+                        while seen == fifo.head and ledger.excess_bytes > -spare_bytes:
                             cost = 0 if queue.deleted or self._journal.room() == DISK_FULL else fifo.shed()
                             if not cost:
                                 break

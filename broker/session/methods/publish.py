@@ -83,7 +83,7 @@ def remembered_routes(vhost: VHost, user: User) -> RouteCache:
     """Return the route cache that all channels of a user share. Its routes have passed the user's permission checks."""
     routes = vhost.routes.get(user.account)
     if routes is None:
-        routes = vhost.routes[user.account] = RouteCache()
+        routes = vhost.routes[user.account] = RouteCache(vhost.ledger.addresses)
     return routes
 
 

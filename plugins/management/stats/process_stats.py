@@ -39,7 +39,7 @@ class Readings:
         used = dict.fromkeys(MEMORY, 0)
         left = self.mem_used
         for use, size in (
-            ("queue_procs", ledger.ready_bytes + ledger.shared.total),
+            ("queue_procs", ledger.ready_bytes + ledger.shared.total + ledger.addresses.total),
             ("connection_channels", ledger.unacked_bytes + ledger.shed_bytes + ledger.transaction_bytes),
             ("quorum_queue_dlx_procs", ledger.dead_letters.total),
             ("connection_readers", ledger.arriving_bytes),

@@ -4,7 +4,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from pamqp.commands import Basic
+from pamqp.commands import Basic, Queue
 
 from tests.support import codec
 from tests.support.in_process import InProcessPeer
@@ -40,6 +40,72 @@ def test_a_client_that_does_not_read_is_not_served_without_end() -> None:
         ch.reject(tag)
     broker.settle()
     assert broker.unsent_bytes(client) < 50_000_000
+
+
+def publishes_with_own_keys(count: int, key_bytes: int) -> list[bytes]:
+    return [
+        codec.method_frame(1, Basic.Publish, {"exchange": "amq.topic", "routing_key": str(number).zfill(key_bytes)})
+        + codec.header_frame(1, 100)
+        + codec.body_frames(1, bytes(100), 1 << 17)
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("consumed", [False, True])
+def test_routing_keys_are_paged_out_with_their_messages(tmp_path: Path, consumed: bool) -> None:
+    peer = StoredPeer(StepMeter(), tmp_path, message_memory_bytes=1 << 20)
+    client = peer.connect()
+    channel = client.channel(1)
+    channel.declare("q")
+    channel.bind("q", "amq.topic", "#")
+    if consumed:
+        channel.consume("q")
+    ledger = peer.node.ledger
+    for number, publish in enumerate(publishes_with_own_keys(20_000, 255)):
+        client.raw(publish)
+        if number % 500 == 0:  # routes leave the cache
+            channel.bind("q", "amq.topic", str(number))
+            peer.settle()
+    peer.settle()
+    assert ledger.addresses.total < 5 << 20 and ledger.excess_bytes < 8 << 20
+    assert peer.node.vhosts["/"].queues["q"].ready + peer.node.vhosts["/"].queues["q"].unacked == 20_000
+    peer.close()
+
+
+@pytest.mark.parametrize("key_bytes", [5, 255])
+@pytest.mark.parametrize("cached", [True, False])
+def test_what_routing_keys_take_is_counted(key_bytes: int, cached: bool) -> None:
+    """Each message has a key of its own. The cache of routes counts those that it has, until it is cleared."""
+    count, peer = 5_000, InProcessPeer()
+    client = peer.connect()
+    channel = client.channel(1)
+    channel.declare("q")
+    channel.bind("q", "amq.topic", "#")
+    publishes = publishes_with_own_keys(count + 1, key_bytes)
+    client.raw(publishes.pop())
+    peer.settle()
+    ledger, [routes] = peer.node.ledger, peer.node.vhosts["/"].routes.values()
+
+    def counted() -> int:
+        return ledger.queued_bytes + ledger.addresses.total + routes.size_bytes
+
+    tracemalloc.start()
+    try:
+        held, before = -tracemalloc.get_traced_memory()[0], counted()
+        for publish in publishes:
+            client.raw(publish)
+        peer.settle()
+        assert not ledger.addresses.total and len(routes) == count + 1
+        if not cached:
+            channel.bind("q", "amq.topic", "another")
+            peer.settle()
+            assert not routes
+        held += tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert 0.95 * held < counted() - before < 1.15 * held
+    channel.call(Queue.Purge, queue="q")
+    assert not ledger.queued_bytes and not ledger.addresses.total
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from warren.broker.core.access.permissions import Permission, TopicPermission
 from warren.broker.core.access.users import User, Users
 from warren.broker.core.definitions.restore import restore
 from warren.broker.core.exchanges.route_cache import RouteCache
+from warren.broker.core.messages.message import ByteCount
 from warren.broker.core.metadata.records import Change, Definitions, StoredPermission, StoredTopicPermission, StoredUser
 from warren.broker.core.vhost.observer import Observer
 
@@ -209,7 +210,7 @@ def test_deleting_a_user_or_a_vhost_deletes_its_permissions() -> None:
             node.users.set_topic_permission(user, vhost, "amq.topic", "w", "r")
     log = ChangeLog()
     node.observers.add(log)
-    node.vhosts["/"].routes |= {"u": RouteCache(), "v": RouteCache()}
+    node.vhosts["/"].routes |= {"u": RouteCache(ByteCount()), "v": RouteCache(ByteCount())}
     node.users.delete("u")
     assert node.users.get("u") is None and list(node.vhosts["/"].routes) == ["v"]
     assert sorted(log.take()) == [

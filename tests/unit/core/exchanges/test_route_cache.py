@@ -4,7 +4,7 @@ from tests.support.queues import new_queue
 from tests.support.session import new_node
 from warren.broker.core.exchanges.route_cache import LIMIT_BYTES, ROUTE_BYTES, RouteCache
 from warren.broker.core.exchanges.router import Route
-from warren.broker.core.messages.message import Address
+from warren.broker.core.messages.message import Address, ByteCount
 
 EXCHANGE = new_node().vhosts["/"].exchange("amq.direct")
 QUEUE = new_queue()
@@ -15,7 +15,7 @@ def route(targets: int) -> Route:
 
 
 def test_routes_to_very_many_queues_are_dropped_sooner() -> None:
-    cache, wide = RouteCache(), route(4_000)
+    cache, wide = RouteCache(ByteCount()), route(4_000)
     for number in range(2_000):
         cache.remember(b"%d" % number, wide)
     assert 300 < len(cache) < LIMIT_BYTES // (8 * 4_000)
@@ -27,16 +27,16 @@ def test_routes_to_very_many_queues_are_dropped_sooner() -> None:
 
 
 def test_a_route_that_is_larger_than_the_limit_is_not_kept() -> None:
-    cache = RouteCache()
+    cache = RouteCache(ByteCount())
     cache.remember(b"k", route(LIMIT_BYTES // 8))
     assert not cache and not cache.size_bytes
 
 
 def test_a_route_replaced_or_forgotten_counts_no_more() -> None:
-    cache = RouteCache()
+    cache = RouteCache(ByteCount())
     for _ in range(10):
         cache.remember(b"k", route(1_000))
-    assert cache.size_bytes == ROUTE_BYTES + 8_000
+    assert cache.size_bytes == ROUTE_BYTES + Address("x", "k").size_bytes + 4 + 8_000
     cache.pop(b"k")
     cache.pop(b"k")
     assert not cache.size_bytes

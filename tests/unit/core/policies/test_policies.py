@@ -13,7 +13,7 @@ from warren.broker.core.access.users import Users
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.route_cache import RouteCache
 from warren.broker.core.exchanges.router import Route
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import Address, ByteCount, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import Policies
 from warren.broker.core.policies.policy_keys import KEYS, OPERATOR_KEYS, definition_lines, merge_definitions
@@ -248,7 +248,7 @@ def test_an_alternate_exchange_comes_and_goes_with_a_policy(vhost: VHost, polici
     vhost.bind("amq.fanout", unrouted, "", Table.EMPTY)
     policies.set("/", "p", "^x$", {"alternate-exchange": "amq.fanout"})
     assert vhost.route(it, ("k",), None).targets == (unrouted,)
-    vhost.routes["user"] = RouteCache()
+    vhost.routes["user"] = RouteCache(ByteCount())
     vhost.routes["user"].remember(b"octets", Route(Address("", ""), it, (), False, frozenset()))
     policies.clear("/", "p")
     assert vhost.route(it, ("k",), None).targets == () and not vhost.routes["user"]

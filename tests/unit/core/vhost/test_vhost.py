@@ -14,7 +14,7 @@ from warren.broker.core.exchanges.exchange_type import Emission
 from warren.broker.core.exchanges.fanout import FanoutExchange
 from warren.broker.core.exchanges.route_cache import RouteCache
 from warren.broker.core.messages.binding import Binding
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import Address, ByteCount, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.consumers import Consumer
 from warren.broker.core.queues.queue import Queue
@@ -297,7 +297,7 @@ CHANGES: list[Callable[[VHost], object]] = [
 def test_every_change_clears_the_cached_routes(vhost: VHost, change: Callable[[VHost], object]) -> None:
     exchange(vhost)
     vhost.bind("x", queue(vhost), "k", Table.EMPTY)
-    remembered = vhost.routes.setdefault("guest", RouteCache())
+    remembered = vhost.routes.setdefault("guest", RouteCache(ByteCount()))
     remembered[b"publish"] = None  # type: ignore[assignment]
     change(vhost)
     assert remembered == {} and vhost.routes["guest"] is remembered
