@@ -25,11 +25,13 @@ from ..core.policies.parameters import CLUSTER_ID
 from ..core.telemetry.log_exchange import LOG
 from ..hosting.default_user import default_user
 from ..hosting.stable_hash import stable_hash
+from ..runtime.process_memory import total_bytes
 from ..session.settings import Settings, server_properties
 from .quorum_notice import QuorumNotice
 from .store import Store
 
 MESSAGE_MEMORY_LIMIT = 3 << 29  # 1.5 GiB: ten million messages of backlog then fit in two
+BESIDE_BYTES = 20 << 20  # 4 MiB in each of three batches of the journal, and `Ledger.FAR`
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -92,12 +94,16 @@ def build_node(
 
 
 def message_memory_bytes(config: Config) -> int:
-    """Return the limit of memory for ready messages; no limit if messages cannot be paged out."""
+    """Return the memory above which messages are paged out; no limit if they cannot be.
+
+    What waits for the disk and what deliveries have beyond the limit is in addition: BESIDE_BYTES are left for them.
+    """
     if config.memory:
         return 1 << 62
-    if config.message_memory_bytes is not None:
-        return config.message_memory_bytes
-    return min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 2 // 5, MESSAGE_MEMORY_LIMIT)
+    limit = config.message_memory_bytes
+    if limit is None:
+        limit = min((config.total_memory_bytes or total_bytes()) * 2 // 5, MESSAGE_MEMORY_LIMIT)
+    return max(limit - BESIDE_BYTES, limit // 2)
 
 
 def default_cluster_name(config: Config, store_id: str = "") -> str:

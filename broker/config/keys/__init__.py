@@ -150,7 +150,7 @@ OWN = (
     Key("warren.sync", Words("fsync", "os"), "sync", "what a confirm waits for: disk, or operating system"),
     Key("warren.transaction_max_size", Size(), "transaction_max_bytes", "uncommitted bytes; 0: no limit"),
     Key("warren.message_memory", Size(), "message_memory_bytes",
-        "bytes of ready and unacknowledged messages; default: 40 %, at most 1.5 GiB"),
+        "bytes of messages in memory; default: 40 %, at most 1.5 GiB"),
 )  # fmt: skip
 
 # Headings of the reference of all keys, and the keys below each.
