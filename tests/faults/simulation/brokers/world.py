@@ -802,6 +802,10 @@ class World:
         self._calm_s = self.time.now_s
         self._repaired_s = repaired_s + (REPAIRED_S if self.model.faults or self._broken_links else 0.0)
         self.run_until(self._consumed, QUIET_S, "all messages are consumed")
+        end_s = self.time.now_s + START_S
+        while waiting := self._waiting():
+            assert self.time.now_s < end_s, f"without an answer: {', '.join(waiting)}"
+            self.run(0.2)
         self.look()
         assert self.links_run(), "a link has failed without a fault"
         self.check_end()
@@ -833,6 +837,18 @@ class World:
             self._calm_s = self.time.now_s
         return self.time.now_s > max(self._calm_s + CALM_S, self._repaired_s, self._due_s + BOUND_S)
 
+    def _waiting(self) -> list[str]:
+        """Return the publishes that are neither confirmed nor refused, and the requests without an answer."""
+        serving = [process.loop for _, process in self.serving()]
+        waiting = []
+        for publisher in self.publishers.values():
+            if publisher.connected and publisher.unconfirmed:
+                waiting.append(f"publishes {list(publisher.unconfirmed)} at {publisher.broker}")
+        for peer in self.peers:
+            if peer.process in serving and (requests := peer.unanswered()):
+                waiting.append(f"requests {requests} at {peer.broker}")
+        return waiting
+
     def stop_all(self) -> None:
         """Stop all processes, and let all writers finish."""
         assert self.exports is not None
@@ -855,13 +871,6 @@ class World:
             links = [each for each in process.server.connections.values() if each.client_name.startswith("Federation")]
             expected = 2 * sum(upstream == name for upstream, _ in self.federation.edges)
             assert len(links) == expected, f"{name} has {len(links)} connections of {expected} links"
-        for publisher in self.publishers.values():
-            waiting = list(publisher.unconfirmed) if publisher.connected else []
-            assert not waiting, f"publishes {waiting} at {publisher.broker} are neither confirmed nor refused"
-        serving = [process.loop for _, process in self.serving()]
-        for peer in self.peers:
-            requests = peer.unanswered() if peer.process in serving else []
-            assert not requests, f"requests {requests} at {peer.broker} have no answer"
         attempts = sum(process.attempts for _, process in self.serving())
         attempts += sum(broker.attempts for broker in self.brokers.values())
         breaks = attempts + self._broken_links
