@@ -49,7 +49,7 @@ FIRST = (
     "acceptance/operator/ctl/",
 )
 # Their tests share nothing within a module: each may run in another worker than the one before it.
-ONE_BY_ONE = ("acceptance/documents/", "faults/crash/", "bench/")
+ONE_BY_ONE = ("acceptance/documents/", "faults/crash/", "faults/simulation/brokers/test_brokers", "bench/")
 # One worker has the tests of these modules, and with them the only Spark session.
 SPARK = tuple(
     f"analytics/test_{name}.py"

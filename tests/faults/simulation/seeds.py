@@ -1,8 +1,9 @@
 """The seeds of the simulations: first those of seeds.txt, which failed once, then a range of numbers.
 
-WARREN_SIM_SEEDS is the length of that range and WARREN_SIM_FIRST its start. WARREN_SIM_SEED=n runs only seed n; a
-failure then prints all steps. A failure prints the line that keeps its seed: it is added to seeds.txt with the change
-that mends it. A kept seed repeats its run until the simulation draws other numbers; from then on it is one like any.
+WARREN_SIM_SEEDS is the length of that range and WARREN_SIM_FIRST its start; WARREN_SIM_MORE is the number of those of
+whole brokers that only the rest of the tests has. WARREN_SIM_SEED=n runs only seed n; a failure then prints all steps.
+A failure prints the line that keeps its seed: it is added to seeds.txt with the change that mends it. A kept seed
+repeats its run until the simulation draws other numbers; from then on it is one like any.
 """
 
 from __future__ import annotations
