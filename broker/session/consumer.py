@@ -9,7 +9,7 @@ from mypy_extensions import mypyc_attr
 from ..amqp.field_table import Table
 from ..amqp.framing import reframe
 from ..core.jobs.scheduler import CONSUMER_COST
-from ..core.messages.message import Message
+from ..core.messages.message import Address, Message
 from ..core.queues.consumers import Consumer
 from ..core.queues.queue import Queue
 from ..wire import method_encoder
@@ -99,7 +99,7 @@ class ChannelConsumer(Consumer):
         connection = channel.connection
         number = channel.number
         frame_max = connection.frame_max or UNLIMITED
-        last: bytes | None = None
+        last: Address | None = None
         queue = self.queue
         unacked = None if self.no_ack else channel.unacked.entries
         tag = channel.delivery_tag
@@ -108,9 +108,9 @@ class ChannelConsumer(Consumer):
         out = output.buffer
         for message in messages:
             tag += 1
-            delivered = message.address.delivered
-            if delivered is not last:
-                last = delivered
+            if message.address is not last:
+                last = message.address
+                delivered = last.delivered
                 prefix, encode = self._encoder(len(delivered))
                 address = b"\x01" + delivered[1:] if redelivered else delivered
             out += encode(prefix, tag, address)
@@ -118,7 +118,7 @@ class ChannelConsumer(Consumer):
                 frames = message.frames
             else:
                 frames = reframe(message.frames, number, connection.frame_max)
-            if len(frames) < LARGE_BYTES:
+            if message.body_bytes < LARGE_BYTES:
                 out += frames
             else:
                 out = output.add_large(frames)
