@@ -140,6 +140,7 @@ class Fifo:
                 self._ready.shared = True
                 self._ledger.add_shared(len(messages))
             else:
+                self._ready.own = True
                 self._ledger.add(len(messages), body_bytes + header_bytes)
         ready = self._ready
         ready.count += len(messages)
@@ -178,6 +179,7 @@ class Fifo:
         if isinstance(message, SharedMessage):
             self._ledger.add_shared(1)
         else:
+            self._ready.own = True
             self._ledger.add(1, message.body_bytes + header_bytes)
 
     def restore(self, ids: array[int], timed: bool) -> None:
@@ -280,10 +282,14 @@ class Fifo:
         ready.body_bytes -= taken_bytes
         if header_bytes:
             self.header_bytes -= header_bytes
-        if ready.shared:
+        if not ready.shared:
+            self._ledger.add(-taken, -taken_bytes - header_bytes)
+        elif ready.own:
             self._ledger.remove(messages, taken_bytes + header_bytes)
         else:
-            self._ledger.add(-taken, -taken_bytes - header_bytes)
+            self._ledger.add_shared(-taken)
+        if not ready.count:
+            ready.own = False
         return messages, taken_bytes
 
     def remove_due(self, now_ms: int, limit: int, removed_end: int, read_end: int) -> list[Message]:
@@ -392,6 +398,7 @@ class Fifo:
         self.fresh.extend(fresh)
         header_bytes = header_bytes_of(fresh)
         self._add_headers(header_bytes)
+        self._ready.own = True
         self._ledger.add(len(fresh), total_bytes(fresh) + header_bytes)
         return len(read) - len(fresh)
 

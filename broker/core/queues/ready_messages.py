@@ -41,6 +41,7 @@ class ReadyMessages:
     awaits_room    unread messages are read again as soon as others have left memory
     long_headers   some messages have had long headers (`header_bytes_of`)
     shared         some messages have been in other queues as well
+    own            some that are ready may be in no other queue
 
     `unread` has messages that the disk did not return, in the order in which that was tried, or is None. They belong to
     neither total. As their length is unknown, `body_bytes` is an estimate from then until all ready messages are in
@@ -58,6 +59,7 @@ class ReadyMessages:
         "awaits_room",
         "long_headers",
         "shared",
+        "own",
         "_fifos",
         "_estimated",
         "_settings",
@@ -75,7 +77,7 @@ class ReadyMessages:
         self.body_bytes = 0
         self.unread: Returned | None = None
         self.read_bytes = self.removed_bytes = 0
-        self.awaits_room = self.long_headers = self.shared = False
+        self.awaits_room = self.long_headers = self.shared = self.own = False
         self._estimated = False
         self._settings = settings
         self._queue = queue
