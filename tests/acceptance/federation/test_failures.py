@@ -257,3 +257,30 @@ def test_links_come_back_when_the_upstream_hangs_up_on_all_of_them(up: Place, do
     assert closed == 5
     until(lambda: all(row["reconnects"] == 1 for row in down.rows()), lambda: str(down.rows()))
     down.running(5)
+
+
+def test_links_wait_while_another_broker_may_act_as_this_one(own: Site) -> None:
+    """They are suspended at the start, and later; what a link has upstream is not removed meanwhile."""
+    up, down = own.place(), own.place()
+    own.loop.run(own.stop_federating())
+    alone = False
+    own.host.alone = lambda: alone
+    own.loop.run(own.begin_federating())
+    for name in ("fed.x", "fed.y"):
+        down.ch.exchange(name, "fanout")
+    here = down.listener("fed.x")
+    down.federate("^fed", up.uri)
+    until(lambda: "federation_suspended" in [event for event, _, _ in own.log], "it is not said")
+    assert not down.rows()
+    alone = True
+    down.running(2)
+    queues = up.queues()
+    alone = False
+    until(lambda: not own.connections("Federation link (upstream: u0, policy: federate)"), "no connection")
+    up.ch.publish("fed.x", "", b"meanwhile")
+    down.ch.delete_exchange("fed.y")
+    until_steady(up.queues)
+    assert up.queues() == queues and len(queues) == 2
+    alone = True
+    assert down.get(here).body == b"meanwhile"
+    until(lambda: up.queues() == queues[:1], "its queue stays")
