@@ -57,7 +57,7 @@ def enqueue_per_message(
         shared = True
     stored = False
     refused: set[int] = set()
-    if len(targets) > 1 and not any(message.state is not None and not message.state.ttl_ms for message in messages):
+    if len(targets) > 1:
         alike, targets = split_alike(targets)
         for queues in alike:
             together = PerMessageEnqueue(queues, source, shared)
@@ -141,7 +141,8 @@ class PerMessageEnqueue:
         self.run_bytes = 0
         self.level = 0
         # Without consumers and limits, messages with a time to live of 0 can do nothing but expire.
-        self._hands_over = len(queue.consumers) > 0 or queue.settings.drops_head or queue.settings.rejects_publish
+        self._hands_over = any(len(each.consumers) > 0 or each.settings.drops_head for each in queues)
+        self._hands_over = self._hands_over or queue.settings.rejects_publish
         self._property_bytes = b""
         self._property_level = 0
 
@@ -173,13 +174,13 @@ class PerMessageEnqueue:
         self.run.append(message)
         self.run_bytes += message.body_bytes
         if at_once:
-            self._hand_over(message)
+            self._hand_over()
         return True
 
-    def push(self) -> None:
-        """Store and push the run."""
+    def push(self) -> list[Message]:
+        """Store and push the run; return the last message of each queue, or none without a run."""
         if not self.run:
-            return
+            return []
         run, self.run = self.run, []
         run_bytes, self.run_bytes = self.run_bytes, 0
         queues, host = self._queues, self.queue.host
@@ -193,24 +194,28 @@ class PerMessageEnqueue:
             self.stored = True
         if host.message_log is not None:
             host.message_log.enqueued(queues, run, self.source)
+        last = []
         for queue in queues:
             own = run if queue is self.queue else [message.copy_with_record() for message in run]
             queue.push_at(self.level, own, run_bytes, self.shared)
+            last.append(own[-1])
+        return last
 
-    def _hand_over(self, message: Message) -> None:
-        """Deliver a message with a time to live of 0 to a consumer with room, or let it expire."""
-        queue, state = self.queue, message.state
-        assert state is not None
-        if not queue.interrupted:  # else `pump` goes on, as it may take long
-            queue.host.feed(queue)  # first the messages before it
-        self.push()
-        deadline_ms, state.deadline_ms = state.deadline_ms, NEVER
-        if not queue.interrupted:
-            queue.host.feed(queue)
-            queue.await_freed()
-        state.deadline_ms = deadline_ms + HAND_OVER_MS if queue.interrupted else deadline_ms
-        queue.ready_messages.at(state.level).timed = True
-        queue.schedule_pump()
+    def _hand_over(self) -> None:
+        """Deliver the last message, which has a time to live of 0, to consumers with room, or let it expire."""
+        for queue in self._queues:
+            if not queue.interrupted:  # else `pump` goes on, as it may take long
+                queue.host.feed(queue)  # first the messages before it
+        states = [cast("MessageState", message.state) for message in self.push()]
+        for state in states:
+            state.deadline_ms = NEVER
+        for queue, state in zip(self._queues, states, strict=True):
+            if not queue.interrupted:
+                queue.host.feed(queue)
+                queue.await_freed()
+            state.deadline_ms = self.now_ms + HAND_OVER_MS if queue.interrupted else self.now_ms
+            queue.ready_messages.at(state.level).timed = True
+            queue.schedule_pump()
 
     def _has_room(self, message: Message) -> bool:
         if not self.queue.is_full(self.run_bytes + message.body_bytes, len(self.run)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.clock import FakeClock
-from tests.support.session import SlowJournal, new_node
+from tests.support.session import SlowJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message, framed
@@ -90,11 +90,19 @@ def test_queues_that_keep_the_same_state_share_records_but_not_the_state() -> No
     assert [state.attempts for state in states if state is not None] == [1, 0]
 
 
-def test_a_time_to_live_of_zero_shares_no_record() -> None:
+def test_messages_with_a_time_to_live_of_zero_are_stored_once_for_queues_with_and_without_consumers() -> None:
     journal = SlowJournal()
-    vhost = vhost_with(journal)
-    queues = [declared(vhost, f"q{number}") for number in range(2)]
+    node = new_node(journal)
+    vhost, channel = node.vhosts["/"], connected(node).channel()
+    queues = [declared(vhost, f"q{number}") for number in range(5)]
+    for name in ("q1", "q3"):
+        channel.consume(name)
     messages = persistent(2)
     messages[0].state, messages[1].state = MessageState(1000), MessageState(0)
     assert vhost.enqueue(messages, 8, True, tuple(queues)).stored
-    assert journal.stored == 4 and [queue.ready for queue in queues] == [2, 2]
+    assert journal.stored == 2
+    assert [queue.unacked for queue in queues] == [0, 2, 0, 2, 0] and len(channel.deliveries(4)) == 4
+    assert isinstance(vhost.clock, FakeClock)
+    vhost.pump()
+    vhost.clock.advance(1001)
+    assert not any(queue.ready for queue in queues)
