@@ -312,10 +312,11 @@ def test_what_a_commit_that_fails_had_settled_returns_to_its_queue(
     assert vhost.queues["in"].ready == settled and not vhost.queues["in"].unacked
 
 
+@pytest.mark.parametrize("exceeded", [True, False])
 def test_a_long_message_that_many_queues_page_out_in_ways_of_their_own_is_stored_in_steps(
-    peer: StuckPeer, vhost: VHost
+    peer: StuckPeer, vhost: VHost, exceeded: bool
 ) -> None:
-    """A transient message for queues with different times to live, once the memory for messages is used up."""
+    """A transient message for queues with different times to live, some of whose messages are only on the disk."""
     queues = 100
     vhost.ledger.limit_bytes = 1
     channel = peer.connect().channel()
@@ -326,7 +327,11 @@ def test_a_long_message_that_many_queues_page_out_in_ways_of_their_own_is_stored
     for _ in range(PAGE_BYTES // len(BODY) + 1):  # a queue keeps as much in memory
         channel.publish("fan", "", BODY)
         peer.settle()
-    assert vhost.ledger.exceeded
+    if not exceeded:
+        channel.publish("fan", "", b"short")
+        peer.settle()
+        vhost.ledger.limit_bytes = 1 << 40
+    assert vhost.ledger.exceeded is exceeded
     MeasuredJournal.longest_bytes = 0
     channel.publish("fan", "", BODY)
     peer.settle()

@@ -141,8 +141,8 @@ def queues_of(targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
 
 
 def records_of(targets: tuple[RouteTarget, ...], paged: bool = False) -> int:
-    """Return how many records of a message these targets have in the journal, those of transient ones if `paged`."""
-    return len({target.record_key for target in targets if paged or target.number})
+    """Return how many records of a message these targets have in the journal, as if all were `paged` if that is set."""
+    return len({target.record_key for target in targets if paged or target.number or target.paged})
 
 
 def cost_of_records(stored_bytes: int, targets: tuple[RouteTarget, ...]) -> int:
@@ -180,7 +180,7 @@ def in_parts(
             continue
         alike: dict[object, list[RouteTarget]] = {}
         for target in some:
-            alike.setdefault(target.record_key if target.number else None, []).append(target)
+            alike.setdefault(target.record_key if target.number or target.paged else None, []).append(target)
         part: list[RouteTarget] = []
         cost = 0
         for key, sharing in alike.items():
