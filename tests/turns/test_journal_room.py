@@ -25,6 +25,7 @@ from warren.broker.core.exchanges.registry import Registry
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import BEHIND, DISK_FULL, Batch
 from warren.broker.core.queues.fifo import PAGE_BYTES
+from warren.broker.core.telemetry import firehose
 from warren.broker.core.telemetry.firehose import TRACE
 from warren.broker.core.telemetry.resource_alarms import DISK
 from warren.broker.core.vhost import emissions
@@ -251,6 +252,29 @@ def test_copies_of_the_firehose_that_are_not_stored_are_delivered_on_a_full_disk
     assert channel.get("stored")
     peer.settle()
     assert traced.ready == 2
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_few_copies_of_the_firehose_are_stored_without_room_however_many_queues_there_are(
+    peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    monkeypatch.setattr(firehose, "KEYS", 2)
+    traced = vhost.declare_queue("traced", durable=True, arguments=Table.of({"x-queue-type": "quorum"}))
+    vhost.bind(TRACE, traced, "deliver.#", Table.EMPTY)
+    channel = peer.connect().channel()
+    queues = [f"q{number}" for number in range(COUNT)]
+    for name in queues:
+        channel.declare(name)
+        channel.fill(name, BODY)
+    peer.node.set_tracing("/", True)
+    peer.stick(full=full)
+    for name in queues:
+        channel.send(Basic.Get, queue=name, no_ack=True)
+        peer.settle()
+    assert MeasuredJournal.longest_bytes < (firehose.RISKED_BYTES + 2 * len(BODY) if full else LARGEST)
+    peer.free()
+    peer.settle()
+    assert full or traced.ready == len(queues)
 
 
 def test_histories_that_imported_bindings_get_wait_for_a_full_disk(

@@ -19,7 +19,7 @@ from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_type import Emission
 from ..jobs.scheduler import COPY_SHIFT, Job
 from ..messages.message import Address, Message, framed
-from ..messages.ports import DISK_FULL
+from ..messages.ports import DISK_FULL, ROOM
 from ..queues.message_log import Origin
 from ..queues.route_target import RouteTarget
 from ..queues.x_death import routing_keys
@@ -41,7 +41,8 @@ LIMIT_BYTES = 16 << 20  # of messages that wait to be copied
 ENTRY_BYTES = 1_000  # of one of them beside its body and its queues
 COPY_COST = 60  # of a copy (`jobs.scheduler`)
 QUEUES_BYTES = 16 << 10  # of the names in `routed_queues`
-KEYS = 1_000  # whose copies are known to be stored
+KEYS = 1_000  # of whose last copies it is known whether they were stored
+RISKED_BYTES = 1 << 20
 
 
 class Firehose(Tracer):
@@ -49,10 +50,10 @@ class Firehose(Tracer):
 
     Messages wait to be copied by a job. While too many wait, publishes and deliveries are held (`QueueHost.held`).
     Copies that would be stored, as the last one with their key was, are dropped while the disk is full: it is
-    deliveries that get space back.
+    deliveries that get space back. So are those whose last one is not known, once RISKED_BYTES of these were stored.
     """
 
-    __slots__ = ("_vhost", "_node", "_waiting", "_waiting_bytes", "_copying", "_stored", "_drops")
+    __slots__ = ("_vhost", "_node", "_waiting", "_waiting_bytes", "_copying", "_stored", "_risked_bytes", "_drops")
 
     def __init__(self, vhost: VHost, node: str) -> None:
         self._vhost = vhost
@@ -60,7 +61,8 @@ class Firehose(Tracer):
         self._waiting: deque[tuple[str, Copy, int]] = deque()
         self._waiting_bytes = 0
         self._copying = False
-        self._stored: dict[str, None] = {}  # routing keys of which the last copy was stored
+        self._stored: dict[str, bool] = {}  # whether the last copy was stored, by routing key
+        self._risked_bytes = 0  # of copies that were stored since the journal has no room
         self._drops = False  # some were dropped since the disk is full
 
     def published(
@@ -117,15 +119,18 @@ class Firehose(Tracer):
 
     def _publish(self, exchange: Exchange) -> Job:
         """Copy and publish the waiting messages, in order; wait for the journal only where copies are stored."""
-        vhost, stored = self._vhost, self._stored
+        vhost, stored, journal = self._vhost, self._stored, self._vhost.journal
         while self._waiting:
-            if self._waiting[0][0] in stored:
+            if journal.room() == ROOM:
+                self._risked_bytes = 0
+            stores = stored.get(self._waiting[0][0], self._risked_bytes >= RISKED_BYTES)
+            if stores:
                 yield from vhost.scheduler.caught_up()
             key, copy, size_bytes = self._waiting.popleft()
             self._waiting_bytes -= size_bytes
             self._vhost.held = self._waiting_bytes >= LIMIT_BYTES
-            full = vhost.journal.room() == DISK_FULL
-            if full and key in stored:
+            full = journal.room() == DISK_FULL
+            if full and stores:
                 if not self._drops:
                     vhost.scheduler.report("system_messages_dropped", "warning", {"exchange": exchange.name})
                 self._drops = True
@@ -136,10 +141,11 @@ class Firehose(Tracer):
             yield COPY_COST + (len(message.property_bytes) + message.body_bytes >> COPY_SHIFT)
             result = yield from deliver_in_slices(vhost, Emission([exchange], [message]))
             stored.pop(key, None)
-            if result.stored or vhost.ledger.exceeded:
-                stored[key] = None
-                if len(stored) > KEYS:
-                    del stored[next(iter(stored))]
+            stored[key] = result.stored or vhost.ledger.exceeded
+            if stored[key] and journal.room() != ROOM:
+                self._risked_bytes += size_bytes
+            if len(stored) > KEYS:
+                del stored[next(iter(stored))]
         self._stop()
 
     def _stop(self) -> None:
