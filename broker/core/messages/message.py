@@ -21,7 +21,7 @@ COUNT_NAME = encoded_name(DELIVERY_COUNT)
 SEARCH_SHIFT = 9  # to search 512 bytes of headers, or read them from the journal, costs 1
 FIELD_SHIFT, FIELDS_COST = 2, 512  # to find the fields in 4 bytes of headers costs 1; the most that all of them cost
 VALUES = 5  # of `ShedMessage.values`
-LONG_HEADER = 512  # bytes of frames beside the body; of shorter headers no total is kept
+LONG_HEADER = 128  # bytes of frames beside the body; of shorter headers no total is kept
 
 
 @mypyc_attr(acyclic=True)

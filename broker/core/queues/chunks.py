@@ -16,7 +16,7 @@ from struct import Struct
 from typing import Final
 
 from ...amqp.framing import FRAME_OVERHEAD
-from ..messages.message import Message, total_bytes
+from ..messages.message import Message, header_bytes_of, total_bytes
 from .lazy_deque import LazyDeque, made
 from .ledger import Ledger
 
@@ -90,7 +90,8 @@ class Packed(Chunk):
         self.persistent = messages[0].persistent
         bytes_each = (0 if self.lengths is None else 2) + (0 if self.ids is None else 8)
         taken_bytes = RUN_BYTES + len(self.contents) + ADDRESS_BYTES * len(self.addresses) + bytes_each * self.count
-        self.saved_bytes = self.count * Ledger.OVERHEAD + self.body_bytes - taken_bytes
+        header_bytes = self.count * header_bytes_of(messages[:1]) if alike else header_bytes_of(messages)
+        self.saved_bytes = self.count * Ledger.OVERHEAD + self.body_bytes + header_bytes - taken_bytes
 
     def take(self) -> list[Message]:
         messages = self.unpack()
