@@ -22,6 +22,7 @@ from warren.broker.app.build import build_settings
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.definitions.importer import DefinitionsImport
 from warren.broker.core.exchanges.registry import Registry
+from warren.broker.core.jobs.scheduler import SLICE
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import BEHIND, DISK_FULL, Batch
 from warren.broker.core.queues.fifo import PAGE_BYTES
@@ -334,6 +335,34 @@ def test_what_a_commit_that_fails_had_settled_returns_to_its_queue(
     peer.settle()
     assert not peer.server.connections
     assert vhost.queues["in"].ready == settled and not vhost.queues["in"].unacked
+
+
+def test_what_a_commit_that_fails_has_not_settled_returns_to_its_queue(
+    peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit of many acknowledgements is refused memory after the first ones: one step of them is not settled."""
+    count = 5 * SLICE
+    channel = peer.connect().channel()
+    channel.declare("in", durable=True)
+    channel.fill("in", *[b""] * count, **PERSISTENT)
+    channel.transact()
+    for tag in [channel.get("in", no_ack=False).tag for _ in range(count)]:
+        channel.ack(tag)
+    settle_many, calls = MeasuredJournal.settle_many, 0
+
+    def refuse(journal: MeasuredJournal, queue: int, messages: list[Message]) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise MemoryError
+        settle_many(journal, queue, messages)
+
+    monkeypatch.setattr(MeasuredJournal, "settle_many", refuse)
+    channel.send(Tx.Commit)
+    peer.settle()
+    channel.client.vanish()
+    peer.settle()
+    assert not peer.server.connections and vhost.queues["in"].ready == count - 2 * SLICE
 
 
 @pytest.mark.parametrize("exceeded", [True, False])

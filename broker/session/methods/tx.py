@@ -136,15 +136,31 @@ class Transaction:
         publishes, self.publishes = self.publishes, []
         self._forget_publishes()
         settlements, self.settlements = self.settlements, []
+        removed: list[acknowledge.Run] = []
+        others: list[acknowledge.Run] = []
         failed = True
         try:
             complete = yield from publish_all(channel, publishes)
+            yield from self._settle_all(channel, settlements, removed, others, commit)
             failed = False
         finally:
-            if failed:
-                self.settlements = settlements  # the end of the channel returns these deliveries
-        removed: list[acknowledge.Run] = []
-        others: list[acknowledge.Run] = []
+            if failed:  # the end of the channel returns those deliveries that are not settled
+                left = [delivery for _, delivery, _ in settlements]
+                left += [delivery for _, deliveries in (*removed, *others) for delivery in deliveries]
+                first = channel.delivery_tag + 1
+                self.settlements = [(tag, delivery, Settlement.NACK) for tag, delivery in enumerate(left, first)]
+        if not complete:
+            raise PreconditionFailed("partial tx completion")
+
+    def _settle_all(
+        self,
+        channel: Channel,
+        settlements: list[tuple[int, Unacked, Settlement]],
+        removed: list[acknowledge.Run],
+        others: list[acknowledge.Run],
+        commit: Commit,
+    ) -> Job:
+        """Move settlements to these lists, those first that leave the journal by that, and carry them out."""
         settlements.reverse()
         while settlements:
             for _, delivery, settlement in settlements[: -SLICE - 1 : -1]:
@@ -160,8 +176,6 @@ class Transaction:
             channel.connection.node.scheduler.pump()
         first = self._remove(channel, removed, commit)
         yield from acknowledge.settle_in_steps(channel, others, "", first=first)
-        if not complete:
-            raise PreconditionFailed("partial tx completion")
 
     def _remove(self, channel: Channel, runs: list[acknowledge.Run], commit: Commit) -> Job:
         """Settle what leaves the journal by that, and end the commit.
