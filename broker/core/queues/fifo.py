@@ -125,7 +125,7 @@ class Fifo:
         messages are also in other queues.
         """
         fresh, chunks = self.fresh, self.chunks
-        if chunks.stored or self._ledger.exceeded and self._pages():
+        if chunks.stored or self._ledger.exceeded and self._pages(body_bytes):
             self._page_out(messages)
         else:
             if chunks.count or len(fresh) > PACK_ABOVE:
@@ -346,10 +346,19 @@ class Fifo:
 
     # Paging
 
-    def _pages(self) -> bool:
-        """Return whether new messages are kept in the journal alone, as the node's memory for messages is used up."""
+    def _pages(self, body_bytes: int) -> bool:
+        """Return whether new messages are kept in the journal alone, as the node's memory for messages is used up.
+
+        `body_bytes` is the sum of their bodies. Long ones are not, if they can be delivered at once.
+        """
         ready = self._ready
-        return len(self.fresh) + self.chunks.count > PAGE_ABOVE or ready.body_bytes + self.header_bytes > PAGE_BYTES
+        held_bytes = ready.body_bytes + self.header_bytes
+        if len(self.fresh) + self.chunks.count > PAGE_ABOVE or held_bytes > PAGE_BYTES:
+            return True
+        if held_bytes + body_bytes > PAGE_BYTES and not ready.can_be_delivered:
+            return True
+        self._ledger.when_held()
+        return False
 
     def _page_out(self, messages: list[Message]) -> None:
         """Keep the id of each message only; the journal stores those that it does not have for this queue."""

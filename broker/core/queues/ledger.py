@@ -31,7 +31,7 @@ class Ledger:
     Of all connections together, as they were when they were sampled last: `arriving_bytes` of contents of which a part
     has come, `output_bytes` that wait for their sockets, `transaction_bytes` of publishes in transactions.
 
-    `when_held` is called after deliveries and after messages were paged out, while the limit is exceeded; `shedding`
+    `when_held` is called after deliveries and publishes to queues, while the limit is exceeded; `shedding`
     says that contents of unacknowledged messages are leaving memory since (`shedding`).
     """
 

@@ -116,6 +116,11 @@ class ReadyMessages:
         return any(fifo.chunks.stored for fifo in self.all)
 
     @property
+    def can_be_delivered(self) -> bool:
+        """Whether a consumer may have room for the next message."""
+        return self._queue.consumers.any_ready()
+
+    @property
     def unread_count(self) -> int:
         """The number of messages that could not be read."""
         return self.unread.count if self.unread is not None else 0
