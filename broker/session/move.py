@@ -178,7 +178,7 @@ class Move:
         if queue.deleted or queue.paused:
             return None
         fifo = queue.ready_messages.first_loaded()
-        if fifo is None or fifo.timed and NEVER < fifo.deadline_ms() <= queue.host.clock.now_ms():
+        if fifo is None or fifo.timed and NEVER < fifo.resident_deadline_ms() <= queue.host.clock.now_ms():
             return None  # the pump drops the expired ones first
         return fifo.pop()
 

@@ -54,15 +54,18 @@ class SegmentReport:
     bad         offsets of bad ones
     torn_bytes  of a torn end
     batches     numbers of the first and the last batch; None without any
+    end         of the last batch, as it says itself; 0 without any
+    durable     the highest number of a batch that one of them says to be durable
     """
 
-    __slots__ = ("sound", "bad", "torn_bytes", "batches")
+    __slots__ = ("sound", "bad", "torn_bytes", "batches", "end", "durable")
 
     def __init__(self) -> None:
         self.sound = 0
         self.bad: list[int] = []
         self.torn_bytes = 0
         self.batches: tuple[int, int] | None = None
+        self.end = self.durable = 0
 
 
 class Recovered:
@@ -248,8 +251,12 @@ def _gaps(recovered: Recovered, known: int) -> list[str]:
         last = found.batches[1] if found.batches is not None else last
         if next_found.batches is None or segment.number + 1 != following.number or found.bad or next_found.bad:
             continue
-        if 0 < last < next_found.batches[0] - 1:
+        if found.batches is None and segment.first_id < following.first_id and next_found.durable:
+            gaps.append(f"{segment.name}: all its batches are missing")
+        elif 0 < last < next_found.batches[0] - 1:
             gaps.append(f"{segment.name}: its last batches are missing, after number {last}")
+        elif found.end > segment.length and next_found.durable >= last:
+            gaps.append(f"{segment.name}: the end of its last batch is missing, number {last}")
     return gaps
 
 
@@ -539,10 +546,11 @@ class _Scan:
             return
         recovered.next_id = max(recovered.next_id, id_)
         if kind == log_records.BATCH:
-            number = log_records.BATCH_BODY.unpack_from(data, start)[2]
+            _, _, number, durable, batch_bytes = log_records.BATCH_BODY.unpack_from(data, start)
             recovered.batch = max(recovered.batch, number)
             found = recovered.reports[segment.name]
             found.batches = found.batches[0] if found.batches is not None else number, number
+            found.end, found.durable = offset + batch_bytes, max(found.durable, durable)
             self._whole = True
             return
         if kind >= log_records.COMMIT_STORED:

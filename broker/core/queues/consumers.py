@@ -269,6 +269,20 @@ class Consumers:
         """Return whether a consumer is in the turn; it may have lost its room since."""
         return len(self._turn.best()) > 0
 
+    def any_room(self, body_bytes: int) -> bool:
+        """Return whether one of the next consumers has room for a message; LOOKS at most are asked, as in `take_turn`."""
+        for _ in range(LOOKS):
+            turn = self._turn.best()
+            if not turn:
+                break
+            consumer = next(iter(turn))
+            if consumer.room(body_bytes) > 0:
+                return True
+            consumer.waiting = True
+            del turn[consumer]
+            self._scheduler.spent += LOOK_COST
+        return False
+
     def any_freed(self) -> bool:
         """Return whether consumers that wait may have room, and are woken in one of the next turns."""
         freed = self._scheduler.freed
@@ -395,6 +409,9 @@ class SingleActiveConsumers(Consumers):
 
     def any_ready(self) -> bool:
         return self.active is not None and not self.active.waiting
+
+    def any_room(self, body_bytes: int) -> bool:
+        return len(self.take_turn(1, body_bytes)[0]) > 0
 
     def any_freed(self) -> bool:
         active = self.active

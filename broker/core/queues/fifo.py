@@ -67,6 +67,8 @@ class Fifo:
         "timed",
         "header_bytes",
         "seen",
+        "_read_head",
+        "_read_deadline_ms",
         "_ready",
         "_journal",
         "_ledger",
@@ -76,6 +78,7 @@ class Fifo:
     def __init__(self, level: int, ready: ReadyMessages, journal: QueueJournal, ledger: Ledger) -> None:
         self.level = level
         self.fresh: deque[Message] = deque()
+        self._read_head, self._read_deadline_ms = 0, NEVER  # of the first message, which was read for its deadline
         self.head = self.seen = (level << LEVEL_SHIFT) + 1
         self.chunks = ChunkList(ledger)
         self.returned: Returned | None = None
@@ -299,6 +302,8 @@ class Fifo:
         """
         dead: list[Message] = []
         ready = self._ready
+        if not NEVER < self.first_deadline_ms() <= now_ms and len(self):
+            return dead
         message = self.ensure_loaded()
         while message is not None and len(dead) < limit and due(message, now_ms) and ready.read_bytes < read_end:
             dead.append(self._pop()[1])
@@ -310,10 +315,26 @@ class Fifo:
             self.timed = False
         return dead
 
-    def deadline_ms(self) -> int:
+    def first_deadline_ms(self) -> int:
+        """Return the deadline of the first message, or NEVER.
+
+        It is read for that if it is on the disk, and does not stay in memory if that is used up.
+        """
+        if self._ledger.exceeded and not self.fresh and self.returned is None and self.chunks.count:
+            if self._read_head != self.head:
+                for read in self._journal.read(self.chunks.peek(1)):
+                    if read is not None:
+                        self._ready.charge_read([read])
+                        self._read_head, self._read_deadline_ms = self.head, deadline_of(read)
+            if self._read_head == self.head:
+                return self._read_deadline_ms
+        message = self.ensure_loaded()
+        return deadline_of(message) if message is not None else NEVER
+
+    def resident_deadline_ms(self) -> int:
         """Return the deadline of the first message if it is in memory, else NEVER."""
         message = self.first_resident
-        return message.state.deadline_ms if message is not None and message.state is not None else NEVER
+        return deadline_of(message) if message is not None else NEVER
 
     @property
     def _row_first(self) -> bool:
@@ -427,7 +448,11 @@ class Fifo:
         return tried - requeued
 
 
+def deadline_of(message: Message) -> int:
+    """Return the deadline of a message, or NEVER."""
+    return message.state.deadline_ms if message.state is not None else NEVER
+
+
 def due(message: Message, now_ms: int) -> bool:
     """Return whether the deadline of the message has passed, so that it must not be delivered."""
-    state = message.state
-    return state is not None and NEVER < state.deadline_ms <= now_ms
+    return NEVER < deadline_of(message) <= now_ms

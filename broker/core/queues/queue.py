@@ -450,7 +450,9 @@ class Queue(RouteTarget):
                     return  # the first message may be due as well
             returned = fifo.returned
             if returned is None and not fifo.fresh or returned is not None and returned.row_first:
-                if not consumers.any_ready():
+                if not consumers.any_room(ready.average_bytes):  # before it is read
+                    if consumers.any_ready():
+                        self._interrupt()
                     return
                 if ready.read_bytes >= read_end:
                     self._interrupt()
@@ -466,9 +468,8 @@ class Queue(RouteTarget):
                             self._interrupt()
                         return
                     continue
-                if ready.read_bytes >= read_end:  # it took as long as to deliver it does
-                    self._interrupt()
-                    return
+                if ready.read_bytes >= read_end:  # one is delivered: else each queue would hold one that it has read
+                    rest = ready.count - 1
             # Requeued messages go first, one by one: they are rare, and their positions are not contiguous.
             average_bytes = ready.average_bytes
             if fifo.header_bytes:
@@ -635,7 +636,7 @@ class Queue(RouteTarget):
             self._expire(self.ready_messages.all)
             self.schedule_pump()
         fifo = self.ready_messages.first_loaded() if no_ack or not self.outbox.many else None
-        if fifo is None or fifo.timed and NEVER < fifo.deadline_ms() <= self.host.clock.now_ms():
+        if fifo is None or fifo.timed and NEVER < fifo.resident_deadline_ms() <= self.host.clock.now_ms():
             if self.stored:
                 raise Unreadable(f"{self} has messages, and none of them can be returned now")
             self.delivering.found_nothing()

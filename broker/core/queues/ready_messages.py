@@ -294,10 +294,9 @@ class ReadyMessages:
         for fifo in self.all:
             if self.read_bytes >= read_end:
                 return self._queue.host.clock.now_ms()
-            if fifo.timed and fifo.ensure_loaded() is not None:
-                deadline_ms = fifo.deadline_ms()
-                if deadline_ms != NEVER and (earliest_ms == NEVER or deadline_ms < earliest_ms):
-                    earliest_ms = deadline_ms
+            deadline_ms = fifo.first_deadline_ms() if fifo.timed else NEVER
+            if deadline_ms != NEVER and (earliest_ms == NEVER or deadline_ms < earliest_ms):
+                earliest_ms = deadline_ms
         return earliest_ms
 
     def remove_all(self) -> deque[Chunk]:

@@ -1,14 +1,19 @@
 """Bounds on the memory that a client can make the broker keep."""
 
+import shutil
 import tracemalloc
 from pathlib import Path
 
 import pytest
-from pamqp.commands import Basic, Queue
+from pamqp.commands import Basic
+from pamqp.commands import Queue as QueueMethods
 
 from tests.support import codec
 from tests.support.in_process import InProcessPeer
 from tests.turns.broker import StepMeter, StoredPeer, fill
+from warren.broker.core.queues import fifo, queue, shedding
+from warren.broker.core.queues.ledger import Ledger
+from warren.broker.core.queues.queue import Queue
 
 PUBLISH = {"exchange": "", "routing_key": "queue"}
 
@@ -40,6 +45,69 @@ def test_a_client_that_does_not_read_is_not_served_without_end() -> None:
         ch.reject(tag)
     broker.settle()
     assert broker.unsent_bytes(client) < 50_000_000
+
+
+@pytest.mark.parametrize("delivery_mode", [1, 2])
+def test_one_long_message_of_each_of_many_queues_is_paged_out_and_read_for_few_consumers_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery_mode: int
+) -> None:
+    count, body = 100, bytes(50_000)
+    monkeypatch.setattr(fifo, "PAGE_BYTES", len(body) // 2)
+    monkeypatch.setattr(queue, "DELIVERED_BYTES", len(body) // 2)  # a read takes as long as a turn may
+    monkeypatch.setattr(shedding, "KEEP_BYTES", 0)
+    monkeypatch.setattr(shedding, "STEP_BYTES", 0)
+    monkeypatch.setattr(Ledger, "FARTHEST", 4 * len(body))
+    meter = StepMeter()
+    peer = StoredPeer(meter, tmp_path, message_memory_bytes=1 << 20)
+    client = peer.connect()
+    channel = client.channel(1)
+    ledger, excess_bytes = peer.node.ledger, []
+    for number in range(count):
+        channel.declare(f"q{number}", durable=True)
+        channel.publish("", f"q{number}", body, {"delivery_mode": delivery_mode})
+        peer.settle()
+        excess_bytes.append(ledger.excess_bytes)
+    assert max(excess_bytes) <= len(body) + Ledger.OVERHEAD
+    _deliver = Queue._deliver
+
+    def deliver(of: Queue) -> None:
+        _deliver(of)
+        excess_bytes.append(ledger.excess_bytes)
+
+    monkeypatch.setattr(Queue, "_deliver", deliver)
+    consume = {"queue": "", "consumer_tag": "", "no_local": False, "no_ack": False, "exclusive": False}
+    names = [f"q{number}" for number in range(count)]
+    client.raw(b"".join(codec.method_frame(1, Basic.Consume, consume | {"queue": name}) for name in names))
+    peer.settle()
+    assert sum(peer.node.vhosts["/"].queues[name].unacked for name in names) == count
+    assert max(excess_bytes) <= 6 * len(body)
+    peer.close()
+
+
+@pytest.mark.parametrize("priorities", [0, 50])
+def test_a_start_keeps_no_more_messages_with_times_to_live_in_memory_than_the_limit(
+    tmp_path: Path, priorities: int
+) -> None:
+    count, body = 50, bytes(100_000)
+    peer = StoredPeer(StepMeter(), tmp_path / "before")
+    channel = peer.connect().channel(1)
+    arguments = {"x-message-ttl": 60_000} | ({"x-max-priority": priorities} if priorities else {})
+    for number in range(count):
+        name = "q" if priorities else f"q{number}"
+        channel.declare(name, durable=True, arguments=arguments)
+        channel.publish("", name, body, {"delivery_mode": 2, "priority": number})
+    peer.settle()
+    peer.close()
+    shutil.copytree(tmp_path / "before", tmp_path / "after")  # the lock is this process's
+    peer = StoredPeer(StepMeter(), tmp_path / "after", message_memory_bytes=1 << 20)
+    peer.settle()
+    queues = peer.node.vhosts["/"].queues.values()
+    assert sum(queue.ready for queue in queues) == count and peer.node.ledger.excess_bytes <= 2 * len(body)
+    peer.wait(59_000)
+    assert sum(queue.ready for queue in queues) == count
+    peer.wait(2_000)
+    assert not any(queue.ready for queue in queues) and not peer.node.ledger.queued_bytes
+    peer.close()
 
 
 def publishes_with_own_keys(count: int, key_bytes: int) -> list[bytes]:
@@ -104,7 +172,7 @@ def test_what_routing_keys_take_is_counted(key_bytes: int, cached: bool) -> None
     finally:
         tracemalloc.stop()
     assert 0.95 * held < counted() - before < 1.15 * held
-    channel.call(Queue.Purge, queue="q")
+    channel.call(QueueMethods.Purge, queue="q")
     assert not ledger.queued_bytes and not ledger.addresses.total
 
 

@@ -685,6 +685,24 @@ def test_a_missing_segment_or_end_of_one_after_the_last_checkpoint_is_damage(num
     assert "missing" in line and (name in line or part == "end" and f"{number - 1:08d}.log" in line)
 
 
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_a_segment_that_is_cut_between_records_of_its_last_batch_is_damage(kept: int) -> None:
+    """It is not the last one: a later batch says that this one was durable."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = open_journal(disk, 200)
+    journal.append([1], [message(body) for body in BODIES])
+    commit(journal)
+    append(journal, [1], b"later", b"last")
+    disk = disk.crash()
+    data = disk.content(FIRST)
+    end = records_of(data)[kept - 1][1] if kept else log_records.SEGMENT_HEAD_BYTES
+    disk.put(FIRST, data[:end])
+    journal, found = open_journal(disk)
+    assert found == {1: [*BODIES[:kept], b"later", b"last"]}
+    [line] = journal.report
+    assert "missing" in line and FIRST in line
+
+
 def test_missing_segments_since_the_first_checkpoint_are_damage() -> None:
     disk = write_log(*BODIES, segment_bytes=100)
     for name in (FIRST, SECOND):
