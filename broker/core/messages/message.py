@@ -21,6 +21,7 @@ COUNT_NAME = encoded_name(DELIVERY_COUNT)
 SEARCH_SHIFT = 9  # to search 512 bytes of headers, or read them from the journal, costs 1
 FIELD_SHIFT, FIELDS_COST = 2, 512  # to find the fields in 4 bytes of headers costs 1; the most that all of them cost
 VALUES = 5  # of `ShedMessage.values`
+PAGES = 100  # records of a message of several queues, in as many states, that are known
 LONG_HEADER = 128  # bytes of frames beside the body; of shorter headers no total is kept
 
 
@@ -226,11 +227,11 @@ class SharedMessage(Message):
     shared   the sum that it is part of
     counted  its part of it, in bytes
     origin   the message of which it is a copy, with the same frames; None if it is none
-    page     of the origin, the last record that the journal has of the message or a copy for no queue, and may have
-             dropped: its id and `MessageState.values`; or None
+    pages    of the origin, the last records that the journal has of the message or a copy for no queue, and may have
+             dropped: their ids by `MessageState.values`; or None
     """
 
-    __slots__ = ("shared", "counted", "origin", "page")
+    __slots__ = ("shared", "counted", "origin", "pages")
     ALONE: ClassVar[int] = 200  # bytes of memory that it takes beside its frames
 
     def __init__(
@@ -256,7 +257,7 @@ class SharedMessage(Message):
         self.shared = shared
         self.counted = counted
         self.origin: SharedMessage | None = None
-        self.page: tuple[int, object] | None = None
+        self.pages: dict[object, int] | None = None
 
     def __del__(self) -> None:
         """Count it no more. HOT: bench G."""
@@ -269,12 +270,16 @@ class SharedMessage(Message):
 
     def stored_page(self) -> int:
         """Return the id of the last record that the journal has for no queue of a message in this state, or 0."""
-        page = (self.origin or self).page
-        return page[0] if page is not None and page[1] == values_of(self.state) else 0
+        pages = (self.origin or self).pages
+        return pages.get(values_of(self.state), 0) if pages is not None else 0
 
     def note_page(self, id_: int) -> None:
         """Note such a record of this message in its present state."""
-        (self.origin or self).page = id_, values_of(self.state)
+        origin = self.origin or self
+        pages = origin.pages = origin.pages or {}
+        pages[values_of(self.state)] = id_
+        if len(pages) > PAGES:
+            del pages[next(iter(pages))]
 
 
 def shared_message(message: Message, shared: ByteCount, counted: int) -> SharedMessage:

@@ -270,7 +270,7 @@ class Consumers:
         return len(self._turn.best()) > 0
 
     def any_room(self, body_bytes: int) -> bool:
-        """Return whether one of the next consumers has room for a message; LOOKS at most are asked, as in `take_turn`."""
+        """Return whether one of the next consumers, LOOKS at most, has room for a message."""
         for _ in range(LOOKS):
             turn = self._turn.best()
             if not turn:

@@ -687,7 +687,7 @@ def test_a_missing_segment_or_end_of_one_after_the_last_checkpoint_is_damage(num
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
 def test_a_segment_that_is_cut_between_records_of_its_last_batch_is_damage(kept: int) -> None:
-    """It is not the last one: a later batch says that this one was durable."""
+    """A later batch, in the next segment, says that this one was durable."""
     disk = SimulatedDisk(Random(1))
     journal, _ = open_journal(disk, 200)
     journal.append([1], [message(body) for body in BODIES])

@@ -106,6 +106,20 @@ def test_queues_with_other_deadlines_store_their_own() -> None:
 
 
 @pages
+def test_queues_that_page_out_later_find_the_records_of_the_same_deadline() -> None:
+    scene = Scene({"a": TTL, "b": {"x-message-ttl": 1000}, "c": TTL})
+    scene.node.ledger.limit_bytes = 1 << 40
+    scene.publish()
+    scene.node.ledger.limit_bytes = 0
+    for name in NAMES:
+        assert scene.queue(name).ready_messages.default.shed()
+    assert len(scene.journal.loose) == 2 * RUN
+    scene.advance(2000)
+    assert [scene.drain(name) for name in NAMES] == [list(range(COUNT)), [], list(range(COUNT))]
+    scene.check_empty()
+
+
+@pages
 def test_a_queue_that_is_purged_or_deleted_takes_none_from_the_others() -> None:
     scene = Scene(PLAIN)
     scene.publish()
