@@ -83,6 +83,18 @@ class ReferenceMachine(SessionMachine):
             if key in self.keys:
                 super().publish_all(key, [message], mandatory)
 
+    def settle_one(self, key: Key, tag: int, multiple: bool, how: str) -> None:
+        """Settle all deliveries of a transaction in one way.
+
+        A commit of Warren settles all of them before it delivers what comes next, so that what was requeued is first.
+        The reference may deliver between two ways, and its classic queues serve acknowledgements before the requeues
+        that wait with them: "nack 1, ack 2" delivers 3 before 1, which is open without a transaction.
+        """
+        transaction = self.model.channels[key].transaction
+        if transaction is not None and transaction.settlements:
+            how = transaction.settlements[0][1]
+        super().settle_one(key, tag, multiple, how)
+
     def pass_time(self, ms: int) -> None:
         """Wait in real time, if something is due at the end of it."""
         if any(due <= self.model.now_ms + ms for queue in self.model.queues.values() if (due := queue.next_ms())):

@@ -621,6 +621,10 @@ class Model:
         check(f"purge {queue_type(queue)}", len(queue.ready), self.reply(channel, QueueMethods.PurgeOk).message_count)
         queue.ready.clear()
 
+    def unsettled_count(self, queue: Queue) -> int:
+        """The number of deliveries of a queue that are not settled, or only in a transaction."""
+        return sum(one.queue is queue for channel in self.channels.values() for one in channel.outstanding)
+
     def consumer_count(self, queue: Queue) -> int:
         """The number of consumers that a passive declaration returns."""
         if not queue.quorum or not self.dialect.settling_consumers:

@@ -14,6 +14,7 @@ from tests.support.hypothesis_settings import examples
 from .channel_model import NACK, REJECT, Channel
 from .machine import FANOUT, PROFILES, SessionMachine
 from .queue_model import Message
+from .session_model import Mismatch
 
 STEPS = 40
 FIRST, SECOND, OTHER = (0, 1), (0, 2), (1, 1)  # channels
@@ -121,6 +122,15 @@ def test_a_commit_delivers_what_it_publishes_before_what_it_requeues() -> None:
         machine.settle_one(FIRST, 1, False, NACK)
         machine.end_transaction(FIRST, commit=True)
         assert [one.entry.message.body for one in machine.model.channels[FIRST].unacked.values()] == [b"2", b"1"]
+
+
+def test_the_deliveries_that_a_queue_waits_for_are_compared() -> None:
+    with history(q0={}) as machine:
+        machine.add_consumer(FIRST, "q0", "a", no_ack=False, exclusive=False, priority=None)
+        machine.publish_all(FIRST, [message(b"1", "q0"), message(b"2", "q0")], mandatory=False)
+        machine.model.channels[FIRST].unacked.popitem()
+        with pytest.raises(Mismatch, match="unsettled"):
+            machine.check_queues()
 
 
 @pytest.mark.parametrize("how", ["connection", "lost", "hard"])
