@@ -424,10 +424,10 @@ class SessionMachine(RuleBasedStateMachine):
                 self.publish_all(keys[0], [self.message(data, "", name) for _ in range(4)], mandatory=False)
 
         def consume() -> None:
-            for key, tag in zip(keys[:count], "efg", strict=False):
-                priority = data.draw(st.sampled_from((None, None, 1)))
-                if key in self.keys:
-                    self.add_consumer(key, name, f"{name}-{tag}", no_ack=False, exclusive=False, priority=priority)
+            for key in keys[:count]:
+                priority = data.draw(st.sampled_from((None, 1)))
+                if key in self.keys and (tag := f"{name}-s") not in self.model.channels[key].consumers:
+                    self.add_consumer(key, name, tag, no_ack=False, exclusive=False, priority=priority)
 
         for part in (publish, consume) if before else (consume, publish):
             part()
