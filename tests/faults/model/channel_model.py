@@ -151,17 +151,19 @@ class Channel:
         self.transaction = self.transaction or Transaction()
 
     def commit(self, publish: Callable[[Message, list[Queue], bool], bool], run: Callable[[], None]) -> None:
-        """tx.commit: publish, then settle. 406 at the end if a queue has rejected a publish.
+        """tx.commit: publish, then settle. 406 at the end if a queue has rejected a publish, or was deleted since.
 
-        Queues `run` before messages come back in front of those, as a queue of RabbitMQ serves one after the other.
+        Queues `run` before messages come back in front of those, by the commit or by the end of the channel, as a queue
+        of RabbitMQ serves one after the other.
+        The settlements make no room for the publishes: they count until they are applied.
         """
         transaction = self._current()
-        self.transaction = Transaction()
-        results = [publish(*each) for each in transaction.publishes]
-        if any(how in (NACK, RETURN) for _, how in transaction.settlements):
+        publishes, transaction.publishes = transaction.publishes, []
+        results = [publish(*each) for each in publishes]
+        if not all(results) or any(how in (NACK, RETURN) for _, how in transaction.settlements):
             run()
-        for delivery, how in transaction.settlements:
-            self.apply(delivery, how)
+        while transaction.settlements:
+            self.apply(*transaction.settlements.pop(0))
         if not all(results):
             raise Refused(406)
 

@@ -304,9 +304,12 @@ class SessionMachine(RuleBasedStateMachine):
         self.call(key, method, rules.get(method, lambda channel: None), **fields)
 
     @precondition(lambda self: any(channel.published is None for channel in self.model.channels.values()))
-    @rule(data=st.data(), count=st.sampled_from((0, 1, 2, 3)), commit=st.integers(0, 3))
+    @rule(data=st.data(), count=st.sampled_from((0, 1, 2, 3)), commit=st.integers(0, 4))
     def transact(self, data: st.DataObject, count: int, commit: int) -> None:
-        """Publish and settle in a transaction, of a channel with deliveries if there is one, and commit it or not."""
+        """Publish and settle in a transaction, of a channel with deliveries if there is one, and commit it or not.
+
+        A queue may be deleted in between.
+        """
         channels = {key: channel for key, channel in self.model.channels.items() if channel.published is None}
         key = data.draw(st.sampled_from([key for key, each in channels.items() if each.unacked] or list(channels)))
         self.call(key, Tx.Select, Channel.select_transaction)
@@ -315,6 +318,8 @@ class SessionMachine(RuleBasedStateMachine):
         for _ in range(2):
             if key in self.keys and self.model.channels[key].unacked:
                 self.settle_some(data, key, multiple=False, how=data.draw(st.sampled_from((ACK, REJECT, NACK))))
+        if commit == 4 and self.keys:
+            self.delete_queue(data)
         if key in self.keys:
             self.end_transaction(key, commit > 0)
 

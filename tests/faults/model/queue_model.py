@@ -35,6 +35,8 @@ class Dialect:
     retry_ms             until dead letters at least once that no queue took are published again
     quick_retry_ms       and if queues took some of them
     due_counted          the message-count of basic.get-ok has those behind the message that expire with it gone
+    quorum_by_name       a commit publishes to the quorum queue that has the name by then, and drops what has none; if
+                         not, it fails if the queue was deleted since the publish
     """
 
     nack_counts: bool = False
@@ -46,12 +48,13 @@ class Dialect:
     rejections_counted: bool = False
     limits_first: bool = False
     due_counted: bool = False
+    quorum_by_name: bool = False
     retry_ms: int = 5_000
     quick_retry_ms: int = 10
 
 
 WARREN = Dialect()
-RABBITMQ_40 = Dialect(True, False, False, False, True, False, True, True, True, 180_000, 180_000)
+RABBITMQ_40 = Dialect(True, False, False, False, True, False, True, True, True, True, 180_000, 180_000)
 
 
 @dataclass

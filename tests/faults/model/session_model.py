@@ -536,12 +536,19 @@ class Model:
             self.enqueue(channel, message, targets, mandatory)
 
     def enqueue(self, channel: Channel, message: Message, targets: list[Queue], mandatory: bool) -> bool:
-        """Enqueue a message where it was routed; return whether no queue has rejected it."""
-        alive = [queue for queue in targets if not queue.deleted]
-        results = [self._enqueue(queue, message, "") for queue in alive]
+        """Enqueue a message where it was routed; return whether no queue has rejected it, or was deleted since.
+
+        RabbitMQ 4.0 finds a quorum queue by its name, so it does not find out that one was deleted.
+        """
+        takers = targets
+        if self.dialect.quorum_by_name:
+            named = {queue.name: queue for queue in self.queues.values() if queue.quorum}
+            takers = [named[queue.name] if queue.quorum else queue
+                      for queue in targets if queue.name in named or not queue.quorum]  # fmt: skip
+        results = [not queue.deleted and self._enqueue(queue, message, "") for queue in takers]
         accepted = all(results)
         channel.confirm(accepted)
-        if mandatory and not alive:
+        if mandatory and not targets:
             key = channel.connection, channel.number
             self._returns.setdefault(key, []).append((channel.published or 0, message))
         return accepted
