@@ -251,6 +251,11 @@ class Queue:
         return self._least("max-length") is not None or self._least("max-length-bytes") is not None
 
     @property
+    def never_waits(self) -> bool:
+        """Whether messages expire at once if no consumer has room for them."""
+        return self._least("message-ttl") == 0
+
+    @property
     def overflow(self) -> str:
         """The behaviour beyond the limit; quorum queues do not know reject-publish-dlx."""
         overflow = self._text("overflow") or "drop-head"

@@ -155,9 +155,9 @@ class Model:
 
     @property
     def may_choose_widely(self) -> bool:
-        """Whether it may matter when a queue with a limit gets the dead letters of another."""
+        """Whether it may matter when a queue with a limit, or a time to live of 0, gets the dead letters of another."""
         queues = self.queues.values()
-        return any(queue.limited for queue in queues) and any(
+        return any(queue.limited or queue.never_waits for queue in queues) and any(
             queue.dead_letter_exchange is not None for queue in queues
         )
 
