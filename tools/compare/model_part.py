@@ -8,9 +8,11 @@ import copy
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -82,6 +84,17 @@ class ReferenceMachine(SessionMachine):
         for message in burst:
             if key in self.keys:
                 super().publish_all(key, [message], mandatory)
+
+    def message(self, data: st.DataObject, exchange: str, routing_key: str) -> Message:
+        """A message without a time to live of 0, if there are priorities.
+
+        RabbitMQ lets it expire some seconds later if others have a lower priority and there is no consumer.
+        """
+        message = super().message(data, exchange, routing_key)
+        if self.profile != "priorities" or message.properties.get("expiration") != "0":
+            return message
+        rest = {name: value for name, value in message.properties.items() if name != "expiration"}
+        return replace(message, properties=rest)
 
     def settle_one(self, key: Key, tag: int, multiple: bool, how: str) -> None:
         """Settle all deliveries of a transaction in one way.

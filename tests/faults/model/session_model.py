@@ -638,7 +638,8 @@ class Model:
             return len(queue.consumers)
         outstanding = [one for channel in self.channels.values() for one in channel.outstanding if one.queue is queue]
         gets = [one for one in outstanding if one.consumer is None]
-        settling = {one.consumer for one in outstanding if one.consumer is not None} - set(queue.consumers)
+        settling = {(one.consumer.channel, one.consumer.tag) for one in outstanding if one.consumer is not None}
+        settling -= {(one.channel, one.tag) for one in queue.consumers}  # a new one with the same tag takes its place
         served = 1 if queue.single_active and queue.consumers else len(queue.consumers)
         return served + len(settling) + len(gets)
 
