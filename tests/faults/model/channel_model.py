@@ -161,7 +161,11 @@ class Channel:
         """
         transaction = self._current()
         publishes, transaction.publishes = transaction.publishes, []
-        results = [publish(*each) for each in publishes]
+        results = []
+        for message, queues, mandatory in publishes:
+            results.append(publish(message, queues, mandatory))
+            if any(queue.dialect.serves_at_once for queue in queues):
+                run()
         if not all(results) or any(how in (NACK, RETURN) for _, how in transaction.settlements):
             run()
         ways = dict(transaction.settlements)
@@ -169,7 +173,7 @@ class Channel:
             transaction.settlements.remove((delivery, ways[delivery]))
             self.apply(delivery, ways[delivery])
         if not all(results):
-            if any(delivery.queue.dialect.fails_late for delivery in ways):
+            if any(delivery.queue.dialect.serves_at_once for delivery in ways):
                 run()
             raise Refused(406)
 

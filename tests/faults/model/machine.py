@@ -485,7 +485,9 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(channel.unacked for channel in self.model.channels.values()))
     @rule(data=st.data())
     def recover(self, data: st.DataObject) -> None:
-        key = data.draw(st.sampled_from(self.keys))
+        self.recover_all(data.draw(st.sampled_from(self.keys)))
+
+    def recover_all(self, key: Key) -> None:
         self.call(key, Basic.Recover, lambda channel: channel.recover(True), requeue=True)
 
     @rule(ms=st.sampled_from((1, SHORT_MS, LONG_MS, 5_003)))

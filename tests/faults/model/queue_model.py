@@ -38,7 +38,8 @@ class Dialect:
     due_counted          the message-count of basic.get-ok has those behind the message that expire with it gone
     quorum_by_name       a commit publishes to the quorum queue that has the name by then, and drops what has none; if
                          not, it fails if the queue was deleted since the publish
-    fails_late           a commit that fails delivers what it requeues, as long as its channel is there
+    serves_at_once       a queue serves each publish of a commit before the next, and what a commit requeues before that
+                         fails
     """
 
     nack_counts: bool = False
@@ -51,7 +52,7 @@ class Dialect:
     limits_first: bool = False
     due_counted: bool = False
     quorum_by_name: bool = False
-    fails_late: bool = False
+    serves_at_once: bool = False
     retry_ms: int = 5_000
     quick_retry_ms: int = 10
 
