@@ -143,7 +143,7 @@ class Transaction:
         failed = True
         try:
             complete = yield from publish_all(channel, publishes)
-            yield from self._settle_all(channel, settlements, removed, others, commit)
+            yield from self._settle_all(channel, complete, settlements, removed, others, commit)
             failed = False
         finally:
             if failed:  # the end of the channel returns those deliveries that are not settled
@@ -157,12 +157,16 @@ class Transaction:
     def _settle_all(
         self,
         channel: Channel,
+        complete: bool,
         settlements: list[tuple[int, Unacked, Settlement]],
         removed: list[acknowledge.Run],
         others: list[acknowledge.Run],
         commit: Commit,
     ) -> Job:
-        """Move settlements to these lists, those first that leave the journal by that, and carry them out."""
+        """Move settlements to these lists, and carry them out, those first that leave the journal by that.
+
+        `complete` says that the queues have taken all publishes.
+        """
         settlements.reverse()
         while settlements:
             for _, delivery, settlement in settlements[: -SLICE - 1 : -1]:
