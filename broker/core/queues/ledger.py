@@ -11,7 +11,7 @@ from .dead_letter_budget import DeadLetterBudget
 
 
 class Ledger:
-    """The bytes of messages in memory, by what holds them: bodies, long headers, and OVERHEAD for each message.
+    """The bytes of messages in memory, by what holds them: bodies, long headers, and OVERHEAD or UNACKED for each.
 
     OVERHEAD is for the object with its short header. A message of several queues counts once, with its frames and
     ALONE, until the last one that has it lets it go, and ENTRY for each queue that has it in memory; ALONE in addition
@@ -42,6 +42,7 @@ class Ledger:
         *("arriving_bytes", "output_bytes", "transaction_bytes"),
     )
     OVERHEAD: ClassVar[int] = 300
+    UNACKED: ClassVar[int] = 380  # in place of OVERHEAD: an entry of its channel, with its tag and position
     SHED: ClassVar[int] = 60
     ENTRY: ClassVar[int] = 100  # about: a queue takes 8 bytes for a ready one, 180 for an unacknowledged one
     ALONE: ClassVar[int] = SharedMessage.ALONE  # with one ENTRY as much as OVERHEAD
@@ -99,7 +100,7 @@ class Ledger:
 
     def add_unacked(self, count: int, content_bytes: int) -> None:
         """Count deliveries that were made; both numbers are negative for those that ended. HOT: bench B, D, I, L."""
-        held_bytes = content_bytes + count * self.OVERHEAD
+        held_bytes = content_bytes + count * self.UNACKED
         self.unacked_bytes += held_bytes
         self._own_bytes += held_bytes
 

@@ -493,7 +493,7 @@ class Queue(RouteTarget):
     def _awaits_shedding(self) -> bool:
         """Return whether deliveries wait until contents of unacknowledged messages have left memory (`shedding`)."""
         host, held = self.host, self.unacked - self.shed
-        held_bytes = self.unacked_bytes - self.shed_bytes + held * host.ledger.OVERHEAD
+        held_bytes = self.unacked_bytes - self.shed_bytes + held * host.ledger.UNACKED
         return host.ledger.far_exceeded(held_bytes) and host.journal.room() != DISK_FULL
 
     def _interrupt(self) -> None:

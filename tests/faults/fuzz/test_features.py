@@ -25,6 +25,7 @@ from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.messages.message import Message, ShedMessage
 from warren.broker.core.queues import chunks, dead_lettering, fifo, ready_messages, shedding, sorted_rows
 from warren.broker.core.queues import queue as queues
+from warren.broker.core.queues.ledger import Ledger
 from warren.broker.session import channel as channels
 from warren.broker.session.methods.basic import UNREADABLE_RETRY_MS
 
@@ -310,7 +311,9 @@ class FeaturesMachine(RuleBasedStateMachine):
             set(self.journal.live) == kept and Counter(pages) == Counter(list(self.journal.loose)) + self.journal.held
         )
         held = [message for _, _, _, message in out if not isinstance(message, ShedMessage)]  # also of deleted queues
-        assert self.node.ledger.ready_bytes == resident and self.node.ledger.unacked_bytes == bytes_of(held)
+        assert self.node.ledger.ready_bytes == resident and self.node.ledger.unacked_bytes == bytes_of(
+            held, Ledger.UNACKED
+        )
         ready = [queue.ready_messages for queue in self.vhost.queues.values()]
         rows = len(shed) + sum(len(rows_of(fifo)) for each in ready for fifo in each.all)
         rows += sum(each.unread_count for each in ready)

@@ -390,7 +390,7 @@ def test_what_has_to_be_stored_first_is_shed_once_the_journal_has_caught_up_and_
 def test_the_oldest_deliveries_are_shed_and_only_as_many_as_necessary() -> None:
     scene = Scene()
     ledger = scene.node.ledger
-    each_bytes = ledger.OVERHEAD + BODY_BYTES
+    each_bytes = ledger.UNACKED + BODY_BYTES
     ledger.limit_bytes = 10 * each_bytes
     tags = scene.deliver()
     assert list(scene.unacked.entries) == tags[scene.queue.shed :]
@@ -399,7 +399,7 @@ def test_the_oldest_deliveries_are_shed_and_only_as_many_as_necessary() -> None:
 
 def test_the_deliveries_of_a_queue_are_listed_with_shed_ones() -> None:
     scene = Scene()
-    scene.node.ledger.limit_bytes = 10 * (scene.node.ledger.OVERHEAD + BODY_BYTES)
+    scene.node.ledger.limit_bytes = 10 * (scene.node.ledger.UNACKED + BODY_BYTES)
     tags = scene.deliver()
     listed = scene.unacked.of_queue(scene.queue, COUNT, COUNT)
     assert [tag for tag, _ in listed] == tags and {delivery[0] for _, delivery in listed} == {scene.queue}
@@ -637,7 +637,7 @@ def test_queues_whose_consumers_hold_much_wait_for_memory_and_others_go_on(monke
     """The one consumer that held all made the deliveries of each other queue wait for 0.1 s again and again."""
     for name, value in (("FAR", 10_000), ("FARTHEST", 20_000), ("LITTLE", 3_000)):
         monkeypatch.setattr(Ledger, name, value)
-    scene, each_bytes = Scene(durable=False, delivery_mode=1), BODY_BYTES + Ledger.OVERHEAD
+    scene, each_bytes = Scene(durable=False, delivery_mode=1), BODY_BYTES + Ledger.UNACKED
     scene.node.ledger.shedding = True  # by a job that waits
     names = ("q", "other", "last")
     held = {}

@@ -133,7 +133,7 @@ def check_ledger(node: Node, channels: Iterable[Channel]) -> Counter[Queue]:
         messages = [entry[3] for entry in entries if not isinstance(entry[3], ShedMessage)]
         out.update(entry[0] for entry in entries)
         shed.update(entry[0] for entry in entries if isinstance(entry[3], ShedMessage))
-        unacked_bytes += bytes_of(messages)
+        unacked_bytes += bytes_of(messages, MemoryLedger.UNACKED)
         shared |= shared_of(messages)
     for vhost in node.vhosts.values():
         for queue in vhost.queues.values():
@@ -159,11 +159,11 @@ def dead_letters(queue: Queue) -> list[Message]:
     return [message for message, _, _ in outbox.waiting] + made
 
 
-def bytes_of(messages: list[Message]) -> int:
-    """Return what the ledger counts for each of these messages in memory, beside those of several queues together."""
+def bytes_of(messages: list[Message], each_bytes: int = MemoryLedger.OVERHEAD) -> int:
+    """Return what the ledger counts for these messages in memory, beside those of several queues together."""
     own = [message for message in messages if not isinstance(message, SharedMessage)]
     entries = len(messages) - len(own)
-    return total_bytes(own) + header_bytes_of(own) + MemoryLedger.OVERHEAD * len(own) + MemoryLedger.ENTRY * entries
+    return total_bytes(own) + header_bytes_of(own) + each_bytes * len(own) + MemoryLedger.ENTRY * entries
 
 
 def shared_of(messages: list[Message]) -> set[SharedMessage]:

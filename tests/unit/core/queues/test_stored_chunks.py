@@ -217,7 +217,7 @@ def test_unacknowledged_messages_count_until_they_are_settled(header_bytes: int)
     for each in long_messages(500, 1000, header_bytes):
         enqueue([each], queue)
         queue.pump()
-    held_bytes = 500 * (Ledger.OVERHEAD + (len(log[0][2].frames) if header_bytes else 1000))
+    held_bytes = 500 * (Ledger.UNACKED + (len(log[0][2].frames) if header_bytes else 1000))
     assert (ledger.ready_bytes, ledger.unacked_bytes) == (0, ledger.queued_bytes)
     assert abs(ledger.unacked_bytes - held_bytes) <= 500 * 16 and ledger.exceeded is bool(header_bytes)
     for _, position, each, _ in log[:100]:
