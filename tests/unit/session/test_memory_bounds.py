@@ -140,6 +140,7 @@ def test_routing_keys_are_paged_out_with_their_messages(tmp_path: Path, consumed
     peer.close()
 
 
+@pytest.mark.pure("compiled objects are smaller")
 @pytest.mark.parametrize("key_bytes", [5, 255])
 @pytest.mark.parametrize("cached", [True, False])
 def test_what_routing_keys_take_is_counted(key_bytes: int, cached: bool) -> None:

@@ -22,8 +22,12 @@ from tests.faults.simulation.node_process import set_small_sizes
 from tests.faults.simulation.seeds import SEEDS, each_seed
 from warren.broker.runtime import password_hashing
 
-# A writer of the export that is killed while it opens a file leaves it to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:.*_io.FileIO.*mode='wb':pytest.PytestUnraisableExceptionWarning")
+# What a killed process leaves goes to the garbage collector: a file that its writer was opening, and jobs, whose last
+# steps find their loop closed.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*_io.FileIO.*mode='wb':pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:.*<generator object:pytest.PytestUnraisableExceptionWarning"),
+]
 
 STEPS = os.environ.get("WARREN_SIM_STEPS")  # the numbers of the steps that a failure has printed
 GATE_SEEDS = SEEDS  # usually 300
