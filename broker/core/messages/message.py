@@ -22,7 +22,7 @@ SEARCH_SHIFT = 9  # to search 512 bytes of headers, or read them from the journa
 FIELD_SHIFT, FIELDS_COST = 2, 512  # to find the fields in 4 bytes of headers costs 1; the most that all of them cost
 VALUES = 5  # of `ShedMessage.values`
 PAGES = 100  # records of a message of several queues, in as many states, that are known
-LONG_HEADER = 128  # bytes of frames beside the body; of shorter headers no total is kept
+LONG_HEADER = 512  # bytes of frames beside the body; of shorter headers no total is kept
 
 
 @mypyc_attr(acyclic=True)
