@@ -598,8 +598,7 @@ class Journal(ports.Journal):
                 segment_number = -1
             if message is not None:
                 address = message.address
-                if address.counted is None:
-                    address.count(self.addresses)
+                address.count(self.addresses)
                 block = self.index.find(id_)
                 if block is not None and block.attempts:
                     recount(message, block.attempts.get((queue, id_), 0))

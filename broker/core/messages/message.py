@@ -68,11 +68,10 @@ class Address:
         return self.OVERHEAD + 3 * len(self.encoded)
 
     def count(self, counted: ByteCount) -> None:
-        """Count it in this sum until it is freed, in place of the sum that it was counted in."""
-        if self.counted is not None:
-            self.counted.total -= self.size_bytes
-        self.counted = counted
-        counted.total += self.size_bytes
+        """Count it in this sum until it is freed, unless it is counted already."""
+        if self.counted is None:
+            self.counted = counted
+            counted.total += self.size_bytes
 
 
 NO_ADDRESS: Final = Address("", "")

@@ -485,4 +485,4 @@ def test_what_a_deleted_exchange_held_does_not_return(daemon: BrokerProcess) -> 
     daemon.kill()
     daemon.start()
     with dial(daemon.address) as connection:
-        assert consume_until(connection.channel(), 1, 5) == [b"kept"]
+        assert consume_until(connection.channel(), 2, 2) == [b"kept"]
