@@ -72,3 +72,29 @@ def test_one_request_to_each_of_many_queues(
         peer.close()
 
     step_meter.check_one_of(attempt)
+
+
+def test_short_messages_of_several_queues_that_keep_their_ids_alone(step_meter: StepMeter, tmp_path: Path) -> None:
+    """Each queue stores its own copy, as they have different deadlines."""
+    attempts = iter("abcdef")
+
+    def attempt() -> None:
+        folder = tmp_path / next(attempts)
+        peer = StoredPeer(step_meter, folder, message_memory_bytes=1 << 20)
+        channel = peer.connect().channel()
+        channel.exchange("f", "fanout")
+        for number in range(12):
+            channel.declare(f"q{number}", arguments={"x-message-ttl": 3_600_000 + number})
+            channel.publish("", f"q{number}", bytes(1100 << 10))
+            channel.bind(f"q{number}", "f")
+        peer.wait(0)
+        one = codec.method_frame(1, Basic.Publish, {"exchange": "f"}) + codec.header_frame(1, 0, None)
+        step_meter.begin()
+        channel.client.raw(one * 2000)
+        peer.settle()
+        queues = peer.node.vhosts["/"].queues.values()
+        assert {queue.ready for queue in queues} == {2001}
+        assert all(queue.ready_messages.resident < 2 for queue in queues)
+        peer.close()
+
+    step_meter.check_one_of(attempt)

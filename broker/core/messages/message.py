@@ -21,7 +21,8 @@ COUNT_NAME = encoded_name(DELIVERY_COUNT)
 SEARCH_SHIFT = 9  # to search 512 bytes of headers, or read them from the journal, costs 1
 FIELD_SHIFT, FIELDS_COST = 2, 512  # to find the fields in 4 bytes of headers costs 1; the most that all of them cost
 VALUES = 5  # of `ShedMessage.values`
-PAGES = 100  # records of a message of several queues, in as many states, that are known
+PAGES = 16  # records of a message of several queues, in as many states, that are known
+PAGE_BYTES = 300  # of memory for each of them
 LONG_HEADER = 512  # bytes of frames beside the body; of shorter headers no total is kept
 
 
@@ -276,9 +277,13 @@ class SharedMessage(Message):
         """Note such a record of this message in its present state."""
         origin = self.origin or self
         pages = origin.pages = origin.pages or {}
+        known = len(pages)
         pages[values_of(self.state)] = id_
         if len(pages) > PAGES:
             del pages[next(iter(pages))]
+        added_bytes = (len(pages) - known) * PAGE_BYTES
+        origin.counted += added_bytes
+        origin.shared.total += added_bytes
 
 
 def shared_message(message: Message, shared: ByteCount, counted: int) -> SharedMessage:

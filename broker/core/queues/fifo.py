@@ -35,8 +35,8 @@ LEVEL_SHIFT: Final = 48  # the bits of a position above these are the priority l
 BATCH_BYTES: Final = 1 << 20  # delivered at once, whatever their number: the first may be longer than the average
 PACK_ABOVE = 10_000  # fresh messages; more than queues with consumers have (`flow_control`), as packing takes time
 UNPACK_BELOW = 256  # fresh messages; as many as one write to a consumer has
-# Messages that a fifo may have in memory even when that of the node is used up, and bytes of its queue: messages of a
-# queue whose consumers keep up pass through memory.
+# Messages that a queue may have in memory even when that of the node is used up, and their bytes: messages of a queue
+# whose consumers keep up pass through memory.
 PAGE_ABOVE, PAGE_BYTES = 4_000, 1 << 20
 UNREAD_LIMIT = 10_000  # the most successive messages that are set aside at once because they cannot be read
 UNPAGE = 1_000  # messages read back at once, if they have no more than READ_BYTES by their average
@@ -105,8 +105,8 @@ class Fifo:
 
     @property
     def few_resident(self) -> bool:
-        """Whether it may have as many messages in memory even when that of the node is used up."""
-        return self.resident <= PAGE_ABOVE
+        """Whether its queue may have as many messages in memory even when that of the node is used up."""
+        return self._ready.has_few_resident(PAGE_ABOVE)
 
     @property
     def body_bytes(self) -> int:
@@ -260,7 +260,7 @@ class Fifo:
         else:
             popleft = fresh.popleft
             if self.timed:
-                messages = []
+                messages = [popleft()]  # it was not due when it was looked at
                 while len(messages) < count and not due(fresh[0], now_ms):
                     messages.append(popleft())
             else:
@@ -374,9 +374,9 @@ class Fifo:
         """
         ready = self._ready
         held_bytes = ready.body_bytes + self.header_bytes
-        if len(self.fresh) + self.chunks.count > PAGE_ABOVE or held_bytes > PAGE_BYTES:
+        if not self.few_resident or held_bytes > PAGE_BYTES:
             return True
-        if held_bytes + body_bytes > PAGE_BYTES and not ready.can_be_delivered:
+        if held_bytes + body_bytes > PAGE_BYTES and not ready.can_be_delivered(body_bytes):
             return True
         self._ledger.when_held()
         return False
@@ -393,7 +393,7 @@ class Fifo:
 
     def shed(self) -> int:
         """Keep the ids of the last messages in memory only; return the cost, or 0 if they are few."""
-        if self.resident <= PAGE_ABOVE + RUN:
+        if self._ready.has_few_resident(PAGE_ABOVE + RUN):
             few_bytes = PAGE_BYTES + BATCH_BYTES - self.header_bytes
             if self._ready.body_bytes <= few_bytes or self.body_bytes <= few_bytes:
                 return 0

@@ -116,9 +116,20 @@ class ReadyMessages:
         return any(fifo.chunks.stored for fifo in self.all)
 
     @property
-    def can_be_delivered(self) -> bool:
-        """Whether a consumer may have room for the next message."""
-        return self._queue.consumers.any_ready()
+    def resident(self) -> int:
+        """The number of messages in memory."""
+        return self.count - sum([fifo.paged_count for fifo in self.all])
+
+    def can_be_delivered(self, body_bytes: int) -> bool:
+        """Return whether a message of this length can be delivered now."""
+        return self._queue.can_deliver(body_bytes)
+
+    def has_few_resident(self, count: int) -> bool:
+        """Return whether at most `count` messages are in memory."""
+        if self.count <= count:
+            return True
+        self._charge_looks(len(self.all))
+        return self.resident <= count
 
     @property
     def unread_count(self) -> int:
@@ -128,7 +139,7 @@ class ReadyMessages:
     @property
     def has_room(self) -> bool:
         """Whether messages may be read into memory before consumers need them."""
-        return not self._ledger.exceeded or all(fifo.few_resident for fifo in self.all)
+        return not self._ledger.exceeded or self.default.few_resident
 
     def at(self, level: int) -> Fifo:
         """Return the fifo of a priority level (`QueueSettings.level`), to which the caller adds messages."""

@@ -94,7 +94,7 @@ class Shedding:
         try:
             for queues in self._queues():
                 for queue in queues:
-                    fifos = list(queue.ready_messages.all)
+                    fifos = queue.ready_messages.all[::-1]  # the lowest priority first
                     for fifo in fifos:
                         seen, fifo.seen = fifo.seen, fifo.head
                         while seen == fifo.head and ledger.excess_bytes > -spare_bytes:

@@ -966,7 +966,8 @@ def enqueue(
         exchange.publish_out += routed
         statistics.routed += routed
         if len(queues) > 1:
-            connection.spent += len(queues) + routed // SHARED
+            exceeded = channel.vhost.ledger.exceeded
+            connection.spent += PAGE_COST * routed if exceeded else len(queues) + routed // SHARED
     else:
         return_or_drop(channel, messages, mandatory)
     receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "", False, header_bytes)

@@ -7,6 +7,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.support.clock import FakeClock
 from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 from warren.broker.amqp.field_table import Table
@@ -348,3 +349,21 @@ def test_a_delivery_looks_for_due_messages_of_its_own_priority_alone(monkeypatch
     queue.pump()
     assert len(log) == 100 and looks <= 3 * 100
     assert queue.host.scheduler.spent - before > 50 + 50, "requeued messages, and a look at each priority"
+
+
+class PassingClock(FakeClock):
+    """A clock of which each look takes a millisecond."""
+
+    def now_ms(self) -> int:
+        self.advance(1)
+        return super().now_ms()
+
+
+@pytest.mark.parametrize("ttl_ms", range(1, 12))
+def test_a_deadline_that_passes_while_a_message_is_delivered(ttl_ms: int) -> None:
+    queue = new_queue(number=0, arguments=Table.of({"x-message-ttl": ttl_ms}))
+    queue.host.clock = PassingClock()
+    queue.accept([message()], MADE, False)
+    queue.add_consumer(Taker("1", queue, log := [], True, 0, 1_000))
+    queue.pump()
+    assert queue.ready == 0 and len(log) == (ttl_ms > 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from sys import getsizeof
 from typing import cast
 
 import pytest
@@ -11,6 +12,17 @@ from pamqp.commands import Queue
 from tests.faults.simulation.brokers.accounts import check_ledger
 from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, new_node
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import (
+    NO_ADDRESS,
+    PAGE_BYTES,
+    PAGES,
+    ByteCount,
+    SharedMessage,
+    framed,
+    shared_message,
+)
+from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.queues import chunks, fifo, shedding
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue as BrokerQueue
@@ -103,6 +115,24 @@ def test_queues_with_other_deadlines_store_their_own() -> None:
     scene.advance(2000)
     assert [scene.drain(name) for name in NAMES] == [list(range(COUNT)), list(range(COUNT)), []]
     scene.check_empty()
+
+
+def test_the_records_of_many_states_that_a_message_knows_count() -> None:
+    shared = ByteCount()
+    origin = shared_message(framed(NO_ADDRESS, Properties(), b""), shared, 0)
+    for number in range(2 * PAGES):
+        copy = origin.copy_for_queue()
+        assert isinstance(copy, SharedMessage)
+        copy.state = MessageState()
+        copy.state.deadline_ms = number + 1
+        copy.note_page(number)
+        copy.note_page(number)
+    del copy
+    assert origin.pages is not None and shared.total == PAGES * PAGE_BYTES
+    size_bytes = sum(map(getsizeof, [origin.pages, *origin.pages]))
+    assert PAGES * PAGE_BYTES / 2 < size_bytes < PAGES * PAGE_BYTES
+    del origin
+    assert not shared.total
 
 
 @pages

@@ -209,6 +209,38 @@ def test_few_long_messages_are_paged_once_the_memory_is_used_up(
     assert sum(resident) - (1 << 20) < ledger.ready_bytes <= sum(resident) + Ledger.OVERHEAD * len(resident)
 
 
+def test_long_messages_are_paged_if_no_consumer_has_room_any_more() -> None:
+    """Each of many queues whose consumers are busy would keep one in memory."""
+    queue, log = new_queue(ledger=Ledger(0)), []
+    queue.add_consumer(Taker("1", queue, log, False, 0, 1))
+    enqueue(numbered(0, 1), queue)
+    queue.pump()
+    enqueue(long_messages(1, 2 << 20, 0), queue)
+    assert len(log) == 1 and queue.ready_messages.default.chunks.stored == 1
+
+
+@pytest.mark.parametrize("reason", ["paused", "held"])
+def test_long_messages_are_paged_while_nothing_is_delivered(reason: str) -> None:
+    queue, log = new_queue(ledger=Ledger(-1)), []
+    queue.add_consumer(Taker("1", queue, log, False, 0, 10))
+    if reason == "paused":
+        queue.pause()
+    else:
+        queue.host.held = True
+    enqueue(long_messages(1, 2 << 20, 0), queue)
+    assert not log and queue.ready_messages.default.chunks.stored == 1
+
+
+def test_the_priorities_of_a_queue_have_few_messages_in_memory_together() -> None:
+    queue = new_queue(ledger=Ledger(0), arguments=Table.of({"x-max-priority": 9}))
+    for level in range(10):
+        for _ in range(PAGE_ABOVE):
+            raw = properties.replace(NO_FLAGS, properties.PRIORITY, level)
+            enqueue([message(0, True, content_frames(0, raw, b""))], queue)
+    assert queue.ready == 10 * PAGE_ABOVE
+    assert queue.ready_messages.resident == PAGE_ABOVE + 1
+
+
 @pytest.mark.parametrize("header_bytes", [0, 60_000])
 def test_unacknowledged_messages_count_until_they_are_settled(header_bytes: int) -> None:
     ledger = Ledger(20 << 20)
