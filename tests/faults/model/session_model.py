@@ -155,9 +155,9 @@ class Model:
 
     @property
     def may_choose_widely(self) -> bool:
-        """Whether it may matter when a queue with a limit gets the dead letters of another."""
+        """Whether it may matter when a queue with a limit, or a time to live of 0, gets the dead letters of another."""
         queues = self.queues.values()
-        return any(queue.limited for queue in queues) and any(
+        return any(queue.limited or queue.never_waits for queue in queues) and any(
             queue.dead_letter_exchange is not None for queue in queues
         )
 
@@ -536,12 +536,19 @@ class Model:
             self.enqueue(channel, message, targets, mandatory)
 
     def enqueue(self, channel: Channel, message: Message, targets: list[Queue], mandatory: bool) -> bool:
-        """Enqueue a message where it was routed; return whether no queue has rejected it."""
-        alive = [queue for queue in targets if not queue.deleted]
-        results = [self._enqueue(queue, message, "") for queue in alive]
+        """Enqueue a message where it was routed; return whether no queue has rejected it, or was deleted since.
+
+        RabbitMQ 4.0 finds a quorum queue by its name, so it does not find out that one was deleted.
+        """
+        takers = targets
+        if self.dialect.quorum_by_name:
+            named = {queue.name: queue for queue in self.queues.values() if queue.quorum}
+            takers = [named[queue.name] if queue.quorum else queue
+                      for queue in targets if queue.name in named or not queue.quorum]  # fmt: skip
+        results = [not queue.deleted and self._enqueue(queue, message, "") for queue in takers]
         accepted = all(results)
         channel.confirm(accepted)
-        if mandatory and not alive:
+        if mandatory and not targets:
             key = channel.connection, channel.number
             self._returns.setdefault(key, []).append((channel.published or 0, message))
         return accepted
@@ -621,13 +628,18 @@ class Model:
         check(f"purge {queue_type(queue)}", len(queue.ready), self.reply(channel, QueueMethods.PurgeOk).message_count)
         queue.ready.clear()
 
+    def unsettled_count(self, queue: Queue) -> int:
+        """The number of deliveries of a queue that are not settled, or only in a transaction."""
+        return sum(one.queue is queue for channel in self.channels.values() for one in channel.outstanding)
+
     def consumer_count(self, queue: Queue) -> int:
         """The number of consumers that a passive declaration returns."""
         if not queue.quorum or not self.dialect.settling_consumers:
             return len(queue.consumers)
         outstanding = [one for channel in self.channels.values() for one in channel.outstanding if one.queue is queue]
         gets = [one for one in outstanding if one.consumer is None]
-        settling = {one.consumer for one in outstanding if one.consumer is not None} - set(queue.consumers)
+        settling = {(one.consumer.channel, one.consumer.tag) for one in outstanding if one.consumer is not None}
+        settling -= {(one.channel, one.tag) for one in queue.consumers}  # a new one with the same tag takes its place
         served = 1 if queue.single_active and queue.consumers else len(queue.consumers)
         return served + len(settling) + len(gets)
 
