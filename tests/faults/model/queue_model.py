@@ -424,15 +424,19 @@ class Queue:
         """
         return self._first_of(self.ready)
 
-    def in_order_of(self, seen: Sequence[tuple[str, str, bytes]]) -> list[tuple[str, str, bytes]]:
-        """Return the identities of the messages, in the order in which they are `seen` as far as that is open."""
-        rest, found = list(self.ready), []
+    def take_order(self, seen: Sequence[tuple[str, str, bytes]]) -> None:
+        """Take the order in which these identities of the messages are `seen`, as far as that is open."""
+        rest, ordered = list(self.ready), []
         for identity in seen:
             alike = [entry for entry in self._first_of(rest) if entry.message.identity == identity]
-            if alike:
-                rest.remove(alike[0])
-                found.append(identity)
-        return found + [entry.message.identity for entry in rest]
+            if not alike:
+                break
+            rest.remove(alike[0])
+            ordered.append(alike[0])
+        positions = [entry.position for entry in self.ready]
+        self.ready = ordered + rest
+        for entry, position in zip(self.ready, positions, strict=True):
+            entry.position = position
 
     @staticmethod
     def _first_of(ready: list[Entry]) -> list[Entry]:

@@ -334,19 +334,23 @@ class Model:
     def _advance(self, queue: Queue) -> bool:
         """Deliver what the frames show; the limit applies when no consumer has room (Queue Length Limit)."""
         moved = False
-        queue.expire(self.now_ms)
-        if queue.came_back and not queue.quorum:
-            queue.trim()  # a requeued message beyond the limit is dropped before a consumer with room gets it
-            queue.expire(self.now_ms)
-        queue.came_back = False
+        self._remove_overdue(queue)
         while queue.ready and (takers := queue.takers()):
             if not any(self._deliver(queue, consumer) for consumer in takers):
                 return moved  # the next delivery to each of them is of another queue, or missing
-            moved = True
+            moved, queue.came_back = True, False
             queue.expire(self.now_ms)
+        queue.came_back = False
         queue.trim()
         queue.expire(self.now_ms)
         return moved
+
+    def _remove_overdue(self, queue: Queue) -> None:
+        """Remove what has expired, and what came back beyond the limit before a consumer with room gets it."""
+        queue.expire(self.now_ms)
+        if queue.came_back and not queue.quorum:
+            queue.trim()
+            queue.expire(self.now_ms)
 
     def _advance_among_others(self, queue: Queue) -> bool:
         """Advance a queue; return whether its consumers still have room for a message that no frame delivers to them.
@@ -648,7 +652,11 @@ class Model:
         self.queues[queue.name] = queue
 
     def delete(self, queue: Queue) -> None:
-        """Delete a queue with its bindings; its consumers are cancelled. Kept dead letters are tried once more."""
+        """Delete a queue with its bindings; its consumers are cancelled. Kept dead letters are tried once more.
+
+        What another channel or queue returned to it before, beyond the limit or after its time, has left it already.
+        """
+        self._remove_overdue(queue)
         queue.deleted = True
         queue.ready.clear()
         del self.queues[queue.name]
@@ -699,12 +707,11 @@ class Model:
         self.channels.pop((channel.connection, channel.number), None)
 
     def end_connection(self, connection: int) -> None:
-        """End its channels, then delete its exclusive queues, of which returned messages have expired before."""
+        """End its channels, then delete its exclusive queues."""
         self.connections.discard(connection)
         for channel in [one for one in self.channels.values() if one.connection == connection]:
             self.end_channel(channel)
         for queue in [one for one in self.queues.values() if one.owner == connection]:
-            queue.expire(self.now_ms)
             self.delete(queue)
 
 
