@@ -424,6 +424,12 @@ class Queue:
         """
         return self._first_of(self.ready)
 
+    def take(self, entry: Entry) -> None:
+        """Remove one of the messages that may be next, which has the first place by that."""
+        self.ready.remove(entry)
+        self._set_order([entry, *self.ready])
+        self.ready.remove(entry)
+
     def take_order(self, seen: Sequence[tuple[str, str, bytes]]) -> None:
         """Take the order in which these identities of the messages are `seen`, as far as that is open."""
         rest, ordered = list(self.ready), []
@@ -433,10 +439,13 @@ class Queue:
                 break
             rest.remove(alike[0])
             ordered.append(alike[0])
-        positions = [entry.position for entry in self.ready]
-        self.ready = ordered + rest
-        for entry, position in zip(self.ready, positions, strict=True):
+        self._set_order(ordered + rest)
+
+    def _set_order(self, ready: list[Entry]) -> None:
+        positions = sorted(entry.order for entry in ready)
+        for entry, (_, position) in zip(ready, positions, strict=True):
             entry.position = position
+        self.ready = ready
 
     @staticmethod
     def _first_of(ready: list[Entry]) -> list[Entry]:

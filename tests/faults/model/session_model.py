@@ -384,7 +384,7 @@ class Model:
         if index < self._replies.get(((channel.connection, channel.number), consumer.tag), -1):
             raise Mismatch("delivery before consume-ok", consumer.tag, describe(content))
         frames.left.remove(delivery)
-        queue.ready.remove(entry)
+        queue.take(entry)
         channel.deliver(queue, consumer, entry, consumer.no_ack, content.tag)
         self._check_entry("delivery", queue, content, entry)
         return True
@@ -392,12 +392,12 @@ class Model:
     def _next(self, queue: Queue, content: Content) -> Entry | None:
         """Return the message that came, of those that may be next; copies of one message differ in their headers.
 
-        One that differs is a mistake, unless another copy came too: each may be for another consumer.
+        One that differs is a mistake, unless another copy came too: each may be for another consumer, or come later.
         """
         alike = [entry for entry in queue.heads() if entry.message.body == content.body]
         for entry in alike:
             with suppress(Mismatch):
-                self._check_content("delivery", content, entry.message, entry.shown[1])
+                self._check_entry("delivery", queue, content, entry)
                 return entry
         left = [frame for frames in self._frames.values() for _, frame in frames.left]
         copies = [frame for frame in left if isinstance(frame, Content) and frame.body == content.body]
@@ -601,7 +601,7 @@ class Model:
             return check(f"basic.get of {queue_type(queue)}", bool(queue.ready), False)
         check(f"basic.get of {queue_type(queue)}", bool(queue.ready), True)
         entry = self._next(queue, came) or queue.ready[0]
-        queue.ready.remove(entry)
+        queue.take(entry)
         with_due = len(queue.ready)
         queue.expire(self.now_ms)
         behind = with_due if queue.quorum and self.dialect.due_counted else len(queue.ready)
