@@ -8,12 +8,15 @@ import copy
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.faults.model.channel_model import ACK
 from tests.faults.model.machine import Rules, SessionMachine
 from tests.faults.model.queue_model import RABBITMQ_40, Message
 from tests.faults.model.session_model import Choices, Key, Mismatch, Model
@@ -82,6 +85,44 @@ class ReferenceMachine(SessionMachine):
         for message in burst:
             if key in self.keys:
                 super().publish_all(key, [message], mandatory)
+
+    def message(self, data: st.DataObject, exchange: str, routing_key: str) -> Message:
+        """A message without a time to live of 0, if there are priorities.
+
+        RabbitMQ lets it expire some seconds later if others have a lower priority and there is no consumer.
+        """
+        message = super().message(data, exchange, routing_key)
+        if self.profile != "priorities" or message.properties.get("expiration") != "0":
+            return message
+        rest = {name: value for name, value in message.properties.items() if name != "expiration"}
+        return replace(message, properties=rest)
+
+    def settle_one(self, key: Key, tag: int, multiple: bool, how: str) -> None:
+        """Settle all deliveries of a transaction in one way.
+
+        A commit of Warren settles all of them before it delivers what comes next, so that what was requeued is first.
+        The reference may deliver between two ways, and its classic queues serve acknowledgements before the requeues
+        that wait with them: "nack 1, ack 2" delivers 3 before 1, which is open without a transaction.
+        What several consumers of one queue have is acknowledged (`is_shared`).
+        """
+        if multiple and self.is_shared(key):
+            how = ACK
+        transaction = self.model.channels[key].transaction
+        if transaction is not None and transaction.settlements:
+            how = transaction.settlements[0][1]
+        super().settle_one(key, tag, multiple, how)
+
+    def recover_all(self, key: Key) -> None:
+        if not self.is_shared(key):
+            super().recover_all(key)
+
+    def is_shared(self, key: Key) -> bool:
+        """Whether several consumers of one queue have deliveries of this channel.
+
+        The reference requeues those of one after the other, and may deliver in between.
+        """
+        consumers = {each.consumer for each in self.model.channels[key].outstanding if each.consumer is not None}
+        return len(consumers) > len({consumer.queue for consumer in consumers})
 
     def pass_time(self, ms: int) -> None:
         """Wait in real time, if something is due at the end of it."""

@@ -791,6 +791,16 @@ def one_is_full(channel: Channel, queues: tuple[RouteTarget, ...]) -> Generator[
     return False
 
 
+def some_deleted(queues: tuple[RouteTarget, ...]) -> Generator[int, None, bool]:
+    """Return whether one of the queues was deleted; look at them in steps. A reply queue may be gone at any time."""
+    for at in range(0, len(queues), LOOKS):
+        if at:
+            yield LOOKS >> DESTINATIONS_SHIFT
+        if any(queue.deleted and not isinstance(queue, ReplyQueue) for queue in queues[at : at + LOOKS]):
+            return True
+    return False
+
+
 def await_room(channel: Channel, queues: tuple[RouteTarget, ...], cost: int = PER_MESSAGE_COST) -> Job:
     """Wait as part of a job until none of the queues must not reject more messages; the next ones have this cost.
 

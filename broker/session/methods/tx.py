@@ -18,6 +18,7 @@ from ...core.messages.ports import DISK_FULL, Commit, Journal
 from ...core.queues.deduplication import Recorder
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
+from ...core.queues.reply_queue import ReplyQueue
 from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_reading, cost_of_records
 from ...wire import method_encoder
 from .. import closing
@@ -131,7 +132,8 @@ class Transaction:
         """Publish and settle, in steps, and end the commit.
 
         What is requeued, or dead-lettered, comes after that: it stays in the journal, so a power cut loses none of it.
-        Raises PreconditionFailed (406) at the end if a queue has refused a publish; all the rest is done then.
+        Raises PreconditionFailed (406) at the end if a queue has refused a publish, or was deleted since; all the rest
+        is done then.
         """
         publishes, self.publishes = self.publishes, []
         self._forget_publishes()
@@ -141,7 +143,7 @@ class Transaction:
         failed = True
         try:
             complete = yield from publish_all(channel, publishes)
-            yield from self._settle_all(channel, settlements, removed, others, commit)
+            yield from self._settle_all(channel, complete, settlements, removed, others, commit)
             failed = False
         finally:
             if failed:  # the end of the channel returns those deliveries that are not settled
@@ -155,12 +157,16 @@ class Transaction:
     def _settle_all(
         self,
         channel: Channel,
+        complete: bool,
         settlements: list[tuple[int, Unacked, Settlement]],
         removed: list[acknowledge.Run],
         others: list[acknowledge.Run],
         commit: Commit,
     ) -> Job:
-        """Move settlements to these lists, those first that leave the journal by that, and carry them out."""
+        """Move settlements to these lists, and carry them out, those first that leave the journal by that.
+
+        `complete` says that the queues have taken all publishes.
+        """
         settlements.reverse()
         while settlements:
             for _, delivery, settlement in settlements[: -SLICE - 1 : -1]:
@@ -170,8 +176,9 @@ class Transaction:
                 runs[-1][1].append(delivery)
             del settlements[-SLICE:]
             yield SLICE
-        if any(settlement.requeues for settlement, _ in others):
-            # Consumers take what they have room for of the publishes before a requeue drops what is above a limit.
+        if not complete or any(settlement.requeues for settlement, _ in others):
+            # Consumers take what they have room for of the publishes before a requeue drops what is above a limit. The
+            # channel of a commit that fails ends, which requeues what is outstanding.
             channel.connection.node.journal.enter(None)
             channel.connection.node.scheduler.pump()
         first = self._remove(channel, removed, commit)
@@ -254,7 +261,10 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
 
 
 def publish_all(channel: Channel, publishes: list[Publish]) -> Generator[int, None, bool]:
-    """Publish these in steps, which removes them from the list; return whether the queues have taken all of them."""
+    """Publish these in steps, which removes them from the list; return whether the queues have taken all of them.
+
+    They are those of the time of the publish: one that was deleted since takes nothing, nor does one of the same name.
+    """
     complete = True
     publishes.reverse()
     while publishes:
@@ -267,11 +277,12 @@ def publish_all(channel: Channel, publishes: list[Publish]) -> Generator[int, No
             queues, recorders = yield from publishing.routed_again(channel, exchange, message, queues, recorders)
             if publishing.is_dropped(queues):
                 continue
-            returns = mandatory and not channel.closing
+            # If its queues were deleted, the commit fails, and it is not returned; but a reply queue may be gone.
+            returns = mandatory and all(isinstance(queue, ReplyQueue) for queue in queues[:FEW]) and not channel.closing
             cost += cost_of_reading([message], few) * len(few)
             queues = yield from publishing.accepted_in_steps(queues, message)
             taken = yield from publishing.enqueue_in_steps(channel, exchange, [message], queues, returns, recorders)
-            complete = complete and taken
+            complete = complete and taken and not (yield from publishing.some_deleted(queues))
         yield cost
     return complete
 

@@ -231,3 +231,75 @@ def test_consuming_without_acknowledgement_is_no_part_of_a_transaction(ch: Chann
     assert ch.get(queue, no_ack=True) is not None
     ch.rollback()
     assert remaining(ch, queue) == [b"2"]
+
+
+@pytest.mark.parametrize("mandatory", [False, True])
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "declared again"])
+@pytest.mark.parametrize("exchange", ["", "amq.direct"])
+def test_a_commit_fails_if_a_queue_was_deleted_since_the_publish(
+    client: Client, ch: Channel, queue: str, name: Name, exchange: str, again: bool, mandatory: bool
+) -> None:
+    """Others have all that was published, and what was acknowledged is; nothing is returned."""
+    fill(ch, queue, 1)
+    ch.declare(gone := name("gone"))
+    ch.transact()
+    if exchange:
+        for each in (gone, queue):
+            ch.bind(each, exchange, gone)
+    headers = {} if exchange else {"headers": {"CC": [queue]}}
+    ch.publish(exchange, gone, b"to both", headers, mandatory=mandatory)
+    ch.publish("", gone, b"to one", mandatory=mandatory)
+    ch.publish("", queue, b"last")
+    ch.ack(get_tags(ch, queue, 1)[0])
+    other = client.channel()
+    other.delete(gone)
+    if again:
+        other.declare(gone)
+    assert ch.refused(406, Tx.Commit).reply_text == "PRECONDITION_FAILED - partial tx completion"
+    assert other.drain(queue) == [b"to both", b"last"]
+    if again:
+        assert other.count(gone) == 0
+
+
+@pytest.mark.differs("a quorum queue is found by its name: without one, the message is lost and the commit succeeds")
+def test_a_commit_fails_if_a_quorum_queue_was_deleted_since(client: Client, ch: Channel, name: Name) -> None:
+    ch.declare(gone := name("gone"), durable=True, arguments={"x-queue-type": "quorum"})
+    ch.transact()
+    ch.publish("", gone, b"lost")
+    ch.sync()
+    client.channel().delete(gone)
+    ch.refused(406, Tx.Commit)
+
+
+def test_a_commit_succeeds_if_a_reply_queue_is_gone(client: Client, ch: Channel) -> None:
+    asker = client.channel()
+    asker.consume("amq.rabbitmq.reply-to", no_ack=True)
+    asker.publish("", queue := ch.declare().queue, b"question", {"reply_to": "amq.rabbitmq.reply-to"})
+    question = ch.get(queue)
+    assert question is not None
+    ch.transact()
+    ch.publish("", str(question.properties.reply_to), b"answer")
+    ch.sync()
+    asker.close()
+    ch.commit()
+
+
+def test_a_commit_that_fails_delivers_what_it_publishes_before_its_channel_returns_others(
+    client: Client, ch: Channel, name: Name
+) -> None:
+    """The consumer gets the message, so the limit does not drop what comes back."""
+    ch.declare(queue := name("queue"), arguments={"x-max-length": 1})
+    ch.declare(full := name("full"), arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+    fill(ch, queue, 1)
+    get_tags(ch, queue, 1)
+    consumer = client.channel()
+    consumer.qos(1)
+    consumer.consume(queue)
+    ch.transact()
+    ch.publish("", queue, b"published")
+    ch.publish("", full, b"refused")
+    ch.refused(406, Tx.Commit)
+    delivery = consumer.delivery()
+    assert delivery.body == b"published"
+    consumer.ack(delivery.tag)
+    assert consumer.delivery().body == b"1"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from .queue_model import Consumer, Entry, Message, Queue
 
-ACK, REJECT, NACK, RETURN = "ack", "reject", "nack", "return"
-"""How a delivery is settled: RETURN requeues it by basic.reject, basic.recover or the end of the channel."""
+ACK, REJECT, NACK, RETURN, LOST = "ack", "reject", "nack", "return", "lost"
+"""How a delivery is settled: RETURN requeues it by basic.reject or basic.recover, LOST by the end of the channel."""
 
 
 class Refused(Exception):
@@ -42,7 +42,9 @@ def in_order(deliveries: list[Delivery]) -> list[Delivery]:
     """Return deliveries of one channel in the order in which the broker settles them: by consumer in RabbitMQ."""
     if not deliveries or deliveries[0].queue.dialect.places_kept:
         return deliveries
-    return sorted(deliveries, key=lambda one: (one.queue.name, one.consumer.tag if one.consumer is not None else ""))
+    return sorted(
+        deliveries, key=lambda one: (one.queue.name, one.consumer.tag if one.consumer is not None else "", one.tag)
+    )
 
 
 class Channel:
@@ -108,16 +110,16 @@ class Channel:
             delivery.consumer.unacked -= 1
         if how == REJECT and not queue.deleted:
             queue.dead_letter(delivery.entry.message, "rejected")
-        elif how in (NACK, RETURN):
-            queue.requeue(delivery.entry, nacked=how == NACK)
+        elif how in (NACK, RETURN, LOST):
+            queue.requeue(delivery.entry, nacked=how == NACK, lost=how == LOST)
 
-    def recover(self, requeue: bool) -> None:
+    def recover(self, requeue: bool, how: str = RETURN) -> None:
         """basic.recover: all that is outstanding is requeued, but not what a transaction has settled."""
         if not requeue:
             raise Refused(540)
         deliveries, self.unacked = list(self.unacked.values()), {}
         for delivery in in_order(deliveries):
-            self.apply(delivery, RETURN)
+            self.apply(delivery, how)
 
     # Prefetch
 
@@ -151,18 +153,28 @@ class Channel:
         self.transaction = self.transaction or Transaction()
 
     def commit(self, publish: Callable[[Message, list[Queue], bool], bool], run: Callable[[], None]) -> None:
-        """tx.commit: publish, then settle. 406 at the end if a queue has rejected a publish.
+        """tx.commit: publish, then settle. 406 at the end if a queue has rejected a publish, or was deleted since.
 
-        Queues `run` before messages come back in front of those, as a queue of RabbitMQ serves one after the other.
+        Queues `run` before messages come back in front of those, by the commit or by the end of the channel, as a queue
+        of RabbitMQ serves one after the other.
+        The settlements make no room for the publishes: they count until they are applied.
         """
         transaction = self._current()
-        self.transaction = Transaction()
-        results = [publish(*each) for each in transaction.publishes]
-        if any(how in (NACK, RETURN) for _, how in transaction.settlements):
+        publishes, transaction.publishes = transaction.publishes, []
+        results = []
+        for message, queues, mandatory in publishes:
+            results.append(publish(message, queues, mandatory))
+            if any(queue.dialect.serves_at_once for queue in queues):
+                run()
+        if not all(results) or any(how in (NACK, RETURN) for _, how in transaction.settlements):
             run()
-        for delivery, how in transaction.settlements:
-            self.apply(delivery, how)
+        ways = dict(transaction.settlements)
+        for delivery in in_order([*ways]):
+            transaction.settlements.remove((delivery, ways[delivery]))
+            self.apply(delivery, ways[delivery])
         if not all(results):
+            if any(delivery.queue.dialect.serves_at_once for delivery in ways):
+                run()
             raise Refused(406)
 
     def rollback(self) -> None:
@@ -184,6 +196,6 @@ class Channel:
         """Return all that is outstanding to its queues; the consumers have been removed."""
         if self.transaction is not None:
             self.rollback()
-        self.recover(True)
+        self.recover(True, LOST)
         self.transaction = self.published = None
         self.unconfirmed = {}

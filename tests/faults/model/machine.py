@@ -42,7 +42,7 @@ DEAD_LETTERS = {
     "x-dead-letter-exchange": st.sampled_from(("", FANOUT, DIRECT, "missing")),
     "x-dead-letter-routing-key": st.sampled_from((*QUEUES, "nowhere")),
 }
-PRIORITIES = {"x-max-priority": st.integers(1, 3)}
+PRIORITIES = {"x-max-priority": st.sampled_from((3, 2, 1))}
 DELIVERY_LIMIT = {"x-delivery-limit": st.integers(-1, 2)}
 SINGLE_ACTIVE = {"x-single-active-consumer": st.just(True)}
 AT_LEAST_ONCE = {"x-dead-letter-strategy": st.just("at-least-once"), "x-overflow": st.just("reject-publish")}
@@ -64,6 +64,7 @@ PROFILES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 POLICY_KEYS = frozenset(LIMITS | EXPIRY | DEAD_LETTERS | DELIVERY_LIMIT | AT_LEAST_ONCE)
 MODES = (Confirm.Select, Tx.Select, Tx.Commit, Tx.Rollback, ChannelMethods.Flow)
+WAYS = (ACK, ACK, REJECT, REJECT, NACK, NACK, RETURN)  # to settle a delivery
 NEUTRAL = (Confirm.Select, Tx.Select, ChannelMethods.Flow)
 Fields = Mapping[str, Any]
 Rules = Callable[[dict[Key, list[Any]]], None]
@@ -106,6 +107,11 @@ class SessionMachine(RuleBasedStateMachine):
     def keys(self) -> list[Key]:
         """The open channels."""
         return list(self.model.channels)
+
+    @property
+    def keys_by_deliveries(self) -> list[Key]:
+        """The channel of each delivery that is not settled: one with more of them is drawn more often."""
+        return [key for key, channel in self.model.channels.items() for _ in channel.unacked]
 
     def client_channel(self, key: Key) -> ClientChannel:
         return self.clients[key[0]].unopened(key[1])
@@ -186,7 +192,10 @@ class SessionMachine(RuleBasedStateMachine):
         """Compare the messages, and the counts that each queue reports to another connection."""
         for queue in self.model.queues.values():
             if (messages := self.messages_of(queue.name)) is not None:
-                check(f"messages of {queue_type(queue)}", queue.in_order_of(messages), messages)
+                queue.take_order(messages)
+                check(f"messages of {queue_type(queue)}", [one.message.identity for one in queue.ready], messages)
+                unsettled = self.peer.node.vhosts["/"].queues[queue.name].unacked
+                check(f"unsettled of {queue_type(queue)}", self.model.unsettled_count(queue), unsettled)
             if queue.owner is None:
                 came = self.admin.declare(queue.name, passive=True)
                 counts = came.message_count, came.consumer_count
@@ -252,8 +261,7 @@ class SessionMachine(RuleBasedStateMachine):
         """End a channel or a connection, delete a queue or an exchange, or settle an unknown tag."""
         if what == "end":
             how = data.draw(st.sampled_from(("channel", "channel", "connection", "lost", "refused", "hard")))
-            several = [key for key, channel in self.model.channels.items() if len(channel.unacked) > 1]
-            self.end(data.draw(st.sampled_from(several or self.keys)), how)
+            self.end(data.draw(st.sampled_from(self.keys_by_deliveries or self.keys)), how)
         elif what == "delete_queue":
             self.delete_queue(data)
         elif what == "delete_exchange":
@@ -297,9 +305,12 @@ class SessionMachine(RuleBasedStateMachine):
         self.call(key, method, rules.get(method, lambda channel: None), **fields)
 
     @precondition(lambda self: any(channel.published is None for channel in self.model.channels.values()))
-    @rule(data=st.data(), count=st.sampled_from((0, 1, 2, 3)), commit=st.integers(0, 3))
+    @rule(data=st.data(), count=st.sampled_from((0, 1, 2, 3)), commit=st.integers(0, 4))
     def transact(self, data: st.DataObject, count: int, commit: int) -> None:
-        """Publish and settle in a transaction, of a channel with deliveries if there is one, and commit it or not."""
+        """Publish and settle in a transaction, of a channel with deliveries if there is one, and commit it or not.
+
+        A queue may be deleted in between.
+        """
         channels = {key: channel for key, channel in self.model.channels.items() if channel.published is None}
         key = data.draw(st.sampled_from([key for key, each in channels.items() if each.unacked] or list(channels)))
         self.call(key, Tx.Select, Channel.select_transaction)
@@ -308,6 +319,8 @@ class SessionMachine(RuleBasedStateMachine):
         for _ in range(2):
             if key in self.keys and self.model.channels[key].unacked:
                 self.settle_some(data, key, multiple=False, how=data.draw(st.sampled_from((ACK, REJECT, NACK))))
+        if commit == 4 and self.keys:
+            self.delete_queue(data)
         if key in self.keys:
             self.end_transaction(key, commit > 0)
 
@@ -357,7 +370,8 @@ class SessionMachine(RuleBasedStateMachine):
             properties["delivery_mode"] = 2
         always, optional = PROFILES[self.profile]
         if "x-max-priority" in always | optional or always == QUORUM and self.dialect.priorities:
-            properties |= data.draw(st.sampled_from(({}, {"priority": 0}, {"priority": 2}, {"priority": 40})))
+            priority = data.draw(st.sampled_from((None, 0, 1, 2, 40)))
+            properties |= {"priority": priority} if priority is not None else {}
         if "x-message-ttl" in optional:
             properties |= data.draw(st.sampled_from(({}, {}, {"expiration": "0"}, {"expiration": "500"})))
         headers: dict[str, Any] = {}
@@ -404,6 +418,30 @@ class SessionMachine(RuleBasedStateMachine):
 
         self.request(key, rules, (Basic.Consume, fields))
 
+    @precondition(lambda self: self.keys)
+    @rule(data=st.data(), name=st.sampled_from(QUEUES), count=st.sampled_from((1, 2, 3)), before=st.booleans(),
+          settled=st.sampled_from((0, 1, 2)))  # fmt: skip
+    def share(self, data: st.DataObject, name: str, count: int, before: bool, settled: int) -> None:
+        """Publish several messages to a queue, before or after channels consume from it; settle deliveries of any."""
+        keys = data.draw(st.permutations(self.keys))
+
+        def publish() -> None:
+            if keys[0] in self.keys:
+                self.publish_all(keys[0], [self.message(data, "", name) for _ in range(4)], mandatory=False)
+
+        def consume() -> None:
+            for key in keys[:count]:
+                priority = data.draw(st.sampled_from((None, 1)))
+                if key in self.keys and (tag := f"{name}-s") not in self.model.channels[key].consumers:
+                    self.add_consumer(key, name, tag, no_ack=False, exclusive=False, priority=priority)
+
+        for part in (publish, consume) if before else (consume, publish):
+            part()
+        for _ in range(settled):
+            if self.keys_by_deliveries:
+                key, how = data.draw(st.sampled_from(self.keys_by_deliveries)), data.draw(st.sampled_from(WAYS))
+                self.settle_some(data, key, data.draw(st.booleans()), how)
+
     @precondition(lambda self: any(channel.consumers for channel in self.model.channels.values()))
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
@@ -423,14 +461,16 @@ class SessionMachine(RuleBasedStateMachine):
         self.call(key, Basic.Qos, lambda channel: channel.qos(count, shared), prefetch_count=count, global_=shared)
 
     @precondition(lambda self: any(channel.unacked for channel in self.model.channels.values()))
-    @rule(data=st.data(), multiple=st.booleans(), how=st.sampled_from((ACK, REJECT, REJECT, NACK, NACK, RETURN)))
+    @rule(data=st.data(), multiple=st.booleans(), how=st.sampled_from(WAYS))
     def settle(self, data: st.DataObject, multiple: bool, how: str) -> None:
-        key = data.draw(st.sampled_from([key for key, channel in self.model.channels.items() if channel.unacked]))
-        self.settle_some(data, key, multiple, how)
+        self.settle_some(data, data.draw(st.sampled_from(self.keys_by_deliveries)), multiple, how)
 
     def settle_some(self, data: st.DataObject, key: Key, multiple: bool, how: str) -> None:
-        """Settle a delivery, or all up to it."""
-        tag = data.draw(st.sampled_from([*self.model.channels[key].unacked, *([0] if multiple else [])]))
+        """Settle a delivery, or all up to it: a tag that covers more of them is drawn more often."""
+        tags = [*self.model.channels[key].unacked]
+        if multiple:
+            tags = [0, *(tag for covered, tag in enumerate(tags, 1) for _ in range(covered))]
+        tag = data.draw(st.sampled_from(tags))
         self.settle_one(key, tag, multiple, how)
 
     def settle_one(self, key: Key, tag: int, multiple: bool, how: str) -> None:
@@ -446,7 +486,9 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(channel.unacked for channel in self.model.channels.values()))
     @rule(data=st.data())
     def recover(self, data: st.DataObject) -> None:
-        key = data.draw(st.sampled_from(self.keys))
+        self.recover_all(data.draw(st.sampled_from(self.keys)))
+
+    def recover_all(self, key: Key) -> None:
         self.call(key, Basic.Recover, lambda channel: channel.recover(True), requeue=True)
 
     @rule(ms=st.sampled_from((1, SHORT_MS, LONG_MS, 5_003)))

@@ -27,14 +27,19 @@ class Dialect:
     settling_consumers   a basic.get and a cancelled consumer count as consumers until their deliveries are settled,
                          and those that wait for a single active consumer do not
     places_kept          messages that come back take their places again; if not, they stay in the order in which they
-                         come back, in front of the others, or behind them if there is no delivery limit
+                         come back, in front of the others, or behind them if there is no delivery limit and the
+                         channel did not end
     rejections_counted   a rejected message of a quorum queue is redelivered in other quorum queues, with the number of
-                         its rejections as its delivery count
+                         its rejections as its delivery count, until it has one of its own there
     limits_first         a policy with a limit and an overflow that rejects drops what is above the limit of a classic
                          queue, which dropped its head before: the limit applies before the overflow
     retry_ms             until dead letters at least once that no queue took are published again
     quick_retry_ms       and if queues took some of them
     due_counted          the message-count of basic.get-ok has those behind the message that expire with it gone
+    quorum_by_name       a commit publishes to the quorum queue that has the name by then, and drops what has none; if
+                         not, it fails if the queue was deleted since the publish
+    serves_at_once       a queue serves each publish of a commit before the next, and what a commit requeues before that
+                         fails
     """
 
     nack_counts: bool = False
@@ -46,12 +51,14 @@ class Dialect:
     rejections_counted: bool = False
     limits_first: bool = False
     due_counted: bool = False
+    quorum_by_name: bool = False
+    serves_at_once: bool = False
     retry_ms: int = 5_000
     quick_retry_ms: int = 10
 
 
 WARREN = Dialect()
-RABBITMQ_40 = Dialect(True, False, False, False, True, False, True, True, True, 180_000, 180_000)
+RABBITMQ_40 = Dialect(True, False, False, False, True, False, True, True, True, True, True, 180_000, 180_000)
 
 
 @dataclass
@@ -157,7 +164,7 @@ class Entry:
     @property
     def shown(self) -> tuple[bool, int]:
         """The flag `redelivered` and the delivery count of a delivery."""
-        count = self.rejections + self.attempts
+        count = self.attempts or self.rejections
         return self.redelivered or count > 0, count
 
     @property
@@ -246,6 +253,11 @@ class Queue:
     @property
     def limited(self) -> bool:
         return self._least("max-length") is not None or self._least("max-length-bytes") is not None
+
+    @property
+    def never_waits(self) -> bool:
+        """Whether messages expire at once if no consumer has room for them."""
+        return self._least("message-ttl") == 0
 
     @property
     def overflow(self) -> str:
@@ -338,7 +350,7 @@ class Queue:
         self.ready.append(entry)
         self.ready.sort(key=lambda one: one.order)
 
-    def requeue(self, entry: Entry, nacked: bool) -> None:
+    def requeue(self, entry: Entry, nacked: bool, lost: bool) -> None:
         """Return a delivery to its place (Consumer Acknowledgements: negative acks and requeuing).
 
         Quorum Queues, poison messages: beyond the delivery limit it is dead-lettered. In a quorum queue a basic.nack is
@@ -353,7 +365,7 @@ class Queue:
                 self.dead_letter(entry.message, DELIVERY_LIMIT)
                 return
         if self.quorum and not self.dialect.places_kept:
-            if self.delivery_limit is None:
+            if self.delivery_limit is None and not lost:
                 entry.position = self._tail
                 self._tail += 1
             else:
@@ -412,15 +424,28 @@ class Queue:
         """
         return self._first_of(self.ready)
 
-    def in_order_of(self, seen: Sequence[tuple[str, str, bytes]]) -> list[tuple[str, str, bytes]]:
-        """Return the identities of the messages, in the order in which they are `seen` as far as that is open."""
-        rest, found = list(self.ready), []
+    def take(self, entry: Entry) -> None:
+        """Remove one of the messages that may be next, which has the first place by that."""
+        self.ready.remove(entry)
+        self._set_order([entry, *self.ready])
+        self.ready.remove(entry)
+
+    def take_order(self, seen: Sequence[tuple[str, str, bytes]]) -> None:
+        """Take the order in which these identities of the messages are `seen`, as far as that is open."""
+        rest, ordered = list(self.ready), []
         for identity in seen:
             alike = [entry for entry in self._first_of(rest) if entry.message.identity == identity]
-            if alike:
-                rest.remove(alike[0])
-                found.append(identity)
-        return found + [entry.message.identity for entry in rest]
+            if not alike:
+                break
+            rest.remove(alike[0])
+            ordered.append(alike[0])
+        self._set_order(ordered + rest)
+
+    def _set_order(self, ready: list[Entry]) -> None:
+        positions = sorted(entry.order for entry in ready)
+        for entry, (_, position) in zip(ready, positions, strict=True):
+            entry.position = position
+        self.ready = ready
 
     @staticmethod
     def _first_of(ready: list[Entry]) -> list[Entry]:

@@ -155,9 +155,9 @@ class Model:
 
     @property
     def may_choose_widely(self) -> bool:
-        """Whether it may matter when a queue with a limit gets the dead letters of another."""
+        """Whether it may matter when a queue with a limit, or a time to live of 0, gets the dead letters of another."""
         queues = self.queues.values()
-        return any(queue.limited for queue in queues) and any(
+        return any(queue.limited or queue.never_waits for queue in queues) and any(
             queue.dead_letter_exchange is not None for queue in queues
         )
 
@@ -334,19 +334,23 @@ class Model:
     def _advance(self, queue: Queue) -> bool:
         """Deliver what the frames show; the limit applies when no consumer has room (Queue Length Limit)."""
         moved = False
-        queue.expire(self.now_ms)
-        if queue.came_back and not queue.quorum:
-            queue.trim()  # a requeued message beyond the limit is dropped before a consumer with room gets it
-            queue.expire(self.now_ms)
-        queue.came_back = False
+        self._remove_overdue(queue)
         while queue.ready and (takers := queue.takers()):
             if not any(self._deliver(queue, consumer) for consumer in takers):
                 return moved  # the next delivery to each of them is of another queue, or missing
-            moved = True
+            moved, queue.came_back = True, False
             queue.expire(self.now_ms)
+        queue.came_back = False
         queue.trim()
         queue.expire(self.now_ms)
         return moved
+
+    def _remove_overdue(self, queue: Queue) -> None:
+        """Remove what has expired, and what came back beyond the limit before a consumer with room gets it."""
+        queue.expire(self.now_ms)
+        if queue.came_back and not queue.quorum:
+            queue.trim()
+            queue.expire(self.now_ms)
 
     def _advance_among_others(self, queue: Queue) -> bool:
         """Advance a queue; return whether its consumers still have room for a message that no frame delivers to them.
@@ -380,7 +384,7 @@ class Model:
         if index < self._replies.get(((channel.connection, channel.number), consumer.tag), -1):
             raise Mismatch("delivery before consume-ok", consumer.tag, describe(content))
         frames.left.remove(delivery)
-        queue.ready.remove(entry)
+        queue.take(entry)
         channel.deliver(queue, consumer, entry, consumer.no_ack, content.tag)
         self._check_entry("delivery", queue, content, entry)
         return True
@@ -388,12 +392,12 @@ class Model:
     def _next(self, queue: Queue, content: Content) -> Entry | None:
         """Return the message that came, of those that may be next; copies of one message differ in their headers.
 
-        One that differs is a mistake, unless another copy came too: each may be for another consumer.
+        One that differs is a mistake, unless another copy came too: each may be for another consumer, or come later.
         """
         alike = [entry for entry in queue.heads() if entry.message.body == content.body]
         for entry in alike:
             with suppress(Mismatch):
-                self._check_content("delivery", content, entry.message, entry.shown[1])
+                self._check_entry("delivery", queue, content, entry)
                 return entry
         left = [frame for frames in self._frames.values() for _, frame in frames.left]
         copies = [frame for frame in left if isinstance(frame, Content) and frame.body == content.body]
@@ -536,12 +540,19 @@ class Model:
             self.enqueue(channel, message, targets, mandatory)
 
     def enqueue(self, channel: Channel, message: Message, targets: list[Queue], mandatory: bool) -> bool:
-        """Enqueue a message where it was routed; return whether no queue has rejected it."""
-        alive = [queue for queue in targets if not queue.deleted]
-        results = [self._enqueue(queue, message, "") for queue in alive]
+        """Enqueue a message where it was routed; return whether no queue has rejected it, or was deleted since.
+
+        RabbitMQ 4.0 finds a quorum queue by its name, so it does not find out that one was deleted.
+        """
+        takers = targets
+        if self.dialect.quorum_by_name:
+            named = {queue.name: queue for queue in self.queues.values() if queue.quorum}
+            takers = [named[queue.name] if queue.quorum else queue
+                      for queue in targets if queue.name in named or not queue.quorum]  # fmt: skip
+        results = [not queue.deleted and self._enqueue(queue, message, "") for queue in takers]
         accepted = all(results)
         channel.confirm(accepted)
-        if mandatory and not alive:
+        if mandatory and not targets:
             key = channel.connection, channel.number
             self._returns.setdefault(key, []).append((channel.published or 0, message))
         return accepted
@@ -590,7 +601,7 @@ class Model:
             return check(f"basic.get of {queue_type(queue)}", bool(queue.ready), False)
         check(f"basic.get of {queue_type(queue)}", bool(queue.ready), True)
         entry = self._next(queue, came) or queue.ready[0]
-        queue.ready.remove(entry)
+        queue.take(entry)
         with_due = len(queue.ready)
         queue.expire(self.now_ms)
         behind = with_due if queue.quorum and self.dialect.due_counted else len(queue.ready)
@@ -621,13 +632,18 @@ class Model:
         check(f"purge {queue_type(queue)}", len(queue.ready), self.reply(channel, QueueMethods.PurgeOk).message_count)
         queue.ready.clear()
 
+    def unsettled_count(self, queue: Queue) -> int:
+        """The number of deliveries of a queue that are not settled, or only in a transaction."""
+        return sum(one.queue is queue for channel in self.channels.values() for one in channel.outstanding)
+
     def consumer_count(self, queue: Queue) -> int:
         """The number of consumers that a passive declaration returns."""
         if not queue.quorum or not self.dialect.settling_consumers:
             return len(queue.consumers)
         outstanding = [one for channel in self.channels.values() for one in channel.outstanding if one.queue is queue]
         gets = [one for one in outstanding if one.consumer is None]
-        settling = {one.consumer for one in outstanding if one.consumer is not None} - set(queue.consumers)
+        settling = {(one.consumer.channel, one.consumer.tag) for one in outstanding if one.consumer is not None}
+        settling -= {(one.channel, one.tag) for one in queue.consumers}  # a new one with the same tag takes its place
         served = 1 if queue.single_active and queue.consumers else len(queue.consumers)
         return served + len(settling) + len(gets)
 
@@ -636,7 +652,11 @@ class Model:
         self.queues[queue.name] = queue
 
     def delete(self, queue: Queue) -> None:
-        """Delete a queue with its bindings; its consumers are cancelled. Kept dead letters are tried once more."""
+        """Delete a queue with its bindings; its consumers are cancelled. Kept dead letters are tried once more.
+
+        What another channel or queue returned to it before, beyond the limit or after its time, has left it already.
+        """
+        self._remove_overdue(queue)
         queue.deleted = True
         queue.ready.clear()
         del self.queues[queue.name]
@@ -687,12 +707,11 @@ class Model:
         self.channels.pop((channel.connection, channel.number), None)
 
     def end_connection(self, connection: int) -> None:
-        """End its channels, then delete its exclusive queues, of which returned messages have expired before."""
+        """End its channels, then delete its exclusive queues."""
         self.connections.discard(connection)
         for channel in [one for one in self.channels.values() if one.connection == connection]:
             self.end_channel(channel)
         for queue in [one for one in self.queues.values() if one.owner == connection]:
-            queue.expire(self.now_ms)
             self.delete(queue)
 
 

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
+from pamqp.commands import Queue as QueueMethods
 from pamqp.commands import Tx
 
 from tests.support.hypothesis_settings import examples
 
-from .channel_model import NACK, REJECT, Channel
+from .channel_model import ACK, NACK, REJECT, Channel
 from .machine import FANOUT, PROFILES, SessionMachine
 from .queue_model import Message
+from .session_model import Mismatch
 
 STEPS = 40
 FIRST, SECOND, OTHER = (0, 1), (0, 2), (1, 1)  # channels
@@ -121,6 +123,44 @@ def test_a_commit_delivers_what_it_publishes_before_what_it_requeues() -> None:
         machine.settle_one(FIRST, 1, False, NACK)
         machine.end_transaction(FIRST, commit=True)
         assert [one.entry.message.body for one in machine.model.channels[FIRST].unacked.values()] == [b"2", b"1"]
+
+
+def test_what_a_commit_settles_makes_no_room_for_what_it_publishes() -> None:
+    with history() as machine:
+        machine.declare_queue(FIRST, "q0", {"x-queue-type": "classic"}, "durable")
+        machine.limit(FIRST, 1, shared=True)
+        machine.add_consumer(FIRST, "q0", "a", no_ack=False, exclusive=False, priority=None)
+        machine.publish_all(FIRST, [message(b"1", "q0")], mandatory=False)
+        machine.call(FIRST, Tx.Select, Channel.select_transaction)
+        machine.publish_all(FIRST, [message(b"2", "q0", expiration="0")], mandatory=False)
+        machine.settle_one(FIRST, 1, False, ACK)
+        machine.end_transaction(FIRST, commit=True)
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_commit_fails_if_a_queue_was_deleted_since_the_publish(kind: str) -> None:
+    with history(q0={}) as machine:
+        machine.declare_queue(FIRST, "q1", {"x-queue-type": kind}, "durable")
+        for name in ("q0", "q1"):
+            machine.bind(FIRST, name, FANOUT)
+        machine.call(OTHER, Tx.Select, Channel.select_transaction)
+        machine.publish_all(OTHER, [message(b"1", "", FANOUT), message(b"2", "q0")], mandatory=True)
+        delete = (QueueMethods.Delete, {"queue": "q1"})
+        machine.request(FIRST, lambda channel: machine.model.delete_queue(channel, "q1", ""), delete)
+        machine.declare_queue(FIRST, "q1", {"x-queue-type": kind}, "durable")
+        machine.end_transaction(OTHER, commit=True)
+        assert OTHER not in machine.model.channels
+        counts = {name: len(queue.ready) for name, queue in machine.model.queues.items()}
+        assert counts == {"q0": 2, "q1": 0}
+
+
+def test_the_deliveries_that_a_queue_waits_for_are_compared() -> None:
+    with history(q0={}) as machine:
+        machine.add_consumer(FIRST, "q0", "a", no_ack=False, exclusive=False, priority=None)
+        machine.publish_all(FIRST, [message(b"1", "q0"), message(b"2", "q0")], mandatory=False)
+        machine.model.channels[FIRST].unacked.popitem()
+        with pytest.raises(Mismatch, match="unsettled"):
+            machine.check_queues()
 
 
 @pytest.mark.parametrize("how", ["connection", "lost", "hard"])

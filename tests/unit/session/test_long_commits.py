@@ -7,7 +7,10 @@ from pamqp.commands import Basic, Channel, Tx
 
 from tests.support.clock import FakeTimer
 from tests.support.in_process import InProcessPeer
+from warren.broker.core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from warren.broker.core.jobs.scheduler import TURN_COST
+from warren.broker.core.queues.route_target import RouteTarget
+from warren.broker.session.methods.publish import LOOKS, some_deleted
 from warren.broker.session.methods.tx import PUBLISH_COST
 
 MANY = 3 * TURN_COST // PUBLISH_COST
@@ -97,6 +100,17 @@ def test_a_long_commit_that_a_queue_refuses_in_part_closes_the_channel(broker: I
     ch.send(Channel.CloseOk)
     assert client.channel().declare("q", passive=True).message_count == 10
     broker.close()
+
+
+def test_a_commit_looks_for_the_deleted_one_of_very_many_queues_in_steps() -> None:
+    queues = [RouteTarget(str(at), 0, False) for at in range(2 * LOOKS + 1)]
+    assert list(some_deleted(tuple(queues))) == 2 * [LOOKS >> DESTINATIONS_SHIFT]
+    queues[-1].deleted = True
+    steps = some_deleted(tuple(queues))
+    assert [next(steps), next(steps)] == 2 * [LOOKS >> DESTINATIONS_SHIFT]
+    with pytest.raises(StopIteration) as ended:
+        next(steps)
+    assert ended.value.value
 
 
 def test_a_long_commit_goes_on_when_its_client_vanishes(broker: InProcessPeer) -> None:

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pamqp.commands import Basic, Tx
+from pamqp.commands import Tx
 
-from tests.support.amqp_client import Content
 from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
@@ -202,7 +201,7 @@ def test_a_move_takes_one_of_two_duplicates(queues: int, behind: bool) -> None:
 
 
 @pytest.mark.parametrize("queues", [1, 500])
-def test_a_returned_message_whose_queues_are_deleted_before_a_commit_is_not_remembered(queues: int) -> None:
+def test_a_message_whose_queues_are_deleted_before_its_commit_is_not_remembered(queues: int) -> None:
     ways = Ways("fanout", False, queues)
     channel = connected(ways.node).channel()
     channel.transact()
@@ -211,9 +210,7 @@ def test_a_returned_message_whose_queues_are_deleted_before_a_commit_is_not_reme
     for queue in [queue for queue in ways.vhost.queues.values() if queue.name == "q" or "with" in queue.name]:
         ways.vhost.delete_queue(queue)
     channel.send(Tx.Commit)
-    returned = channel.next()
-    assert isinstance(returned, Content) and isinstance(returned.method, Basic.Return)
-    assert channel.next().name == "Tx.CommitOk"
+    assert channel.next().reply_code == 406
     ways.ch.declare("q")
     ways.ch.bind("q", "x")
     ways.send("publish", b"2")
