@@ -145,6 +145,9 @@ async def open_store(config: Config, found: dict[str, Service], ending: Ending, 
     except InUse as error:
         log.error("data_in_use", reason=str(error))
         return IN_USE_STATUS
+    except ConfirmedLost as error:
+        lost(error)
+        return CONFIRMED_LOST
     except (StorageFault, OSError, ValueError, MemoryError) as error:
         data = "" if config.storage.url else config.data_dir
         reason = file_error(error, data) if isinstance(error, OSError) else str(error)

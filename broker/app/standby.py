@@ -23,6 +23,7 @@ from .listeners import socket_options, tls
 
 LOOK_S = 0.1  # between two attempts to take over
 RETRY_S = 1.0  # while the server cannot be reached
+WARN_S = 3.0  # after which a takeover that waits for a standby server is in the log
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -56,7 +57,12 @@ class Standby:
 
         The first look is not forgiven: a store that cannot be used ends the process with one line.
         """
-        standing = await asyncio.to_thread(self._store.acquire)
+        try:
+            standing = await self._acquire()
+        except StorageFault:
+            if self._ending.is_set():
+                return False
+            raise
         if standing is None:
             return True
         await self._serve()
@@ -80,9 +86,9 @@ class Standby:
     async def _look(self, before: Standing) -> Standing | None:
         """Try to take over. While the server cannot be reached, the standing is that of before."""
         try:
-            standing = await asyncio.to_thread(self._store.acquire)
+            standing = await self._acquire()
         except StorageFault as fault:
-            if not self._fault:
+            if not self._fault and not self._ending.is_set():
                 log.error("store_unavailable", reason=str(fault))
             self._fault = str(fault)
             return before
@@ -90,6 +96,21 @@ class Standby:
             log.info("store_available")
         self._fault = ""
         return standing
+
+    async def _acquire(self) -> Standing | None:
+        """Try to take over, on a thread, until the process is to stop. Raises StorageFault, ConfirmedLost."""
+        taking = asyncio.ensure_future(asyncio.to_thread(self._store.acquire))
+        ending = asyncio.ensure_future(self._ending.wait())
+        try:
+            await asyncio.wait((taking, ending), timeout=WARN_S, return_when=asyncio.FIRST_COMPLETED)
+            if not taking.done() and not ending.done():
+                log.warning("takeover_waits")
+                await asyncio.wait((taking, ending), return_when=asyncio.FIRST_COMPLETED)
+            if not taking.done():
+                self._store.abandon()
+            return await taking
+        finally:
+            ending.cancel()
 
     def _log(self, standing: Standing) -> None:
         """Log the owner of the store, when it is another one."""

@@ -226,6 +226,10 @@ PHRASES: dict[str, Phrase] = {
     "storage_failed": _sentence("the message log cannot be written, so the broker ends at once", "reason"),
     "storage_delayed": _sentence("the message log cannot be written now, and is tried again", "reason"),
     "store_unavailable": _sentence("the store cannot be reached, and is tried again", "reason"),
+    "takeover_waits": lambda fields: (
+        "the store is not taken over yet: the server has not confirmed that,"
+        " perhaps because no synchronous standby server answers"
+    ),
     "store_available": lambda fields: "the store can be reached again",
     "http_log_not_written": _sentence("the log of HTTP requests cannot be written", "reason"),
     "federation_connected": _linked("connected to"),

@@ -242,9 +242,14 @@ def _gaps(recovered: Recovered, known: int) -> list[str]:
 
     A segment is deleted after a checkpoint, so those after the last one that this has `known` are all there.
     """
-    numbers = [segment.number for segment in recovered.segments]
-    missing = sorted(set(range(known, max(numbers, default=0))) - set(numbers)) if known else []
-    gaps = [f"{name_of(number)}: it is missing" for number in missing]
+    gaps = []
+    expected = known
+    for number in [segment.number for segment in recovered.segments if segment.number >= known] if known else []:
+        if number == expected + 1:
+            gaps.append(f"{name_of(expected)}: it is missing")
+        elif number > expected:
+            gaps.append(f"{name_of(expected)} to {name_of(number - 1)}: they are missing")
+        expected = number + 1
     last = 0  # batch so far
     for segment, following in pairwise(recovered.segments):
         found, next_found = recovered.reports[segment.name], recovered.reports[following.name]
@@ -327,9 +332,12 @@ def _records(disk: Disk, segment: Segment, size: int) -> Iterator[tuple[int, byt
                 length = log_records.RECORD_HEAD.unpack_from(data, at)[2] + log_records.RECORD_BYTES
             count = min(max(length, CHUNK_BYTES), size - base - at)
             base, at, data = base + at, 0, disk.read(segment.number, base + at, count)
+            if len(data) < count:
+                size = base + len(data)  # it has become shorter
             continue
         if base + len(data) < size:
             base, at, data = base + at, 0, disk.read(segment.number, base + at, size - base - at)
+            size = base + len(data)
         yield base + at, data, at, 0
         at = log_records.next_record(segment.salt, data, at + 1) or len(data)
 

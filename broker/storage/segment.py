@@ -9,6 +9,7 @@ from .disk import Disk
 from .log_records import SEGMENT_HEAD_BYTES, Head
 
 SUFFIX = ".log"
+DIGITS = 9  # of the highest number, at most: 64 bits have room for a place
 OFFSET_BITS = 32
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
 WANTED_SHARE = 4  # a segment is compacted when less than one in this many of its bytes are of live messages
@@ -65,5 +66,5 @@ def name_of(number: int) -> str:
 def number_of(name: str) -> int | None:
     """Return the number of the segment with this name, or None for other files."""
     stem = name.removesuffix(SUFFIX)
-    number = int(stem) if stem.isdecimal() else None
+    number = int(stem) if stem.isdecimal() and len(stem) <= DIGITS else None
     return number if number is not None and name == name_of(number) else None

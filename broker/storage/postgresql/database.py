@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from ..segment import DIGITS
 from .errors import Fenced, Refused, Unreachable
 from .operations import Operation, Statement, quoted, table_of
 
@@ -192,7 +193,8 @@ class PostgreSQL(Database):
         self.connect(READS)
         text = (
             "SELECT substring(relname FROM 9) FROM pg_class"
-            " WHERE relnamespace = $1::regnamespace AND relkind = 'r' AND relname ~ '^segment_[0-9]+$'"
+            " WHERE relnamespace = $1::regnamespace AND relkind = 'r'"
+            f" AND relname ~ '^segment_[0-9]{{1,{DIGITS}}}$'"
         )
         numbers = [int(row[0] or 0) for row in self.run(READS, [(text, (self.schema,))])[0]]
         return {number: self._size(number) for number in sorted(numbers)}
@@ -205,7 +207,7 @@ class PostgreSQL(Database):
     def checkpoint(self) -> bytes | None:
         self.connect(READS)
         rows = self.run(READS, [(f'SELECT "offset", data FROM {self.schema}.checkpoint', ())], binary=True)[0]
-        return joined(rows) if rows else None
+        return joined(rows, 0) if rows else None
 
     def records(self) -> list[tuple[str, str]]:
         self.connect(READS)
@@ -234,7 +236,10 @@ class PostgreSQL(Database):
             if error.sqlstate == UNDEFINED_TABLE:
                 return b""
             raise
-        return joined(rows)
+        data = joined(rows, offset)
+        if len(data) < count:  # the last rows of the range are missing, or it ends behind the segment
+            data += bytes(min(max(self._size(number) - offset - len(data), 0), count - len(data)))
+        return data
 
     def _replaced(self) -> bool:
         """Open another session for reads, and return whether there is one after REPLACED_S.
@@ -253,10 +258,15 @@ class PostgreSQL(Database):
             self.connect(READS)
 
 
-def joined(rows: list[Row]) -> bytes:
-    """Return the bytes of rows of a table, by offset.
+def joined(rows: list[Row], offset: int) -> bytes:
+    """Return the bytes of rows of a table, from `offset` on. The bytes of a missing row are zero, which is damage.
 
     They are sorted here: the server would sort many bytes in a file, for which a full disk has no room, so that no
     broker could start to free it. An offset in the binary format sorts as the number.
     """
-    return b"".join([data or b"" for _, data in sorted(rows, key=itemgetter(0))])
+    data = bytearray()
+    for position, part in sorted(rows, key=itemgetter(0)):
+        at = max(int.from_bytes(position or b"", "big") - offset, 0)
+        data += bytes(max(at - len(data), 0))
+        data[at:] = part or b""
+    return bytes(data)

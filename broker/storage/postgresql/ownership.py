@@ -34,10 +34,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
+from ..errors import ConfirmedLost
 from .database import WATCH, PostgreSQL
 from .errors import Refused, Unreachable
 from .operations import Statement
+
+if TYPE_CHECKING:
+    from .session import Row
 
 BEAT_S = 1.0  # between two heartbeats
 LIMIT_S = 5.0  # of a query here; a server that takes longer cannot be reached
@@ -71,6 +76,7 @@ class Ownership:
         self._node = node
         self._lease_s = lease_s
         self._trusting = True  # a free lock
+        self._confirmed = 0  # transactions, as heartbeats have said so far
         self._locked = False
         self._beaten_s = 0.0  # when the last heartbeat was sent, by the clock of this process
         self._alone_s = 0.0  # when the lease of the former owner is over
@@ -95,7 +101,10 @@ class Ownership:
         return self._alone_s <= now_s() < self._beaten_s + self._lease_s
 
     def acquire(self) -> Standing | None:
-        """Take the store over and return None if its owner has ended; else return who owns it."""
+        """Take the store over and return None if its owner has ended; else return who owns it.
+
+        Raises ConfirmedLost if the server has fewer transactions than an owner has confirmed since the first look.
+        """
         standing, free, known = self._look()
         expired = standing.age_s is None or standing.age_s > self._lease_s
         self._trusting = self._trusting or not free or expired
@@ -112,12 +121,12 @@ class Ownership:
             "SELECT owner.epoch, node, extract(epoch FROM clock_timestamp() - beaten)"
             f" FROM {schema}.owner CROSS JOIN {schema}.beat"
         )
-        return standing_of(self._database.run(WATCH, [(text, ())], LIMIT_S)[0][0])
+        return standing_of(single(self._database.run(WATCH, [(text, ())], LIMIT_S)[0]))
 
     def committed(self) -> int:
         """Return the number of the last transaction of the store."""
-        ((row,),) = self._database.run(WATCH, [(f"SELECT commits FROM {self._database.schema}.owner", ())], LIMIT_S)
-        return int(row[0] or 0)
+        (rows,) = self._database.run(WATCH, [(f"SELECT commits FROM {self._database.schema}.owner", ())], LIMIT_S)
+        return int(single(rows)[0] or 0)
 
     def _look(self) -> tuple[Standing, bool, bool]:
         """Return the owner, whether its lock was free and is now held by this session, and whether it was held before.
@@ -129,15 +138,20 @@ class Ownership:
             database.connect(WATCH)
         text = (
             "SELECT owner.epoch, node, extract(epoch FROM clock_timestamp() - beaten),"
-            f" pg_try_advisory_lock($1, (owner.epoch % {EPOCHS})::int), server = pg_postmaster_start_time()"
+            f" pg_try_advisory_lock($1, (owner.epoch % {EPOCHS})::int), server = pg_postmaster_start_time(),"
+            " commits, confirmed"
             f" FROM {database.schema}.owner CROSS JOIN {database.schema}.beat"
         )
         try:
-            (row,) = database.run(WATCH, [(text, (self._key,))], LIMIT_S)[0]
+            row = single(database.run(WATCH, [(text, (self._key,))], LIMIT_S)[0])
         except Unreachable:
             self._trusting = False
             raise
-        return standing_of(row), row[3] == b"t", row[4:] == [b"t"]
+        commits, confirmed = int(row[5] or 0), int(row[6] or 0)
+        self._confirmed = max(self._confirmed, confirmed)
+        if commits < self._confirmed:
+            raise ConfirmedLost(commits, self._confirmed)
+        return standing_of(row), row[3] == b"t", row[4] == b"t"
 
     def _take_over(self, epoch: int) -> bool:
         """Raise the epoch, unless another broker does so or did."""
@@ -177,20 +191,23 @@ class Ownership:
         self._alone_s = now_s() + max(0.0, self._lease_s + GRACE_S - float(age)) if age is not None else 0.0
         return True
 
-    def beat(self) -> bool:
-        """Write the heartbeat of the owner; return False if another broker owns the store."""
+    def beat(self, confirmed: int = 0) -> bool:
+        """Write the heartbeat of the owner; return False if another broker owns the store.
+
+        `confirmed` is the number of the last transaction that is as durable as the server's settings say, if known.
+        """
         database = self._database
         if not database.has(WATCH):
             self._locked = False
             database.connect(WATCH)
-        beat = f"UPDATE {database.schema}.beat SET beaten = clock_timestamp()"
-        beating: Statement = (f"{beat} WHERE epoch = $1 RETURNING true", (self.epoch,))
+        beat = f"UPDATE {database.schema}.beat SET beaten = clock_timestamp(), confirmed = greatest(confirmed, $2)"
+        beating: Statement = (f"{beat} WHERE epoch = $1 RETURNING true", (self.epoch, confirmed))
         if not self._locked:
             server = "CASE WHEN held THEN pg_postmaster_start_time() ELSE server END"
             beating = (
-                f"WITH lock AS (SELECT pg_try_advisory_lock($2, $3) AS held) {beat}, server = {server} FROM lock"
+                f"WITH lock AS (SELECT pg_try_advisory_lock($3, $4) AS held) {beat}, server = {server} FROM lock"
                 " WHERE epoch = $1 RETURNING held",
-                (self.epoch, *self._lock_of(self.epoch)),
+                (self.epoch, confirmed, *self._lock_of(self.epoch)),
             )
         # also while no standby server confirms anything
         unsynced: Statement = ("SELECT set_config('synchronous_commit', 'off', true)", ())
@@ -247,6 +264,13 @@ def now_s() -> float:
 def after(epoch: int) -> int:
     """Return an epoch that follows this one, and that no other owner gets."""
     return (epoch // TOKENS + 1) * TOKENS + secrets.randbelow(TOKENS)
+
+
+def single(rows: Sequence[Row]) -> Row:
+    """Return the only row of a table, or of two of them. Raises Refused."""
+    if len(rows) != 1:
+        raise Refused(f"the tables owner and beat have {len(rows)} rows together: restore them from a backup")
+    return rows[0]
 
 
 def standing_of(row: Sequence[bytes | None]) -> Standing:

@@ -3,7 +3,8 @@
     store    version, id                one row; `id` names the store, whatever server it is moved to
     owner    epoch, commits             one row; see `ownership` and `transactions`
     beat     epoch, node, beaten,       one row; when the owner last showed that it runs, and when the server started
-             server                     on which it last took its lock
+             server, confirmed          on which it last took its lock; the last transaction that was as durable as the
+                                        server's settings say
     checkpoint, records, segment_NUMBER     see `operations`
 
 To change the tables, add a step to the end of _STEPS and never change one that was released. `warren store init` takes
@@ -29,9 +30,9 @@ _STEPS: tuple[tuple[str, ...], ...] = (
         # with room for the next version of the row beside it, so that no index and no vacuum has to follow
         "CREATE TABLE {schema}.owner (epoch bigint NOT NULL, commits bigint NOT NULL) WITH (fillfactor = 10)",
         "INSERT INTO {schema}.owner VALUES (0, 0)",
-        "CREATE TABLE {schema}.beat (epoch bigint NOT NULL, node text NOT NULL, beaten timestamptz, server timestamptz)"
-        " WITH (fillfactor = 10)",
-        "INSERT INTO {schema}.beat VALUES (0, '', NULL, NULL)",
+        "CREATE TABLE {schema}.beat (epoch bigint NOT NULL, node text NOT NULL, beaten timestamptz, server timestamptz,"
+        " confirmed bigint NOT NULL) WITH (fillfactor = 10)",
+        "INSERT INTO {schema}.beat VALUES (0, '', NULL, NULL, 0)",
         'CREATE TABLE {schema}.checkpoint ("offset" bigint PRIMARY KEY, data bytea NOT NULL)',
         "CREATE TABLE {schema}.records (kind text NOT NULL, key bytea NOT NULL, vhost text NOT NULL,"
         " record text NOT NULL, position bigint GENERATED ALWAYS AS IDENTITY, PRIMARY KEY (kind, key))",

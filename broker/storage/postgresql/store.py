@@ -44,7 +44,10 @@ class PostgreSQLStore:
         self._beats = Beats(self.ownership)
 
     def acquire(self) -> Standing | None:
-        """Take the store over, and return None; or return who owns it. Raises StorageFault."""
+        """Take the store over, and return None; or return who owns it. Raises StorageFault, ConfirmedLost.
+
+        The takeover is a transaction, which waits for a synchronous standby server as long as that takes, or `abandon`.
+        """
         try:
             standing = self.ownership.acquire()
         except (Unreachable, Refused) as error:
@@ -52,6 +55,10 @@ class PostgreSQLStore:
         if standing is None:
             self.database.name = self.ownership.name(self.ownership.epoch)
         return standing
+
+    def abandon(self) -> None:
+        """End an `acquire` of another thread, which raises StorageFault then."""
+        self.database.abandon([WATCH])
 
     def standing(self) -> Standing:
         """Return who owns the store, and read the guarantee. Raises StorageFault."""

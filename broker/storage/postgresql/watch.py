@@ -63,7 +63,7 @@ class Watch:
         store = self._store
         certain = store.transactions.certain
         try:
-            owner = store.ownership.beat()
+            owner = store.ownership.beat(certain)
             stored = store.ownership.committed()
             store.database.connect(READS)
             if self._beats % GUARANTEE_BEATS == 0:

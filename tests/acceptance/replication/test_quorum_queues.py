@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,16 @@ def test_what_the_server_waits_for_decides_while_the_broker_runs(
     until(lambda: guaranteed(broker, "q")[0])
     broker.connect().channel().declare("new", durable=True, arguments=QUORUM)
     broker.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_takeover_that_no_standby_server_confirms_is_said_and_can_be_stopped(
+    servers: tuple[Cluster, Cluster], sites: Sites, number: signal.Signals
+) -> None:
+    primary, _ = servers
+    broker = sites("a", init(primary.url()))
+    primary.set("synchronous_standby_names", "'nobody'")
+    broker.launch()
+    assert broker.wait_for_event("takeover_waits")["level"] == "warning"
+    broker.process.send_signal(number)
+    assert broker.wait() == 0

@@ -20,8 +20,9 @@ from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import log_records
 from warren.broker.storage.errors import StorageFault
+from warren.broker.storage.files import FileDisk
 from warren.broker.storage.journal import Journal
-from warren.broker.storage.segment import OFFSET_BITS
+from warren.broker.storage.segment import DIGITS, OFFSET_BITS, name_of
 
 if TYPE_CHECKING:
     from warren.broker.storage.metadata import Metadata
@@ -709,9 +710,25 @@ def test_missing_segments_since_the_first_checkpoint_are_damage() -> None:
         disk.remove(name)
     journal, found = open_journal(disk)
     assert found == {1: BODIES[2:]}
-    assert [line for line in journal.report if "missing" in line] == [
-        f"{each}: it is missing" for each in (FIRST, SECOND)
-    ]
+    assert [line for line in journal.report if "missing" in line] == [f"{FIRST} to {SECOND}: they are missing"]
+
+
+def test_very_many_missing_segments_are_one_line() -> None:
+    disk = write_log(*BODIES, segment_bytes=100)
+    *_, last = sorted(set(disk.names()) - {"checkpoint"})
+    disk.put(name_of(10**DIGITS - 1), disk.content(last))
+    disk.put(name_of(10**DIGITS), disk.content(last))  # is none
+    disk.remove(last)
+    [line] = [line for line in open_journal(disk)[0].report if "missing" in line]
+    assert line == f"{last} to {name_of(10**DIGITS - 2)}: they are missing"
+
+
+@pytest.mark.pure("it replaces a method of the log's files")
+def test_a_segment_that_becomes_shorter_while_it_is_read_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, segments = write_log(*BODIES), FileDisk.segments
+    longer = lambda files: {number: 2 * length for number, length in segments(files).items()}  # noqa: E731
+    monkeypatch.setattr(FileDisk, "segments", longer)
+    assert open_journal(disk)[1] == {1: BODIES}
 
 
 def test_a_log_whose_end_is_lost_goes_on_in_another_segment() -> None:

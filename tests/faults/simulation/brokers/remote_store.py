@@ -46,6 +46,7 @@ class Beat:
     node: str = ""
     beaten_s: float | None = None
     server: int = -1
+    confirmed: int = 0
 
 
 class OwnDatabase(SimulatedDatabase):
@@ -219,7 +220,8 @@ class RemoteStore:
             age_s = None if beat.beaten_s is None else str(self.now_s() - beat.beaten_s).encode()
             locked = self._lock(database, state.epoch % EPOCHS)
             known = beat.server == self.server.generation
-            return [[str(state.epoch).encode(), beat.node.encode(), age_s, truth(locked), truth(known)]]
+            counts = [str(count).encode() for count in (state.commits, beat.confirmed)]
+            return [[str(state.epoch).encode(), beat.node.encode(), age_s, truth(locked), truth(known), *counts]]
         if text.startswith("SELECT extract"):
             return [[None if beat.beaten_s is None else str(self.now_s() - beat.beaten_s).encode()]]
         if text.startswith("SELECT pg_try_advisory_lock"):
@@ -239,17 +241,17 @@ class RemoteStore:
         elif ".beat SET epoch" in text:
             epoch, raised, node = parameters
             if beat.epoch == epoch:
-                self.beat = Beat(raised, node, self.now_s(), self.server.generation)
+                self.beat = Beat(raised, node, self.now_s(), self.server.generation, beat.confirmed)
         elif "beaten = NULL" in text:
             if beat.epoch == parameters[0]:
                 beat.beaten_s = None
         elif "beaten = clock_timestamp()" in text:
             if beat.epoch != parameters[0] or state.epoch != parameters[0]:
                 return []
-            beat.beaten_s = self.now_s()
+            beat.beaten_s, beat.confirmed = self.now_s(), max(beat.confirmed, parameters[1])
             if not text.startswith("WITH lock"):
                 return [[b"t"]]
-            held = self._lock(database, parameters[2])
+            held = self._lock(database, parameters[3])
             beat.server = self.server.generation if held else beat.server
             return [[truth(held)]]
         elif text.startswith("SELECT commits"):

@@ -61,6 +61,27 @@ def test_any_range_can_be_read(store: PostgreSQLStore, offset: int, count: int) 
     assert disk.read(1, offset, count) == whole[offset : offset + max(count, 0)]
 
 
+def test_the_bytes_of_a_missing_row_are_zero(store: PostgreSQLStore, address: Address, postgresql: Cluster) -> None:
+    """They are damage then, and those behind them are not."""
+    disk, _ = store.open()
+    for at, part in ((0, b"one"), (3, b"two"), (6, b"three")):
+        disk.append(1, at, part, 0)
+        disk.sync(0)
+    postgresql.execute(f'DELETE FROM "{address.schema}".segment_1 WHERE "offset" = 3')
+    assert disk.segments() == {1: 11}
+    assert [disk.read(1, *part) for part in ((0, 11), (2, 3), (4, 1), (5, 6))] == [
+        b"one\0\0\0three", b"e\0\0", b"\0", b"\0three"
+    ]  # fmt: skip
+
+
+def test_a_table_with_a_number_that_no_segment_has_is_none(
+    store: PostgreSQLStore, address: Address, postgresql: Cluster
+) -> None:
+    disk, _ = store.open()
+    postgresql.execute(f'CREATE TABLE "{address.schema}".segment_99999999999 ("offset" bigint, data bytea)')
+    assert disk.segments() == {}
+
+
 def test_a_start_needs_no_temporary_file(store: PostgreSQLStore, address: Address, postgresql: Cluster) -> None:
     """A full disk has no room for it, and only a broker that runs can free that."""
     disk, metadata = store.open()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.polling import until
 from tests.support.postgresql import Cluster
-from warren.broker.storage.errors import StorageFault
+from warren.broker.storage.errors import ConfirmedLost, StorageFault
 from warren.broker.storage.folder_lock import InUse
 from warren.broker.storage.postgresql.address import Address
 from warren.broker.storage.postgresql.database import WATCH
@@ -217,3 +217,28 @@ def test_an_epoch_is_not_given_twice_after_a_failover_to_a_server_without_it(
     assert standby.ownership.takeovers == store.ownership.takeovers and standby.ownership.epoch != former
     store.database.disconnect(WATCH)
     assert not store.ownership.beat()
+
+
+def test_a_standby_that_has_seen_more_confirmed_than_there_is_does_not_take_over(
+    store: PostgreSQLStore, standby: PostgreSQLStore, postgresql: Cluster, address: Address
+) -> None:
+    owner = f"{quoted(address.schema)}.owner"
+    postgresql.execute(f"UPDATE {owner} SET commits = 5")
+    assert standby.acquire() is not None and store.ownership.beat(5) and store.ownership.beat()
+    assert standby.acquire() is not None
+    store.close()
+    postgresql.execute(f"UPDATE {owner} SET commits = 4")  # as after a failover to a server that is behind
+    postgresql.execute(f"UPDATE {quoted(address.schema)}.beat SET confirmed = 4")
+    with pytest.raises(ConfirmedLost, match="has 4 transactions, and 5 were"):
+        standby.acquire()
+    assert PostgreSQLStore(address, "warren@new").acquire() is None
+
+
+@pytest.mark.parametrize("change", ["DELETE FROM {}.beat", "INSERT INTO {}.owner VALUES (1, 1)"])
+def test_a_row_that_is_missing_or_there_twice_is_a_fault(
+    store: PostgreSQLStore, standby: PostgreSQLStore, postgresql: Cluster, address: Address, change: str
+) -> None:
+    postgresql.execute(change.format(quoted(address.schema)))
+    for look in (standby.acquire, standby.standing):
+        with pytest.raises(StorageFault, match="restore them from a backup"):
+            look()
