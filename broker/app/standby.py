@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -99,18 +100,15 @@ class Standby:
 
     async def _acquire(self) -> Standing | None:
         """Try to take over, on a thread, until the process is to stop. Raises StorageFault, ConfirmedLost."""
-        taking = asyncio.ensure_future(asyncio.to_thread(self._store.acquire))
-        ending = asyncio.ensure_future(self._ending.wait())
-        try:
-            await asyncio.wait((taking, ending), timeout=WARN_S, return_when=asyncio.FIRST_COMPLETED)
-            if not taking.done() and not ending.done():
-                log.warning("takeover_waits")
-                await asyncio.wait((taking, ending), return_when=asyncio.FIRST_COMPLETED)
-            if not taking.done():
+        loop = asyncio.get_running_loop()
+        taking, warn_s = loop.run_in_executor(None, self._store.acquire), loop.time() + WARN_S
+        while not (await asyncio.wait((taking,), timeout=LOOK_S))[0]:
+            if self._ending.is_set():
                 self._store.abandon()
-            return await taking
-        finally:
-            ending.cancel()
+            elif loop.time() > warn_s:
+                log.warning("takeover_waits")
+                warn_s = math.inf
+        return taking.result()
 
     def _log(self, standing: Standing) -> None:
         """Log the owner of the store, when it is another one."""
