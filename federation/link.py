@@ -319,7 +319,7 @@ class Link:
             try:
                 return await self.dial(endpoint, self.name)
             except LinkError as fault:
-                faults.append(fault)
+                faults.append(fault.copy())
         texts = dict.fromkeys(fault.text for fault in faults)
         raise LinkError("; ".join(texts), faults[-1].code, faults[-1].status)
 

@@ -69,6 +69,9 @@ class FederationUpstreamExchange(FanoutExchange):
     def on_created(self, context: ExchangeContext) -> None:
         self._stamp = [IdentityStamp(context, self.bound)]
 
+    def on_deleted(self) -> None:
+        self._stamp = []  # a cycle with the context
+
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         raw = message.property_bytes
         limit = self._max_hops

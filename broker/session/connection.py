@@ -595,6 +595,7 @@ class Connection(Publisher):
         self.state = CLOSED
         if self._handshake is not None:
             self._handshake.forget_login()
+            self._handshake = None  # a cycle
         self.deferred = None
         self.reader = FrameReader(0, 0, ())  # a job may keep this connection for long, but not its input
         closing.release_resources(self)

@@ -45,7 +45,7 @@ class InternalConnection(Connection):
     A Connection, because a channel needs most of one: limits, flow control, suspension for the journal, events.
     """
 
-    __slots__ = ("channel",)
+    __slots__ = ()
 
     def __init__(
         self, node: Node, settings: Settings, peer: Peer, transport: TransportPort, user: User, vhost: VHost
@@ -53,12 +53,19 @@ class InternalConnection(Connection):
         super().__init__(node, settings, peer, transport)
         self.user, self.login_name, self.vhost = user, user.name, vhost
         self.state = RUNNING
-        self.channel = Channel(self, NUMBER)
-        self.channel.check_new = allow_new
-        events.channel_created(self.channel)
+        self._handshake = None
 
-    def end_channel(self) -> None:
+    def open_channel(self) -> Channel:
+        """Open the channel, which its caller has to end: it is none of `channels`."""
+        channel = Channel(self, NUMBER)
+        channel.check_new = allow_new
+        events.channel_created(channel)
+        return channel
+
+    def end_channel(self, channel: Channel) -> None:
         """End the channel; messages that it has not settled are requeued, and no queue holds the connection."""
-        self.channel.end()
+        channel.end()
+        self.confirming.clear()
+        self.stalled.clear()
         for queue in self.publisher_throttle.queues:
             queue.held_publishers.forget(self)

@@ -154,6 +154,12 @@ class PublisherTransport(InternalTransport):
             self._timer.cancel()
             self._timer = None
 
+    def end(self) -> None:
+        """Break the cycles with the connection and the publisher."""
+        self.stop()
+        self.connection = None
+        self._changed = lambda: None
+
     def _check_later(self) -> None:
         self._timer = self._clock.call_at(self._clock.now_ms() + HOLD_MS, self._check_progress)
 
@@ -214,7 +220,7 @@ class InternalPublisher:
         user = InternalUser(vhost.name)
         self._connection = InternalConnection(node, settings, InternalPeer(name), self._transport, user, vhost)
         self._transport.connection = self._connection
-        self._channel = self._connection.channel
+        self._channel = self._connection.open_channel()
         self._channel.all_or_none = True
         self._channel.unfinished = UnfinishedPublishes(node.clock)  # it has one at a time, whatever others have
         self._tally = self._channel.confirms = ConfirmTally()
@@ -451,7 +457,8 @@ class InternalPublisher:
             return
         self._closed = True
         self._transport.stop()
-        self._connection.end_channel()
+        self._connection.end_channel(self._channel)
+        self._transport.end()
         self.on_finished = self.on_release = lambda: None
 
     def _find_route(self, exchange: str, routing_key: str) -> Route:

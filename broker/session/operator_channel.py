@@ -73,7 +73,7 @@ class OperatorChannel:
     ) -> None:
         self._check_new = check_new
         self._connection = InternalConnection(node, settings, peer, InternalTransport(report), user, vhost)
-        self._channel = self._connection.channel
+        self._channel = self._connection.open_channel()
         self._channel.check_new = check_new
         self._channel.on_full = self._note_full
         self._returned = 0  # messages, before the last publish
@@ -85,7 +85,8 @@ class OperatorChannel:
 
     def close(self) -> None:
         """Close the channel, and requeue unsettled messages."""
-        self._connection.end_channel()
+        self._connection.end_channel(self._channel)
+        self._channel.on_full = None  # a cycle
         self._connection.node.pump()
 
     def check_read(self, queue: Queue) -> None:

@@ -340,9 +340,9 @@ class UpstreamConnection:
         if error is None:
             return task.result()
         if isinstance(error, LinkError):
-            raise error
+            raise error.copy() from None
         if self.transport.fault is not None:
-            raise self.transport.fault
+            raise self.transport.fault.copy() from None
         if self.ended.done() and not isinstance(error, ProtocolSyntaxError):
             raise LinkError(self.ended.result())
         raise LinkError("the upstream does not speak AMQP 0-9-1 as it should")

@@ -16,3 +16,7 @@ class LinkError(Exception):
         self.text = text
         self.code = code
         self.status = status
+
+    def copy(self) -> LinkError:
+        """Return an equal error that has passed no frames: to raise one that an object keeps makes a cycle of both."""
+        return LinkError(self.text, self.code, self.status)

@@ -145,9 +145,12 @@ class AiormqConnection(aiormq.Connection):
     def release(self) -> None:
         """Drop what leads from a closed connection back to itself, unless its tasks have not ended: their errors."""
         if all(task.done() for task in self._tasks):
-            for ended in (self._closing, *self._tasks):
-                break_cycle(error_of(ended))
+            self._closing.cancel()  # of an attempt that failed before it was open
+            break_cycle(error_of(self._closing))
+            self._closing = self.loop.create_future()  # as a future keeps the frames, too
+            self._closing.cancel()
             for task in self._tasks:
+                break_cycle(error_of(task))
                 break_cycle(task._exception)
                 task._exception = asyncio.CancelledError
             self._tasks.clear()

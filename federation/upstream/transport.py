@@ -208,7 +208,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         answer: asyncio.Future[bytes] = self.loop.create_future()
         answer.add_done_callback(mark_retrieved)
         if self.socket is None or self.socket.is_closing():
-            answer.set_exception(self.fault or LinkError(self._reason or CLOSED))
+            answer.set_exception((self.fault or LinkError(self._reason or CLOSED)).copy())
         else:
             self._calls.setdefault(channel, deque()).append((REPLIES.get(index, index + 1), answer))
             self.send(channel, index, arguments)
@@ -347,7 +347,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
     def _fail_calls(self, channel: int, fault: LinkError) -> None:
         for _, answer in self._calls.pop(channel, ()):
             if not answer.done():
-                answer.set_exception(fault)
+                answer.set_exception(fault.copy())
 
 
 class ReaderTransport:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import aiormq.base
 import pytest
 from pamqp.commands import Basic
 
@@ -18,6 +19,7 @@ from tests.support.polling import until_async
 from tests.support.upstream_broker import LOOPS, NAME, PATIENCE_S, UpstreamBroker, typed
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import hash_password
+from warren.broker.session.connection import Connection
 from warren.federation.upstream import connection as federation_dialling
 from warren.federation.upstream.channel import WINDOW, UpstreamChannel
 from warren.federation.upstream.connection import WAITS_FOR_CANCEL_OK, EventDispatcher
@@ -337,15 +339,38 @@ def test_a_connection_that_is_collected_before_it_was_closed_starts_no_task(run:
     run(test)
 
 
-@pytest.mark.parametrize("end", ["is refused", "is closed here", "is closed there", "is lost"])
+ENDS = [
+    "is refused",
+    "begins no AMQP",
+    "begins and ends",
+    "does not log in",
+    "is closed here",
+    "is closed there",
+    "is lost",
+]
+
+
+@pytest.mark.parametrize("end", ENDS)
 def test_a_connection_that_has_ended_leaves_no_cycles(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     """A full collection, which alone would free them, takes long with very many links."""
     monkeypatch.setattr(federation_dialling, "RELEASE_S", 0.05)
 
     async def use(site: UpstreamBroker) -> None:
-        if end == "is refused":
+        failing = {"is refused": b"", "begins no AMQP": b"", "begins and ends": b"\1\0\0"}
+        if end in failing:
+
+            async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                writer.write(failing[end])
+                writer.close()
+
+            async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+                port = 1 if end == "is refused" else server.sockets[0].getsockname()[1]
+                with suppress(LinkError):
+                    await site.dial(parse_endpoint(f"amqp://127.0.0.1:{port}"))
+            return
+        if end == "does not log in":
             with suppress(LinkError):
-                await site.dial(parse_endpoint("amqp://127.0.0.1:1"))
+                await site.dial(replace(site.at(), password=Secret("wrong")))
             return
         connection = await site.dial()
         channel = await connection.channel()
@@ -360,7 +385,7 @@ def test_a_connection_that_has_ended_leaves_no_cycles(monkeypatch: pytest.Monkey
         await connection.close(PATIENCE_S)
 
     def left() -> set[str]:
-        kinds = (UpstreamTransport, PlainConnection, AiormqConnection)
+        kinds = (UpstreamTransport, PlainConnection, AiormqConnection, aiormq.base.FutureStore, Connection)
         return {type(one).__qualname__ for one in gc.get_objects() if isinstance(one, kinds)}
 
     async def test(site: UpstreamBroker) -> None:

@@ -1,5 +1,6 @@
 """The exchange type x-federation-upstream."""
 
+import gc
 from binascii import crc32
 from typing import Any
 
@@ -102,6 +103,17 @@ def test_max_hops_may_be_of_any_width_and_has_to_be_the_same_again(vhost: VHost)
     declare(vhost, "ix", x_max_hops=("l", 2), x_downstream_name="other")
     with pytest.raises(PreconditionFailed, match="x-max-hops"):
         declare(vhost, "ix", x_max_hops=3)
+
+
+def test_one_that_is_deleted_is_freed(vhost: VHost) -> None:
+    declare(vhost, "ix", x_max_hops=2)
+    gc.collect()
+    gc.disable()
+    try:
+        vhost.delete_exchange("ix")
+        assert not [one for one in gc.get_objects() if isinstance(one, FederationUpstreamExchange)]
+    finally:
+        gc.enable()
 
 
 def test_it_is_a_fanout_for_what_may_go_there(vhost: VHost) -> None:

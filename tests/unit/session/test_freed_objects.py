@@ -12,6 +12,10 @@ from pamqp.commands import Queue as QueueMethods
 
 from tests.support.amqp_client import Client
 from tests.support.in_process import InProcessPeer
+from warren.broker.app.build import build_settings
+from warren.broker.session.internal_publisher import InternalPublisher
+from warren.broker.session.operator_channel import OperatorChannel
+from warren.broker.session.transport import Peer
 
 LETTERS: dict[str, object] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
 
@@ -92,5 +96,39 @@ def test_objects_of_a_connection_are_freed_when_it_closes(peer: InProcessPeer, u
     use(client)
     client.vanish()
     peer._sockets.clear()
+    peer.wait(10_000)
+    assert not garbage()
+
+
+def test_objects_of_a_refused_login_are_freed(peer: InProcessPeer) -> None:
+    client = peer.dial("127.0.0.1")
+    client.start()
+    client.login("PLAIN", "\0guest\0wrong")
+    client.expect_close(403)
+    client.vanish()
+    peer._sockets.clear()
+    peer.wait(10_000)
+    assert not garbage()
+
+
+def publish_within(peer: InProcessPeer) -> None:
+    settings, vhost = build_settings(peer.config), peer.node.vhosts["/"]
+    publisher = InternalPublisher(peer.node, settings, vhost, "link", lambda *_: None, lambda fn: fn(), lambda: None)
+    assert publisher.publish("amq.fanout", "", [(bytes(2), 0, b"")]).count == 1
+    publisher.close()
+
+
+def operate(peer: InProcessPeer) -> None:
+    there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
+    settings, guest = build_settings(peer.config), peer.node.users.find("guest")
+    channel = OperatorChannel(peer.node, settings, guest, peer.node.vhosts["/"], there, peer.server.report)
+    channel.declare_queue("q")
+    channel.delete_queue("q")
+    channel.close()
+
+
+@pytest.mark.parametrize("use", [publish_within, operate])
+def test_objects_of_the_broker_itself_are_freed(peer: InProcessPeer, use: Callable[[InProcessPeer], None]) -> None:
+    use(peer)
     peer.wait(10_000)
     assert not garbage()
