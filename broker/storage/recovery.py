@@ -183,7 +183,7 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int
             report.append(f"{segment.name}: {found.torn_bytes} bytes of a torn end cut off at offset {end}")
         segment.length = segment.durable = end
     disk.keep({segment.number: segment.length for segment in recovered.segments})
-    losses = [*_losses(recovered.segments, saved, cut), *_gaps(recovered, max([0, *saved.segments]))]
+    losses = [*_losses(recovered.segments, saved, cut), *_gaps(recovered, saved)]
     report += losses
     recovered.missing += losses
     scan.finish(known, highest)
@@ -237,13 +237,13 @@ def _losses(segments: list[Segment], saved: Checkpoint, cut: dict[int, int]) -> 
     return losses
 
 
-def _gaps(recovered: Recovered, known: int) -> list[str]:
+def _gaps(recovered: Recovered, saved: Checkpoint) -> list[str]:
     """Return which segments or ends of segments are missing, by the numbers of segments and batches.
 
-    A segment is deleted after a checkpoint, so those after the last one that this has `known` are all there.
+    A segment is deleted after a checkpoint, so those after the last one that this knows are all there.
     """
     gaps = []
-    expected = known
+    known = expected = max([0, *saved.segments])
     for number in [segment.number for segment in recovered.segments if segment.number >= known] if known else []:
         if number == expected + 1:
             gaps.append(f"{name_of(expected)}: it is missing")
@@ -256,7 +256,11 @@ def _gaps(recovered: Recovered, known: int) -> list[str]:
         last = found.batches[1] if found.batches is not None else last
         if next_found.batches is None or segment.number + 1 != following.number or found.bad or next_found.bad:
             continue
-        if found.batches is None and segment.first_id < following.first_id and next_found.durable:
+        state = saved.segments.get(segment.number)
+        began = segment.first_id < following.first_id and next_found.durable > 0
+        if state is not None and state.live and next_found.durable >= next_found.batches[0] - 1:
+            began = True  # with copies, whose ids are of other segments
+        if found.batches is None and began:
             gaps.append(f"{segment.name}: all its batches are missing")
         elif 0 < last < next_found.batches[0] - 1:
             gaps.append(f"{segment.name}: its last batches are missing, after number {last}")

@@ -491,11 +491,11 @@ class Queue(RouteTarget):
                 self._hand_fresh(fifo, takers, min(count, room * len(takers), ready.count - rest))
 
     def can_deliver(self, body_bytes: int) -> bool:
-        """Return whether a message of this length would be delivered now."""
+        """Return whether a message of this length would be delivered now, or in one of the next turns."""
         host = self.host
         if self.paused or host.held or host.ledger.shedding and self._awaits_shedding():
             return False
-        return self.consumers.any_room(body_bytes)
+        return self.consumers.any_room(body_bytes) or self.consumers.any_freed()
 
     def _awaits_shedding(self) -> bool:
         """Return whether deliveries wait until contents of unacknowledged messages have left memory (`shedding`)."""

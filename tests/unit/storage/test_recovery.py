@@ -713,6 +713,25 @@ def test_missing_segments_since_the_first_checkpoint_are_damage() -> None:
     assert [line for line in journal.report if "missing" in line] == [f"{FIRST} to {SECOND}: they are missing"]
 
 
+@pytest.mark.pure("it changes the length of segments of a journal that is open")
+def test_a_lost_segment_that_has_nothing_but_copies_is_noticed() -> None:
+    """Its first id is that of the next one, and the segments before it were deleted when they were compacted."""
+    disk = SimulatedDisk(Random(1))
+    journal, _ = open_journal(disk, 420)
+    settled = append(journal, [1], b"x" * 300, b"kept", b"x" * 400)[::2]
+    for each in settled:
+        journal.settle(1, each.id)
+    journal._segment_bytes = 150
+    commit(journal)
+    append(journal, [1], b"next")
+    disk = disk.crash()
+    first, *_ = sorted(disk.names())
+    assert open_journal(disk.crash())[1] == {1: [b"kept", b"next"]}
+    disk.put(first, disk.content(first)[: log_records.SEGMENT_HEAD_BYTES])
+    journal, found = open_journal(disk)
+    assert found == {1: [b"next"]} and journal.report == [f"{first}: all its batches are missing"]
+
+
 def test_very_many_missing_segments_are_one_line() -> None:
     disk = write_log(*BODIES, segment_bytes=100)
     *_, last = sorted(set(disk.names()) - {"checkpoint"})

@@ -231,7 +231,9 @@ def test_a_standby_that_has_seen_more_confirmed_than_there_is_does_not_take_over
     postgresql.execute(f"UPDATE {quoted(address.schema)}.beat SET confirmed = 4")
     with pytest.raises(ConfirmedLost, match="has 4 transactions, and 5 were"):
         standby.acquire()
-    assert PostgreSQLStore(address, "warren@new").acquire() is None
+    new = PostgreSQLStore(address, "warren@new")
+    assert new.acquire() is None
+    new.close()
 
 
 @pytest.mark.parametrize("change", ["DELETE FROM {}.beat", "INSERT INTO {}.owner VALUES (1, 1)"])

@@ -27,7 +27,7 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.fault: Callable[[], bool] = lambda: True
-        self.ownership = SimpleNamespace(beat=lambda: self.fault(), committed=lambda: 7)
+        self.ownership = SimpleNamespace(beat=lambda certain: self.fault(), committed=lambda: 7)
         self.database = SimpleNamespace(connect=lambda purpose: None, abandon=lambda purposes: None)
         self.transactions = SimpleNamespace(failing=False, since_s=None, certain=7)
 
