@@ -18,10 +18,12 @@ class Disk:
 
     in_flight  batches of a journal that may be written or synced at a time
     tears      an append that was interrupted may leave a part of itself
+    read_ahead  bytes that a read brings beside what it always does (`segment_reader`), if they are wanted next
     """
 
     in_flight = IN_FLIGHT
     tears = False
+    read_ahead = 0
 
     def segments(self) -> dict[int, int]:
         """Return the bytes of all segments, by their numbers, in ascending order."""

@@ -578,6 +578,7 @@ class Journal(ports.Journal):
         messages: list[Message | None] = []
         data, segment_number, base = b"", -1, 0
         left_bytes, address = READ_LIMIT, NO_ADDRESS
+        last_id = max(ids, default=0) if self.disk.read_ahead else 0
         for id_ in ids:
             place = self.index.place(id_)
             number, offset = place >> OFFSET_BITS, place & OFFSET_MASK
@@ -588,7 +589,7 @@ class Journal(ports.Journal):
                 if segment is None:
                     raise OSError(errno.ENOENT, "no record of it is left")
                 if number != segment_number or at < 0 or not log_records.is_complete(data, at):
-                    data, segment_number, base, at = self._read_record(segment, offset), number, offset, 0
+                    data, segment_number, base, at = self._read_record(segment, offset, last_id), number, offset, 0
                 message = log_records.parse_message(segment.salt, data, at, address)
                 if message is None:
                     self.reader.report_damage(segment, offset)
@@ -612,8 +613,11 @@ class Journal(ports.Journal):
                     break
         return messages
 
-    def _read_record(self, segment: Segment, offset: int) -> bytes:
-        """Return at least the whole record at `offset`, of the buffers or the file. Raises OSError, Shortage."""
+    def _read_record(self, segment: Segment, offset: int, last_id: int) -> bytes:
+        """Return at least the whole record at `offset`, of the buffers or the file. Raises OSError, Shortage.
+
+        A far store is read up to the message `last_id` at once.
+        """
         if segment is self._current and offset >= self._start:
             return _piece(self._buffer, offset - self._start)
         end = segment.length
@@ -622,7 +626,9 @@ class Journal(ports.Journal):
                 if offset >= batch.start:
                     return _piece(batch.data, offset - batch.start)
                 end = batch.start  # the worker is writing what follows
-        data = self.reader.record(segment, offset, end)
+        last = self.index.place(last_id) if last_id else 0
+        ahead = (last & OFFSET_MASK) - offset if last >> OFFSET_BITS == segment.number else 0
+        data = self.reader.record(segment, offset, end, min(max(ahead, 0), self.disk.read_ahead))
         self.reads += 1
         self.read_bytes += len(data)
         return data

@@ -69,8 +69,10 @@ class Reader:
                 self.log(f"{segment.name}: not read for now, to be tried again: {error.strerror}")
             raise Shortage from error
 
-    def record(self, segment: Segment, offset: int, end: int) -> bytes:
+    def record(self, segment: Segment, offset: int, end: int, ahead: int = 0) -> bytes:
         """Return the record at `offset` and what one read gets of the bytes after it, up to `end`.
+
+        That is `ahead` bytes more than usual.
 
         Raises OSError, Shortage.
         """
@@ -83,7 +85,7 @@ class Reader:
         data = b""
         if not failures:
             try:
-                data = self.read(segment, offset, min(READ_BYTES, end - offset))
+                data = self.read(segment, offset, min(READ_BYTES + ahead, end - offset))
             except OSError:
                 self._failures[segment.number] = 1, self.now_s()  # this record need not be the bad one
         try:

@@ -146,7 +146,7 @@ class Transaction:
             yield from self._settle_all(channel, complete, settlements, removed, others, commit)
             failed = False
         finally:
-            if failed:  # the end of the channel returns those deliveries that are not settled
+            if failed:  # the end of the channel returns what is not settled, but for the step that has failed
                 left = [delivery for _, delivery, _ in settlements]
                 left += [delivery for _, deliveries in (*removed, *others) for delivery in deliveries]
                 first = channel.delivery_tag + 1

@@ -18,7 +18,9 @@ from .errors import Refused, Unreachable
 from .operations import Append, DropSegment, SaveCheckpoint
 from .transactions import NOT_OWNER, UNREACHABLE, Transactions
 
+LATER = ("53", "57014", "55P03")  # classes and codes of SQLSTATE
 IN_FLIGHT = 8  # batches of the journal: what was sealed while every session had a transaction becomes the next one
+READ_AHEAD = 4 << 20  # as the loop waits for each answer
 UNLIMITED_BYTES = 1 << 62  # the server's disk is its own affair: when it is full, a transaction fails
 
 
@@ -26,6 +28,7 @@ class PostgreSQLDisk(Disk):
     """The log in the tables of a database."""
 
     in_flight = IN_FLIGHT
+    read_ahead = READ_AHEAD
 
     def __init__(self, database: Database, transactions: Transactions) -> None:
         self.transactions = transactions
@@ -78,10 +81,11 @@ class PostgreSQLDisk(Disk):
 def reading() -> Iterator[None]:
     """Raise the errors of a read as the log knows them: it may be tried again, unless the server has refused it.
 
-    A server that lacks disk, memory or connections (SQLSTATE class 53) has refused nothing.
+    A server that lacks disk, memory or connections (SQLSTATE class 53), or on which somebody else has cancelled the
+    query, has refused nothing.
     """
     try:
         yield
     except (Unreachable, Refused) as error:
-        may_work_later = isinstance(error, Unreachable) or error.sqlstate.startswith("53")
+        may_work_later = isinstance(error, Unreachable) or error.sqlstate.startswith(LATER)
         raise OSError(UNREACHABLE if may_work_later else errno.EIO, f"PostgreSQL: {error}") from error

@@ -100,16 +100,17 @@ class Ownership:
         """Whether no other broker acts as the owner: it is certain, and the lease of the former owner is over."""
         return self._alone_s <= now_s() < self._beaten_s + self._lease_s
 
-    def acquire(self) -> Standing | None:
+    def acquire(self, limit_s: float | None = None) -> Standing | None:
         """Take the store over and return None if its owner has ended; else return who owns it.
 
+        The takeover waits until it is as durable as the server's settings say, `limit_s` at most if there is one.
         Raises ConfirmedLost if the server has fewer transactions than an owner has confirmed since the first look.
         """
         standing, free, known = self._look()
         expired = standing.age_s is None or standing.age_s > self._lease_s
         self._trusting = self._trusting or not free or expired
         if free and known and self._trusting or expired:
-            return None if self._take_over(standing.epoch) else standing
+            return None if self._take_over(standing.epoch, limit_s) else standing
         if free:
             self._unlock()
         return standing
@@ -153,7 +154,7 @@ class Ownership:
             raise ConfirmedLost(commits, self._confirmed)
         return standing_of(row), row[3] == b"t", row[4] == b"t"
 
-    def _take_over(self, epoch: int) -> bool:
+    def _take_over(self, epoch: int, limit_s: float | None) -> bool:
         """Raise the epoch, unless another broker does so or did."""
         run, schema = self._database.run, self._database.schema
         raised = after(epoch)
@@ -177,7 +178,7 @@ class Ownership:
         ]
         beaten_s = now_s()
         try:
-            _, ((age,),), taken, _ = run(WATCH, taking, None)
+            _, ((age,),), taken, _ = run(WATCH, taking, limit_s)
         except Refused as error:
             self._unlock()
             if error.sqlstate != LOCK_TIMEOUT:

@@ -16,6 +16,7 @@ from .ownership import Beats, Ownership, Standing
 from .session import Session
 from .transactions import NoTransactions, Transactions
 
+TAKEOVER_S = 10.0  # that a command waits for a synchronous standby server
 READ_S = 2.0  # that the loop waits for a part of a backlog
 
 
@@ -43,13 +44,13 @@ class PostgreSQLStore:
         self.ownership = Ownership(self.database, self.id, node, lease_s)
         self._beats = Beats(self.ownership)
 
-    def acquire(self) -> Standing | None:
+    def acquire(self, limit_s: float | None = None) -> Standing | None:
         """Take the store over, and return None; or return who owns it. Raises StorageFault, ConfirmedLost.
 
-        The takeover is a transaction, which waits for a synchronous standby server as long as that takes, or `abandon`.
+        The takeover is a transaction, which waits for a synchronous standby server, until `abandon` or `limit_s`.
         """
         try:
-            standing = self.ownership.acquire()
+            standing = self.ownership.acquire(limit_s)
         except (Unreachable, Refused) as error:
             raise unusable(self.address, error) from error
         if standing is None:
@@ -78,7 +79,7 @@ class PostgreSQLStore:
 
     def acquire_now(self) -> None:
         """Take the store over. Raises InUse if another broker owns it, StorageFault."""
-        standing = self.acquire()
+        standing = self.acquire(TAKEOVER_S)
         if standing is not None:
             raise InUse(f"{self.address.shown} is in use by another broker ({standing.node})")
 

@@ -33,7 +33,7 @@ from .operations import Operation
 NOT_OWNER = errno.ESTALE
 UNREACHABLE = errno.ENOTCONN
 # Rollbacks after which the transaction is tried again, by what they are on a disk.
-SHORTAGES = {"53100": errno.ENOSPC, "53200": errno.ENOMEM, "40001": UNREACHABLE, "40P01": UNREACHABLE}
+SHORTAGES = {"53100": errno.ENOSPC, "53200": errno.ENOMEM} | dict.fromkeys(("40001", "40P01", "57014"), UNREACHABLE)
 
 
 @dataclass(frozen=True, slots=True)

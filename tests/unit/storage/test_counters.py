@@ -5,11 +5,14 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, cast
 
+import pytest
+
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.storage import log_records
+from warren.broker.storage.files import FileDisk
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment_reader import READ_BYTES
 
@@ -59,3 +62,16 @@ def test_a_long_message_is_one_read() -> None:
     pages = store_messages(journal, 1, b"x" * (2 * READ_BYTES))
     journal.read(pages)
     assert journal.reads == 1 and journal.read_bytes > 2 * READ_BYTES
+
+
+@pytest.mark.parametrize(("read_ahead", "reads"), [(0, 7), (1 << 20, 2), (4 << 20, 1)])
+def test_a_far_store_is_read_ahead_as_far_as_messages_are_wanted(
+    monkeypatch: pytest.MonkeyPatch, read_ahead: int, reads: int
+) -> None:
+    journal = open_journal(SimulatedDisk(Random(1)))
+    pages = store_messages(journal, 80, b"x" * 20_000)
+    monkeypatch.setattr(FileDisk, "read_ahead", read_ahead)
+    assert len(journal.read(pages)) == 80 and journal.reads == reads
+    before = journal.read_bytes
+    journal.read(pages[:1])
+    assert journal.read_bytes - before <= READ_BYTES

@@ -19,6 +19,7 @@ from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.queues import chunks, ready_messages
 from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues.chunks import ChunkList
+from warren.broker.core.queues.consumers import Consumers
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.reply_queue import ReplyQueue
@@ -217,6 +218,15 @@ def test_long_messages_are_paged_if_no_consumer_has_room_any_more() -> None:
     queue.pump()
     enqueue(long_messages(1, 2 << 20, 0), queue)
     assert len(log) == 1 and queue.ready_messages.default.chunks.stored == 1
+
+
+@pytest.mark.pure("it replaces a method of the consumers")
+def test_a_long_message_for_consumers_that_are_about_to_be_woken_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that may not wait would expire."""
+    queue = new_queue(ledger=Ledger(-1))
+    monkeypatch.setattr(Consumers, "any_freed", lambda consumers: True)
+    enqueue(long_messages(1, 2 << 20, 0), queue)
+    assert not queue.ready_messages.default.chunks.stored
 
 
 @pytest.mark.parametrize("reason", ["paused", "held"])

@@ -42,6 +42,8 @@ class FakeServer(Database):
             raise Unreachable("no answer yet")
         if fault == "full":
             raise Refused("no space", "53100")
+        if fault == "cancelled":
+            raise Refused("canceling statement due to user request", "57014")
         if fault == "broken":
             raise Refused("what is this", "42601")
         if self.late is not None:
@@ -163,7 +165,9 @@ def test_it_gives_up_in_time(server: FakeServer, transactions: Transactions, now
     assert "could not be reached for 30 s" in str(failed.value)
 
 
-@pytest.mark.parametrize(("fault", "number"), [("full", errno.ENOSPC), ("broken", errno.EIO)])
+@pytest.mark.parametrize(
+    ("fault", "number"), [("full", errno.ENOSPC), ("cancelled", UNREACHABLE), ("broken", errno.EIO)]
+)
 def test_a_rollback_is_the_error_of_a_disk(
     server: FakeServer, transactions: Transactions, fault: str, number: int
 ) -> None:
