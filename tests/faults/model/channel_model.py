@@ -111,7 +111,9 @@ class Channel:
         if how == REJECT and not queue.deleted:
             queue.dead_letter(delivery.entry.message, "rejected")
         elif how in (NACK, RETURN, LOST):
-            queue.requeue(delivery.entry, nacked=how == NACK, lost=how == LOST)
+            of = delivery.consumer.tag if delivery.consumer is not None else ""
+            source = f"{self.connection} {self.number} {of}"
+            queue.requeue(delivery.entry, nacked=how == NACK, lost_by=source if how == LOST else "")
 
     def recover(self, requeue: bool, how: str = RETURN) -> None:
         """basic.recover: all that is outstanding is requeued, but not what a transaction has settled."""

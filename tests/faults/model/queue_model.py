@@ -14,6 +14,7 @@ REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "de
 QUORUM_DELIVERY_LIMIT, QUORUM_PRIORITIES, QUORUM_PRIORITY = 20, 31, 4
 QUORUM_POLICY = {"delivery-limit", "dead-letter-strategy"}
 RETURNS_LIMIT = 1 << 30  # more than messages come back
+RETURNED = -1  # the arrival of messages that came back with the end of their channel
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Dialect:
                          and those that wait for a single active consumer do not
     places_kept          messages that come back take their places again; if not, they stay in the order in which they
                          come back, in front of the others, or behind them if there is no delivery limit and the
-                         channel did not end
+                         channel did not end. Those of several consumers of a channel that ends come in any order
     rejections_counted   a rejected message of a quorum queue is redelivered in other quorum queues, with the number of
                          its rejections as its delivery count, until it has one of its own there
     limits_first         a policy with a limit and an overflow that rejects drops what is above the limit of a classic
@@ -350,9 +351,10 @@ class Queue:
         self.ready.append(entry)
         self.ready.sort(key=lambda one: one.order)
 
-    def requeue(self, entry: Entry, nacked: bool, lost: bool) -> None:
+    def requeue(self, entry: Entry, nacked: bool, lost_by: str = "") -> None:
         """Return a delivery to its place (Consumer Acknowledgements: negative acks and requeuing).
 
+        `lost_by` names the consumer if its channel has ended.
         Quorum Queues, poison messages: beyond the delivery limit it is dead-lettered. In a quorum queue a basic.nack is
         no failure, since RabbitMQ 4.3.
         """
@@ -365,12 +367,14 @@ class Queue:
                 self.dead_letter(entry.message, DELIVERY_LIMIT)
                 return
         if self.quorum and not self.dialect.places_kept:
-            if self.delivery_limit is None and not lost:
+            if self.delivery_limit is None and not lost_by:
                 entry.position = self._tail
                 self._tail += 1
             else:
                 entry.position = self._returns
                 self._returns += 1
+                if lost_by:
+                    entry.arrival = RETURNED, lost_by
         self._insert(entry)
         self.came_back = True
 
