@@ -576,31 +576,36 @@ class Journal(ports.Journal):
 
     def read(self, ids: Sequence[int], queue: int = 0) -> list[Message | None]:
         messages: list[Message | None] = []
-        data, segment_number, base = b"", -1, 0
+        segment: Segment | None = None  # which has `data` from the offset `base` on
+        data, base = b"", 0
         left_bytes, address = READ_LIMIT, NO_ADDRESS
         last_id = max(ids, default=0) if self.disk.read_ahead else 0
         for id_ in ids:
-            place = self.index.place(id_)
-            number, offset = place >> OFFSET_BITS, place & OFFSET_MASK
-            segment = self.segments.get(number)
-            at = offset - base
+            block = self.index.find(id_)
+            part, position = block.locate(id_) if block is not None else (None, 0)
             message = None
             try:
-                if segment is None:
+                if part is None or (of := self.segments.get(part.number)) is None:
                     raise OSError(errno.ENOENT, "no record of it is left")
-                if number != segment_number or at < 0 or not log_records.is_complete(data, at):
-                    data, segment_number, base, at = self._read_record(segment, offset, last_id), number, offset, 0
-                message = log_records.parse_message(segment.salt, data, at, address)
+                offset = part.offsets[position]
+                if segment is not of:
+                    segment, data, base = of, b"", offset
+                at = offset - base
+                message = log_records.parse_message(segment.salt, data, at, address) if at >= 0 else None
                 if message is None:
-                    self.reader.report_damage(segment, offset)
+                    if at < 0 or not log_records.is_complete(data, at):
+                        data, base = self._read_record(segment, offset, last_id), offset
+                        message = log_records.parse_message(segment.salt, data, 0, address)
+                    if message is None:
+                        self.reader.report_damage(segment, offset)
             except Shortage:
                 break
             except OSError:
-                segment_number = -1
+                segment = None
             if message is not None:
-                address = message.address
-                address.count(self.addresses)
-                block = self.index.find(id_)
+                if message.address is not address:
+                    address = message.address
+                    address.count(self.addresses)
                 if block is not None and block.attempts:
                     recount(message, block.attempts.get((queue, id_), 0))
                 self.read_messages += 1
@@ -608,7 +613,7 @@ class Journal(ports.Journal):
                 break
             messages.append(message)
             if message is not None:
-                left_bytes -= read_bytes([message])
+                left_bytes -= len(message.frames) if message.state is None else read_bytes([message])
                 if left_bytes <= 0:
                     break
         return messages
