@@ -18,7 +18,8 @@ class Disk:
 
     in_flight  batches of a journal that may be written or synced at a time
     tears      an append that was interrupted may leave a part of itself
-    read_ahead  bytes that a read brings beside what it always does (`segment_reader`), if they are wanted next
+    read_ahead  bytes of messages that follow each other, which a read brings at most, if more than usual
+                (`segment_reader`)
     """
 
     in_flight = IN_FLIGHT

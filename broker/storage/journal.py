@@ -16,6 +16,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ from .compaction import Compaction
 from .disk import Disk, write_with_reserve
 from .index import Index, new_block
 from .recovery import recover
-from .segment import OFFSET_BITS, OFFSET_MASK, Segment
+from .segment import Segment
 from .segment_reader import READ_BYTES, Reader, Shortage
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 SEGMENT_BYTES = 64 << 20
 EARLY_BYTES = 1 << 20  # when the disk is full, a segment ends at this length if it is mostly dead, or grows by as much
+GAP_BYTES = 16 << 10  # between two records that are read together from a far store
 READ_LIMIT = 2 << 20  # bytes of frames that one read returns, but for the last message
 BUFFER_LIMIT = 4 << 20  # bytes buffered while a batch is written; beyond this, publishers and jobs wait for the disk
 COUNTS = 2_000  # of deliveries, in one batch: 2 ms
@@ -579,8 +581,8 @@ class Journal(ports.Journal):
         segment: Segment | None = None  # which has `data` from the offset `base` on
         data, base = b"", 0
         left_bytes, address = READ_LIMIT, NO_ADDRESS
-        last_id = max(ids, default=0) if self.disk.read_ahead else 0
-        for id_ in ids:
+        far = self.disk.read_ahead > 0
+        for index, id_ in enumerate(ids):
             block = self.index.find(id_)
             part, position = block.locate(id_) if block is not None else (None, 0)
             message = None
@@ -594,7 +596,8 @@ class Journal(ports.Journal):
                 message = log_records.parse_message(segment.salt, data, at, address) if at >= 0 else None
                 if message is None:
                     if at < 0 or not log_records.is_complete(data, at):
-                        data, base = self._read_record(segment, offset, last_id), offset
+                        ahead = self._wanted_bytes(ids, index, part.number, offset) if far else 0
+                        data, base = self._read_record(segment, offset, ahead), offset
                         message = log_records.parse_message(segment.salt, data, 0, address)
                     if message is None:
                         self.reader.report_damage(segment, offset)
@@ -618,10 +621,22 @@ class Journal(ports.Journal):
                     break
         return messages
 
-    def _read_record(self, segment: Segment, offset: int, last_id: int) -> bytes:
+    def _wanted_bytes(self, ids: Sequence[int], first: int, number: int, offset: int) -> int:
+        """Return the bytes from `offset` on of messages that follow each other, of these from the index `first` on."""
+        end = offset
+        for id_ in islice(ids, first, None):
+            part, at = self.index.locate(id_)
+            if part is None or part.number != number or not end <= part.offsets[at] <= end + GAP_BYTES:
+                break
+            end = part.offsets[at] + part.sizes[at]
+            if end - offset >= self.disk.read_ahead:
+                break
+        return min(end - offset, self.disk.read_ahead)
+
+    def _read_record(self, segment: Segment, offset: int, ahead: int) -> bytes:
         """Return at least the whole record at `offset`, of the buffers or the file. Raises OSError, Shortage.
 
-        A far store is read up to the message `last_id` at once.
+        A far store is read for `ahead` bytes at once.
         """
         if segment is self._current and offset >= self._start:
             return _piece(self._buffer, offset - self._start)
@@ -631,9 +646,7 @@ class Journal(ports.Journal):
                 if offset >= batch.start:
                     return _piece(batch.data, offset - batch.start)
                 end = batch.start  # the worker is writing what follows
-        last = self.index.place(last_id) if last_id else 0
-        ahead = (last & OFFSET_MASK) - offset if last >> OFFSET_BITS == segment.number else 0
-        data = self.reader.record(segment, offset, end, min(max(ahead, 0), self.disk.read_ahead))
+        data = self.reader.record(segment, offset, end, ahead)
         self.reads += 1
         self.read_bytes += len(data)
         return data

@@ -44,6 +44,7 @@ class Reader:
         "_failures",
         "_locations",
         "_shortage_logged_s",
+        "_short_until_s",
     )
 
     def __init__(self, disk: Disk, log: Callable[[str], None], now_s: Callable[[], float] = time.monotonic) -> None:
@@ -55,6 +56,7 @@ class Reader:
         self._failures: dict[int, tuple[int, float]] = {}  # by segment: their count and the time of the last one
         self._locations: set[int] = set()  # of bad records that were logged
         self._shortage_logged_s: float | None = None
+        self._short_until_s = 0.0
 
     def read(self, segment: Segment, offset: int, count: int) -> bytes:
         """Return up to `count` bytes at `offset`. Raises OSError, Shortage."""
@@ -72,7 +74,8 @@ class Reader:
     def record(self, segment: Segment, offset: int, end: int, ahead: int = 0) -> bytes:
         """Return the record at `offset` and what one read gets of the bytes after it, up to `end`.
 
-        That is `ahead` bytes more than usual.
+        That is `ahead` bytes or READ_BYTES, whichever is more, but not for RETRY_S after a long read has failed: the
+        answer of a slow store may take longer than a read may.
 
         Raises OSError, Shortage.
         """
@@ -84,8 +87,12 @@ class Reader:
             raise OSError(errno.EIO, f"{segment.name} is not read again yet")
         data = b""
         if not failures:
+            count = READ_BYTES if self.now_s() < self._short_until_s else max(READ_BYTES, ahead)
             try:
-                data = self.read(segment, offset, min(READ_BYTES + ahead, end - offset))
+                data = self.read(segment, offset, min(count, end - offset))
+            except Shortage:
+                self._short_until_s = self.now_s() + RETRY_S if count > READ_BYTES else 0.0
+                raise
             except OSError:
                 self._failures[segment.number] = 1, self.now_s()  # this record need not be the bad one
         try:

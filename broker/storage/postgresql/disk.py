@@ -20,7 +20,7 @@ from .transactions import NOT_OWNER, UNREACHABLE, Transactions
 
 LATER = ("53", "57014", "55P03")  # classes and codes of SQLSTATE
 IN_FLIGHT = 8  # batches of the journal: what was sealed while every session had a transaction becomes the next one
-READ_AHEAD = 4 << 20  # as the loop waits for each answer
+READ_AHEAD = 1 << 20  # as the loop waits for each answer
 UNLIMITED_BYTES = 1 << 62  # the server's disk is its own affair: when it is full, a transaction fails
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 from typing import TYPE_CHECKING, cast
 
@@ -75,3 +76,26 @@ def test_a_far_store_is_read_ahead_as_far_as_messages_are_wanted(
     before = journal.read_bytes
     journal.read(pages[:1])
     assert journal.read_bytes - before <= READ_BYTES
+
+
+def test_messages_that_are_far_from_each_other_are_not_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileDisk, "read_ahead", 4 << 20)
+    journal = open_journal(SimulatedDisk(Random(1)))
+    pages = store_messages(journal, 200, b"x" * 20_000)
+    assert None not in journal.read([pages[0], pages[199]]) and journal.read_bytes <= 2 * READ_BYTES
+
+
+def test_a_store_that_is_too_slow_for_a_long_read_is_read_in_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, read = SimulatedDisk(Random(1)), FileDisk.read
+
+    def slow(files: FileDisk, number: int, offset: int, count: int) -> bytes:
+        if count > READ_BYTES:
+            raise OSError(errno.ENOTCONN, "the server does not answer")
+        return read(files, number, offset, count)
+
+    monkeypatch.setattr(FileDisk, "read_ahead", 1 << 20)
+    monkeypatch.setattr(FileDisk, "read", slow)
+    journal = open_journal(disk)
+    pages = store_messages(journal, 80, b"x" * 20_000)
+    assert journal.read(pages) == []
+    assert len(journal.read(pages)) == 80 and journal.reads == 7
