@@ -52,6 +52,7 @@ class Standby:
         )
         self._socket = Path(config.data_dir, NAME)
         self._fault = ""  # why the server cannot be reached
+        self._warn_s = math.inf  # when a takeover that waits is in the log
 
     async def wait(self) -> bool:
         """Return True once this broker owns the store, and False if it is to stop before. Raises StorageFault, OSError.
@@ -101,13 +102,15 @@ class Standby:
     async def _acquire(self) -> Standing | None:
         """Try to take over, on a thread, until the process is to stop. Raises StorageFault, ConfirmedLost."""
         loop = asyncio.get_running_loop()
-        taking, warn_s = loop.run_in_executor(None, self._store.acquire), loop.time() + WARN_S
+        if not self._store.ownership.blocked:
+            self._warn_s = loop.time() + WARN_S
+        taking = loop.run_in_executor(None, self._store.acquire)
         while not (await asyncio.wait((taking,), timeout=LOOK_S))[0]:
             if self._ending.is_set():
                 self._store.abandon()
-            elif loop.time() > warn_s:
+            elif loop.time() > self._warn_s:
                 log.warning("takeover_waits")
-                warn_s = math.inf
+                self._warn_s = math.inf
         return taking.result()
 
     def _log(self, standing: Standing) -> None:

@@ -393,16 +393,16 @@ class Fifo:
 
     def shed(self) -> int:
         """Keep the ids of the last messages in memory only; return the cost, or 0 if they are few."""
-        if self._ready.has_few_resident(PAGE_ABOVE + RUN):
-            few_bytes = PAGE_BYTES + BATCH_BYTES - self.header_bytes
-            if self._ready.body_bytes <= few_bytes or self.body_bytes <= few_bytes:
-                return 0
+        if self._ready.has_few_resident(PAGE_ABOVE + RUN) and self._ready.has_few_bytes(PAGE_BYTES + BATCH_BYTES):
+            return 0
         if self.chunks.count == self.chunks.stored and self.fresh:
             last = [self.fresh.pop() for _ in range(min(RUN, len(self.fresh)))]
             self.chunks.put_first(last[::-1])
         shed = self.chunks.shed(BATCH_BYTES, self._store)
         if not self.fresh:
             self.fresh.extend(self.chunks.take())
+        if self.timed and shed and self.chunks.count == self.chunks.stored and not self.fresh:
+            self._read_head, self._read_deadline_ms = self.head, deadline_of(shed[0])
         header_bytes = header_bytes_of(shed)
         self.header_bytes -= header_bytes
         self._ledger.remove(shed, total_bytes(shed) + header_bytes)

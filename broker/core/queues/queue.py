@@ -397,8 +397,7 @@ class Queue(RouteTarget):
         if self._feeding:
             return  # the firehose puts copies of its deliveries into this very queue
         self._feeding = True
-        held_back = self.host.ledger.dead_letters.total and self.outbox.many
-        self._slice = 0 if held_back else SLICE + self.published - self._pumped
+        self._slice = 0 if self._held_back else SLICE + self.published - self._pumped
         try:
             timed = self.ready_messages.timed
             if timed:
@@ -490,10 +489,15 @@ class Queue(RouteTarget):
             else:
                 self._hand_fresh(fifo, takers, min(count, room * len(takers), ready.count - rest))
 
+    @property
+    def _held_back(self) -> bool:
+        """Whether nothing is delivered, since too many messages wait to be dead-lettered."""
+        return self.host.ledger.dead_letters.total > 0 and self.outbox.many
+
     def can_deliver(self, body_bytes: int) -> bool:
         """Return whether a message of this length would be delivered now, or in one of the next turns."""
         host = self.host
-        if self.paused or host.held or host.ledger.shedding and self._awaits_shedding():
+        if self.paused or host.held or self._held_back or host.ledger.shedding and self._awaits_shedding():
             return False
         return self.consumers.any_room(body_bytes) or self.consumers.any_freed()
 

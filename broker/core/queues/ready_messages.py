@@ -136,6 +136,11 @@ class ReadyMessages:
         """The number of messages that could not be read."""
         return self.unread.count if self.unread is not None else 0
 
+    def has_few_bytes(self, limit_bytes: int) -> bool:
+        """Return whether bodies and long headers in memory are at most that together; some thousands may be."""
+        header_bytes = self.content_bytes - self.body_bytes
+        return min(self.body_bytes, sum([fifo.body_bytes for fifo in self.all])) + header_bytes <= limit_bytes
+
     @property
     def has_room(self) -> bool:
         """Whether messages may be read into memory before consumers need them."""

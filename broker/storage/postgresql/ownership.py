@@ -66,11 +66,13 @@ class Ownership:
 
     epoch    of this owner, 0 while it is a standby
     commits  number of the last transaction before it
+    blocked  the owner has ended, but the last `acquire` could not change its rows: another takeover waits
     """
 
     def __init__(self, database: PostgreSQL, store_id: str, node: str, lease_s: float) -> None:
         self.epoch = 0
         self.commits = 0
+        self.blocked = False
         self._database = database
         self._store_id = store_id
         self._node = node
@@ -106,6 +108,7 @@ class Ownership:
         The takeover waits until it is as durable as the server's settings say, `limit_s` at most if there is one.
         Raises ConfirmedLost if the server has fewer transactions than an owner has confirmed since the first look.
         """
+        self.blocked = False
         standing, free, known = self._look()
         expired = standing.age_s is None or standing.age_s > self._lease_s
         self._trusting = self._trusting or not free or expired
@@ -160,6 +163,7 @@ class Ownership:
         raised = after(epoch)
         if run(WATCH, [("SELECT pg_try_advisory_lock($1, $2)", self._lock_of(raised))], LIMIT_S)[0] != [[b"t"]]:
             self._unlock()
+            self.blocked = True
             return False
         ending = (
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -183,6 +187,7 @@ class Ownership:
             self._unlock()
             if error.sqlstate != LOCK_TIMEOUT:
                 raise
+            self.blocked = True
             return False
         if not taken:
             self._unlock()

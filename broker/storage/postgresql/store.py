@@ -79,7 +79,14 @@ class PostgreSQLStore:
 
     def acquire_now(self) -> None:
         """Take the store over. Raises InUse if another broker owns it, StorageFault."""
-        standing = self.acquire(TAKEOVER_S)
+        try:
+            standing = self.acquire(TAKEOVER_S)
+        except Unavailable as fault:
+            raise Unavailable(
+                f"{fault}; a takeover waits for a synchronous standby server, if there is to be one"
+            ) from fault
+        if standing is not None and self.ownership.blocked:
+            raise Unavailable(f"{self.address.shown}: another takeover waits for a synchronous standby server")
         if standing is not None:
             raise InUse(f"{self.address.shown} is in use by another broker ({standing.node})")
 

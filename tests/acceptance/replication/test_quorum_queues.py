@@ -93,9 +93,15 @@ def test_a_takeover_that_no_standby_server_confirms_is_said_and_can_be_stopped(
     servers: tuple[Cluster, Cluster], sites: Sites, number: signal.Signals
 ) -> None:
     primary, _ = servers
-    broker = sites("a", init(primary.url()))
+    store = init(primary.url())
+    broker = sites("a", store)
     primary.set("synchronous_standby_names", "'nobody'")
     broker.launch()
     assert broker.wait_for_event("takeover_waits")["level"] == "warning"
     broker.process.send_signal(number)
     assert broker.wait() == 0
+    other = sites("b", store)  # while the server still waits for the standby server
+    other.launch()
+    other.wait_for_event("takeover_waits")
+    other.process.send_signal(number)
+    assert other.wait() == 0

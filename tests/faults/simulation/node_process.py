@@ -206,6 +206,7 @@ class NodeProcess:
         self.settling: list[tuple[int, str, Entry, str]] = []  # likewise: tag, queue, entry, and the settlement
         self.committing: list[Entry] | None = None
         self.acknowledging: list[Entry] = []
+        self.requeuing: list[Entry] = []  # by the last commit
         self.outstanding: list[tuple[Channel, int, str, Entry]] = []  # deliveries: tag, queue
         self.removing: list[Entry] | None = None  # by an unanswered purge or deletion
         self.brief = False  # the queue `brief` exists
@@ -438,6 +439,7 @@ class NodeProcess:
         self.transacting.send(Tx.Commit)
         self.committing = [entry for publish in pending for entry in self._taken(publish)]
         self.acknowledging = [entry for _, queue, entry, choice in settling if self._settled(queue, entry, choice)]
+        self.requeuing = [entry for *_, entry, choice in settling if choice == "requeue"]
         if self.long:
             for entry in self.committing:
                 entry.ticket, entry.ordered = NEVER, False
@@ -523,7 +525,7 @@ class NodeProcess:
         entries = [each for each in there if kind is Queue.Delete or not each.out]
         self.removing = []
         for entry in entries:
-            if entry.moves or self.committing is not None and entry in self.committing:
+            if entry.moves or self.committing is not None and entry in (*self.committing, *self.requeuing):
                 entry.certain = False  # a delayed message may not be in the queue yet, nor one of a long commit
             elif not entry.settled:
                 entry.removed = True

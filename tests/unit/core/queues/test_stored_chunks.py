@@ -20,6 +20,7 @@ from warren.broker.core.queues import chunks, ready_messages
 from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues.chunks import ChunkList
 from warren.broker.core.queues.consumers import Consumers
+from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.reply_queue import ReplyQueue
@@ -229,12 +230,16 @@ def test_a_long_message_for_consumers_that_are_about_to_be_woken_stays(monkeypat
     assert not queue.ready_messages.default.chunks.stored
 
 
-@pytest.mark.parametrize("reason", ["paused", "held"])
-def test_long_messages_are_paged_while_nothing_is_delivered(reason: str) -> None:
+@pytest.mark.pure("it replaces a property of the outbox")
+@pytest.mark.parametrize("reason", ["paused", "held", "dead letters"])
+def test_long_messages_are_paged_while_nothing_is_delivered(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     queue, log = new_queue(ledger=Ledger(-1)), []
     queue.add_consumer(Taker("1", queue, log, False, 0, 10))
     if reason == "paused":
         queue.pause()
+    elif reason == "dead letters":
+        queue.host.ledger.dead_letters.total = 1
+        monkeypatch.setattr(DeadLetterOutbox, "many", True)
     else:
         queue.host.held = True
     enqueue(long_messages(1, 2 << 20, 0), queue)
@@ -249,6 +254,35 @@ def test_the_priorities_of_a_queue_have_few_messages_in_memory_together() -> Non
             enqueue([message(0, True, content_frames(0, raw, b""))], queue)
     assert queue.ready == 10 * PAGE_ABOVE
     assert queue.ready_messages.resident == PAGE_ABOVE + 1
+
+
+def by_priority(levels: int, count: int, body_bytes: int, arguments: dict[str, object]) -> Queue:
+    """Return a queue with messages of each priority, of a node that has memory for them until now."""
+    ledger = Ledger(1 << 40)
+    queue = new_queue(ledger=ledger, arguments=Table.of({"x-max-priority": levels - 1, **arguments}))
+    for level in range(levels):
+        raw = properties.replace(NO_FLAGS, properties.PRIORITY, level)
+        enqueue([message(body_bytes, True, content_frames(0, raw, bytes(body_bytes))) for _ in range(count)], queue)
+    ledger.limit_bytes = 0
+    return queue
+
+
+def test_the_priorities_of_a_queue_have_few_bytes_in_memory_together() -> None:
+    queue = by_priority(10, 1, 900 << 10, {})
+    for fifo in queue.ready_messages.all[::-1]:
+        while fifo.shed():
+            pass
+    assert sum(fifo.body_bytes for fifo in queue.ready_messages.all) <= 2 << 20
+
+
+def test_deadlines_of_what_is_shed_need_no_read() -> None:
+    queue = by_priority(2, 300, 10, {"x-message-ttl": 60_000})
+    _, first = queue.ready_messages.all
+    while first.shed():
+        pass
+    assert not first.fresh and first.chunks.stored == 300
+    journal = journal_of(queue)
+    assert first.first_deadline_ms() == queue.host.clock.now_ms() + 60_000 and not journal.reads
 
 
 @pytest.mark.parametrize("header_bytes", [0, 60_000])

@@ -8,8 +8,9 @@ import pytest
 
 from tests.support.polling import until
 from tests.support.postgresql import Cluster
-from warren.broker.storage.errors import ConfirmedLost, StorageFault
+from warren.broker.storage.errors import ConfirmedLost, StorageFault, Unavailable
 from warren.broker.storage.folder_lock import InUse
+from warren.broker.storage.postgresql import store as store_module
 from warren.broker.storage.postgresql.address import Address
 from warren.broker.storage.postgresql.database import WATCH
 from warren.broker.storage.postgresql.errors import Fenced
@@ -244,3 +245,22 @@ def test_a_row_that_is_missing_or_there_twice_is_a_fault(
     for look in (standby.acquire, standby.standing):
         with pytest.raises(StorageFault, match="restore them from a backup"):
             look()
+
+
+@pytest.mark.pure("it shortens a time limit")
+def test_commands_give_up_a_takeover_that_no_standby_server_confirms(
+    monkeypatch: pytest.MonkeyPatch, postgresql: Cluster, address: Address
+) -> None:
+    monkeypatch.setattr(store_module, "TAKEOVER_S", 0.3)
+    first, second = (PostgreSQLStore(address, f"warren@{name}") for name in "ab")
+    postgresql.set("synchronous_standby_names", "'nobody'")
+    try:
+        with pytest.raises(Unavailable, match="a takeover waits for a synchronous standby server"):
+            first.acquire_now()
+        monkeypatch.undo()
+        with pytest.raises(Unavailable, match="another takeover waits"):
+            second.acquire_now()
+    finally:
+        postgresql.set("synchronous_standby_names", "''")
+        first.close()
+        second.close()
