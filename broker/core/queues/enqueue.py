@@ -184,9 +184,9 @@ class PerMessageEnqueue:
         run, self.run = self.run, []
         run_bytes, self.run_bytes = self.run_bytes, 0
         queues, host = self._queues, self.queue.host
-        persistent = [message for message in run if message.persistent]
-        numbers = [queue.number for queue in queues if queue.number] if persistent else []
-        if numbers:
+        numbers = [queue.number for queue in queues if queue.number]
+        persistent = [message for message in run if message.persistent] if numbers else []
+        if persistent:
             host.journal.append(numbers, persistent)
             stored_bytes = run_bytes if len(persistent) == len(run) else total_bytes(persistent)
             for queue in queues:
@@ -194,6 +194,9 @@ class PerMessageEnqueue:
             self.stored = True
         if host.message_log is not None:
             host.message_log.enqueued(queues, run, self.source)
+        if len(queues) == 1:
+            self.queue.push_at(self.level, run, run_bytes, self.shared)
+            return run[-1:]
         last = []
         for queue in queues:
             own = run if queue is self.queue else [message.copy_with_record() for message in run]

@@ -21,7 +21,15 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.scheduler import STORE_SHIFT
-from ..messages.message import Message, SharedMessage, ShedMessage, frame_bytes, header_bytes_of, total_bytes
+from ..messages.message import (
+    LONG_HEADER,
+    Message,
+    SharedMessage,
+    ShedMessage,
+    frame_bytes,
+    header_bytes_of,
+    total_bytes,
+)
 from ..messages.message_state import NEVER
 from .chunks import RUN, Chunk, ChunkList, Resident
 from .ledger import Ledger
@@ -137,8 +145,10 @@ class Fifo:
                 fresh.extend(messages)
             if header_bytes:
                 if header_bytes < 0:
-                    header_bytes = header_bytes_of(messages)
-                self._add_headers(header_bytes)
+                    one = len(messages[0].frames) - body_bytes if len(messages) == 1 else LONG_HEADER + 1
+                    header_bytes = header_bytes_of(messages) if one > LONG_HEADER else 0
+                if header_bytes:
+                    self._add_headers(header_bytes)
             if shared:
                 self._ready.shared = True
                 self._ledger.add_shared(len(messages))

@@ -8,12 +8,12 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ..jobs.scheduler import COPY_SHIFT
-from ..messages.message import Message, ShedMessage, read_bytes
+from ..messages.message import Message, ShedMessage, frame_bytes, read_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import RecoveredQueue
 from .chunks import Chunk
 from .dead_lettering import FEW_BYTES
-from .fifo import LEVEL_SHIFT, UNPAGE, Fifo
+from .fifo import BATCH_BYTES, LEVEL_SHIFT, UNPAGE, Fifo
 from .ledger import Ledger
 from .queue_journal import QueueJournal
 from .queue_settings import NONE, QueueSettings
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 EMPTY = 8  # fifos without messages that are looked at before the next one; more of them leave `ReadyMessages.all`
+MANY = 32  # messages in memory that are dropped together
 FIFO_SHIFT = 1  # to look at 2 fifos costs 1 (`jobs.scheduler`)
 MESSAGE_BYTES = 6 << 10  # that take as long to read as one message does by itself
 SLICE_BYTES = 4 << 20  # of messages that expire or are dropped at once, and of those that are read back for that
@@ -153,7 +154,7 @@ class ReadyMessages:
         fifo = self._fifos.get(level)
         if fifo is None:
             fifo = self._fifos[level] = Fifo(level, self, self._journal, self._ledger)
-        if fifo not in self.all:
+        if not fifo.fresh and fifo not in self.all:  # with messages, it is
             insort(self.all, fifo, key=lambda fifo: -self._settings.priority(fifo.level))
         return fifo
 
@@ -291,9 +292,16 @@ class ReadyMessages:
             fifo = self.first_loaded()
             if fifo is None:
                 break
-            message = fifo.pop()[1]
-            self.removed_bytes += len(message.frames)
-            dropped.append(message)
+            excess = min(self.count - max_length if NONE < max_length < self.count else 1, limit - len(dropped))
+            together = excess >= MANY and fifo.returned is None and not fifo.chunks.count
+            if together and removed_end - self.removed_bytes > BATCH_BYTES:
+                messages = fifo.take(min(excess, len(fifo.fresh)), 0)[0]
+                self.removed_bytes += frame_bytes(messages)
+                dropped += messages
+            else:
+                message = fifo.pop()[1]
+                self.removed_bytes += len(message.frames)
+                dropped.append(message)
         return dropped, limit - len(dropped) if self.read_bytes < read_end and self.removed_bytes < removed_end else 0
 
     def _slice_ends(self) -> tuple[int, int]:
