@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 LEVEL_SHIFT: Final = 48  # the bits of a position above these are the priority level (`QueueSettings.level`)
 BATCH_BYTES: Final = 1 << 20  # delivered at once, whatever their number: the first may be longer than the average
-PACK_ABOVE = 10_000  # fresh messages; more than queues with consumers have (`flow_control`), as packing takes time
+# Fresh messages: more than queues with consumers have (`flow_control`), or a limit of 10,000 and what one read brings
+# beside it, as packing takes time.
+PACK_ABOVE = 16_000
 UNPACK_BELOW = 256  # fresh messages; as many as one write to a consumer has
 # Messages that a queue may have in memory even when that of the node is used up, and their bytes: messages of a queue
 # whose consumers keep up pass through memory.

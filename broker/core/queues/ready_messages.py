@@ -292,10 +292,10 @@ class ReadyMessages:
             fifo = self.first_loaded()
             if fifo is None:
                 break
-            excess = min(self.count - max_length if NONE < max_length < self.count else 1, limit - len(dropped))
-            together = excess >= MANY and fifo.returned is None and not fifo.chunks.count
-            if together and removed_end - self.removed_bytes > BATCH_BYTES:
-                messages = fifo.take(min(excess, len(fifo.fresh)), 0)[0]
+            many = NONE < max_length <= self.count - MANY and fifo.returned is None
+            if many and removed_end - self.removed_bytes > BATCH_BYTES:
+                excess = min(self.count - max_length, limit - len(dropped), len(fifo.fresh))
+                messages = fifo.take(excess, 0)[0]
                 self.removed_bytes += frame_bytes(messages)
                 dropped += messages
             else:
