@@ -211,3 +211,28 @@ def test_shed_ones_of_many_megabytes_are_read_and_passed_on_in_two_turns(
         shutil.rmtree(folder, ignore_errors=True)
 
     step_meter.check_one_of(attempt)
+
+
+def test_a_sweep_of_queues_with_very_many_priorities(step_meter: StepMeter, tmp_path: Path) -> None:
+    """Few messages of a queue stay in memory, of all its priorities together, which is looked at once."""
+    attempts = iter("abcdef")
+
+    def attempt() -> None:
+        folder = tmp_path / next(attempts)
+        peer = StoredPeer(step_meter, folder)
+        channel = peer.connect().channel()
+        channel.declare("other")
+        for number in range(5):
+            channel.declare(f"q{number}", arguments={"x-max-priority": 255})
+            for level in range(256):
+                channel.publish("", f"q{number}", b"", {"priority": level})
+            peer.settle()
+        peer.node.ledger.limit_bytes = 1000
+        step_meter.begin()
+        fill(peer, "other", 10)
+        peer.wait(1000)
+        assert peer.node.ledger.exceeded
+        peer.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    step_meter.check_one_of(attempt)

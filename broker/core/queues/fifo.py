@@ -403,16 +403,23 @@ class Fifo:
         """Store messages that the journal does not have for this queue; return the id and `Message.seq` of each."""
         return array("Q", self._journal.page_out(messages)), [max(message.seq, 0) for message in messages]
 
+    @property
+    def may_shed(self) -> bool:
+        """Whether there are messages in memory that were not requeued."""
+        return len(self.fresh) > 0 or self.chunks.count > self.chunks.stored
+
     def shed(self) -> int:
-        """Keep the ids of the last messages in memory only; return the cost, or 0 if they are few."""
+        """Keep the ids of the last messages in memory only; return the cost, or 0 if those of the queue are few."""
         if self._ready.has_few_resident(PAGE_ABOVE + RUN) and self._ready.has_few_bytes(PAGE_BYTES + BATCH_BYTES):
             return 0
         if self.chunks.count == self.chunks.stored and self.fresh:
             last = [self.fresh.pop() for _ in range(min(RUN, len(self.fresh)))]
             self.chunks.put_first(last[::-1])
-        shed = self.chunks.shed(BATCH_BYTES, self._store)
-        if not self.fresh:
-            self.fresh.extend(self.chunks.take())
+        try:
+            shed = self.chunks.shed(BATCH_BYTES, self._store)
+        finally:
+            if not self.fresh:
+                self.fresh.extend(self.chunks.take())
         if self.timed and shed and self.chunks.count == self.chunks.stored and not self.fresh:
             self._read_head, self._read_deadline_ms = self.head, deadline_of(shed[0])
         header_bytes = header_bytes_of(shed)

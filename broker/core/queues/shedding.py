@@ -95,13 +95,15 @@ class Shedding:
             for queues in self._queues():
                 for queue in queues:
                     fifos = queue.ready_messages.all[::-1]  # the lowest priority first
+                    keeps = False  # the rest
                     for fifo in fifos:
                         seen, fifo.seen = fifo.seen, fifo.head
-                        while seen == fifo.head and ledger.excess_bytes > -spare_bytes:
+                        while not keeps and fifo.may_shed and seen == fifo.head and ledger.excess_bytes > -spare_bytes:
                             cost = 0 if queue.deleted or self._journal.room() == DISK_FULL else fifo.shed()
                             if not cost:
+                                keeps = True
                                 break
-                            yield cost
+                            yield cost + len(fifos)
                             yield from scheduler.caught_up()
                     yield sum([1 + (min(fifo.resident, PAGE_ABOVE) >> LOOK_SHIFT) for fifo in fifos])
         finally:

@@ -275,6 +275,21 @@ def test_the_priorities_of_a_queue_have_few_bytes_in_memory_together() -> None:
     assert sum(fifo.body_bytes for fifo in queue.ready_messages.all) <= 2 << 20
 
 
+@pytest.mark.pure("it replaces a method of the journal")
+def test_what_cannot_be_shed_is_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = by_priority(1, 3, 1 << 20, {})
+
+    def fail(*arguments: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(type(queue.journal), "page_out", fail)
+    with pytest.raises(MemoryError):
+        queue.ready_messages.default.shed()
+    queue.add_consumer(Taker("1", queue, log := [], True, 0, 10))
+    queue.pump()
+    assert len(log) == 3
+
+
 def test_deadlines_of_what_is_shed_need_no_read() -> None:
     queue = by_priority(2, 300, 10, {"x-message-ttl": 60_000})
     _, first = queue.ready_messages.all

@@ -255,6 +255,7 @@ def test_commands_give_up_a_takeover_that_no_standby_server_confirms(
     first, second = (PostgreSQLStore(address, f"warren@{name}") for name in "ab")
     postgresql.set("synchronous_standby_names", "'nobody'")
     try:
+        until(lambda: postgresql.execute("SHOW synchronous_standby_names") == [("nobody",)])
         with pytest.raises(Unavailable, match="a takeover waits for a synchronous standby server"):
             first.acquire_now()
         monkeypatch.undo()
