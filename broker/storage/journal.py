@@ -597,6 +597,7 @@ class Journal(ports.Journal):
                 if message is None:
                     if at < 0 or not log_records.is_complete(data, at):
                         ahead = self._wanted_bytes(ids, index, part.number, offset) if far else 0
+                        ahead = min(ahead, left_bytes + GAP_BYTES)
                         data, base = self._read_record(segment, offset, ahead), offset
                         message = log_records.parse_message(segment.salt, data, 0, address)
                     if message is None:

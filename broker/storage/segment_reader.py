@@ -91,7 +91,8 @@ class Reader:
             try:
                 data = self.read(segment, offset, min(count, end - offset))
             except Shortage:
-                self._short_until_s = self.now_s() + RETRY_S if count > READ_BYTES else 0.0
+                if count > READ_BYTES:
+                    self._short_until_s = self.now_s() + RETRY_S
                 raise
             except OSError:
                 self._failures[segment.number] = 1, self.now_s()  # this record need not be the bad one

@@ -298,6 +298,8 @@ class ReadyMessages:
                 messages = fifo.take(excess, 0)[0]
                 self.removed_bytes += frame_bytes(messages)
                 dropped += messages
+                if self.awaits_room:
+                    self.start_rereading()
             else:
                 message = fifo.pop()[1]
                 self.removed_bytes += len(message.frames)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.queues import held_by, rows_of, stored_ids
 from warren.broker.core.counters.statistics import DeliveryCounters
-from warren.broker.core.messages.message import Message, SharedMessage, ShedMessage, header_bytes_of, total_bytes
+from warren.broker.core.messages.message import (
+    PAGE_BYTES,
+    Message,
+    SharedMessage,
+    ShedMessage,
+    header_bytes_of,
+    total_bytes,
+)
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.ledger import Ledger as MemoryLedger
 from warren.broker.core.queues.message_log import MessageLog, Origin
@@ -143,6 +150,7 @@ def check_ledger(node: Node, channels: Iterable[Channel]) -> Counter[Queue]:
                 shared |= shared_of(held_by(fifo)[0])
             shared |= shared_of(dead_letters(queue))
     shared_bytes = sum(ledger.ALONE + (0 if message.origin else len(message.frames)) for message in shared)
+    shared_bytes += sum(PAGE_BYTES * len(message.pages or ()) for message in shared)
     counted = ledger.ready_bytes, ledger.unacked_bytes, ledger.shed_bytes, ledger.shared.total
     holds = resident_bytes(node), unacked_bytes, (shed.total() + rows) * ledger.SHED, shared_bytes
     assert counted == holds, (
