@@ -456,7 +456,6 @@ class InternalPublisher:
         if self._closed:
             return
         self._closed = True
-        self._transport.stop()
         self._connection.end_channel(self._channel)
         self._transport.end()
         self.on_finished = self.on_release = lambda: None

@@ -16,8 +16,8 @@ RESERVE_BYTES = 16 << 20  # more than a journal has buffered when the disk is fo
 class Disk:
     """The store of one log. Calls may raise OSError. `read` and `forget` are calls of the loop, once it runs.
 
-    in_flight  batches of a journal that may be written or synced at a time
-    tears      an append that was interrupted may leave a part of itself
+    in_flight   batches of a journal that may be written or synced at a time
+    tears       an append that was interrupted may leave a part of itself
     read_ahead  bytes of messages that follow each other, which a read brings at most, if more than usual
                 (`segment_reader`)
     """

@@ -581,7 +581,6 @@ class Journal(ports.Journal):
         segment: Segment | None = None  # which has `data` from the offset `base` on
         data, base = b"", 0
         left_bytes, address = READ_LIMIT, NO_ADDRESS
-        far = self.disk.read_ahead > 0
         for index, id_ in enumerate(ids):
             block = self.index.find(id_)
             part, position = block.locate(id_) if block is not None else (None, 0)
@@ -596,8 +595,8 @@ class Journal(ports.Journal):
                 message = log_records.parse_message(segment.salt, data, at, address) if at >= 0 else None
                 if message is None:
                     if at < 0 or not log_records.is_complete(data, at):
-                        ahead = self._wanted_bytes(ids, index, part.number, offset) if far else 0
-                        ahead = min(ahead, left_bytes + GAP_BYTES)
+                        limit_bytes = min(self.disk.read_ahead, left_bytes + GAP_BYTES)
+                        ahead = self._wanted_bytes(ids, index, part.number, offset, limit_bytes)
                         data, base = self._read_record(segment, offset, ahead), offset
                         message = log_records.parse_message(segment.salt, data, 0, address)
                     if message is None:
@@ -622,17 +621,17 @@ class Journal(ports.Journal):
                     break
         return messages
 
-    def _wanted_bytes(self, ids: Sequence[int], first: int, number: int, offset: int) -> int:
+    def _wanted_bytes(self, ids: Sequence[int], first: int, number: int, offset: int, limit_bytes: int) -> int:
         """Return the bytes from `offset` on of messages that follow each other, of these from the index `first` on."""
         end = offset
         for id_ in islice(ids, first, None):
+            if end - offset >= limit_bytes:
+                break
             part, at = self.index.locate(id_)
             if part is None or part.number != number or not end <= part.offsets[at] <= end + GAP_BYTES:
                 break
             end = part.offsets[at] + part.sizes[at]
-            if end - offset >= self.disk.read_ahead:
-                break
-        return min(end - offset, self.disk.read_ahead)
+        return min(end - offset, limit_bytes)
 
     def _read_record(self, segment: Segment, offset: int, ahead: int) -> bytes:
         """Return at least the whole record at `offset`, of the buffers or the file. Raises OSError, Shortage.

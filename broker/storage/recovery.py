@@ -257,9 +257,9 @@ def _gaps(recovered: Recovered, saved: Checkpoint) -> list[str]:
         if next_found.batches is None or segment.number + 1 != following.number or found.bad or next_found.bad:
             continue
         state = saved.segments.get(segment.number)
-        began = segment.first_id < following.first_id and next_found.durable > 0
-        if state is not None and state.live and next_found.durable >= next_found.batches[0] - 1:
-            began = True  # with copies, whose ids are of other segments
+        # Copies have ids of other segments.
+        copied = state is not None and state.live > 0 and next_found.durable >= next_found.batches[0] - 1
+        began = copied or segment.first_id < following.first_id and next_found.durable > 0
         if found.batches is None and began:
             gaps.append(f"{segment.name}: all its batches are missing")
         elif 0 < last < next_found.batches[0] - 1:

@@ -139,8 +139,8 @@ class ReadyMessages:
 
     def has_few_bytes(self, limit_bytes: int) -> bool:
         """Return whether bodies and long headers in memory are at most that together; some thousands may be."""
-        header_bytes = self.content_bytes - self.body_bytes
-        return min(self.body_bytes, sum([fifo.body_bytes for fifo in self.all])) + header_bytes <= limit_bytes
+        limit_bytes -= self.content_bytes - self.body_bytes
+        return self.body_bytes <= limit_bytes or sum([fifo.body_bytes for fifo in self.all]) <= limit_bytes
 
     @property
     def has_room(self) -> bool:

@@ -100,11 +100,10 @@ class Shedding:
                         seen, fifo.seen = fifo.seen, fifo.head
                         while not keeps and fifo.may_shed and seen == fifo.head and ledger.excess_bytes > -spare_bytes:
                             cost = 0 if queue.deleted or self._journal.room() == DISK_FULL else fifo.shed()
-                            if not cost:
-                                keeps = True
-                                break
-                            yield cost + len(fifos)
-                            yield from scheduler.caught_up()
+                            keeps = not cost
+                            if cost:
+                                yield cost + len(fifos)
+                                yield from scheduler.caught_up()
                     yield sum([1 + (min(fifo.resident, PAGE_ABOVE) >> LOOK_SHIFT) for fifo in fifos])
         finally:
             self._sweeping, self._swept_ms = False, self._clock.now_ms()
