@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
+from hypothesis.errors import UnsatisfiedAssumption
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from pamqp import base, commands
 from pamqp.commands import Basic, Confirm, Connection, Exchange, Tx
@@ -80,12 +81,14 @@ class SessionMachine(RuleBasedStateMachine):
     profile: ClassVar[str] = "mixed"
     dialect: ClassVar[Dialect] = WARREN
     patience_ms: ClassVar[int | None] = None  # for frames; nothing is on its way within a process
+    MAX_PATHS: ClassVar[int] = 2_000  # of choices, in all steps: a history that needs more to be explained is given up
 
     def __init__(self) -> None:
         super().__init__()
         self.peer = self.new_peer()
         self.model = Model(partial(timestamp_s, self.peer.in_process), self.dialect)
         self.models = [self.model]
+        self.paths = 0  # that were followed
         self.clients: dict[int, Client] = {}
         self.published = 0
         self.admin = self.peer.connect().channel()
@@ -177,6 +180,9 @@ class SessionMachine(RuleBasedStateMachine):
                     failed = mismatch
                 if not (may_choose and choices.next_path()):
                     break
+                self.paths += 1
+                if self.paths > self.MAX_PATHS and (found or len(models) > 1):
+                    raise UnsatisfiedAssumption("too many paths")
         if failed is not None and not found:
             raise failed
         return list(found.values())

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from hypothesis.errors import UnsatisfiedAssumption
 from hypothesis.stateful import run_state_machine_as_test
 from pamqp.commands import Queue as QueueMethods
 from pamqp.commands import Tx
@@ -68,6 +69,12 @@ def test_full_queues_exchange_dead_letters_for_each_other() -> None:
             machine.apply_policy(name, {"max-length": 1})
         machine.settle_one(FIRST, 4, True, REJECT)
         assert [len(channel.outstanding) for channel in machine.models[0].channels.values()] == [4, 0, 0, 0]
+
+
+def test_a_history_that_needs_too_many_paths_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SessionMachine, "MAX_PATHS", 0)
+    with pytest.raises(UnsatisfiedAssumption):
+        test_full_queues_exchange_dead_letters_for_each_other()
 
 
 def test_dead_letters_that_two_full_queues_keep_count_for_each_other() -> None:

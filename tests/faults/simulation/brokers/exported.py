@@ -158,7 +158,10 @@ def read(folder: Path, table: str) -> dict[str, tuple[list[dict[str, Any]], int]
 
 
 def snapshots_of(rows: list[dict[str, Any]], torn: bool) -> list[Snapshot]:
-    """Return the complete snapshots; others may be there if a broker or writer was killed before their last row."""
+    """Return the complete snapshots.
+
+    Others may be there if a broker or writer was killed before their last row, and one which a stop has interrupted.
+    """
     by_number: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_number[row["snapshot"]].append(row)
@@ -166,6 +169,8 @@ def snapshots_of(rows: list[dict[str, Any]], torn: bool) -> list[Snapshot]:
     for number, each in sorted(by_number.items()):
         closing = [row for row in each if row["queue"] is None]
         if torn and (not closing or closing[0]["queues"] > len(each) - 1):
+            continue
+        if not closing and by_number.get(number + 1, each)[0]["kind"] == schema.STOP:
             continue
         assert len(closing) == 1, f"snapshot {number} has {len(closing)} closing rows"
         (last,) = closing
