@@ -15,9 +15,9 @@ import pika
 import pytest
 
 from tests.support.warrenctl import Controlled, Ready, Told, Warrenctl, broker_process, commanded
-from warren.broker.ctl.catalogue import COMMANDS
-from warren.broker.ctl.commands.table import COMMANDS as ANSWERED
-from warren.broker.ctl.main import main, write
+from warren.broker.ctl.commands import COMMANDS
+from warren.broker.ctl.commands.definitions import write
+from warren.broker.ctl.main import main
 from warren.broker.hosting import node_control
 
 from .recorded import IN_ORDER, expected
@@ -28,10 +28,6 @@ pytestmark = pytest.mark.sockets
 def test_commands_print_and_exit_as_rabbitmqctl_does(ready: Ready, warrenctl: Warrenctl) -> None:
     found = [(line, *warrenctl(line)) for line, *_ in IN_ORDER]
     assert found == expected(ready, IN_ORDER)
-
-
-def test_each_command_has_a_handler() -> None:
-    assert COMMANDS.keys() - {"version", "report"} == ANSWERED.keys()
 
 
 def test_each_command_of_rabbitmq_is_there_or_listed_as_missing() -> None:
@@ -75,7 +71,7 @@ def test_cipher_suites_have_three_formats(warrenctl: Warrenctl) -> None:
     assert warrenctl("cipher_suites --format x")[0] == 65
 
 
-@pytest.mark.parametrize("command", [name for name, one in COMMANDS.items() if "vhost" in one.values])
+@pytest.mark.parametrize("command", [name for name, one in COMMANDS.items() if "vhost" in one.options])
 def test_an_unknown_virtual_host_is_an_error(warrenctl: Warrenctl, command: str) -> None:
     status, _, err = warrenctl(f"{command} -p nosuch {' '.join(['zz'] * COMMANDS[command].least)}")
     if command == "clear_permissions":  # no error in RabbitMQ either: there are none to clear
@@ -86,13 +82,22 @@ def test_an_unknown_virtual_host_is_an_error(warrenctl: Warrenctl, command: str)
         assert (status, err) == (65, "Virtual host 'nosuch' does not exist\n")
 
 
-@pytest.mark.parametrize("command", [name for name, one in COMMANDS.items() if "vhost" in one.values])
+@pytest.mark.parametrize("command", [name for name, one in COMMANDS.items() if "vhost" in one.options])
 def test_an_empty_name_of_a_virtual_host_is_not_the_default_one(warrenctl: Warrenctl, command: str) -> None:
     """A script gives it where a variable is not set."""
     status, _, err = warrenctl(f"{command} -p '' {' '.join(['zz'] * COMMANDS[command].least)}")
     assert status >= 64 and err
     if command.startswith(("list_", "clear_", "delete_", "purge_")) and command != "clear_topic_permissions":  # no user
         assert (status, err) == (65, "Virtual host '' does not exist\n")
+
+
+def test_the_line_before_a_result_names_the_default_virtual_host_of_the_node(
+    controlled: Controlled, in_process: Warrenctl
+) -> None:
+    assert in_process("add_vhost v")[0] == 0
+    controlled.host.node.default_vhost = "v"
+    assert in_process("list_bindings") == (0, "Listing bindings for vhost v...\n", "")
+    assert in_process("list_bindings -p /") == (0, "Listing bindings for vhost /...\n", "")
 
 
 BAD = "Error (argument validation): Bad argument:"
@@ -466,7 +471,8 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(
 
 def test_a_long_path_has_a_socket_too(tmp_path: Path) -> None:
     from warren.broker.ctl.api_client import socket_address
-    from warren.broker.ctl.node import LocalNode
+    from warren.broker.ctl.call import Call
+    from warren.broker.ctl.node import connect_to_socket
     from warren.broker.hosting import local_socket
 
     folder = tmp_path / ("long" * 30)
@@ -477,7 +483,7 @@ def test_a_long_path_has_a_socket_too(tmp_path: Path) -> None:
                 assert len(name) < 108
         listening.settimeout(5)
         with pytest.raises(TimeoutError):
-            LocalNode(folder, 0.05)  # it is connected and gets no response
+            connect_to_socket(Call("ping", [], {}), folder, 0.05)  # it is connected and gets no response
 
 
 def test_no_node_at_the_socket_is_reported_with_69(

@@ -8,12 +8,13 @@ import pytest
 
 from tests.support.polling import until
 from tests.support.warrenctl import Ready, Warrenctl, commanded
-from warren.broker.ctl.catalogue import COMMANDS
-from warren.broker.ctl.commands.table import LOCAL_ONLY
+from warren.broker.ctl.commands import COMMANDS
 
 from .recorded import IN_ORDER, expected
 
 pytestmark = pytest.mark.sockets
+
+LOCAL_ONLY = sorted(name for name, command in COMMANDS.items() if command.local)
 
 
 def test_commands_print_and_exit_over_http_as_over_the_socket(
@@ -195,7 +196,7 @@ def test_a_vhost_is_protected_and_described(by_http: Warrenctl) -> None:
     assert by_http("delete_vhost w")[0] == 0
 
 
-@pytest.mark.parametrize("command", sorted(LOCAL_ONLY))
+@pytest.mark.parametrize("command", LOCAL_ONLY)
 def test_socket_commands_over_http_fail_in_one_line_without_a_request(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

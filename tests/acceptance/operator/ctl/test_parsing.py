@@ -4,15 +4,15 @@ import shlex
 
 import pytest
 
-from warren.broker.ctl.catalogue import COMMANDS, GROUPS
-from warren.broker.ctl.command_line import BadCommandLine, help_of, help_of_all, parameters, parse
+from warren.broker.ctl.command_line import GLOBAL_SHORT, BadCommandLine, help_of, help_of_all, parse
+from warren.broker.ctl.commands import COMMANDS, GROUPS
 
 POLICY = ["exchange-federation", r"^federated\.", '{"federation-upstream-set":"all"}']
 
 
 def read(line: str) -> tuple[str, list[str], dict[str, str | bool]]:
-    request = parse(shlex.split(line))
-    return request.command, request.arguments, request.options
+    call = parse(shlex.split(line))
+    return call.command, call.arguments, call.options
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_a_wrong_line_gets_rabbitmqs_error(line: str, says: str) -> None:
 
 
 def test_an_option_is_of_the_same_kind_in_all_commands() -> None:
-    values = {name for command in COMMANDS.values() for name in command.values}
-    flags = {name for command in COMMANDS.values() for name in command.flags}
-    assert not values & flags
-    names = [name for parameter in parameters() for name in parameter.opts]
-    assert len(names) == len(set(names))
+    options = {(name, bool(value)) for command in COMMANDS.values() for name, value in command.options.items()}
+    assert len(options) == len(dict(options))
+    for command in COMMANDS.values():
+        letters = list((GLOBAL_SHORT | dict(command.short)).values())
+        assert len(letters) == len(set(letters))
 
 
 def test_each_command_has_help_and_one_name() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.polling import until
 from tests.support.warrenctl import Ready, Warrenctl
-from warren.broker.ctl.api_client import API, APIError
+from warren.broker.ctl.api_client import API
+from warren.broker.ctl.errors import APIError
 
 from .test_http import parameters
 
