@@ -78,9 +78,8 @@ def _expect(peer: socket.socket, name: str) -> object:
 
 def _receive(peer: socket.socket, size: int) -> bytes:
     received = b""
-    while len(received) < size:
-        piece = peer.recv(size - len(received))
-        if not piece:
-            raise Unavailable("the peer closed the connection during the handshake")
+    while piece := peer.recv(size - len(received)):
         received += piece
-    return received
+        if len(received) == size:
+            return received
+    raise Unavailable("the peer closed the connection during the handshake")

@@ -132,16 +132,13 @@ class API:
     def wait_for_end(self) -> None:
         """Wait until the node closes the connection. Raises TimeoutError."""
         connected: socket.socket | None = self._connection.sock
-        if connected is None:
-            return
         self._apply_deadline()
         try:
-            while connected.recv(1):
+            while connected is not None and connected.recv(1):
                 pass
-        except TimeoutError:
-            raise
-        except OSError:
-            return
+        except OSError as error:
+            if isinstance(error, TimeoutError):
+                raise
 
     def _target(self, path: tuple[str, ...], query: Mapping[str, str]) -> str:
         target = self._prefix + "/".join(quote(segment, safe="", errors="surrogateescape") for segment in path)

@@ -32,11 +32,8 @@ class Call:
     api: API
 
     def __init__(self, command: str, arguments: list[str], options: Options) -> None:
-        self.command = command
-        self.arguments = arguments
-        self.options = options
-        self.node = ""
-        self.default_vhost = "/"
+        self.command, self.arguments, self.options = command, arguments, options
+        self.node, self.default_vhost = "", "/"
 
     def text(self, option: str, default: str = "") -> str:
         value = self.options.get(option, default)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from .call import Call, Item
 from .errors import USAGE, CommandError
@@ -31,7 +31,6 @@ ARGUMENT = re.compile(r"(\[?)<([^>]+)>(, \.\.\.|\.\.\.)?")
 Handler = Callable[[Call], Answer]
 Banner = str | Callable[[Call], str]
 Columns = dict[str, Callable[[Item], Any]]
-Decorated = TypeVar("Decorated", bound=Handler)
 
 
 def options_in(usage: str) -> dict[str, str]:
@@ -44,15 +43,15 @@ def nothing(call: Call) -> None:
 
 
 class Command:
-    """A row, which is also the decorator of the function that answers the command.
+    """A row.
 
     help: the usage, a colon, and what the command does
     banner: the line before the result: a function, or a text with `{0}` for the first argument, `{vhost}`, `{node}`,
         `{timeout}`, `{timeout_s}` and `{timeout_ms}`
-    run: the function, in place of the decorated one
+    run: the function that answers
     after: the line after the result
-    columns: functions by column name, for a list whose function returns objects of the API. Those of `default` are
-        shown, or all; a usage with <column> lets users choose.
+    columns: functions by column name; `run` returns objects of the API, of which they read values. The columns in
+        `default` are shown, or all; a usage with <column> lets users choose.
     short: short options, in place of those that the other commands have
     local: only the unix socket accepts the command
     """
@@ -80,10 +79,6 @@ class Command:
         arguments = ARGUMENT.findall(OPTION.sub("", rest))
         self.least = sum(not optional for optional, _, _ in arguments)
         self.most = None if any(dots for _, _, dots in arguments) else len(arguments)
-
-    def __call__(self, run: Decorated) -> Decorated:
-        self.run = run
-        return run
 
     def banner_of(self, call: Call, timeout_s: float | None) -> str:
         if callable(self.banner):
@@ -119,15 +114,14 @@ class Group:
     def __init__(self, title: str) -> None:
         self._commands = GROUPS[title] = []
 
-    def __call__(self, help: str, banner: Banner = "", run: Handler = nothing, **more: Any) -> Command:
+    def __call__(self, help: str, banner: Banner = "", run: Handler = nothing, **more: Any) -> None:
         command = Command(help, banner, run, **more)
         self._commands.append(command)
         COMMANDS[command.name] = command
-        return command
 
-    def local(self, help: str, banner: Banner = "", run: Handler = nothing, **more: Any) -> Command:
+    def local(self, help: str, banner: Banner = "", run: Handler = nothing, **more: Any) -> None:
         """Add a command that only the unix socket accepts."""
-        return self(help, banner, run, local=True, **more)
+        self(help, banner, run, local=True, **more)
 
 
 # The groups, in the order of the help

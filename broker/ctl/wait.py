@@ -1,8 +1,10 @@
 """`wait` and `await_startup`: retry until the node has started; `wait` also gives up when its process ends."""
 
+import math
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from ..system_errors import file_error, read_text
@@ -18,7 +20,7 @@ def connect_when_started(
     call: Call, timeout_s: float | None, print_line: Callable[[str], None], connect: Callable[[], None]
 ) -> None:
     """Connect once the node answers. Raises CommandError (64), ExitError, TimeoutError."""
-    until_s = deadline(timeout_s)
+    until_s = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
     pid = None
     if call.command == "wait":
         pid = pid_of(call, until_s, print_line)
@@ -36,11 +38,8 @@ def connect_when_started(
         print_line(f"{APPLICATIONS.capitalize()} are running on node '{call.node}'")
 
 
-def pid_of(call: Call, until_s: float | None, print_line: Callable[[str], None]) -> int:
-    """Return the process id of --pid, or that of the pid file once it exists.
-
-    Raises CommandError (64), ExitError, TimeoutError.
-    """
+def pid_of(call: Call, until_s: float, print_line: Callable[[str], None]) -> int:
+    """Return the process id of --pid or the pid file, once it exists. Raises CommandError, ExitError, TimeoutError."""
     given, files = "pid" in call.options, call.arguments
     if given == bool(files):
         text = "Cannot specify both pid and pidfile" if given else "No pid or pidfile specified"
@@ -84,27 +83,22 @@ def pid_in(file: Path) -> int | None:
 
 def wait_for_exit(pid: int, timeout_s: float | None) -> None:
     """Wait until a process has ended. Raises TimeoutError."""
-    until_s = deadline(timeout_s)
+    until_s = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
     while is_running(pid):
         pause(until_s)
 
 
-def deadline(timeout_s: float | None) -> float | None:
-    return None if timeout_s is None else time.monotonic() + timeout_s
-
-
-def pause(until_s: float | None) -> None:
+def pause(until_s: float) -> None:
     """Raises TimeoutError after `until_s`."""
-    if until_s is not None and time.monotonic() > until_s:
+    if time.monotonic() > until_s:
         raise TimeoutError
     time.sleep(POLL_S)
 
 
 def is_running(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
+        with suppress(PermissionError):  # the process exists and belongs to another user
+            os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # the process exists and belongs to another user
-        return True
     return True

@@ -7,11 +7,6 @@ from ..formats import Report
 
 ALONE = "Target node seems to be the only one in a single node cluster, the command does not apply"
 DEPRECATED = "This command is DEPRECATED and is a no-op. It will be removed in a future version."
-UPGRADE_WAIT_S = 120.0
-
-
-def set_cluster_name(call: Call) -> None:
-    call.put("cluster-name", {"name": call.arguments[0]})
 
 
 def await_online_nodes(call: Call) -> None:
@@ -29,7 +24,8 @@ def check_quorum_critical(call: Call) -> Report:
 
 
 # fmt: off
-NODES("set_cluster_name <name>: Sets the name of the cluster", "Setting cluster name to {0} ...", set_cluster_name)
+NODES("set_cluster_name <name>: Sets the name of the cluster", "Setting cluster name to {0} ...",
+      lambda call: call.put("cluster-name", {"name": call.arguments[0]}))
 NODES("await_online_nodes <count>: Fails for more than one node: only one is active",
       "Will wait for at least {0} nodes to join the cluster of {node}. Timeout: {timeout_s} seconds.",
       await_online_nodes, timeout_s=300.0)
@@ -42,9 +38,9 @@ CHECKS("check_if_node_is_mirror_sync_critical: Does nothing: there are no mirror
 DIAGNOSTICS("node_health_check: Does nothing: use the checks above", run=lambda call: DEPRECATED)
 UPGRADES("await_online_quorum_plus_one: Does nothing: no quorum is lost with the node",
          "Will wait for a quorum + 1 of nodes to be online for all quorum queues and streams ...", lambda call: ALONE,
-         timeout_s=UPGRADE_WAIT_S)
+         timeout_s=120.0)
 UPGRADES("await_online_synchronized_mirror: Does nothing: there are no mirrored queues", run=lambda call: ALONE,
-         timeout_s=UPGRADE_WAIT_S)
+         timeout_s=120.0)
 UPGRADES("post_upgrade: Does nothing: there is nothing to rebalance", "Executing post upgrade tasks...",
          lambda call: ALONE)
 UPGRADES("rebalance [--vhost-pattern <pattern>] [--queue-pattern <pattern>] <type>: "

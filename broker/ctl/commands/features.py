@@ -32,8 +32,8 @@ def check_deprecated_features(call: Call) -> str:
 # fmt: off
 NODES(f"list_feature_flags {COLUMNS}: Lists feature flags", "Listing feature flags ...", get("feature-flags"),
       columns=columns("name state stability provided_by desc doc_url"), default="name state")
-NODES("enable_feature_flag [--opt-in] [--experimental] <feature_flag>: Enables a feature flag", enable_banner,
-      enable_feature_flag)
+NODES("enable_feature_flag [--opt-in] [--experimental] <feature_flag>: Enables a feature flag",
+      enable_banner, enable_feature_flag)
 NODES(f"list_deprecated_features [--used] {COLUMNS}: Lists deprecated features",
       lambda call: f"Listing deprecated features{' in use' if call.flag('used') else ''} ...",
       lambda call: call.get("deprecated-features/used" if call.flag("used") else "deprecated-features"),

@@ -21,8 +21,10 @@ def cell(link: Item, column: str) -> object:
     if column == "last_changed":
         day, _, clock = str(link.get("timestamp", "")).partition(" ")  # the API writes the hour without a leading zero
         return f"{day} {clock:0>8}" if clock else ""
-    if column == "next_attempt_at":
-        return local_time(link[column]) if column in link else ""
+    if column == "next_attempt_at" and column in link:
+        from datetime import datetime  # other commands do not need it
+
+        return f"{datetime.fromisoformat(link[column]).astimezone():%Y-%m-%d %H:%M:%S}"
     value = link.get(column)
     return "" if value is None else value
 
@@ -38,13 +40,6 @@ def status_banner(call: Call) -> str:
 def links(call: Call) -> list[Item]:
     """Return the links, none for a broker without federation."""
     return call.list_of("federation-links/state/down" if call.flag("only-down") else "federation-links")
-
-
-def local_time(time: str) -> str:
-    """Return an ISO 8601 time in the time zone of this machine."""
-    from datetime import datetime  # other commands do not need it
-
-    return f"{datetime.fromtimestamp(datetime.fromisoformat(time).timestamp()):%Y-%m-%d %H:%M:%S}"
 
 
 def restart_federation_link(call: Call) -> None:

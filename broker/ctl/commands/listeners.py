@@ -121,9 +121,8 @@ def is_running(call: Call) -> Report:
 
 def is_booting(call: Call) -> Report:
     """Deny it: a node that answers has started."""
-    text = (
-        f"RabbitMQ on node {call.node} is fully booted (check with is_running), stopped or has not started booting yet"
-    )
+    state = "is fully booted (check with is_running), stopped or has not started booting yet"
+    text = f"RabbitMQ on node {call.node} {state}"
     return Report(text, {"message": text, "result": False})
 
 

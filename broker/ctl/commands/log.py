@@ -41,10 +41,6 @@ def consume_event_stream(call: Call) -> Lines:
         raise CommandError(USAGE, text, argument=True) from None
 
 
-def set_log_level(call: Call) -> None:
-    call.put("warren/log", {"level": call.arguments[0]})
-
-
 # fmt: off
 DIAGNOSTICS("log_location [--all]: Says where the log is", "Log file location(s) on node {node} ...", log_location)
 DIAGNOSTICS.local("log_tail [--number <number>]: Prints the last lines of the log",
@@ -53,5 +49,6 @@ DIAGNOSTICS.local("log_tail_stream [--duration <seconds>]: Streams the log", str
                   lambda call: Lines(call.api.lines("warren", "log", "stream", **duration(call))))
 DIAGNOSTICS.local("consume_event_stream [--duration <seconds>] [--pattern <pattern>]: "
                   "Streams events of the node, as JSON", run=consume_event_stream)
-NODES.local("set_log_level <log_level>: Sets the level of the log", 'Setting log level to "{0}" ...', set_log_level)
+NODES.local("set_log_level <log_level>: Sets the level of the log", 'Setting log level to "{0}" ...',
+            lambda call: call.put("warren/log", {"level": call.arguments[0]}))
 NODES.local("rotate_logs: Opens log files anew", "Rotating logs for node {node} ...", send("POST", "warren/log/rotate"))

@@ -9,7 +9,6 @@ KB = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 UNITS = {"bytes": 1, **KB}
 SIZE_UNITS = {"": 1, **KB} | {f"{unit}{ib}": 1 << 10 * (n + 1) for n, unit in enumerate("kmgt") for ib in ("", "ib")}
 LARGEST_SIZE = (1 << 63) - 1  # as the HTTP API has it
-DIGITS = len(str(LARGEST_SIZE))
 
 
 def the_node(call: Call) -> Item:
@@ -70,10 +69,9 @@ def size_bytes(text: str) -> int:
         raise bad_argument("A size is a number of bytes, or a number with a unit, such as 512MiB or 2GB")
     if unit not in SIZE_UNITS:
         raise bad_argument("Invalid units. Use one of kB, MB, GB, TB, KiB, MiB, GiB, TiB")
-    size = int(digits) * SIZE_UNITS[unit] if len(digits) <= DIGITS else LARGEST_SIZE + 1
-    if size > LARGEST_SIZE:
+    if len(digits) > 19 or int(digits) * SIZE_UNITS[unit] > LARGEST_SIZE:
         raise bad_argument(f"A size is at most {LARGEST_SIZE} bytes")
-    return size
+    return int(digits) * SIZE_UNITS[unit]
 
 
 def fraction(text: str, other: str = "") -> float:

@@ -2,9 +2,10 @@
 
 from contextlib import suppress
 
-from ..call import Call, Item
+from ..call import Call
 from ..command import ACCESS, LISTING, V, get, in_vhost, keys
 from ..errors import NO_USER, UNAVAILABLE, CommandError, NotFound, missing, no_user
+from ..formats import Answer
 
 RIGHTS = ("configure", "write", "read")
 TOPIC_RIGHTS = ("exchange", "write", "read")
@@ -46,10 +47,9 @@ def clear_topic_permissions(call: Call) -> None:
         call.delete("topic-permissions/{vhost}/{0}" + "/{1}" * (len(call.arguments) - 1))
 
 
-def of_user(call: Call, path: str) -> list[Item]:
+def of_user(call: Call, path: str) -> Answer:
     with missing(no_user(call.arguments[0])):
-        found: list[Item] = call.get(path)
-    return found
+        return call.get(path)
 
 
 # fmt: off

@@ -3,7 +3,7 @@
 from ..call import Call, Item
 from ..command import LISTING, POLICIES, V, in_vhost, keys
 from ..errors import DATA, CommandError, missing
-from ..formats import compact
+from ..formats import Answer, compact
 from .parameters import clear, put
 
 SET = f"{V} [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>"
@@ -39,14 +39,13 @@ def by_priority(call: Call, path: str) -> list[Item]:
     return sorted(call.get(path), key=lambda policy: int(policy["priority"]))
 
 
-def list_policies_that_match(call: Call) -> list[Item]:
+def list_policies_that_match(call: Call) -> Answer:
     """List the policies that match a queue or an exchange, the best first. Raises CommandError (65)."""
     call.check_vhost()
     kind = call.text("object-type", "queue")
     text = f"{kind} '{call.arguments[0]}' was not found in virtual host '{call.vhost_name}'"
     with missing(CommandError(DATA, text)):
-        policies: list[Item] = call.get("warren/matching-policies/{vhost}/{kind}/{0}", kind=kind)
-    return policies
+        return call.get("warren/matching-policies/{vhost}/{kind}/{0}", kind=kind)
 
 
 # fmt: off

@@ -3,7 +3,7 @@
 from ..call import Call, Item
 from ..command import COLUMNS, DIAGNOSTICS, LISTING, MONITORING, OPERATIONS, V, columns, field, table_of
 from ..errors import UNAVAILABLE, USAGE, APIError, CommandError, missing, no_object
-from ..formats import Rows
+from ..formats import Answer, Rows
 from .connections_and_channels import pid_in
 
 EMPTY_MOVES = 50  # successive requests of a move for which the queue has no message: some seconds
@@ -52,13 +52,12 @@ def list_unresponsive_queues(call: Call) -> list[Item]:
     return []
 
 
-def list_unacked_messages(call: Call) -> list[Item]:
+def list_unacked_messages(call: Call) -> Answer:
     """Raises CommandError (64, 65) for an unknown queue or virtual host, APIError for a limit that the API refuses."""
     call.check_vhost()
     limit = call.text("limit")
     with missing(CommandError(USAGE, "Queue not found")):
-        messages: list[Item] = call.get("warren/queues/{vhost}/{0}/unacked", {"limit": limit} if limit else {})
-    return messages
+        return call.get("warren/queues/{vhost}/{0}/unacked", {"limit": limit} if limit else {})
 
 
 def queue_path(call: Call) -> str:

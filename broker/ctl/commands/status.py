@@ -84,7 +84,7 @@ def status_sections(call: Call, facts: Item) -> list[str]:
         ),
         "\n".join(["Plugins", "", "Enabled plugins:", "", *bulleted(facts["active_plugins"])]),
         section("Data directory", f"Node data directory: {facts['data_directory'] or '(none)'}"),
-        *([section("Storage", *storage_lines(facts["storage"]))] if facts["storage"] else []),
+        *([storage_section(facts["storage"])] if facts["storage"] else []),
         section("Config files", *bulleted(facts["config_files"])),
         section("Log file(s)", *bulleted(facts["log_files"])),
         section("Alarms", *alarm_lines(call, facts["alarms"])),
@@ -112,14 +112,10 @@ def status_sections(call: Call, facts: Item) -> list[str]:
     ]
 
 
-def storage_lines(storage: Item) -> list[str]:
-    """Return the lines about what stores messages."""
-    warning = f"Warning: {storage['warning']}" if storage["warning"] else ""
-    return [
-        f"Stored on: {storage['place'] or '(nothing)'}",
-        f"A confirmed message is on: {storage['guarantee']}",
-        warning,
-    ]
+def storage_section(storage: Item) -> str:
+    place, warning = f"Stored on: {storage['place'] or '(nothing)'}", storage["warning"]
+    guarantee = f"A confirmed message is on: {storage['guarantee']}"
+    return section("Storage", place, guarantee, f"Warning: {warning}" if warning else "")
 
 
 def event_loop_lines(facts: Item) -> list[str]:
@@ -138,18 +134,14 @@ def event_loop_lines(facts: Item) -> list[str]:
 
 def cluster_status(call: Call) -> Report:
     node, overview = call.node, call.get("overview")
-    version = {
-        "product_name": "RabbitMQ",
-        "rabbitmq_version": overview["rabbitmq_version"],
-        "runtime": runtime(overview),
-    }
+    version, language = overview["rabbitmq_version"], runtime(overview)
     flags = call.get("feature-flags")
     alarms, listeners = alarms_of(the_node(call)), listeners_of(overview)
     value: Item = {
         "cluster_name": overview["cluster_name"],
         "disk_nodes": [node],
         "running_nodes": [node],
-        "versions": {node: version},
+        "versions": {node: {"product_name": "RabbitMQ", "rabbitmq_version": version, "runtime": language}},
         "alarms": alarms,
         "partitions": {},
         "listeners": {node: listeners},
@@ -160,7 +152,7 @@ def cluster_status(call: Call) -> Report:
         section("Basics", f"Cluster name: {value['cluster_name']}"),
         section("Disk Nodes", node),
         section("Running Nodes", node),
-        section("Versions", f"{node}: RabbitMQ {version['rabbitmq_version']} on {version['runtime']}"),
+        section("Versions", f"{node}: RabbitMQ {version} on {language}"),
         section("Maintenance status", f"Node: {node}, status: not under maintenance"),
         section("Alarms", *alarm_lines(call, alarms)),
         section("Network Partitions"),

@@ -75,8 +75,7 @@ def authenticate_user(call: Call) -> str:
     """Check a password. Raises CommandError (65)."""
     name, password = call.arguments
     if not (is_password if call.api.is_local else logs_in)(call, name, password):
-        text = f"Error: failed to authenticate user \"{name}\"\nuser '{name}' - invalid credentials"
-        raise CommandError(DATA, text)
+        raise CommandError(DATA, f"Error: failed to authenticate user \"{name}\"\nuser '{name}' - invalid credentials")
     return "Success"
 
 
