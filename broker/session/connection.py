@@ -31,6 +31,7 @@ from .connection_state import CLOSED, CLOSING, HANDSHAKE, RUNNING, state_text
 from .consumer import ChannelConsumer
 from .flow_control import PublisherThrottle
 from .handshake import Handshake
+from .methods import publish
 from .operations import Postponed
 from .output_buffer import OutputBuffer
 from .settings import Settings
@@ -298,7 +299,7 @@ class Connection(Publisher):
         if self.confirming:
             self.confirm()
         if self.node.pending:
-            self._left -= self.node.pump()
+            self._left -= scheduler.pump()
 
     def _handle_first(self, event: Publishes) -> None:
         """Block the connection, and handle the first publish of these if it is still taken. Raises as `_handle`."""
@@ -388,7 +389,7 @@ class Connection(Publisher):
     def _on_channel(self, channel: Channel, event: Event) -> None:
         rejected, self._rejected = self._rejected, False
         if isinstance(event, Publishes):
-            channel.publish(event)
+            publish.serve(channel, event)
             return
         if isinstance(event, Acks):
             channel.ack(event.tags, event.multiple)
@@ -442,9 +443,7 @@ class Connection(Publisher):
             else:
                 self._running_method(method)
         except AMQPError as error:
-            error.class_id = error.class_id or event.index >> 16
-            error.method_id = error.method_id or event.index & 0xFFFF
-            raise
+            raise error.of_method(event.index) from None
 
     def _running_method(self, method: base.Frame) -> None:
         if isinstance(method, commands.Connection.UpdateSecret):
