@@ -12,7 +12,8 @@ from .. import standard_streams
 from ..product import distribution_version
 from . import command_line, formats
 from .call import Call
-from .command import ANY_NODE, COMMANDS, Command
+from .command import ANY_NODE, Command
+from .commands import COMMANDS
 from .commands.status import report_lines
 from .errors import TIMEOUT, UNAVAILABLE, USAGE, APIError, CommandError, ExitError, Unreachable
 from .wait import connect_when_started, pid_in, wait_for_exit

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from .api_client import API, LocalAPI
 from .call import Call
-from .command import ANY_NODE, COMMANDS
+from .command import ANY_NODE
+from .commands import COMMANDS
 from .errors import UNAVAILABLE, USAGE, APIError, ExitError, Unreachable
 
 

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pika
 import pytest
 
-from tests.support.warrenctl import Controlled, Ready, Told, Warrenctl, broker_process, commanded
+from tests.support.warrenctl import Controlled, Ready, Told, Warrenctl, broker_process, commanded, parameters
 from warren.broker.ctl.commands import COMMANDS
 from warren.broker.ctl.commands.definitions import write
 from warren.broker.ctl.main import main
@@ -279,8 +279,7 @@ def test_help_names_the_columns_that_a_list_has(warrenctl: Warrenctl, command: s
 
 
 def test_no_column_about_the_memory_of_a_queue_is_empty(ready: Ready, warrenctl: Warrenctl) -> None:
-    port = int(ready["amqp"][0].rpartition(":")[2])
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+    with pika.BlockingConnection(parameters(ready)) as connection:
         channel = connection.channel()
         channel.queue_declare("sized", exclusive=True)
         channel.basic_publish("", "sized", b"12345")
@@ -290,9 +289,7 @@ def test_no_column_about_the_memory_of_a_queue_is_empty(ready: Ready, warrenctl:
 
 
 def test_connections_are_listed_and_closed(ready: Ready, warrenctl: Warrenctl) -> None:
-    port = int(ready["amqp"][0].rpartition(":")[2])
-    properties = {"connection_name": "mine"}
-    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, client_properties=properties))
+    connection = pika.BlockingConnection(parameters(ready))
     channel = connection.channel()
     channel.queue_declare("listed")
     channel.basic_publish("", "listed", b"1")
@@ -312,8 +309,7 @@ def test_connections_are_listed_and_closed(ready: Ready, warrenctl: Warrenctl) -
 
 
 def test_events_name_the_command_line_as_user(ready: Ready, warrenctl: Warrenctl) -> None:
-    port = int(ready["amqp"][0].rpartition(":")[2])
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+    with pika.BlockingConnection(parameters(ready)) as connection:
         channel = connection.channel()
         name = channel.queue_declare("", exclusive=True).method.queue
         channel.queue_bind(name, "amq.rabbitmq.event", "user.created")
@@ -325,8 +321,7 @@ def test_events_name_the_command_line_as_user(ready: Ready, warrenctl: Warrenctl
 
 
 def test_a_long_list_is_printed_completely(ready: Ready, warrenctl: Warrenctl) -> None:
-    port = int(ready["amqp"][0].rpartition(":")[2])
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+    with pika.BlockingConnection(parameters(ready)) as connection:
         channel = connection.channel()
         names = [f"many.{number:03}" for number in range(250)]
         for name in names:
@@ -335,16 +330,18 @@ def test_a_long_list_is_printed_completely(ready: Ready, warrenctl: Warrenctl) -
     assert [one["name"] for one in listed] == names
 
 
-def test_definitions_are_exported_and_imported(warrenctl: Warrenctl, tmp_path: Path) -> None:
+def test_definitions_are_exported_and_imported(warrenctl: Warrenctl, by_http: Warrenctl, tmp_path: Path) -> None:
     file = tmp_path / "definitions.json"
-    assert warrenctl("set_global_parameter kept 5")[0] == 0
-    assert warrenctl(f"export_definitions {file}")[0] == 0
-    assert warrenctl("clear_global_parameter kept")[0] == 0
-    assert warrenctl(f"import_definitions {file}")[0] == 0
-    assert "kept\t5\n" in warrenctl("list_global_parameters")[1]
-    assert json.loads(warrenctl("export_definitions -")[1])["global_parameters"] == [{"name": "kept", "value": 5}]
-    file.write_text('{"users":')
-    assert warrenctl(f"import_definitions {file}")[0] == 65
+    for run in (warrenctl, by_http):
+        assert run("set_global_parameter kept 5")[0] == 0
+        assert run(f"export_definitions {file}")[0] == 0
+        assert run("clear_global_parameter kept")[0] == 0
+        assert run(f"import_definitions {file}")[0] == 0
+        assert "kept\t5\n" in run("list_global_parameters")[1]
+        assert json.loads(run("export_definitions -")[1])["global_parameters"] == [{"name": "kept", "value": 5}]
+        file.write_text('{"users":')
+        assert run(f"import_definitions {file}")[0] == 65
+    assert by_http(f"import_definitions --skip-if-unchanged {file}")[0] == 64
 
 
 def test_surrogates_are_written_as_in_json(warrenctl: Warrenctl, tmp_path: Path) -> None:
@@ -435,8 +432,7 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(
         ready = broker.addresses
         warrenctl = commanded(monkeypatch, capsys, "--data", str(Path(ready["control"][0]).parent))
         by_http = commanded(monkeypatch, capsys, "--url", f"http://guest:guest@{ready['http'][0]}")
-        port = int(ready["amqp"][0].rpartition(":")[2])
-        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
+        connection = pika.BlockingConnection(parameters(ready))
         channel = connection.channel()
         channel.basic_consume(channel.queue_declare("", exclusive=True).method.queue, lambda *_: None)
         assert warrenctl("drain -t 10")[0] == 0

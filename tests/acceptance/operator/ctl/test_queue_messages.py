@@ -7,11 +7,9 @@ import pika
 import pytest
 
 from tests.support.polling import until
-from tests.support.warrenctl import Ready, Warrenctl
+from tests.support.warrenctl import Ready, Warrenctl, parameters
 from warren.broker.ctl.api_client import API
 from warren.broker.ctl.errors import APIError
-
-from .test_http import parameters
 
 pytestmark = pytest.mark.sockets
 
