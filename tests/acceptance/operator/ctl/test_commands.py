@@ -288,6 +288,22 @@ def test_no_column_about_the_memory_of_a_queue_is_empty(ready: Ready, warrenctl:
         assert (name, counts) == ("sized", ["1", "1", "5"]) and int(memory) > 5
 
 
+def test_a_quorum_queue_has_one_replica_and_policies_that_match_it(ready: Ready, warrenctl: Warrenctl) -> None:
+    with pika.BlockingConnection(parameters(ready)) as connection:
+        connection.channel().queue_declare("safe", durable=True, arguments={"x-queue-type": "quorum"})
+        row = warrenctl("quorum_status safe -s")[1]
+        assert row == "rabbit@here\tleader\tvoter\tfalse\tno disk\n"
+        for name, pattern, priority in (("low", "^safe", 1), ("other", "^other", 2), ("high", "^safe", 3)):
+            assert warrenctl(f"set_policy {name} {pattern} '{{\"max-length\":9}}' --priority {priority}")[0] == 0
+        rows = warrenctl("list_policies_that_match safe -s")[1]
+        assert rows == "".join(
+            f'/\t{name}\t^safe\tall\t{{"max-length":9}}\t{n}\n' for name, n in (("high", 3), ("low", 1))
+        )
+        assert warrenctl("list_policies_that_match nothing")[0] == 65
+        assert [warrenctl(f"clear_policy {name}")[0] for name in ("low", "other", "high")] == [0, 0, 0]
+        assert warrenctl("delete_queue safe")[0] == 0
+
+
 def test_connections_are_listed_and_closed(ready: Ready, warrenctl: Warrenctl) -> None:
     connection = pika.BlockingConnection(parameters(ready))
     channel = connection.channel()
@@ -453,7 +469,7 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(
         with pytest.raises(pika.exceptions.ConnectionClosed, match="shutdown"):
             channel.start_consuming()
         assert warrenctl("check_running")[0] == by_http("check_running")[0] == 69
-        assert warrenctl("stop_app")[0] == warrenctl("reset")[0] == 0
+        assert warrenctl("stop_app")[0] == warrenctl("reset")[0] == warrenctl("force_reset")[0] == 0
         assert warrenctl("start_app")[0] == warrenctl("start_app")[0] == 0
         assert warrenctl("check_running")[0] == 0
         assert warrenctl("reset")[0] == 69
