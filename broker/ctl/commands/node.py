@@ -2,12 +2,10 @@
 
 from ..command import NODES, UPGRADES, send
 
-# `main` waits for the answer of the node, and for its end.
-
-
 # fmt: off
 NODES("ping: Checks that the node answers", "Will ping {node}. Timeout: {timeout_ms} ms.",
       lambda call: "Ping succeeded", timeout_s=60.0)
+# `main` waits for the answer of the node, and for its end.
 NODES("await_startup: Waits for the node to start", timeout_s=300.0)
 NODES("wait [--pid <pid>] [<pidfile>]: Waits for the node of a process to start", timeout_s=10.0)
 NODES.local("stop [--idempotent] [<pidfile>]: "

@@ -8,7 +8,6 @@ from .connections_and_channels import pid_in
 
 EMPTY_MOVES = 50  # successive requests of a move for which the queue has no message: some seconds
 
-
 QUEUE = columns(
     "name durable auto_delete policy operator_policy exclusive exclusive_consumer_tag"
     " messages messages_ready messages_unacknowledged messages_ready_ram messages_unacknowledged_ram"
