@@ -402,7 +402,7 @@ QUOTING = {
     "tests/unit/plugins/test_presence_guide.py",
 }  # their docstrings quote documents of other projects
 NAMES_OCTETS = {  # where the type octet of AMQP is meant, or a client sees RabbitMQ's own text
-    "broker/core/exchanges/registry.py",
+    "broker/core/exchanges/exchange_type.py",
     "broker/core/metadata/validation.py",
     "broker/core/queues/arguments.py",
     "broker/wire/frame_reader.py",

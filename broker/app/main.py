@@ -18,7 +18,8 @@ import structlog
 from .. import compilation, logs
 from ..config import Config, ConfigError, Sources
 from ..config.config import DEFAULT_PASS
-from ..core.exchanges.registry import Registry
+from ..core.exchanges.built_in import new_registry
+from ..core.exchanges.exchange_type import Registry
 from ..core.jobs.scheduler import TURN_COST
 from ..core.node.node import Node
 from ..core.telemetry.log_exchange import LOG, LogExchange
@@ -116,7 +117,7 @@ def enough_descriptors(descriptors: int) -> bool:
 
 def load_plugins() -> tuple[Registry, dict[str, Service]] | int:
     """Load exchange types and services. On failure log it and return the exit status."""
-    registry = Registry()
+    registry = new_registry()
     try:
         load_exchange_types(registry)
         return registry, load_services()

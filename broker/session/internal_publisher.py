@@ -22,7 +22,8 @@ from ..amqp.framing import header_frame, reframe
 from ..amqp.limits import SHORT_STRING
 from ..core.access.users import InternalUser
 from ..core.counters.statistics import PublishCounters
-from ..core.exchanges.exchange_type import EnqueueSteps, UpstreamExchange
+from ..core.exchanges.exchange_context import EnqueueSteps
+from ..core.exchanges.exchange_type import UpstreamExchange
 from ..core.exchanges.router import ENQUEUE_COST, Route
 from ..core.jobs.scheduler import Job
 from ..core.jobs.unfinished import UnfinishedPublishes

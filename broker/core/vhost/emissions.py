@@ -12,7 +12,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
-from ..exchanges.exchange_type import Emission, EnqueueSteps
+from ..exchanges.exchange_context import Emission, EnqueueSteps
 from ..jobs.scheduler import COPY_SHIFT, SLICE, STORE_SHIFT
 from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes, total_bytes

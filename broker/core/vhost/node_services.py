@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
-from ..exchanges.registry import Registry
+from ..exchanges.exchange_type import Registry
 from ..jobs.scheduler import Scheduler
 from ..messages.ports import Clock, Journal
 from ..queues.ledger import Ledger

@@ -13,9 +13,10 @@ from typing import cast
 from ...amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from ...amqp.field_table import Table
 from ...amqp.limits import RESERVED
+from ..exchanges.built_in import decorate
 from ..exchanges.exchange import Exchange, binding_key, check_exchange_arguments
-from ..exchanges.exchange_type import Emission, ExchangeType
-from ..exchanges.registry import decorate
+from ..exchanges.exchange_context import Emission
+from ..exchanges.exchange_type import ExchangeType
 from ..exchanges.route_cache import RouteCache
 from ..exchanges.router import Search
 from ..jobs.long_routes import TARGET_BYTES
