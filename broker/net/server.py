@@ -16,7 +16,6 @@ from ..core.node.node import Node
 from ..core.telemetry.resource_alarms import DISK
 from ..runtime.loop_watchdog import Turns
 from ..runtime.supervisor import Report, Supervisor
-from ..session.alarm_blocking import unblock
 from ..session.connection import Connection
 from ..session.consumer_timeout import Timeouts
 from ..session.settings import Settings
@@ -171,7 +170,7 @@ class Server:
         for at in range(0, len(connections), LOOKED_AT):
             for transport, connection in connections[at : at + LOOKED_AT]:
                 if transport in self.connections:
-                    unblock(connection)
+                    connection.unblock()
                     transport.read_or_rest()
             yield LOOK_COST * LOOKED_AT
 

@@ -34,9 +34,9 @@ from ..core.queues.enqueue import EnqueueResult
 from ..core.queues.queue import Queue
 from ..core.queues.x_death import DEATHS
 from ..core.vhost.vhost import VHost
+from .channel_host import CLOSED
 from .confirms import Confirms
 from .connection import Connection
-from .connection_state import CLOSED
 from .flow_control import HOLD_MS
 from .internal_connection import InternalConnection, InternalTransport, Report
 from .methods import publish as publishing

@@ -53,9 +53,7 @@ from ...core.queues.x_death import routing_keys
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, MixedPublishes, Publishes
-from .. import closing
 from ..checked_properties import UNKNOWN
-from ..confirms import expect_confirms, send_confirms
 from ..names import REPLY_TO
 
 if TYPE_CHECKING:
@@ -148,7 +146,7 @@ def publish(
             channel, route.exchange, messages, whole_bytes, persistent, queues, route.mandatory, True, long_bytes
         )
         if channel.confirms is not None:
-            expect_confirms(channel, channel.confirms, count, result)
+            channel.expect_confirms(channel.confirms, count, result)
     elif not alone and route.targets is not None and not channel.all_or_none:
         steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
         do_in_steps(channel, messages, steps, in_slices)
@@ -415,7 +413,7 @@ def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_
         if result.refused:
             refused.update(run.places[index] for index in result.refused)
     if channel.confirms is not None:
-        expect_confirms(channel, channel.confirms, count, EnqueueResult(stored, frozenset(refused)))
+        channel.expect_confirms(channel.confirms, count, EnqueueResult(stored, frozenset(refused)))
 
 
 def resolve_within(channel: Channel, methods: list[bytes], limit: int) -> tuple[list[Route], AMQPError | None]:
@@ -566,7 +564,7 @@ def finish_publish(channel: Channel, steps: Job, content_bytes: int) -> Job:
     except AMQPError as error:
         error.class_id, error.method_id = PUBLISH >> 16, PUBLISH & 0xFFFF
         if not channel.closing:
-            closing.close_channel(channel, error)
+            channel.close(error)
     finally:
         channel.unfinished.end(content_bytes)
 
@@ -821,7 +819,7 @@ def await_room(channel: Channel, queues: tuple[RouteTarget, ...], cost: int = PE
 def finish(channel: Channel, count: int, result: EnqueueResult) -> bool:
     """Register enqueued messages to be confirmed; return whether all queues took them all."""
     if channel.confirms is not None:
-        expect_confirms(channel, channel.confirms, count, result)
+        channel.expect_confirms(channel.confirms, count, result)
     return not result.refused
 
 
@@ -999,7 +997,7 @@ def return_or_drop(channel: Channel, messages: list[Message], mandatory: bool) -
         totals.return_unroutable += len(messages)
         if channel.vhost.message_log is not None:
             channel.vhost.message_log.returned(channel.origin, messages)
-        send_confirms(channel)  # of earlier publishes: clients count on the order
+        channel.send_confirms()  # of earlier publishes: clients count on the order
         for message in messages:
             return_message(channel, message)
     else:
