@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable
-from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_context import Emission, EnqueueSteps, ExchangeContext, LookSteps, RoomSteps, TryLater
@@ -16,10 +15,16 @@ from ..messages.ports import Timer
 from ..queues.enqueue import EnqueueResult
 from ..queues.message_log import DELAYED
 from ..queues.route_target import RouteTarget, queues_of, without_full
-from .emissions import LOOK_SHIFT, LOOKS, deliver, deliver_in_slices, enqueue, enqueue_in_slices, have_room
-
-if TYPE_CHECKING:
-    from .vhost import VHost
+from .emissions import (
+    LOOK_SHIFT,
+    LOOKS,
+    EmissionHost,
+    deliver,
+    deliver_in_slices,
+    enqueue,
+    enqueue_in_slices,
+    have_room,
+)
 
 READING_BYTES = 64 << 10  # of messages that are read to be released, before they are read
 FORWARD_COST = 3_000  # of a message that is enqueued in one step, and so is either delayed or routed after a power cut
@@ -30,7 +35,7 @@ class ExchangeHost(ExchangeContext):
 
     __slots__ = ("_vhost", "_exchange")
 
-    def __init__(self, vhost: VHost, exchange: Exchange) -> None:
+    def __init__(self, vhost: EmissionHost, exchange: Exchange) -> None:
         super().__init__(vhost.clock, exchange.durable, exchange.number)
         self._vhost = vhost
         self._exchange = exchange
