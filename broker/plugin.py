@@ -29,8 +29,8 @@ from .core.messages.binding import Binding, Destination
 from .core.messages.message import Address, Message, framed
 from .core.messages.ports import Clock, Timer
 from .core.node.node import Node
-from .core.queues.enqueue import ACCEPTED, EnqueueResult
 from .core.queues.queue import Queue
+from .core.queues.route_target import ACCEPTED, EnqueueResult
 from .core.vhost.vhost import VHost
 from .hosting.host import Command, Host, Service, command_failed
 from .hosting.stable_hash import stable_hash

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from mypy_extensions import mypyc_attr
 
@@ -13,10 +13,10 @@ from ..core.access.users import User
 from ..core.counters.statistics import DeliveryCounters, PublishCounters
 from ..core.node.node import Node
 from ..core.queues.consumers import ConsumerGroup
-from ..core.queues.enqueue import EnqueueResult
 from ..core.queues.flow_control import Publisher
 from ..core.queues.message_log import Origin
 from ..core.queues.queue import Queue
+from ..core.queues.route_target import EnqueueResult, RouteTarget
 from ..core.vhost.vhost import VHost
 from ..wire.frame_reader import Event
 from .confirms import Confirms
@@ -179,12 +179,12 @@ class ChannelHost(Publisher):
         """Stop reading until the queue has drained or makes no progress. Connections with consumers are always read."""
         raise NotImplementedError
 
-    def drained(self, queue: Queue) -> None:
-        self.publisher_throttle.queues.pop(queue, None)
+    def drained(self, queue: RouteTarget) -> None:
+        self.publisher_throttle.queues.pop(cast("Queue", queue), None)
         if not self.publisher_throttle.queues:
             self.transport.release()
 
-    def disowned(self, queue: Queue) -> None:
+    def disowned(self, queue: RouteTarget) -> None:
         self.owned.pop(queue.name, None)
 
     # The end

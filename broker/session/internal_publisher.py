@@ -30,8 +30,8 @@ from ..core.jobs.unfinished import UnfinishedPublishes
 from ..core.messages.message import Address, Message
 from ..core.messages.ports import Timer
 from ..core.node.node import Node
-from ..core.queues.enqueue import EnqueueResult
 from ..core.queues.queue import Queue
+from ..core.queues.route_target import EnqueueResult
 from ..core.queues.x_death import DEATHS
 from ..core.vhost.vhost import VHost
 from .channel_host import CLOSED

@@ -21,8 +21,7 @@ from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
 from ..messages.ports import Timer
-from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
-from ..queues.route_target import RouteTarget, queues_of
+from ..queues.route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget, queues_of
 from ..queues.x_death import routing_keys
 from .decorator import ExchangeDecorator
 from .exchange_context import ExchangeContext, LookSteps, RecoveredMessages, TryLater

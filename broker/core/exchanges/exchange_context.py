@@ -11,8 +11,7 @@ from ..messages.binding import Destination
 from ..messages.message import Message
 from ..messages.message_state import NEVER
 from ..messages.ports import Clock, RecoveredQueue, Timer
-from ..queues.enqueue import EnqueueResult
-from ..queues.route_target import RouteTarget
+from ..queues.route_target import EnqueueResult, RouteTarget
 
 EnqueueSteps = Generator[int, None, EnqueueResult]
 """A part of a job that enqueues messages: it yields the cost of each step, and returns the result."""

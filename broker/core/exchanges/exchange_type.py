@@ -15,7 +15,7 @@ from ...amqp.field_table import Table
 from ...amqp.limits import SHORT_STRING
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
-from ..queues.enqueue import EnqueueResult
+from ..queues.route_target import EnqueueResult
 from .exchange_context import Emission, EnqueueSteps, ExchangeContext, RecoveredMessages
 
 STEP_COST: Final = 200  # of a step of a search, about

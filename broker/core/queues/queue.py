@@ -26,16 +26,16 @@ from .chunks import Chunk
 from .consumers import Consumers, SingleActiveConsumers
 from .dead_lettering import DeadLetterOutbox
 from .deduplication import Deduplication
-from .enqueue import ACCEPTED, DURABLE, HAND_OVER_MS, EnqueueResult, PerMessageEnqueue
+from .enqueue import HAND_OVER_MS, PerMessageEnqueue
 from .expiry import MessageExpiry, QueueExpiry
 from .fifo import BATCH_BYTES, LEVEL_SHIFT, Fifo
-from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, HeldPublishers
+from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, RELEASE_BELOW, RELEASE_BELOW_BYTES, HeldPublishers
 from .message_log import CHANNEL, DELETED, PURGED, REJECT
 from .queue_host import QueueHost
 from .queue_journal import QueueJournal
 from .queue_settings import NO_POLICY, NONE
 from .ready_messages import MESSAGE_BYTES, ReadyMessages
-from .route_target import RouteTarget
+from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget
 from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Queue(RouteTarget):
         self.published = self.delivered_bytes = 0
         self.delivering = DeliveryCounters(host.statistics.delivering[self.settings.type])
         self.dropped = self.expired = 0  # by a length limit; by a time to live
-        self.held_publishers = HeldPublishers(self)
+        self.held_publishers = HeldPublishers()
         self.deduplication = Deduplication(arguments) if self.settings.deduplicates else None
         self.reads_headers = self.deduplication is not None
         self.expiry = QueueExpiry(self)
@@ -422,7 +422,10 @@ class Queue(RouteTarget):
         finally:
             self._feeding = False
         if self.held_publishers.held:
-            self.held_publishers.release_if_drained()
+            ready = self.ready_messages
+            drained = ready.count < RELEASE_BELOW and ready.content_bytes < RELEASE_BELOW_BYTES
+            if drained or not len(self.consumers):
+                self.held_publishers.release(self)
 
     def catch_up(self) -> None:
         """Do now what a due pump would, so that what is read of the queue next is true."""
@@ -770,7 +773,7 @@ class Queue(RouteTarget):
         self.journal.purge(
             self.unacked + self.outbox.persistent_count, self.unacked_bytes + self.outbox.persistent_bytes
         )
-        self.held_publishers.release()
+        self.held_publishers.release(self)
         if count:
             job = self._settle_removed(removed, average_bytes, reason, finished)
             self.host.scheduler.start(f"purge of {self}", job, failed)
@@ -817,7 +820,6 @@ class Queue(RouteTarget):
             return
         self._acyclic = True
         self.ready_messages.break_cycles()
-        del self.held_publishers._queue
         del self.expiry._queue
         del self.outbox._queue
         del self._message_expiry._queue

@@ -10,12 +10,12 @@ from ..counters.statistics import Statistics
 from ..jobs.scheduler import Scheduler
 from ..messages.message import Message, SharedMessage, header_bytes_of
 from ..messages.ports import Clock, Journal
-from .enqueue import ACCEPTED, DURABLE, EnqueueResult, enqueue_per_message, store
+from .enqueue import enqueue_per_message, store
 from .ledger import Ledger
 from .message_log import MADE, MessageLog
 from .queue_settings import QueueSettingsCache
 from .reread import Reread
-from .route_target import RouteTarget, TargetSearch
+from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget, TargetSearch
 from .waiting_outboxes import WaitingOutboxes
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class QueueHost:
         self.rereading = Reread(clock, scheduler)
         self.message_log: MessageLog | None = None
         self.topology = 0
-        self.waiting = WaitingOutboxes(self)
+        self.waiting = WaitingOutboxes(clock, scheduler)
         self.held = False
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:

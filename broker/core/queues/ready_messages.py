@@ -13,7 +13,7 @@ from ..messages.message_state import NEVER
 from ..messages.ports import RecoveredQueue
 from .chunks import Chunk
 from .dead_lettering import FEW_BYTES
-from .fifo import BATCH_BYTES, LEVEL_SHIFT, UNPAGE, Fifo
+from .fifo import BATCH_BYTES, LEVEL_SHIFT, UNPAGE, Fifo, ReadyTotals
 from .ledger import Ledger
 from .queue_journal import QueueJournal
 from .queue_settings import NONE, QueueSettings
@@ -30,19 +30,11 @@ MESSAGE_BYTES = 6 << 10  # that take as long to read as one message does by itse
 SLICE_BYTES = 4 << 20  # of messages that expire or are dropped at once, and of those that are read back for that
 
 
-class ReadyMessages:
-    """The ready messages of one queue, and their totals, which its fifos keep.
+class ReadyMessages(ReadyTotals):
+    """The ready messages of one queue.
 
     default        the fifo of messages without a priority of their own
     all            the fifos with messages, `default` and perhaps some others, the highest priority first
-    count          messages in all fifos, those of the backlog included
-    body_bytes     the sum of their bodies
-    read_bytes     of all messages that were read back, ever: `message.read_bytes`, and MESSAGE_BYTES for each
-    removed_bytes  of all messages that have expired or were dropped, ever: the sum of their frames
-    awaits_room    unread messages are read again as soon as others have left memory
-    long_headers   some messages have had long headers (`header_bytes_of`)
-    shared         some messages have been in other queues as well
-    own            some that are ready may be in no other queue
 
     `unread` has messages that the disk did not return, in the order in which that was tried, or is None. They belong to
     neither total. As their length is unknown, `body_bytes` is an estimate from then until all ready messages are in
@@ -52,15 +44,7 @@ class ReadyMessages:
     __slots__ = (
         "default",
         "all",
-        "count",
-        "body_bytes",
         "unread",
-        "read_bytes",
-        "removed_bytes",
-        "awaits_room",
-        "long_headers",
-        "shared",
-        "own",
         "_fifos",
         "_estimated",
         "_settings",
@@ -71,14 +55,11 @@ class ReadyMessages:
     __deletable__ = ("_queue",)  # `break_cycles`
 
     def __init__(self, queue: Queue, settings: QueueSettings, journal: QueueJournal, ledger: Ledger) -> None:
+        super().__init__()
         self.default = Fifo(0, self, journal, ledger)
         self.all = [self.default]
         self._fifos: dict[int, Fifo] = {}  # the other ones by level, also those that all their messages have left
-        self.count = 0
-        self.body_bytes = 0
         self.unread: Returned | None = None
-        self.read_bytes = self.removed_bytes = 0
-        self.awaits_room = self.long_headers = self.shared = self.own = False
         self._estimated = False
         self._settings = settings
         self._queue = queue
@@ -90,11 +71,6 @@ class ReadyMessages:
         del self._queue
         for fifo in (self.default, *self._fifos.values()):
             del fifo._ready
-
-    @property
-    def average_bytes(self) -> int:
-        """The average length of a body."""
-        return max(self.body_bytes, 0) // (self.count or 1)
 
     @property
     def content_bytes(self) -> int:
@@ -122,11 +98,9 @@ class ReadyMessages:
         return self.count - sum([fifo.paged_count for fifo in self.all])
 
     def can_be_delivered(self, body_bytes: int) -> bool:
-        """Return whether a message of this length can be delivered now."""
         return self._queue.can_deliver(body_bytes)
 
     def has_few_resident(self, count: int) -> bool:
-        """Return whether at most `count` messages are in memory."""
         if self.count <= count:
             return True
         self._charge_looks(len(self.all))
@@ -138,7 +112,6 @@ class ReadyMessages:
         return self.unread.count if self.unread is not None else 0
 
     def has_few_bytes(self, limit_bytes: int) -> bool:
-        """Return whether bodies and long headers in memory are at most that together; some thousands may be."""
         limit_bytes -= self.content_bytes - self.body_bytes
         return self.body_bytes <= limit_bytes or sum([fifo.body_bytes for fifo in self.all]) <= limit_bytes
 
@@ -197,7 +170,6 @@ class ReadyMessages:
         return fifo
 
     def after_page_in(self, fifo: Fifo, unread: int, unread_bytes: int) -> None:
-        """Correct the totals after a read in which `unread` messages of these bodies could not be read, about."""
         if fifo.exhausted:
             self._queue.host.rereading.add(self._queue, EXHAUSTED_MS)
         if not unread and not self._estimated:
@@ -212,7 +184,6 @@ class ReadyMessages:
             self._estimated = False
 
     def set_aside(self, message: ShedMessage) -> None:
-        """Keep a message that could not be read, not ready; it is to be read again."""
         if self.unread is None:
             self.unread = Returned(self._ledger)
         self.unread.add_row(self.unread.rows.last + 1 if self.unread.count else 0, message)
@@ -225,10 +196,6 @@ class ReadyMessages:
         return tried, requeued
 
     def read_rows(self, rows: Returned, limit: int) -> tuple[int, int]:
-        """Read some of the first of these rows, requeue those that can be read, and set the others aside.
-
-        Return (tried, requeued). None is tried if the system has no descriptors or memory to spare.
-        """
         first = rows.peek_rows(limit)
         read = self._journal.read([message.id for message in first])
         self.charge_read(read)
@@ -253,7 +220,6 @@ class ReadyMessages:
         ]
 
     def charge_read(self, read: list[Message | None]) -> None:
-        """Count messages that were read back, and charge them to whatever has caused it (`Scheduler.spent`)."""
         length = MESSAGE_BYTES * len(read) + read_bytes([message for message in read if message is not None])
         self.read_bytes += length
         self._queue.host.scheduler.spent += length >> COPY_SHIFT
@@ -263,7 +229,6 @@ class ReadyMessages:
         self._queue.host.scheduler.spent += count >> FIFO_SHIFT
 
     def start_rereading(self) -> None:
-        """Read unread messages again, as there is room in memory."""
         self._queue.host.rereading.start(self._queue)
 
     def remove_due(self, fifos: list[Fifo], now_ms: int, limit: int) -> tuple[list[Message], int]:

@@ -19,13 +19,14 @@ from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes, total_bytes
 from ..messages.ports import Clock, Journal
 from ..queues.deduplication import Recorder, record
-from ..queues.enqueue import ACCEPTED, EnqueueResult
 from ..queues.ledger import Ledger
 from ..queues.message_log import MADE, MOVED
 from ..queues.queue_host import QueueHost
 from ..queues.route_target import (
+    ACCEPTED,
     PAGE_COST,
     PER_MESSAGE_COST,
+    EnqueueResult,
     RouteTarget,
     cost_of_headers,
     existing,

@@ -34,13 +34,14 @@ from ...core.messages.message import (
 from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
 from ...core.messages.ports import BEHIND, ROOM
 from ...core.queues.deduplication import Recorder, find_duplicate, record
-from ...core.queues.enqueue import DURABLE, EnqueueResult
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
 from ...core.queues.route_target import (
+    DURABLE,
     PAGE_COST,
     PER_MESSAGE_COST,
+    EnqueueResult,
     RouteTarget,
     await_outboxes,
     cost_of_reading,

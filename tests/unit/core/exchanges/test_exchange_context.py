@@ -17,8 +17,8 @@ from warren.broker.core.exchanges.sink import Sink
 from warren.broker.core.messages.binding import Binding, Destination
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues.enqueue import ACCEPTED, EnqueueResult
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.route_target import ACCEPTED, EnqueueResult
 from warren.broker.core.vhost.vhost import VHost
 
 MESSAGE = framed(Address("x", "k"), Properties(), b"body")
