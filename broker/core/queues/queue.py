@@ -58,7 +58,6 @@ class Queue(RouteTarget):
     delivered_bytes  the sum of the bodies and long headers delivered to consumers
     interrupted      consumers may have room for ready messages: they are asked, or woken, in one of the next turns
     timer            for the earliest of the times for which it waits, `due_ms` (`Scheduler.pump_at`)
-    reread_ms        when unread messages are read again; 0 without any
     """
 
     __slots__ = (
@@ -94,7 +93,6 @@ class Queue(RouteTarget):
         "outbox",
         "timer",
         "due_ms",
-        "reread_ms",
         "_used_ms",
         "_came_back",
         "_feeding",
@@ -146,7 +144,6 @@ class Queue(RouteTarget):
         self.outbox = DeadLetterOutbox(self)
         self.timer: Timer | None = None
         self.due_ms = 0
-        self.reread_ms = 0
         self._used_ms = 0  # when `x-expires` began to count; 0 without one
         self.demand_followers: dict[Callable[[], None], None] = {}  # called once when the consumers' demand changes
         self._came_back = self._feeding = self.interrupted = self._acyclic = False
@@ -362,10 +359,11 @@ class Queue(RouteTarget):
                 self.host.delete_expired(self)
                 return OBJECT_COST
             scheduler.pump_at(self, expires_ms)
-        if self.reread_ms > now_ms:
-            scheduler.pump_at(self, self.reread_ms)
-        elif self.reread_ms:
-            self.host.rereading.start(self)
+        ready = self.ready_messages
+        if ready.reread_ms > now_ms:
+            scheduler.pump_at(self, ready.reread_ms)
+        elif ready.reread_ms:
+            ready.start_rereading()
         self.schedule_pump()
         return DUE_COST
 
@@ -737,7 +735,7 @@ class Queue(RouteTarget):
             return
         self.host.requeued(self, message, otherwise)
         self.ready_messages.set_aside(message)
-        self.host.rereading.add(self)
+        self.ready_messages.reread_later()
 
     def cost_of_reading_back(self, message: Message) -> int:
         """Return what it costs to dead-letter this message if its content has to be read for that."""

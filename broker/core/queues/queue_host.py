@@ -14,7 +14,6 @@ from .enqueue import enqueue_per_message, store
 from .ledger import Ledger
 from .message_log import MADE, MessageLog
 from .queue_settings import QueueSettingsCache
-from .reread import Reread
 from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget, TargetSearch
 from .waiting_outboxes import WaitingOutboxes
 
@@ -28,7 +27,6 @@ class QueueHost:
 
     pending         queues of the whole node that wait to be pumped
     settings_cache  the settings that queues with the same arguments and policies share
-    rereading       queues with messages that could not be read from the disk
     message_log     records all messages that enter or leave queues, or None
     topology        a number that is another one after each change that may change a route
     waiting         outboxes whose dead letters wait for a full queue
@@ -44,7 +42,6 @@ class QueueHost:
         self.pending = scheduler.pending
         self.settings_cache = QueueSettingsCache()
         self.statistics = Statistics()
-        self.rereading = Reread(clock, scheduler)
         self.message_log: MessageLog | None = None
         self.topology = 0
         self.waiting = WaitingOutboxes(clock, scheduler)

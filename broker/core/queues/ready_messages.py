@@ -1,4 +1,9 @@
-"""All ready messages of one queue: a fifo for each priority in use, the highest priority first."""
+"""All ready messages of one queue: a fifo for each priority in use, the highest priority first.
+
+Messages that the disk did not return are read again every ten seconds; once it returns them, all of them, in slices, as
+far as there is memory for them. A backlog that the system had no descriptors or memory to read is read again after a
+second.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from bisect import insort
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ..jobs.scheduler import COPY_SHIFT
+from ..jobs.scheduler import COPY_SHIFT, PUMP_COST, STORE_SHIFT, Job
 from ..messages.message import Message, ShedMessage, frame_bytes, read_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import RecoveredQueue
@@ -17,7 +22,6 @@ from .fifo import BATCH_BYTES, LEVEL_SHIFT, UNPAGE, Fifo, ReadyTotals
 from .ledger import Ledger
 from .queue_journal import QueueJournal
 from .queue_settings import NONE, QueueSettings
-from .reread import EXHAUSTED_MS
 from .returned import Returned
 
 if TYPE_CHECKING:
@@ -27,6 +31,8 @@ EMPTY = 8  # fifos without messages that are looked at before the next one; more
 MANY = 32  # messages in memory that are dropped together
 FIFO_SHIFT = 1  # to look at 2 fifos costs 1 (`jobs.scheduler`)
 MESSAGE_BYTES = 6 << 10  # that take as long to read as one message does by itself
+REREAD_MS, EXHAUSTED_MS = 10_000, 1_000
+REFUSED_LIMIT = 10_000  # unread messages that may fail again in one attempt
 SLICE_BYTES = 4 << 20  # of messages that expire or are dropped at once, and of those that are read back for that
 
 
@@ -35,6 +41,7 @@ class ReadyMessages(ReadyTotals):
 
     default        the fifo of messages without a priority of their own
     all            the fifos with messages, `default` and perhaps some others, the highest priority first
+    reread_ms      when unread messages are read again; 0 if none are, or a job reads them
 
     `unread` has messages that the disk did not return, in the order in which that was tried, or is None. They belong to
     neither total. As their length is unknown, `body_bytes` is an estimate from then until all ready messages are in
@@ -45,6 +52,8 @@ class ReadyMessages(ReadyTotals):
         "default",
         "all",
         "unread",
+        "reread_ms",
+        "_rereading",
         "_fifos",
         "_estimated",
         "_settings",
@@ -60,6 +69,8 @@ class ReadyMessages(ReadyTotals):
         self.all = [self.default]
         self._fifos: dict[int, Fifo] = {}  # the other ones by level, also those that all their messages have left
         self.unread: Returned | None = None
+        self.reread_ms = 0
+        self._rereading = False
         self._estimated = False
         self._settings = settings
         self._queue = queue
@@ -171,14 +182,14 @@ class ReadyMessages(ReadyTotals):
 
     def after_page_in(self, fifo: Fifo, unread: int, unread_bytes: int) -> None:
         if fifo.exhausted:
-            self._queue.host.rereading.add(self._queue, EXHAUSTED_MS)
+            self.reread_later(EXHAUSTED_MS)
         if not unread and not self._estimated:
             return
         if unread:
             self.count -= unread
             self.body_bytes = max(self.body_bytes - unread_bytes, 0)
             self._estimated = True
-            self._queue.host.rereading.add(self._queue)
+            self.reread_later()
         if not self.paged:
             self.body_bytes = sum([fifo.body_bytes for fifo in self.all])
             self._estimated = False
@@ -229,7 +240,44 @@ class ReadyMessages(ReadyTotals):
         self._queue.host.scheduler.spent += count >> FIFO_SHIFT
 
     def start_rereading(self) -> None:
-        self._queue.host.rereading.start(self._queue)
+        queue = self._queue
+        self.reread_ms = 0
+        if not self._rereading and not queue.deleted:
+            self._rereading = True
+            queue.host.scheduler.start(f"rereading of {queue}", self._reread_all(queue))
+
+    def reread_later(self, wait_ms: int = REREAD_MS) -> None:
+        """Read unread messages again after this time, or at an earlier time that is already set."""
+        host = self._queue.host
+        when_ms = host.clock.now_ms() + wait_ms
+        self.reread_ms = min(self.reread_ms or when_ms, when_ms)
+        host.scheduler.pump_at(self._queue, self.reread_ms)
+
+    def _reread_all(self, queue: Queue) -> Job:
+        """Try each unread message once. Those that fail stay unread."""
+        wait_ms = REREAD_MS
+        self.awaits_room = False
+        try:
+            queue.schedule_pump()  # its backlog may be readable now
+            yield PUMP_COST
+            left, refused = self.unread_count, 0
+            while left > 0 and self.unread_count and refused < REFUSED_LIMIT:
+                if not self.has_room:
+                    self.awaits_room = True
+                    break
+                before = self.read_bytes
+                tried, requeued = self.reread()
+                if not tried:
+                    wait_ms = EXHAUSTED_MS
+                    break
+                left -= tried
+                refused += tried - requeued
+                queue.schedule_pump()
+                yield PUMP_COST + (self.read_bytes - before >> STORE_SHIFT)
+        finally:
+            self._rereading = False
+            if self.unread_count and not queue.deleted:
+                self.reread_later(wait_ms)
 
     def remove_due(self, fifos: list[Fifo], now_ms: int, limit: int) -> tuple[list[Message], int]:
         """Remove due messages from the front of each of these fifos, at most `limit`, up to `_slice_ends`.
