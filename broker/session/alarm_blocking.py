@@ -13,7 +13,7 @@ declared and bound without limit.
 from __future__ import annotations
 
 from ..core.telemetry.resource_alarms import DISK, MEMORY
-from ..wire.frame_reader import MixedPublishes, Publishes
+from ..wire.frame_reader import Publishes
 from .channel_host import ChannelHost
 
 BODY_SIZE = slice(11, 19)  # the size of the body in a header frame
@@ -48,19 +48,10 @@ def check_new_consumer(connection: ChannelHost, size: int) -> None:
         raise Blocked(MEMORY)
 
 
-def split(
-    publishes: Publishes | MixedPublishes, disk_full: bool
-) -> tuple[Publishes | None, Publishes | MixedPublishes | None]:
+def split(publishes: Publishes, disk_full: bool) -> tuple[Publishes | None, Publishes | None]:
     """Return the publish of these that is still taken during an alarm, and the rest; each is None if there is none."""
     contents = publishes.contents
     if not contents or any(contents[0][BODY_SIZE]) or disk_full:
         return None, publishes
-    channel, rest = publishes.channel, contents[1:]
-    if isinstance(publishes, MixedPublishes):
-        methods = publishes.methods
-        first = Publishes(channel, methods[0], contents[:1], True)
-        return first, MixedPublishes(channel, methods[1:], rest) if rest else None
-    first = Publishes(channel, publishes.method, contents[:1], True)
-    if not rest:
-        return first, None
-    return first, publishes.after(1)
+    first = Publishes(publishes.channel, publishes.methods[:1], contents[:1], True)
+    return first, publishes.after(1) if len(contents) > 1 else None

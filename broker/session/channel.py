@@ -20,7 +20,7 @@ from ..core.queues.reply_queue import ReplyQueue
 from ..core.telemetry.event_exchange import INTERNAL
 from ..core.vhost.vhost import CheckNew
 from ..wire import method_encoder
-from ..wire.frame_reader import ACK, PUBLISH, MixedPublishes, Publishes
+from ..wire.frame_reader import ACK, PUBLISH, Publishes
 from ..wire.method_decoder import ACCESS_REQUEST
 from . import events
 from .alarm_blocking import check_new
@@ -129,23 +129,19 @@ class Channel(ChannelState):
             contents = publishes.contents
             if not contents:
                 raise publish.too_long(self, publishes)
-            route = self.routes.get(publishes.method)
+            methods = publishes.methods
+            if len(methods) > 1:
+                publish.publish_mixed(self, publishes)
+                return
+            route = self.routes.get(methods[0])
             if route is None:
-                route = publish.resolve(self, publishes.method)
+                route = publish.resolve(self, methods[0])
             if self.unfinished.full:
                 contents = publish.at_once(self, route, contents)
                 contents = contents[: self.admit_short(repeat(route), contents)]
             published = publish.publish(self, route, contents, publishes.alike, publishes.largest_frame, True)
             if published < len(publishes.contents):
                 self.connection.deferred = publishes.after(published)
-        except AMQPError as error:
-            raise with_method_ids(error, PUBLISH) from None
-
-    def publish_mixed(self, publishes: MixedPublishes) -> None:
-        """Serve a run of basic.publish with different methods. HOT: bench K."""
-        try:
-            self.await_tracing()
-            publish.publish_mixed(self, publishes.methods, publishes.contents, publishes.resolved)
         except AMQPError as error:
             raise with_method_ids(error, PUBLISH) from None
 

@@ -29,7 +29,7 @@ from ..core.queues.queue import Queue
 from ..core.telemetry.resource_alarms import DISK, MEMORY
 from ..core.vhost.vhost import VHost
 from ..wire import method_decoder, method_encoder
-from ..wire.frame_reader import ACK, PUBLISH, Acks, Event, FrameReader, Method, MixedPublishes, Publishes
+from ..wire.frame_reader import ACK, PUBLISH, Acks, Event, FrameReader, Method, Publishes
 from . import alarm_blocking, events, limits, revocation
 from .channel import Channel, operation
 from .channel_host import CLOSED, CLOSING, HANDSHAKE, RUNNING, ChannelHost, Postponed
@@ -189,11 +189,11 @@ class Connection(ChannelHost):
                 if isinstance(event, Method):
                     self._left -= METHOD_COST if event.index not in CHANGES else self._change_cost()
                     self._left -= len(event.payload) >> PAYLOAD_SHIFT
-                elif isinstance(event, MixedPublishes):
-                    self._left -= MIXED_COST * len(event.methods)
+                elif isinstance(event, Publishes):
+                    self._left -= RUN_COST + MIXED_COST * (len(event.methods) - 1)
                 else:
                     self._left -= RUN_COST
-                if self.node.alarms.reason and isinstance(event, (Publishes, MixedPublishes)):
+                if self.node.alarms.reason and isinstance(event, Publishes):
                     self._handle_first(event)
                 else:
                     self._handle(event)
@@ -215,7 +215,7 @@ class Connection(ChannelHost):
         if self.node.pending:
             self._left -= self.node.pump()
 
-    def _handle_first(self, event: Publishes | MixedPublishes) -> None:
+    def _handle_first(self, event: Publishes) -> None:
         """Block the connection, and handle the first publish of these if it is still taken. Raises as `_handle`."""
         self._block()
         first, rest = alarm_blocking.split(event, DISK in self.node.alarms.on())
@@ -307,9 +307,6 @@ class Connection(ChannelHost):
             return
         if isinstance(event, Acks):
             channel.ack(event.tags, event.multiple)
-            return
-        if isinstance(event, MixedPublishes):
-            channel.publish_mixed(event)
             return
         # Earlier publishes are confirmed before the reply to a method, and delivered before the method reads a queue.
         if self.confirming:

@@ -58,7 +58,8 @@ class ReadyTotals:
     long_headers   some messages have had long headers (`header_bytes_of`)
     shared         some messages have been in other queues as well
     own            some that are ready may be in no other queue
-    read_bytes     of all messages that were read back, ever: `message.read_bytes`, and MESSAGE_BYTES for each
+    read_bytes     of all messages that were read back, ever: `message.read_bytes`, and MESSAGE_BYTES for each; or what
+                   the reads of files have cost, if that is more
     removed_bytes  of all messages that have expired or were dropped, ever: the sum of their frames
     """
 
@@ -102,12 +103,19 @@ class ReadyTotals:
         """
         raise NotImplementedError
 
-    def charge_read(self, read: list[Message | None]) -> None:
-        """Count messages that were read back, and charge them to whatever has caused it (`Scheduler.spent`)."""
+    def read(self, ids: list[int], whole: bool = False) -> list[Message | None]:
+        """Read as `Journal.read`, or all if `whole`; charge what that costs to whatever has caused it.
+
+        `Scheduler.spent` and `read_bytes` count it.
+        """
         raise NotImplementedError
 
     def start_rereading(self) -> None:
         """Read unread messages again, as there is room in memory."""
+        raise NotImplementedError
+
+    def reread_soon(self) -> None:
+        """Read unread messages again in one of the next turns, as there is room in memory."""
         raise NotImplementedError
 
 
@@ -364,6 +372,8 @@ class Fifo:
             self._ledger.add_shared(-taken)
         if not ready.count:
             ready.own = False
+        if ready.awaits_room:
+            ready.reread_soon()
         return messages, taken_bytes
 
     def remove_due(self, now_ms: int, limit: int, removed_end: int, read_end: int) -> list[Message]:
@@ -393,9 +403,8 @@ class Fifo:
         """
         if self._ledger.exceeded and not self.fresh and self.returned is None and self.chunks.count:
             if self._read_head != self.head:
-                for read in self._journal.read(self.chunks.peek(1)):
+                for read in self._ready.read(self.chunks.peek(1)):
                     if read is not None:
-                        self._ready.charge_read([read])
                         self._read_head, self._read_deadline_ms = self.head, deadline_of(read)
             if self._read_head == self.head:
                 return self._read_deadline_ms
@@ -489,9 +498,8 @@ class Fifo:
     def _page_in(self, average_bytes: int) -> int:
         """Read the next messages, which the journal has, set aside those that fail, and return their number."""
         limit = min(UNPAGE, READ_BYTES // (average_bytes + 1) + 1)
-        read = self._journal.read(self.chunks.peek(limit))
+        read = self._ready.read(self.chunks.peek(limit))
         self.exhausted = not read
-        self._ready.charge_read(read)
         ids, seqs = self.chunks.take_ids(len(read))
         fresh: list[Message] = []
         for id_, seq, message in zip(ids, seqs, read, strict=True):

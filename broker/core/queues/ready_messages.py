@@ -208,8 +208,7 @@ class ReadyMessages(ReadyTotals):
 
     def read_rows(self, rows: Returned, limit: int) -> tuple[int, int]:
         first = rows.peek_rows(limit)
-        read = self._journal.read([message.id for message in first])
-        self.charge_read(read)
+        read = self.read([message.id for message in first])
         rows.take_ids(len(read))  # not before the read, which may fail
         requeued = 0
         for each, message in zip(first, read, strict=False):
@@ -223,17 +222,20 @@ class ReadyMessages(ReadyTotals):
 
     def read_back(self, messages: list[ShedMessage]) -> list[Message | None]:
         """Return messages that are not ready with their contents; None, or fewer, for those not read now."""
-        read = self._journal.read_all([message.id for message in messages])
-        self.charge_read(read)
+        read = self.read([message.id for message in messages], whole=True)
         return [
             self._journal.page_in(message, shed.seq) if message is not None else None
             for shed, message in zip(messages, read, strict=False)
         ]
 
-    def charge_read(self, read: list[Message | None]) -> None:
+    def read(self, ids: list[int], whole: bool = False) -> list[Message | None]:
+        before = self._journal.read_cost
+        read = self._journal.read_all(ids) if whole else self._journal.read(ids)
         length = MESSAGE_BYTES * len(read) + read_bytes([message for message in read if message is not None])
+        length = max(length, self._journal.read_cost - before)
         self.read_bytes += length
         self._queue.host.scheduler.spent += length >> COPY_SHIFT
+        return read
 
     def _charge_looks(self, count: int) -> None:
         """Charge looks at so many fifos to whatever has caused them."""
@@ -279,6 +281,9 @@ class ReadyMessages(ReadyTotals):
             if self.unread_count and not queue.deleted:
                 self.reread_later(wait_ms)
 
+    def reread_soon(self) -> None:
+        self.reread_later(0)
+
     def remove_due(self, fifos: list[Fifo], now_ms: int, limit: int) -> tuple[list[Message], int]:
         """Remove due messages from the front of each of these fifos, at most `limit`, up to `_slice_ends`.
 
@@ -290,6 +295,8 @@ class ReadyMessages(ReadyTotals):
         for fifo in fifos:
             if fifo.timed and self.removed_bytes < removed_end and self.read_bytes < read_end:
                 dead += fifo.remove_due(now_ms, limit - len(dead), removed_end, read_end)
+        if dead and self.awaits_room:
+            self.reread_soon()
         return dead, limit - len(dead) if self.read_bytes < read_end and self.removed_bytes < removed_end else 0
 
     def drop_excess(self, max_length: int, max_bytes: int, limit: int) -> tuple[list[Message], int]:

@@ -53,7 +53,7 @@ from ...core.queues.route_target import (
 from ...core.queues.x_death import routing_keys
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
-from ...wire.frame_reader import PUBLISH, MixedPublishes, Publishes
+from ...wire.frame_reader import PUBLISH, Publishes
 from ..checked_properties import UNKNOWN
 from ..names import REPLY_TO
 
@@ -233,7 +233,7 @@ def properties_of(content: bytes) -> bytes:
 
 def too_long(channel: Channel, publishes: Publishes) -> AMQPError:
     """Return the error for a publish with too large a body, or the one for `immediate`, which has precedence."""
-    if publishes.method[-2] & IMMEDIATE:  # the flags are the last byte before the frame end
+    if publishes.methods[0][-2] & IMMEDIATE:  # the flags are the last byte before the frame end
         return NotSupported("immediate=true")
     return body_too_long(channel, publishes.too_long)
 
@@ -244,13 +244,14 @@ def body_too_long(channel: Channel, body_bytes: int) -> PreconditionFailed:
     return PreconditionFailed(f"message size {body_bytes} is larger than configured max size {limit}")
 
 
-def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes], resolved: bool = False) -> None:
+def publish_mixed(channel: Channel, publishes: Publishes) -> None:
     """Publish contents by the route of each method; raises as `publish`. HOT: bench K.
 
     The publishes before a refused one are published. The rest is left where they cost more than ENQUEUE_COST. Unless
-    the routes are `resolved`, a job first searches those that lead to very many queues, so that their messages are
+    their routes are `resolved`, a job first searches those that lead to very many queues, so that their messages are
     enqueued together.
     """
+    methods, contents = publishes.methods, publishes.contents
     cached = channel.routes
     connection = channel.connection
     limit = ENQUEUE_COST // PAGE_COST if channel.vhost.ledger.exceeded else ENQUEUE_COST
@@ -265,15 +266,16 @@ def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes],
         count = channel.admit_short(routes, contents)
         if count < len(routes):
             routes, refused = routes[:count], None
-    elif len(routes) < len(methods) and not resolved and refused is None and routes[-1].queues is None:
-        connection.deferred = MixedPublishes(channel.number, methods, contents, resolved=True)
+    elif len(routes) < len(methods) and not publishes.resolved and refused is None and routes[-1].queues is None:
+        connection.deferred = publishes
+        publishes.resolved = True
         channel.start_job("routes", resolve_ahead(channel, methods))
         return
     published = publish_varied(channel, routes, contents, in_slices=True)
     if refused is not None and published == len(routes):
         raise refused
     if published < len(methods):
-        connection.deferred = MixedPublishes(channel.number, methods[published:], contents[published:])
+        connection.deferred = publishes.after(published)
 
 
 class Run:
