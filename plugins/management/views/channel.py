@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from warren.broker.session.channel import Channel
-from warren.broker.session.events import pid
 
 from ..framework.pagination import Item
 from ..stats.counters import channel_counters, channel_key
@@ -38,7 +37,7 @@ def channel_view(stats: StatsView, channel: Channel) -> Item:
         "connection_details": {"name": connection.name, "peer_host": peer.host, "peer_port": peer.port},
     }
     if stats.pids:
-        item["pid"] = pid(channel)
+        item["pid"] = channel.pid
         item["connection_pid"] = str(connection)
     if stats.enabled:
         key = channel_key(connection, channel)

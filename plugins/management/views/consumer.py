@@ -8,7 +8,6 @@ from warren.broker.amqp.table_json import json_of_table
 from warren.broker.core.queues.consumers import Consumer, is_active
 from warren.broker.plugin import Queue
 from warren.broker.session.consumer import ChannelConsumer
-from warren.broker.session.events import pid
 
 from ...http.auth import Caller
 from ..framework.pagination import Item
@@ -29,7 +28,7 @@ def consumers_of(queue: Queue) -> list[ChannelConsumer]:
 def local_consumer_view(caller: Caller, consumer: Consumer) -> Item:
     """The fields of a consumer with the process id of its channel, which a federation link does not have."""
     if isinstance(consumer, ChannelConsumer):
-        return consumer_view(caller, consumer) | {"channel_pid": pid(consumer.channel)}
+        return consumer_view(caller, consumer) | {"channel_pid": consumer.channel.pid}
     return {
         "consumer_tag": consumer.tag,
         "exclusive": consumer.exclusive,

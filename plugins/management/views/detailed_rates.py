@@ -8,6 +8,7 @@ from __future__ import annotations
 from warren.broker.core.counters.statistics import DeliveryCounters, PublishCounters
 from warren.broker.plugin import Exchange, Host, Queue
 from warren.broker.session.channel import Channel
+from warren.broker.session.channel_host import ChannelState
 
 from ...http.auth import Caller
 from ..framework.pagination import Item
@@ -81,12 +82,12 @@ def place_of(one: Exchange | Queue) -> Item:
     return {"name": one.name, "vhost": one.vhost}
 
 
-def channel_name(channel: Channel) -> str:
+def channel_name(channel: ChannelState) -> str:
     """Return the name of a channel: the connection's name and the channel number."""
     return f"{channel.connection.name} ({channel.number})"
 
 
-def channel_details(caller: Caller, channel: Channel) -> Item:
+def channel_details(caller: Caller, channel: ChannelState) -> Item:
     """The identity of a channel as a part of another object; empty unless the caller sees the connection."""
     connection = channel.connection
     if not caller.sees_connection(connection):

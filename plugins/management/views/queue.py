@@ -13,7 +13,6 @@ from warren.broker.core.queues.queue_sizes import queue_sizes
 from warren.broker.plugin import Host, Queue
 from warren.broker.session.connection import Connection
 from warren.broker.session.consumer import ChannelConsumer
-from warren.broker.session.events import pid
 
 from ...http.auth import Caller
 from ..framework.pagination import Item
@@ -158,7 +157,7 @@ def process_ids(queue: Queue) -> Item:
     exclusive = queue.consumers.first() if queue.consumers.exclusive else None
     return {
         "owner_pid": str(queue.owner) if queue.owner is not None else None,
-        "exclusive_consumer_pid": pid(exclusive.channel) if isinstance(exclusive, ChannelConsumer) else None,
+        "exclusive_consumer_pid": exclusive.channel.pid if isinstance(exclusive, ChannelConsumer) else None,
     }
 
 
