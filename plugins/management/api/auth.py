@@ -36,7 +36,7 @@ async def log_in(request: Request) -> Response:
     fields = dict(parse_qsl(body.decode("utf-8", "replace")))
     if not {"username", "password"} <= fields.keys():
         raise HTTPError(401, "not_authorized", "Not_Authorized")
-    login = log_in_user(request.host, fields["username"], fields["password"].encode(), request.peer)
+    login = log_in_user(request.host, fields["username"], fields["password"].encode(), request.incoming.peer)
     caller = await request.wait(login)
     ANY.check(caller, None)
     return ok("ok")

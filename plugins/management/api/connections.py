@@ -67,7 +67,7 @@ async def delete_of_user(request: Request) -> Response:
 
 def reason_of(request: Request) -> str:
     """Return X-Reason as UTF-8; headers have been decoded as Latin-1."""
-    return request.headers.get("x-reason", "").encode("latin-1").decode("utf-8", "replace") or REASON
+    return request.incoming.headers.get("x-reason", "").encode("latin-1").decode("utf-8", "replace") or REASON
 
 
 def open_connections(request: Request) -> list[Connection]:

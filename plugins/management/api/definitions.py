@@ -107,7 +107,7 @@ def document_of_request(request: Request) -> Decoded:
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
         raise not_found(NO_VHOST)
-    body, media_type = request.body, request.headers.get("content-type", "")
+    body, media_type = request.body, request.incoming.headers.get("content-type", "")
     if len(body) > bodies.THREAD_FROM:
         return Undecoded(partial(decode_document, body, media_type), len(body)), ""
     return decode_document(body, media_type)

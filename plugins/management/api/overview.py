@@ -59,7 +59,7 @@ async def statistics(request: Request, vhosts: list[VHost], totals: Totals) -> I
     samples, asked, now_ms = request.state.samples, request.ranges, request.node.clock.now_ms()
     queue_totals = length_counters(sum_lengths(totals.lengths.values()))
     churn = churn_counters(request.node.churn)
-    if request.caller.monitors and not request.headers.get("x-vhost"):
+    if request.caller.monitors and not request.incoming.headers.get("x-vhost"):
         counts = Statistics()
         async for _ in request.in_slices(request.node.sum_statistics(counts)):
             pass
