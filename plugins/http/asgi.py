@@ -7,7 +7,7 @@ import ipaddress
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Mapping
 from functools import cached_property
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import parse_qsl
 
 from starlette.types import Receive, Scope, Send
@@ -79,7 +79,7 @@ class Incoming:
         """Send a piece of the body, the last one unless there are `more`."""
         await self.send({"type": "http.response.body", "body": body, "more_body": more})
 
-    async def respond(self, response: Response, headers: Mapping[str, str] = NO_HEADERS) -> None:
+    async def respond(self, response: Response[Any], headers: Mapping[str, str] = NO_HEADERS) -> None:
         """Send a response as a whole, with these headers unless it has its own."""
         body = response.encode()
         await self.start(

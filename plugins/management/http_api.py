@@ -9,6 +9,8 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from warren.broker.plugin import AMQPError, Host, OperatorError
 
 from ..http.asgi import GZIP_FROM, Application, Incoming, compress
@@ -77,7 +79,7 @@ class HTTPAPI(Application):
 
     async def _respond(self, incoming: Incoming, unread: Unread) -> None:
         try:
-            answer: Response | LineStream = await self._answer(incoming, unread)
+            answer: Response[Any] | LineStream = await self._answer(incoming, unread)
         except TimeoutError:
             answer = not_now(f"the request was not answered within {REQUEST_S:.0f} s").answer
         except (AMQPError, OperatorError) as error:
@@ -106,7 +108,7 @@ class HTTPAPI(Application):
                 path = f"{self._prefix}/{incoming.query.get('path', '').lstrip('/')}"
             self._log.write(incoming, path, status, size, self._host.node.clock.timestamp_s())
 
-    async def _answer(self, incoming: Incoming, unread: Unread) -> Response | LineStream:
+    async def _answer(self, incoming: Incoming, unread: Unread) -> Response[Any] | LineStream:
         """Return the answer of the request's route to a caller that the route's guard lets pass. Raises HTTPError."""
         if not self.answers(incoming.path):
             raise missing()
@@ -143,7 +145,7 @@ class HTTPAPI(Application):
         incoming.user = caller.user.name
         return caller
 
-    async def _work(self, route: Route, request: Request) -> Response | LineStream:
+    async def _work(self, route: Route, request: Request) -> Response[Any] | LineStream:
         async with asyncio.timeout(self.request_s):
             while True:
                 try:
@@ -153,7 +155,7 @@ class HTTPAPI(Application):
                         raise
                 await request.incoming.run_while_connected(request.wait(request.unread.room()))
 
-    async def _make(self, route: Route, request: Request) -> Response | LineStream:
+    async def _make(self, route: Route, request: Request) -> Response[Any] | LineStream:
         """Return the response of a route's handler. Raises HTTPError."""
         answer = await self._handle(route, request)
         if route.durable:
@@ -182,7 +184,7 @@ class HTTPAPI(Application):
         cause = f"the broker is {alarm}" if alarm else "the disk does not take it now"
         raise not_now(f"the change is made, and not stored yet: {cause}")
 
-    async def _handle(self, route: Route, request: Request) -> Response | LineStream:
+    async def _handle(self, route: Route, request: Request) -> Response[Any] | LineStream:
         caller = request.caller
         if not route.changes:
             await request.wait(pace_of(asyncio.get_running_loop()).time(START_S))
@@ -203,7 +205,8 @@ class HTTPAPI(Application):
             return made
         if not route.changes:
             request.check_kept(caller)
-        if request.incoming.reads and "columns" in request.query and isinstance(made.body, (dict, list)):
+        shaped = isinstance(made.body, (dict, list, msgspec.Struct))
+        if request.incoming.reads and "columns" in request.query and shaped:
             return Response(made.status, prune(made.body, columns_of(request.query)), made.headers)
         return made
 
@@ -234,7 +237,7 @@ class HTTPAPI(Application):
             stream.end()
         self._unread.close()
 
-    async def _send(self, incoming: Incoming, answer: Response, unread: Unread) -> None:
+    async def _send(self, incoming: Incoming, answer: Response[Any], unread: Unread) -> None:
         """Send a response, compressed if it is long, the client takes that and the listener does it; log it."""
         parts = answer.parts()
         size = sum(map(len, parts))

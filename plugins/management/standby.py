@@ -5,6 +5,8 @@ Callers at the unix socket learn the name of the node, and can stop the process.
 
 from __future__ import annotations
 
+from typing import Any
+
 from warren.broker.hosting.standby_host import StandbyHost
 
 from ..http.asgi import Application, Incoming
@@ -28,7 +30,7 @@ class StandbyAPI(Application):
         response = self.response_to(incoming.method, incoming.path.removeprefix(self._prefix))
         await incoming.respond(response, {"cache-control": "no-store"})
 
-    def response_to(self, method: str, path: str) -> Response:
+    def response_to(self, method: str, path: str) -> Response[Any]:
         """Return the response to a request."""
         if path.startswith(CHECKS):
             return Response(503, {"status": "failed", "reason": STANDBY})

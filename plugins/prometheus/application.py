@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import aclosing
+from typing import Any
 from urllib.parse import parse_qs
 
 from ..http.asgi import GZIP_FROM, Application, Incoming, compress, compress_stream
@@ -59,7 +60,7 @@ class Metrics(Application):
         if answer is not None and not response.started:  # an incomplete stream gets no end
             await incoming.respond(answer)
 
-    async def _answer(self, incoming: Incoming, response: ScrapeStream) -> Response | None:
+    async def _answer(self, incoming: Incoming, response: ScrapeStream) -> Response[Any] | None:
         """Return None once a scrape was sent. Raises HTTPError, BadPattern, TimeoutError."""
         endpoint = self._endpoint(incoming.path)
         if not incoming.reads:

@@ -10,23 +10,23 @@ from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.federation_links import Links, Row, links_of
-from ..views.link import detailed_link_view, link_view
+from ..views.link import LinkView, detailed_link_view, link_view
 from ..views.stats import StatsView
 
 UP = ("running", "starting")
 
 
-def list_links(request: Request) -> Listing[Row]:
+def list_links(request: Request) -> Listing[LinkView]:
     """List the federation links in the virtual hosts that the user sees."""
     return listing(request, rows(request))
 
 
-def list_down(request: Request) -> Listing[Row]:
+def list_down(request: Request) -> Listing[LinkView]:
     """List the federation links that are neither running nor starting."""
     return listing(request, (row for row in rows(request) if row["status"] not in UP))
 
 
-async def get_link(request: Request) -> Response:
+async def get_link(request: Request) -> Response[LinkView]:
     """Return a link with its counters, and with samples of its rates if a range is asked for."""
     async for row in request.in_slices(rows(request)):
         if row["id"] == request.path["id"]:
@@ -34,12 +34,12 @@ async def get_link(request: Request) -> Response:
     raise missing()
 
 
-def no_list(request: Request) -> Response:
+def no_list(request: Request) -> Response[None]:
     """Return 400 for a path that is not a list of links, as RabbitMQ does."""
     return Response(400)
 
 
-async def restart(request: Request) -> Response:
+async def restart(request: Request) -> Response[None]:
     """Restart a link; its messages on the upstream are kept."""
     id = request.path["id"]
     known = any([row["id"] == id async for row in request.in_slices(rows(request))])
@@ -67,7 +67,7 @@ def place(row: Row) -> tuple[str, ...]:
     return tuple(str(row[name]) for name in ("vhost", "type", "name", "upstream", "upstream_name"))
 
 
-def listing(request: Request, links: Iterator[Row]) -> Listing[Row]:
+def listing(request: Request, links: Iterator[Row]) -> Listing[LinkView]:
     """A list whose pages are filtered by the names of the object and of the upstream, in this order."""
     stats = StatsView(request)
     return Listing(links, lambda row: link_view(stats, row), lambda row: f"{row['name']} {row['upstream']}", place)

@@ -7,18 +7,24 @@ from warren.broker.core.policies.upstream_parameters import UPSTREAM
 from ...http.auth import MONITOR
 from ...http.responses import Response, ok
 from ...http.slices import sorted_in_slices
-from ..framework.pagination import Item
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.federation_links import Row, links_of
-from ..views.federation_topology import INTERNAL, Topology, exchange_link, queue_links
+from ..views.federation_topology import INTERNAL, Topology, TopologyView, exchange_link, queue_links
 from ..views.stats import StatsView
 from .federation_links import place, rows
 
 LINKS = 1000  # in one answer
 
 
-async def get_topology(request: Request) -> Response:
+class TopologyAnswer(TopologyView):
+    """The topology as this node knows it; `truncated` if there are more links."""
+
+    node: str
+    truncated: bool
+
+
+async def get_topology(request: Request) -> Response[TopologyAnswer]:
     """Return brokers and links as this broker knows them: its own links, and those of others that federate from it."""
     stats, topology = StatsView(request), Topology(request.node.cluster_name)
     own: list[Row] = []
@@ -40,8 +46,7 @@ async def get_topology(request: Request) -> Response:
         if connection.vhost_name in vhosts and len(topology.links) < LINKS:
             for link in queue_links(stats, connection):
                 topology.add_downstream(link)
-    answer: Item = topology.view() | {"node": request.node.name, "truncated": len(topology.links) >= LINKS}
-    return ok(answer)
+    return ok({**topology.view(), "node": request.node.name, "truncated": len(topology.links) >= LINKS})
 
 
 ROUTES = (

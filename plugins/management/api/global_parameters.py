@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from functools import partial
 
+import msgspec
+
 from warren.broker.core.definitions.exporter import is_internal
 from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT
 from warren.broker.core.policies.parameters import CLUSTER_NAME
 
 from ...http.auth import ADMIN, POLICIES
 from ...http.responses import Response, done, missing, not_now, ok, put
-from ..framework.pagination import Item, Listing
+from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import LONG_BODY_BYTES, Route
 from .parameters import ParameterBody, check_whole, visible_value
 
 
-def global_parameter_view(request: Request, pair: tuple[str, object]) -> Item:
-    name, value = pair
-    return {"name": name, "value": visible_value(request, name, value)}
+class GlobalParameterView(msgspec.Struct):
+    """A global parameter."""
+
+    name: str
+    value: object
 
 
-def list_globals(request: Request) -> Listing[tuple[str, object]]:
+def global_parameter_view(request: Request, pair: tuple[str, object]) -> GlobalParameterView:
+    return GlobalParameterView(pair[0], visible_value(request, *pair))
+
+
+def list_globals(request: Request) -> Listing[GlobalParameterView]:
     """List the global parameters."""
     return Listing(
         list(request.node.parameters.globals().items()),
@@ -38,7 +46,7 @@ def find_global(request: Request) -> tuple[str, object]:
     return name, parameters.get_global(name)
 
 
-def get_global(request: Request) -> Response:
+def get_global(request: Request) -> Response[GlobalParameterView]:
     """Return one global parameter."""
     return ok(global_parameter_view(request, find_global(request)))
 
@@ -52,7 +60,7 @@ def check_name(request: Request, name: str) -> None:
         ADMIN.check(request.caller, None)
 
 
-def put_global(request: Request) -> Response:
+def put_global(request: Request) -> Response[None]:
     """Set a global parameter."""
     body: ParameterBody = request.body
     check_name(request, request.path["name"])
@@ -61,7 +69,7 @@ def put_global(request: Request) -> Response:
     return put(not new)
 
 
-def delete_global(request: Request) -> Response:
+def delete_global(request: Request) -> Response[None]:
     """Clear a global parameter."""
     name, _ = find_global(request)
     check_name(request, name)

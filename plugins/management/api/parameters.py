@@ -6,6 +6,8 @@ import html
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from warren.broker.core.policies.limits import VHOST_LIMITS
 from warren.broker.core.policies.parameters import POLICY, Parameter
 from warren.broker.core.policies.policies import OPERATOR_POLICY
@@ -15,7 +17,7 @@ from warren.broker.plugin import Invalid
 from ...http.auth import ADMIN, POLICIES
 from ...http.responses import Response, bad, done, missing, ok, put
 from ..framework.bodies import CostlyBody
-from ..framework.pagination import Item, Listing
+from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import LONG_BODY_BYTES, Route
 from .policies import PolicyBody, check_operator_policies, compiled_of
@@ -33,13 +35,17 @@ class ParameterBody(CostlyBody):
             self.__dict__["compiled"] = compiled_of(self.value.get("pattern"), self.value.get("definition"))
 
 
-def parameter_view(request: Request, parameter: Parameter) -> Item:
-    return {
-        "vhost": parameter.vhost,
-        "component": parameter.component,
-        "name": parameter.name,
-        "value": visible_value(request, parameter.name, parameter.value),
-    }
+class ParameterView(msgspec.Struct):
+    """A runtime parameter."""
+
+    vhost: str
+    component: str
+    name: str
+    value: object
+
+
+def parameter_view(request: Request, one: Parameter) -> ParameterView:
+    return ParameterView(one.vhost, one.component, one.name, visible_value(request, one.name, one.value))
 
 
 def visible_value(request: Request, name: str, value: object) -> object:
@@ -56,7 +62,7 @@ def check_whole(value: object) -> None:
             check_whole(inner)
 
 
-def list_parameters(request: Request) -> Listing[Parameter]:
+def list_parameters(request: Request) -> Listing[ParameterView]:
     """List the parameters in the virtual hosts that the user may enter, of one component or all but policies."""
     component, vhosts = request.path.get("component"), {vhost.name for vhost in request.vhosts()}
     listed = [
@@ -76,7 +82,7 @@ def find_parameter(request: Request) -> Parameter:
     return parameter
 
 
-def get_parameter(request: Request) -> Response:
+def get_parameter(request: Request) -> Response[ParameterView]:
     """Return one parameter."""
     return ok(parameter_view(request, find_parameter(request)))
 
@@ -92,7 +98,7 @@ def check_component(request: Request, component: str) -> None:
         ADMIN.check(request.caller, None)
 
 
-def put_parameter(request: Request) -> Response:
+def put_parameter(request: Request) -> Response[None]:
     """Set a parameter; its component applies it at once."""
     body: ParameterBody = request.body
     component, name = request.path["component"], request.path["name"]
@@ -106,7 +112,7 @@ def put_parameter(request: Request) -> Response:
     return put(not new)
 
 
-def delete_parameter(request: Request) -> Response:
+def delete_parameter(request: Request) -> Response[None]:
     """Clear a parameter; its component applies that at once."""
     one = find_parameter(request)
     check_component(request, one.component)

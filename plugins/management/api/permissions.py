@@ -9,7 +9,7 @@ from warren.broker.plugin import User
 
 from ...http.auth import ADMIN
 from ...http.responses import Response, bad, done, missing, ok, put
-from ..framework.pagination import Item, Listing
+from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from .users import compiled, find_user
@@ -21,18 +21,22 @@ class Patterns(msgspec.Struct):
     read: str
 
 
+class PermissionView(msgspec.Struct):
+    """The permission of a user in a virtual host."""
+
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+
 Row = tuple[User, str, Permission]  # user, virtual host, permission
 
 
-def permission_view(row: Row) -> Item:
+def permission_view(row: Row) -> PermissionView:
     user, vhost, given = row
-    return {
-        "user": user.name,
-        "vhost": vhost,
-        "configure": given.configure,
-        "write": given.write,
-        "read": given.read,
-    }
+    return PermissionView(user.name, vhost, given.configure, given.write, given.read)
 
 
 def of_user(request: Request, user: User) -> list[Row]:
@@ -41,7 +45,7 @@ def of_user(request: Request, user: User) -> list[Row]:
     return [(user, vhost, given) for vhost, given in sorted(user.permissions.items()) if vhost in vhosts]
 
 
-async def list_permissions(request: Request) -> Listing[Row]:
+async def list_permissions(request: Request) -> Listing[PermissionView]:
     """List the permissions of all users."""
     rows = [row async for user in request.in_slices(request.node.users.unsorted()) for row in of_user(request, user)]
     return Listing(rows, permission_view, order=place)
@@ -51,12 +55,12 @@ def place(row: Row) -> tuple[str, str]:
     return row[1], row[0].name
 
 
-def list_permissions_of_user(request: Request) -> Listing[Row]:
+def list_permissions_of_user(request: Request) -> Listing[PermissionView]:
     """List the permissions of one user."""
     return Listing(of_user(request, find_user(request)), permission_view)
 
 
-async def list_permissions_in_vhost(request: Request) -> Listing[Row]:
+async def list_permissions_in_vhost(request: Request) -> Listing[PermissionView]:
     """List the permissions in one virtual host."""
     vhost = request.path_vhost().name
     users = request.in_slices(request.node.users.unsorted())
@@ -73,7 +77,7 @@ def row_of(request: Request) -> Row:
     return user, vhost, given
 
 
-def get_permission(request: Request) -> Response:
+def get_permission(request: Request) -> Response[PermissionView]:
     """Return the permission of a user in a virtual host."""
     return ok(permission_view(row_of(request)))
 
@@ -86,7 +90,7 @@ def check_place(request: Request) -> tuple[User, str]:
     return user, vhost
 
 
-async def put_permission(request: Request) -> Response:
+async def put_permission(request: Request) -> Response[None]:
     """Set the permission of a user in a virtual host."""
     check_place(request)
     given: Patterns = request.body
@@ -98,7 +102,7 @@ async def put_permission(request: Request) -> Response:
     return put(existed)
 
 
-def delete_permission(request: Request) -> Response:
+def delete_permission(request: Request) -> Response[None]:
     """Clear the permission of a user in a virtual host."""
     user, vhost, _ = row_of(request)
     request.node.users.clear_permission(user.name, vhost)

@@ -11,7 +11,7 @@ from warren.broker.plugin import Node, User
 
 from ...http.auth import ADMIN
 from ...http.responses import Response, done, missing, put
-from ..framework.pagination import Item, Listing
+from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from .permissions import check_place
@@ -24,12 +24,22 @@ class TopicPatterns(msgspec.Struct):
     read: str
 
 
+class TopicPermissionView(msgspec.Struct):
+    """The routing keys of a topic exchange that a user may write and read."""
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
 Row = tuple[User, str, str, TopicPermission]  # user, virtual host, exchange, permission
 
 
-def topic_permission_view(row: Row) -> Item:
+def topic_permission_view(row: Row) -> TopicPermissionView:
     user, vhost, exchange, given = row
-    return {"user": user.name, "vhost": vhost, "exchange": exchange, "write": given.write, "read": given.read}
+    return TopicPermissionView(user.name, vhost, exchange, given.write, given.read)
 
 
 def of_user(node: Node, user: User, vhost: str | None = None) -> Iterator[Row]:
@@ -43,14 +53,14 @@ def of_user(node: Node, user: User, vhost: str | None = None) -> Iterator[Row]:
                     yield user, at, exchange, given
 
 
-async def of_users(request: Request, vhost: str | None = None) -> Listing[Row]:
+async def of_users(request: Request, vhost: str | None = None) -> Listing[TopicPermissionView]:
     node = request.node
     users = request.in_slices(node.users.unsorted())
     rows = [row async for user in users async for row in request.in_slices(of_user(node, user, vhost))]
     return Listing(rows, topic_permission_view, order=place)
 
 
-async def list_topic_permissions(request: Request) -> Listing[Row]:
+async def list_topic_permissions(request: Request) -> Listing[TopicPermissionView]:
     """List the topic permissions of all users."""
     return await of_users(request)
 
@@ -59,18 +69,18 @@ def place(row: Row) -> tuple[str, str, str]:
     return row[1], row[0].name, row[2]
 
 
-async def list_topic_permissions_of_user(request: Request) -> Listing[Row]:
+async def list_topic_permissions_of_user(request: Request) -> Listing[TopicPermissionView]:
     """List the topic permissions of one user."""
     rows = [row async for row in request.in_slices(of_user(request.node, find_user(request)))]
     return Listing(rows, topic_permission_view, order=place)
 
 
-async def list_topic_permissions_in_vhost(request: Request) -> Listing[Row]:
+async def list_topic_permissions_in_vhost(request: Request) -> Listing[TopicPermissionView]:
     """List the topic permissions in one virtual host."""
     return await of_users(request, request.path_vhost().name)
 
 
-async def get_topic_permissions(request: Request) -> Listing[Row]:
+async def get_topic_permissions(request: Request) -> Listing[TopicPermissionView]:
     """List the topic permissions of a user in a virtual host."""
     user, vhost = find_user(request), request.path_vhost().name
     rows = [row async for row in request.in_slices(of_user(request.node, user, vhost))]
@@ -79,7 +89,7 @@ async def get_topic_permissions(request: Request) -> Listing[Row]:
     return Listing(rows, topic_permission_view, order=place)
 
 
-async def put_topic_permission(request: Request) -> Response:
+async def put_topic_permission(request: Request) -> Response[None]:
     """Set the topic permission of a user for an exchange."""
     user, vhost = check_place(request)
     given: TopicPatterns = request.body
@@ -91,7 +101,7 @@ async def put_topic_permission(request: Request) -> Response:
     return put(existed)
 
 
-async def delete_topic_permissions(request: Request) -> Response:
+async def delete_topic_permissions(request: Request) -> Response[None]:
     """Clear the topic permissions of a user in a virtual host, or the one for an exchange."""
     known, user, vhost = request.node.users, find_user(request), request.path_vhost().name
     exchange = request.exchange_name() if "exchange" in request.path else None

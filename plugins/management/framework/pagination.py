@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from warren.broker.core.metadata.patterns import QUERY_SEARCH_S, Pattern, query_pattern
 from warren.broker.plugin import Invalid
 
@@ -18,6 +20,7 @@ from ...http.responses import HTTPError, Pieces, Response, bad, json_of
 from ...http.slices import drain, in_slices, joined_in_slices, once_a_turn, sorted_in_slices
 
 T = TypeVar("T")
+V = TypeVar("V")
 Item = dict[str, object]
 Query = Mapping[str, str]
 
@@ -27,8 +30,8 @@ MOMENT_S = 1e-6
 BAD_PAGE = "Pagination parameters are invalid"
 
 
-class Listing(Generic[T]):
-    """A list of objects with the functions that make its response.
+class Listing(Generic[V]):
+    """A list of objects with the functions that make its response, a list of V.
 
     `describe` makes the item of an object. `describe_some` returns a function that makes at least the named fields of
     it; None if that would not be cheaper. `name` is what pages filter by; None for a list without pages. `order` is
@@ -41,18 +44,18 @@ class Listing(Generic[T]):
     def __init__(
         self,
         objects: Iterable[T],
-        describe: Callable[[T], Item],
+        describe: Callable[[T], V],
         name: Callable[[T], str] | None = None,
         order: Callable[[T], Any] | None = None,
-        describe_some: Callable[[Collection[str]], Callable[[T], Item]] | None = None,
+        describe_some: Callable[[Collection[str]], Callable[[T], Any]] | None = None,
     ) -> None:
-        self.objects = objects
-        self.describe = describe
-        self.name = name
-        self.order = order
+        self.objects: Iterable[Any] = objects
+        self.describe: Callable[[Any], V] = describe
+        self.name: Callable[[Any], str] | None = name
+        self.order: Callable[[Any], Any] | None = order
         self.describe_some = describe_some
 
-    def describing(self, names: Collection[str] | None) -> Callable[[T], Item]:
+    def describing(self, names: Collection[str] | None) -> Callable[[Any], Any]:
         """Return a function that makes at least the fields of these names; None are all."""
         return self.describe if names is None or self.describe_some is None else self.describe_some(names)
 
@@ -68,6 +71,17 @@ def pattern_of(text: str) -> Pattern:
 def has_pattern(query: Query) -> bool:
     """Return whether a query filters a page by a regular expression."""
     return "page" in query and query.get("name", "") != "" and query.get("use_regex", "").lower() == "true"
+
+
+class Envelope(msgspec.Struct):
+    """A page of a list, of which `items` are the objects."""
+
+    total_count: int
+    filtered_count: int
+    item_count: int
+    page: int
+    page_size: int
+    page_count: int
 
 
 class Page:
@@ -120,20 +134,13 @@ class Page:
                 f"Page out of range, page: {self.number} page size: {self.size}, len: {matching}",
             )
 
-    def envelope(self, total: int, matching: int, items: int) -> Item:
-        return {
-            "total_count": total,
-            "filtered_count": matching,
-            "item_count": items,
-            "page": self.number,
-            "page_size": self.size,
-            "page_count": math.ceil(matching / self.size),
-        }
+    def envelope(self, total: int, matching: int, items: int) -> Envelope:
+        return Envelope(total, matching, items, self.number, self.size, math.ceil(matching / self.size))
 
 
 async def list_response(
     listing: Listing[Any], query: Query, searches: asyncio.Lock, count: Callable[[int], object] = lambda size: None
-) -> Response:
+) -> Response[Any]:
     """Return the response of a list; `searches` is held if it filters by a pattern. Raises HTTPError (400).
 
     `count` is called with the bytes of each piece of it.
@@ -144,7 +151,7 @@ async def list_response(
         return await make_list(listing, query, count)
 
 
-async def make_list(listing: Listing[Any], query: Query, count: Callable[[int], object]) -> Response:
+async def make_list(listing: Listing[Any], query: Query, count: Callable[[int], object]) -> Response[Any]:
     page = Page(query) if listing.name is not None and "page" in query else None
     chosen = columns_of(query)
     reverse = query.get("sort_reverse", "").lower() == "true"
@@ -233,6 +240,8 @@ def prune(value: Any, columns: Columns | None) -> Any:
         return value
     if isinstance(value, list):
         return [prune(one, columns) for one in value]
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.to_builtins(value)
     if not isinstance(value, dict):
         return value
     return {name: prune(value[name], below) for name, below in columns.items() if name in value}
@@ -245,7 +254,9 @@ def at(item: Any, path: Sequence[str]) -> object:
     """Return the value at a path, or None."""
     for name in path:
         if not isinstance(item, dict):
-            return None
+            if not isinstance(item, msgspec.Struct):
+                return None
+            item = msgspec.to_builtins(item)
         item = item.get(name)
     return item
 

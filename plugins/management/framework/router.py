@@ -7,7 +7,7 @@ segment in braces matches any text; `{vhost}` must be an existing virtual host.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
 import msgspec
@@ -22,7 +22,7 @@ from .pagination import Listing
 from .quota import Quota
 from .request import Request
 
-Answered = Response | Listing[Any] | LineStream
+Answered = Response[Any] | Listing[Any] | LineStream
 Handler = Callable[[Request], Answered | Awaitable[Answered]]
 """Run in one turn of the loop, or return an awaitable. Raises HTTPError, AMQPError, OperatorError."""
 
@@ -79,6 +79,12 @@ class Route:
     def is_health(self) -> bool:
         """True for health checks, which are exempt from the limit of requests."""
         return self.segments[0] in HEALTH
+
+    @property
+    def answer(self) -> tuple[type, Any]:
+        """The kind of the handler's answer (Response, Listing or LineStream), and the type of its JSON."""
+        answer = get_type_hints(self.handler)["return"]
+        return get_origin(answer) or answer, next(iter(get_args(answer)), None)
 
     @property
     def summary(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NotRequired, TypedDict
 
 from warren.broker.amqp.table_json import json_of_table
 from warren.broker.core.queues.consumers import Consumer, is_active
@@ -11,9 +12,24 @@ from warren.broker.session.consumer import ChannelConsumer
 from warren.broker.session.events import pid
 
 from ...http.auth import Caller
-from ..framework.pagination import Item
-from .detailed_rates import channel_details
+from .detailed_rates import ChannelDetails, Place, channel_details
 from .lists import Lists
+
+
+class ConsumerView(TypedDict):
+    """A consumer."""
+
+    consumer_tag: str
+    exclusive: bool
+    ack_required: bool
+    prefetch_count: int
+    active: bool
+    activity_status: str
+    arguments: dict[str, object]
+    consumer_timeout: NotRequired[int | None]
+    queue: Place
+    channel_details: ChannelDetails
+    channel_pid: NotRequired[str]
 
 
 def consumer_lists(caller: Caller, consumers: Iterable[ChannelConsumer]) -> Lists:
@@ -26,10 +42,10 @@ def consumers_of(queue: Queue) -> list[ChannelConsumer]:
     return [consumer for consumer in queue.consumers.all() if isinstance(consumer, ChannelConsumer)]
 
 
-def local_consumer_view(caller: Caller, consumer: Consumer) -> Item:
+def local_consumer_view(caller: Caller, consumer: Consumer) -> ConsumerView:
     """The fields of a consumer with the process id of its channel, which a federation link does not have."""
     if isinstance(consumer, ChannelConsumer):
-        return consumer_view(caller, consumer) | {"channel_pid": pid(consumer.channel)}
+        return {**consumer_view(caller, consumer), "channel_pid": pid(consumer.channel)}
     return {
         "consumer_tag": consumer.tag,
         "exclusive": consumer.exclusive,
@@ -44,7 +60,7 @@ def local_consumer_view(caller: Caller, consumer: Consumer) -> Item:
     }
 
 
-def consumer_view(caller: Caller, consumer: ChannelConsumer) -> Item:
+def consumer_view(caller: Caller, consumer: ChannelConsumer) -> ConsumerView:
     """The fields of a consumer."""
     queue, channel = consumer.queue, consumer.channel
     return {

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from typing import NotRequired, TypedDict
+
 from warren.broker.amqp.table_json import json_of_table
 from warren.broker.core.telemetry.event_exchange import INTERNAL
 from warren.broker.plugin import Exchange, Host
 
-from ..framework.pagination import Item
 from ..stats.counters import exchange_counters, exchange_key
-from .detailed_rates import of_exchange
+from ..stats.rates import Counted
+from .detailed_rates import RatesView, of_exchange
 from .lists import Lists
 from .stats import StatsView
 
 
-def exchange_view(stats: StatsView, exchange: Exchange) -> Item:
+class ExchangeView(TypedDict):
+    """An exchange; a single one has detailed rates."""
+
+    name: str
+    vhost: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    arguments: dict[str, object]
+    user_who_performed_action: str
+    policy: NotRequired[str]
+    message_stats: NotRequired[Counted]
+    incoming: NotRequired[list[RatesView]]
+    outgoing: NotRequired[list[RatesView]]
+
+
+def exchange_view(stats: StatsView, exchange: Exchange) -> ExchangeView:
     """The fields of an exchange."""
-    item: Item = {
+    item: ExchangeView = {
         "name": exchange.name,
         "vhost": exchange.vhost,
         "type": exchange.type_name,

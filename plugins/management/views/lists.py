@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
-from ...http.responses import Pieces, json_of
+from ...http.responses import Pieces, Response, json_of, ok
 from ...http.slices import joined_in_slices
-from ..framework.pagination import Item, columns_of, prune
+from ..framework.pagination import columns_of, prune
 from ..framework.request import Request
 
+V = TypeVar("V")
 Lists = Mapping[str, Iterable[Mapping[str, object] | None]]
 """The items by the name of the field, each made when it is iterated; None is not in the list."""
 
 
-async def with_lists(request: Request, item: Item, lists: Lists) -> Item | Pieces:
-    """Return an object and its lists, unless the columns of the request leave them out.
+async def with_lists(request: Request, item: V, lists: Lists) -> Response[V]:
+    """Return the response with an object and its lists, unless the columns of the request leave them out.
 
     They become JSON in slices.
     """
     columns = columns_of(request.query)
     chosen = {name: items for name, items in lists.items() if columns is None or name in columns}
     if not chosen:
-        return item
+        return ok(item)
 
     def texts() -> Iterator[bytes]:
         head = json_of(prune(item, columns))[:-1]
@@ -41,4 +43,4 @@ async def with_lists(request: Request, item: Item, lists: Lists) -> Item | Piece
             comma = b","
         yield b"}"
 
-    return Pieces(await request.wait(joined_in_slices(texts(), request.unread.grow)))
+    return Response(200, Pieces(await request.wait(joined_in_slices(texts(), request.unread.grow))))
