@@ -1,19 +1,24 @@
-"""Routes for federation links; without the federation service they return 404."""
+"""Routes for federation links, which return 404 without the federation service, and for the topology."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from warren.broker.core.policies.upstream_parameters import UPSTREAM
+
 from ...http.auth import MONITOR, POLICIES
 from ...http.responses import Response, done, missing, ok
+from ...http.slices import sorted_in_slices
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.federation_links import Links, Row, links_of
+from ..views.federation_topology import INTERNAL, Topology, TopologyView, exchange_link, queue_links
 from ..views.link import LinkView, detailed_link_view, link_view
 from ..views.stats import StatsView
 
 UP = ("running", "starting")
+LINKS = 1000  # in one answer of the topology
 
 
 def list_links(request: Request) -> Listing[LinkView]:
@@ -73,6 +78,38 @@ def listing(request: Request, links: Iterator[Row]) -> Listing[LinkView]:
     return Listing(links, lambda row: link_view(stats, row), lambda row: f"{row['name']} {row['upstream']}", place)
 
 
+class TopologyAnswer(TopologyView):
+    """The topology as this node knows it; `truncated` if there are more links."""
+
+    node: str
+    truncated: bool
+
+
+async def get_topology(request: Request) -> Response[TopologyAnswer]:
+    """Return brokers and links as this broker knows them: its own links, and those of others that federate from it."""
+    stats, topology = StatsView(request), Topology(request.node.cluster_name)
+    own: list[Row] = []
+    if links_of(request.host) is not None:
+        own = (await request.wait(sorted_in_slices(rows(request), place)))[:LINKS]
+    async for parameter in request.in_slices(request.node.parameters.unsorted()):
+        if parameter.component == UPSTREAM:
+            topology.add_address(parameter)
+    topology.name_upstreams(own)
+    async for row in request.in_slices(own):
+        topology.add_own_link(stats, row)
+    vhosts = {vhost.name: vhost for vhost in request.visible_vhosts()}
+    for vhost in vhosts.values():
+        async for exchange in request.in_slices(list(vhost.exchanges.values())):
+            if exchange.type_name == INTERNAL and len(topology.links) < LINKS:
+                topology.add_downstream(exchange_link(stats, exchange))
+                topology.add_paths(exchange)
+    async for connection in request.in_slices(request.host.connections()):
+        if connection.vhost_name in vhosts and len(topology.links) < LINKS:
+            for link in queue_links(stats, connection):
+                topology.add_downstream(link)
+    return ok({**topology.view(), "node": request.node.name, "truncated": len(topology.links) >= LINKS})
+
+
 ROUTES = (
     Route("GET", "/federation-links", MONITOR, list_links),
     Route("GET", "/federation-links/{vhost}", MONITOR, list_links),
@@ -81,4 +118,6 @@ ROUTES = (
     Route("GET", "/federation-links/{vhost}/state/down", MONITOR, list_down),
     Route("GET", "/warren/federation/links/{vhost}/{id}", MONITOR, get_link),
     Route("DELETE", "/federation-links/vhost/{vhost}/{id}/{node}/restart", POLICIES, restart),
+    Route("GET", "/warren/federation/topology", MONITOR, get_topology),
+    Route("GET", "/warren/federation/topology/{vhost}", MONITOR, get_topology),
 )
