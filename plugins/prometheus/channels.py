@@ -8,8 +8,7 @@ from warren.broker.session.channel import Channel
 from warren.broker.session.events import pid
 
 from . import exchanges, queues
-from .families import Family, PerObjectGroup, Texts, Values
-from .labels import text
+from .families import Family, PerObjectGroup, Texts, Values, text
 from .scope import Scope
 
 OWN = ("channel",)
