@@ -126,7 +126,7 @@ class HTTPAPI(Application):
         if route.body is not None:
             request.body = await route.read(incoming, self._bodies, self._state)
             request.enter(route.guard, route.vhost_required)  # again: rights may have been taken away meanwhile
-        if route.is_health or route.guard is NONE:
+        if not route.is_limited:
             return await self._work(route, request)
         if not self._requests.take(incoming.source):
             raise not_now("too many requests are under way")

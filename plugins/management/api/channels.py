@@ -8,12 +8,11 @@ from warren.broker.session.connection import Connection
 
 from ...http.auth import ANY, OWN, VHOST
 from ...http.responses import Response, missing
-from ..framework.pagination import Listing
+from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import Route
 from ..views.channel import ChannelView, channel_view, lists_of_channel
 from ..views.detailed_rates import channel_name
-from ..views.lists import with_lists
 from ..views.stats import StatsView
 from .connections import connection_of, open_connections
 

@@ -9,12 +9,11 @@ from warren.broker.plugin import Exchange
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, put
-from ..framework.pagination import Listing
+from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import exchange_key
 from ..views.exchange import ExchangeView, exchange_view, lists_of_exchange
-from ..views.lists import with_lists
 from ..views.stats import StatsView
 from .arguments import Arguments, table_of
 from .bindings import unbound

@@ -13,11 +13,10 @@ from warren.broker.plugin import Queue
 from ...http.auth import ADMIN, VHOST
 from ...http.responses import Response, bad, done, not_found, put
 from ...http.slices import when
-from ..framework.pagination import Listing
+from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import queue_key
-from ..views.lists import with_lists
 from ..views.queue import QueueView, lists_of_queue, parts_with, queue_view, queue_view_with_unset, view_of_parts
 from ..views.stats import StatsView
 from .arguments import Arguments, table_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -16,8 +16,9 @@ import msgspec
 from warren.broker.core.metadata.patterns import QUERY_SEARCH_S, Pattern, query_pattern
 from warren.broker.plugin import Invalid
 
-from ...http.responses import HTTPError, Pieces, Response, bad, json_of
+from ...http.responses import HTTPError, Pieces, Response, bad, json_of, ok
 from ...http.slices import drain, in_slices, joined_in_slices, once_a_turn, sorted_in_slices
+from .request import Request
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -270,3 +271,40 @@ def rank(value: object) -> tuple[int, Any]:
     if isinstance(value, str):
         return 1, value
     return 2, json_of(value)
+
+
+# A single object with lists as its fields, which may be very long
+
+Lists = Mapping[str, Iterable[Mapping[str, object] | None]]
+"""The items by the name of the field, each made when it is iterated; None is not in the list."""
+
+
+async def with_lists(request: Request, item: V, lists: Lists) -> Response[V]:
+    """Return the response with an object and its lists, unless the columns of the request leave them out.
+
+    They become JSON in slices.
+    """
+    columns = columns_of(request.query)
+    chosen = {name: items for name, items in lists.items() if columns is None or name in columns}
+    if not chosen:
+        return ok(item)
+
+    def texts() -> Iterator[bytes]:
+        head = json_of(prune(item, columns))[:-1]
+        yield head
+        comma = b"," if len(head) > 1 else b""
+        for name, items in chosen.items():
+            yield comma + b'"%b":[' % name.encode()
+            comma = b""
+            below = columns[name] if columns is not None else None
+            for one in items:
+                if one is None:
+                    yield b""
+                    continue
+                yield comma + json_of(prune(one, below))
+                comma = b","
+            yield b"]"
+            comma = b","
+        yield b"}"
+
+    return Response(200, Pieces(await request.wait(joined_in_slices(texts(), request.unread.grow))))

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from ...http.asgi import Incoming
-from ...http.auth import Guard
+from ...http.auth import NONE, Guard
 from ...http.responses import HTTPError, Response, missing
 from . import bodies
 from .context import State
@@ -38,13 +38,14 @@ class Route:
 
     `changes` is set if the handler changes something, even for GET. `body_limit` is in bytes; the configured limit is
     never exceeded. `summary` is the first line of the handler's docstring. Without `vhost_required` the virtual host in
-    the path need not exist. The answer to a change says that it is on the disk, unless it is not `durable`: what a get
+    the path need not exist. Health checks and routes without a password are not `is_limited` by the number of requests
+    in progress. The answer to a change says that it is on the disk, unless it is not `durable`: what a get
     has taken would be lost with another answer.
     """
 
     __slots__ = (
         *("method", "path", "guard", "handler", "body", "body_limit", "changes", "vhost_required", "durable"),
-        "segments",
+        *("segments", "is_limited"),
     )
 
     def __init__(
@@ -69,16 +70,12 @@ class Route:
         self.changes = changes or method not in READS
         self.durable = durable and method not in READS
         self.segments = path.strip("/").split("/")
+        self.is_limited = guard is not NONE and self.segments[0] not in HEALTH
 
     @property
     def names(self) -> list[str]:
         """The names of the variable segments."""
         return [segment[1:-1] for segment in self.segments if segment.startswith("{")]
-
-    @property
-    def is_health(self) -> bool:
-        """True for health checks, which are exempt from the limit of requests."""
-        return self.segments[0] in HEALTH
 
     @property
     def answer(self) -> tuple[type, Any]:

@@ -7,12 +7,12 @@ from typing import NotRequired
 from warren.broker.session.channel import Channel
 from warren.broker.session.events import pid
 
+from ..framework.pagination import Lists
 from ..stats.counters import channel_counters, channel_key
 from ..stats.rates import Counted
 from .connection import PeerView
 from .consumer import ConsumerView, consumer_lists
 from .detailed_rates import RatesView, channel_name, of_channel
-from .lists import Lists
 from .stats import NO_PROCESS, Process, StatsView
 
 

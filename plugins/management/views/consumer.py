@@ -12,8 +12,8 @@ from warren.broker.session.consumer import ChannelConsumer
 from warren.broker.session.events import pid
 
 from ...http.auth import Caller
+from ..framework.pagination import Lists
 from .detailed_rates import ChannelDetails, Place, channel_details
-from .lists import Lists
 
 
 class ConsumerView(TypedDict):

@@ -12,10 +12,10 @@ from warren.broker.plugin import Exchange, Host, Queue
 from warren.broker.session.channel import Channel
 
 from ...http.auth import Caller
+from ..framework.pagination import Lists
 from ..stats.counters import delivering_counters
 from ..stats.detailed_rates import channels, pair, published_counters, route, routes
 from ..stats.rates import Counted
-from .lists import Lists
 from .stats import StatsView
 
 

@@ -8,10 +8,10 @@ from warren.broker.amqp.table_json import json_of_table
 from warren.broker.core.telemetry.event_exchange import INTERNAL
 from warren.broker.plugin import Exchange, Host
 
+from ..framework.pagination import Lists
 from ..stats.counters import exchange_counters, exchange_key
 from ..stats.rates import Counted
 from .detailed_rates import RatesView, of_exchange
-from .lists import Lists
 from .stats import StatsView
 
 

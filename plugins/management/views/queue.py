@@ -15,6 +15,7 @@ from warren.broker.session.connection import Connection
 from warren.broker.session.consumer import ChannelConsumer
 from warren.broker.session.events import pid
 
+from ..framework.pagination import Lists
 from ..framework.request import Request
 from ..stats.counters import length_counters, lengths, queue_counters, queue_key
 from ..stats.history import LENGTHS
@@ -23,7 +24,6 @@ from ..stats.watermarks import oldest_age_s
 from .connection import PeerView
 from .consumer import ConsumerView, consumer_lists, consumers_of
 from .detailed_rates import RatesView, of_queue
-from .lists import Lists
 from .stats import NO_GARBAGE, NO_REDUCTIONS, Process, StatsView, with_counters
 
 STORAGE_VERSION = 2  # of RabbitMQ's newest classic queues

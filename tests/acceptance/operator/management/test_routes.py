@@ -101,7 +101,7 @@ def found(table: Routes, method: str, path: str) -> tuple[str, dict[str, str]] |
 
 
 def test_a_path_is_cut_before_it_is_decoded() -> None:
-    guard = Guard("any", "", lambda caller, vhost: None)
+    guard = Guard("any", "")
     paths = ("/queues", "/queues/detailed", "/queues/{vhost}", "/queues/{vhost}/{queue}", "/links/{vhost}/down")
     table = Routes(Route("GET", path, guard, nothing) for path in (*paths, "/links/state/down", "/links/{vhost}"))  # type: ignore[arg-type]
     assert found(table, "GET", "/queues/%2F/a%2Fb") == ("/queues/{vhost}/{queue}", {"vhost": "/", "queue": "a/b"})
