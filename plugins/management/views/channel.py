@@ -47,7 +47,6 @@ class ChannelView(Process):
 
 
 def channel_view(stats: StatsView, channel: Channel) -> ChannelView:
-    """The fields of a channel, as in lists."""
     connection, confirms, transaction = channel.connection, channel.confirms, channel.transaction
     peer = connection.peer
     item: ChannelView = {

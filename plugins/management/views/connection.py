@@ -80,7 +80,6 @@ def connection_identity(connection: Connection) -> ConnectionIdentity:
 
 
 def connection_view(stats: StatsView, connection: Connection) -> ConnectionView:
-    """The fields of a connection."""
     peer, tls = connection.peer, connection.peer.encryption
     assert connection.user is not None
     item: ConnectionView = {

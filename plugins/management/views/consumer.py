@@ -61,7 +61,6 @@ def local_consumer_view(caller: Caller, consumer: Consumer) -> ConsumerView:
 
 
 def consumer_view(caller: Caller, consumer: ChannelConsumer) -> ConsumerView:
-    """The fields of a consumer."""
     queue, channel = consumer.queue, consumer.channel
     return {
         "consumer_tag": consumer.tag,

@@ -33,7 +33,6 @@ class ExchangeView(TypedDict):
 
 
 def exchange_view(stats: StatsView, exchange: Exchange) -> ExchangeView:
-    """The fields of an exchange."""
     item: ExchangeView = {
         "name": exchange.name,
         "vhost": exchange.vhost,

@@ -7,7 +7,7 @@ from typing import Any, NotRequired, TypedDict
 
 from ..stats.federation_links import Row, link_counters, link_key
 from ..stats.rates import Counted
-from .stats import StatsView
+from .stats import StatsView, with_fields
 
 ALIKE = ("vhost", "type", "upstream", "id", "status", "uri")  # the same in the service's rows
 # Fields that RabbitMQ does not have.
@@ -18,14 +18,14 @@ MORE = (
 )
 
 
+@with_fields(str, *("exchange", "upstream_exchange", "queue", "upstream_queue", "consumer_tag", "error", "state"))
+@with_fields(str, *("reason", "since", "next_attempt_at", "policy", "upstream_cluster_name", "upstream_vhost"))
+@with_fields(int, *("retries", "reconnects", "forwarded", "unconfirmed", "nacked", "bindings"))
+@with_fields(int, *("dropped_max_hops", "dropped_seen", "dropped_invalid"))
 class LinkView(TypedDict):
     """A federation link; fields that do not apply are left out."""
 
     node: str
-    exchange: NotRequired[str]
-    upstream_exchange: NotRequired[str]
-    queue: NotRequired[str]
-    upstream_queue: NotRequired[str]
     vhost: str
     type: str
     upstream: str
@@ -34,27 +34,9 @@ class LinkView(TypedDict):
     uri: str
     timestamp: str
     changed_at: str
-    policy: str
-    retries: int
-    reconnects: int
     backlog: int | None
     lag_ms: int | None
-    forwarded: int
-    unconfirmed: int
-    nacked: int
-    dropped_max_hops: int
-    dropped_seen: int
-    dropped_invalid: int
-    bindings: int
     degraded: bool
-    upstream_cluster_name: str
-    upstream_vhost: str
-    consumer_tag: NotRequired[str]
-    error: NotRequired[str]
-    next_attempt_at: NotRequired[str]
-    state: NotRequired[str]
-    reason: NotRequired[str]
-    since: NotRequired[str]
     local_connection: NotRequired[str]
     local_channel: NotRequired[dict[str, object]]
     message_stats: NotRequired[Counted]

@@ -135,7 +135,6 @@ class NodeView(TypedDict):
 
 
 def node_view(request: Request) -> NodeView:
-    """The fields of the node."""
     node, host, state, readings = request.node, request.host, request.state, request.state.readings
     asked, now_ms = request.ranges, node.clock.now_ms()
     alarms, version = node.alarms.on(), node.version

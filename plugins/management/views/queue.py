@@ -24,7 +24,7 @@ from ..stats.watermarks import oldest_age_s
 from .connection import PeerView
 from .consumer import ConsumerView, consumer_lists, consumers_of
 from .detailed_rates import RatesView, of_queue
-from .stats import NO_GARBAGE, NO_REDUCTIONS, Process, StatsView, with_counters
+from .stats import NO_GARBAGE, NO_REDUCTIONS, Process, StatsView, with_counters, with_fields
 
 STORAGE_VERSION = 2  # of RabbitMQ's newest classic queues
 UNSET = ("policy", "operator_policy", "exclusive_consumer_tag", "single_active_consumer_tag")
@@ -58,22 +58,13 @@ class QueueSettings(QueueProperties, total=False):
     exclusive_consumer_pid: str | None
 
 
+@with_fields(int, *("messages_ram", "messages_ready_ram", "messages_unacknowledged_ram", "messages_paged_out"))
+@with_fields(int, *("messages_persistent", "memory", "message_bytes", "message_bytes_ready", "message_bytes_ram"))
+@with_fields(int, *("message_bytes_unacknowledged", "message_bytes_paged_out", "message_bytes_persistent"))
 class QueueState(Process, total=False):
     """The statistics that are not sampled."""
 
     effective_policy_definition: dict[str, object]
-    messages_ram: int
-    messages_ready_ram: int
-    messages_unacknowledged_ram: int
-    messages_paged_out: int
-    messages_persistent: int
-    message_bytes: int
-    message_bytes_ready: int
-    message_bytes_unacknowledged: int
-    message_bytes_ram: int
-    message_bytes_paged_out: int
-    message_bytes_persistent: int
-    memory: int
     consumers: int
     consumer_utilisation: float
     consumer_capacity: float

@@ -27,17 +27,22 @@ NO_GARBAGE = dict.fromkeys(("max_heap_size", "min_bin_vheap_size", "min_heap_siz
 NO_PROCESS: Any = {**NO_REDUCTIONS, "garbage_collection": NO_GARBAGE}
 
 
-def with_counters(*names: str) -> Callable[[T], T]:
-    """Add the fields of these counters to the type of a view, which has them unless statistics are off."""
+def with_fields(kind: object, *names: str) -> Callable[[T], T]:
+    """Add fields of one kind to the type of a view, which may leave them out."""
 
     def add(view: T) -> T:
-        kind: Any = view
-        for name in names:
-            kind.__annotations__ |= {name: int, f"{name}_details": Rate}
-            kind.__optional_keys__ |= {name, f"{name}_details"}
+        changed: Any = view
+        changed.__annotations__ |= dict.fromkeys(names, kind)
+        changed.__optional_keys__ |= set(names)
         return view
 
     return add
+
+
+def with_counters(*names: str) -> Callable[[T], T]:
+    """Add the fields of these counters to the type of a view, which has them unless statistics are off."""
+    counters, rates = with_fields(int, *names), with_fields(Rate, *(f"{name}_details" for name in names))
+    return lambda view: rates(counters(view))
 
 
 class StatsView:

@@ -35,7 +35,6 @@ class VHostView(TypedDict):
 
 
 def vhost_view(node: str, stats: StatsView, totals: Totals, vhost: VHost) -> VHostView:
-    """The fields of a virtual host; `node` is the name of the node."""
     kept = vhost.metadata
     metadata: VHostMetadata = {
         "description": kept.description,
