@@ -50,7 +50,7 @@ def find_queue(channel: Channel, name: str) -> Queue:
     """
     channel.check_any("queue", name)
     queue = channel.vhost.owned_queue(name, channel.connection)
-    queue.expiry.renew()
+    queue.renew_expiry()
     return queue
 
 

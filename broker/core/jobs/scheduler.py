@@ -1,4 +1,4 @@
-"""The scheduler of a node: the queues that wait to be pumped, and jobs that take more than one turn of the loop.
+"""The scheduler of a node: queues that wait to be pumped, now or at a time, and jobs of more than one turn of the loop.
 
 Each call into the core runs to its end, and nothing else is served meanwhile. Work that may concern 100,000 messages or
 objects is therefore a job: it changes at once what an observer can see, and does the rest in slices.
@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from ...compilation import BUILD, COMPILED
-from ..messages.ports import BEHIND, DISK_FULL, Clock, Journal
+from ..messages.ports import BEHIND, DISK_FULL, Clock, Journal, Timer
 
 Job = Iterator[int]
 """A generator that does a slice at each step and yields its cost: 1 is a message leaving a queue, about 1 us."""
@@ -40,6 +40,7 @@ LONG_COST: Final = PUMP_LIMIT + TURN_COST
 OBJECT_COST: Final = 50  # of deleting one queue or exchange, or closing one channel or connection
 CONSUMER_COST: Final = 10  # of removing one consumer
 PUMP_COST: Final = 5  # of a queue with nothing to deliver
+DUE_COST: Final = 15  # of a queue whose time has come, beside its pump
 COPY_SHIFT: Final = 11  # a copy of 2 KiB costs 1
 STORE_SHIFT: Final = 9  # to write 512 bytes to the journal costs 1
 RETRY_MS = 1_000  # the wait after a failed pump
@@ -77,18 +78,26 @@ class Task:
 
 
 class Pumpable(Protocol):
-    """A queue, as the scheduler sees it. It is in `pending` while it is `dirty`."""
+    """A queue, as the scheduler sees it. It is in `pending` while it is `dirty`.
+
+    timer  calls `on_due` at `due_ms`; None if the queue waits for no time (`Scheduler.pump_at`)
+    """
 
     name: str
     vhost: str
     dirty: bool
     deleted: bool
+    timer: Timer | None
+    due_ms: int
 
     def pump(self) -> int:
         """Deliver ready messages to consumers that have room; return the cost."""
 
     def schedule_pump(self) -> None:
         """Add the queue to `pending` unless it is dirty."""
+
+    def on_due(self) -> int:
+        """Do what was to be done by now, or add the queue to `pending` for it; return the cost."""
 
 
 class Scheduler:
@@ -104,7 +113,7 @@ class Scheduler:
     __slots__ = (
         *("pending", "report", "spent", "freed", "finishing", "_clock", "_journal", "_tasks", "_waiting"),
         *("_suspended", "_current", "_left", "_running", "_expected", "_spent_before"),
-        *("_pumped", "_pumped_for_many", "_put_off"),
+        *("_pumped", "_pumped_for_many", "_put_off", "_due"),
     )
 
     def __init__(self, clock: Clock, journal: Journal) -> None:
@@ -116,6 +125,7 @@ class Scheduler:
         self._tasks: deque[Task] = deque()
         self._waiting: deque[Task] = deque()  # for room, in the order of their turns
         self._suspended: dict[Task, bool] = {}  # True while one waits for the journal
+        self._due: deque[Pumpable] = deque()  # queues whose time has come
         self._current: Task | None = None  # whose step is under way
         self.finishing = False
         self._left = TURN_COST  # the rest of this turn's budget
@@ -129,7 +139,7 @@ class Scheduler:
     def __len__(self) -> int:
         """The number of unfinished jobs and of queues that wait for the next turn."""
         jobs = len(self._tasks) + len(self._waiting) + len(self._suspended)
-        return jobs + (len(self.pending) if self._pumped else 0)
+        return jobs + len(self._due) + (len(self.pending) if self._pumped else 0)
 
     # Queues
 
@@ -158,6 +168,44 @@ class Scheduler:
         if self._pumped_for_many < PUMP_LIMIT:
             self._pumped_for_many += self.pump()
         self._expect(resets=True)
+
+    def pump_at(self, queue: Pumpable, when_ms: int) -> None:
+        """Pump a queue at this time, or at an earlier one that is already set; of many, some in each turn."""
+        if queue.timer is not None:
+            if queue.due_ms <= when_ms:
+                return
+            queue.timer.cancel()
+        queue.due_ms = when_ms
+        queue.timer = self._clock.call_at(when_ms, partial(self._come_due, queue))
+
+    def pump_later(self, queue: Pumpable) -> None:
+        """Pump a queue again after others, perhaps in a later turn."""
+        self.pump_at(queue, self._clock.now_ms())
+
+    def forget(self, queue: Pumpable) -> None:
+        """Pump a queue at no time any more."""
+        if queue.timer is not None:
+            queue.timer.cancel()
+            queue.timer = None
+
+    def _come_due(self, queue: Pumpable) -> None:
+        queue.timer = None
+        self._due.append(queue)
+        if not self._running:
+            self._run_in_turn()
+            self._expect()
+        self.pump()
+
+    def _pump_due(self, queue: Pumpable) -> None:
+        """Pump a queue whose time has come, as a step of a job."""
+        commit = self._journal.enter(None)
+        try:
+            cost = queue.on_due() + self.pump()
+            self._left -= cost
+        except Exception as error:
+            self.pump_failed(queue, error)
+        finally:
+            self._journal.enter(commit)
 
     def pump_failed(self, queue: Pumpable, error: Exception) -> None:
         """Report a failed pump and retry after RETRY_MS, not before: each publish to the queue would fail again."""
@@ -253,13 +301,13 @@ class Scheduler:
 
     def finish_all(self, budget: int = UNLIMITED) -> bool:
         """Run all jobs to their end, and return True; False if some wait for room, or that has cost `budget`."""
-        while (self._tasks or self._suspended) and budget > 0:
+        while (self._tasks or self._due or self._suspended) and budget > 0:
             for task in list(self._suspended):
                 self._resume(task)
             self._left = TURN_COST
             self._run()
             budget -= TURN_COST
-        return not (self._tasks or self._waiting or self._suspended)
+        return not (self._tasks or self._due or self._waiting or self._suspended)
 
     def stop(self) -> None:
         """Run no more jobs: what they have not done by the end of the node is in the store for its next start."""
@@ -273,11 +321,15 @@ class Scheduler:
             self._pumped = self._put_off = True
 
     def _run(self) -> None:
-        """Run steps of all jobs in turn until the budget of this turn is spent."""
-        tasks = self._tasks
+        """Run steps of all jobs in turn, and pump queues that are due, until the budget of this turn is spent."""
+        tasks, due = self._tasks, self._due
         self._running = True
         try:
-            while tasks and self._left > 0:
+            while (tasks or due) and self._left > 0:
+                if due:
+                    self._pump_due(due.popleft())
+                    if not tasks or self._left <= 0:
+                        continue
                 task = tasks.popleft()
                 if task.appends and (room := self._journal.room()) and (room == DISK_FULL or not task.next_in_turn):
                     self._await_room(task, room)
@@ -330,7 +382,7 @@ class Scheduler:
 
     def _expect(self, resets: bool = False) -> None:
         """Schedule the next turn if there are jobs or queues for it, or if a budget has to be reset."""
-        if not self._expected and (resets or self._tasks or self._pumped or self._left < TURN_COST):
+        if not self._expected and (resets or self._tasks or self._due or self._pumped or self._left < TURN_COST):
             self._expected = True
             self._clock.call_at(self._clock.now_ms(), self._turn)
 

@@ -576,7 +576,7 @@ class DeadLetterOutbox:
         if not queue.deleted:  # else `publish_rest` does
             self.awaits_journal = False
             cost = self._publish_slice(0)
-            queue.pump_later()
+            queue.host.scheduler.pump_later(queue)
             yield cost
 
     def publish_all(self, budget: int) -> bool:

@@ -14,12 +14,12 @@ from mypy_extensions import mypyc_attr
 from ...amqp.errors import Unreadable
 from ...amqp.field_table import Table
 from ..counters.statistics import DISABLED, DeliveryCounters
-from ..jobs.scheduler import COPY_SHIFT, PUMP_COST, SPEED, STORE_SHIFT, Job
+from ..jobs.scheduler import COPY_SHIFT, DUE_COST, OBJECT_COST, PUMP_COST, SPEED, STORE_SHIFT, Job
 from ..jobs.scheduler import SLICE as JOB_SLICE
 from ..messages.binding import Binding
 from ..messages.message import FIELD_SHIFT, FIELDS_COST, Message, ShedMessage, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER, MessageState
-from ..messages.ports import DISK_FULL, ROOM, RecoveredQueue
+from ..messages.ports import DISK_FULL, ROOM, RecoveredQueue, Timer
 from ..metadata.queue_types import QUORUM
 from ..queues.consumers import Consumer
 from .chunks import Chunk
@@ -27,7 +27,6 @@ from .consumers import Consumers, SingleActiveConsumers
 from .dead_lettering import DeadLetterOutbox
 from .deduplication import Deduplication
 from .enqueue import ACCEPTED, DURABLE, HAND_OVER_MS, EnqueueResult, PerMessageEnqueue
-from .expiry import MessageExpiry, QueueExpiry
 from .fifo import BATCH_BYTES, LEVEL_SHIFT, Fifo
 from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, HeldPublishers
 from .message_log import CHANNEL, DELETED, PURGED, REJECT
@@ -58,6 +57,8 @@ class Queue(RouteTarget):
     shed             the number of those whose contents only the journal has; `shed_bytes` is the sum of their bodies
     delivered_bytes  the sum of the bodies and long headers delivered to consumers
     interrupted      consumers may have room for ready messages: they are asked, or woken, in one of the next turns
+    timer            for the earliest of the times for which it waits, `due_ms` (`Scheduler.pump_at`)
+    reread_ms        when unread messages are read again; 0 without any
     """
 
     __slots__ = (
@@ -90,9 +91,11 @@ class Queue(RouteTarget):
         "expired",
         "held_publishers",
         "deduplication",
-        "expiry",
         "outbox",
-        "_message_expiry",
+        "timer",
+        "due_ms",
+        "reread_ms",
+        "_used_ms",
         "_came_back",
         "_feeding",
         "interrupted",
@@ -140,14 +143,16 @@ class Queue(RouteTarget):
         self.held_publishers = HeldPublishers(self)
         self.deduplication = Deduplication(arguments) if self.settings.deduplicates else None
         self.reads_headers = self.deduplication is not None
-        self.expiry = QueueExpiry(self)
         self.outbox = DeadLetterOutbox(self)
-        self._message_expiry = MessageExpiry(self)
+        self.timer: Timer | None = None
+        self.due_ms = 0
+        self.reread_ms = 0
+        self._used_ms = 0  # when `x-expires` began to count; 0 without one
         self.demand_followers: dict[Callable[[], None], None] = {}  # called once when the consumers' demand changes
         self._came_back = self._feeding = self.interrupted = self._acyclic = False
         self._pumped = 0  # `published` when it was last pumped
         self._slice = SLICE  # messages that may still expire or be dropped in this pump
-        self.expiry.renew()
+        self.renew_expiry()
 
     def __str__(self) -> str:
         return f"queue '{self.name}' in vhost '{self.vhost}'"
@@ -172,7 +177,12 @@ class Queue(RouteTarget):
         self.policy, self.operator_policy, self.effective = policy, operator_policy, effective
         before, self.settings = self.settings, self.host.settings_cache.get(self.arguments, effective)
         self.per_message = self.settings.per_message
-        self.expiry.reconfigure()
+        if self.settings.expires_ms == NONE:
+            self._used_ms = 0
+        elif self._used_ms:
+            self.host.scheduler.pump_at(self, self._used_ms + self.settings.expires_ms)
+        else:
+            self.renew_expiry()
         if self.settings is not before:
             self.outbox.on_changed()
         self.schedule_pump()
@@ -335,9 +345,29 @@ class Queue(RouteTarget):
             self.dirty = True
             self.host.pending.append(self)
 
-    def pump_later(self) -> None:
-        """Have the node pump this queue after others, perhaps in a later turn of the loop."""
-        self._message_expiry.pump_again()
+    def renew_expiry(self) -> None:
+        """Restart the time after which `x-expires` deletes the queue: a declaration, get or last consumer used it."""
+        if self.settings.expires_ms != NONE:
+            self._used_ms = self.host.clock.now_ms()
+            self.host.scheduler.pump_at(self, self._used_ms + self.settings.expires_ms)
+
+    def on_due(self) -> int:
+        """Do what the queue has waited for (`Scheduler.pump_at`): it expires, reads unread messages, or is pumped."""
+        if self.deleted:
+            return 0
+        now_ms, scheduler = self.host.clock.now_ms(), self.host.scheduler
+        if self._used_ms and not len(self.consumers):
+            expires_ms = self._used_ms + self.settings.expires_ms
+            if now_ms >= expires_ms:
+                self.host.delete_expired(self)
+                return OBJECT_COST
+            scheduler.pump_at(self, expires_ms)
+        if self.reread_ms > now_ms:
+            scheduler.pump_at(self, self.reread_ms)
+        elif self.reread_ms:
+            self.host.rereading.start(self)
+        self.schedule_pump()
+        return DUE_COST
 
     def pause(self) -> None:
         """Suspend deliveries until `resume` was called as often as this."""
@@ -380,14 +410,14 @@ class Queue(RouteTarget):
             cost += outbox.publish_slice(self.published - self._pumped)
             again = outbox.publishable or again and not outbox.many
             if not again and outbox.unconfirmed and not outbox.awaits_journal:
-                self._message_expiry.pump_at(outbox.retry_at_ms)
+                self.host.scheduler.pump_at(self, outbox.retry_at_ms)
         else:
             again = again and not outbox.many
         self._pumped = self.published
         if self.demand_followers and not self.ready:
             self._demand_changed()
         if again:
-            self._message_expiry.pump_again()
+            self.host.scheduler.pump_later(self)
         elif not self._slice and self.ready:  # perhaps for dead letters of other queues of the user
             outbox.await_room()
         return cost
@@ -417,8 +447,8 @@ class Queue(RouteTarget):
                     self._trim()
             if timed and self._slice:
                 self._expire(self.ready_messages.all)  # the messages now in front
-                if self._slice:
-                    self._message_expiry.schedule()
+                if self._slice and (when_ms := self.ready_messages.next_deadline_ms()) != NEVER:
+                    self.host.scheduler.pump_at(self, when_ms)
         finally:
             self._feeding = False
         if self.held_publishers.held:
@@ -510,14 +540,14 @@ class Queue(RouteTarget):
     def _interrupt(self) -> None:
         """Note that consumers may have room for ready messages, and deliver these once other queues had their turn."""
         self.interrupted = True
-        self._message_expiry.pump_again()
+        self.host.scheduler.pump_later(self)
 
     def await_freed(self) -> None:
         """Note it if consumers that wait may have room. What is above a limit is dropped later, if it stays."""
         if self.ready and not self.interrupted and self.consumers.any_freed():
             self.interrupted = True
             if self.settings.drops_head:
-                self._message_expiry.pump_at(self.host.clock.now_ms() + HAND_OVER_MS)
+                self.host.scheduler.pump_at(self, self.host.clock.now_ms() + HAND_OVER_MS)
 
     def _hand_fresh(self, fifo: Fifo, takers: list[Consumer], count: int) -> None:
         """Deliver at most `count` fresh messages to these consumers in turn."""
@@ -640,7 +670,7 @@ class Queue(RouteTarget):
         Raises Unreadable (506) if there are messages and none can be returned now: they cannot be read, very many are
         due and have to expire first, or it may be rejected while too many dead letters wait.
         """
-        self.expiry.renew()
+        self.renew_expiry()
         self.catch_up()
         if self.ready_messages.timed:
             self._slice = 0 if self.outbox.many else SLICE
@@ -805,8 +835,7 @@ class Queue(RouteTarget):
         """Mark the queue as deleted. It has been purged; messages in the outbox are still dead-lettered."""
         self.deleted = True
         self.outbox.on_deleted()
-        self.expiry.cancel()
-        self._message_expiry.cancel()
+        self.host.scheduler.forget(self)
 
     def break_cycles(self) -> None:
         """Break the reference cycles of a deleted queue, which is then freed without a full garbage collection.
@@ -818,9 +847,7 @@ class Queue(RouteTarget):
         self._acyclic = True
         self.ready_messages.break_cycles()
         del self.held_publishers._queue
-        del self.expiry._queue
         del self.outbox._queue
-        del self._message_expiry._queue
 
     # Consumers
 
@@ -834,7 +861,7 @@ class Queue(RouteTarget):
         if not self.consumers.remove(consumer):
             return False
         if not len(self.consumers):
-            self.expiry.renew()
+            self.renew_expiry()
         self.schedule_pump()
         return True
 

@@ -7,11 +7,10 @@ second.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ..jobs.scheduler import PUMP_COST, STORE_SHIFT, Job, Scheduler
-from ..messages.ports import Clock, Timer
+from ..messages.ports import Clock
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -22,36 +21,27 @@ REFUSED_LIMIT = 10_000  # messages of one queue that may fail in one attempt
 
 
 class Reread:
-    """The queues of one virtual host with unread messages, with the timer and the time of the next attempt of each."""
+    """The attempts to read the unread messages of queues of one virtual host. A queue has the time of its next one."""
 
-    __slots__ = ("_clock", "_scheduler", "_timers", "_reading")
+    __slots__ = ("_clock", "_scheduler", "_reading")
 
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
         self._clock = clock
         self._scheduler = scheduler
-        self._timers: dict[Queue, tuple[Timer, int]] = {}
         self._reading: set[Queue] = set()
 
     def add(self, queue: Queue, wait_ms: int = REREAD_MS) -> None:
         """Try the queue again after this time, or at an earlier time that is already set."""
         when_ms = self._clock.now_ms() + wait_ms
-        if queue in self._timers:
-            timer, before_ms = self._timers[queue]
-            if before_ms <= when_ms:
-                return
-            timer.cancel()
-        self._timers[queue] = self._clock.call_at(when_ms, partial(self._due, queue)), when_ms
+        queue.reread_ms = min(queue.reread_ms or when_ms, when_ms)
+        self._scheduler.pump_at(queue, queue.reread_ms)
 
     def start(self, queue: Queue) -> None:
         """Try the queue again now."""
+        queue.reread_ms = 0
         if queue not in self._reading and not queue.deleted:
             self._reading.add(queue)
             self._scheduler.start(f"rereading of {queue}", self._job(queue))
-
-    def _due(self, queue: Queue) -> None:
-        del self._timers[queue]
-        self.start(queue)
-        self._scheduler.pump()
 
     def _job(self, queue: Queue) -> Job:
         """Try each unread message once. Those that fail stay unread."""

@@ -434,7 +434,7 @@ class VHost(QueueHost):
         if queue is not None:
             self.check_owner(queue, owner, exclusive)
             self._check_same_queue(queue, durable and not exclusive, auto_delete, arguments)
-            queue.expiry.renew()
+            queue.renew_expiry()
             return queue
         where = f"queue '{name}' in {self}"
         check_queue_arguments(arguments, where)

@@ -330,13 +330,8 @@ class FeaturesMachine(RuleBasedStateMachine):
     def nothing_stands_still(self) -> None:
         """Check that queues have no work left to do, and exceed no limit."""
         assert isinstance(self.clock, FakeClock)
-        due = [timer for timer in self.clock._timers if not timer.cancelled]
         for queue in self.vhost.queues.values():
-            soon = any(
-                timer.function == queue._message_expiry._on_timer and timer.when_ms <= self.clock.now_ms()
-                for timer in due
-            )
-            if soon:
+            if queue.timer is not None and queue.due_ms <= self.clock.now_ms():
                 continue
             settings = queue.settings
             assert not len(queue.outbox)
