@@ -36,7 +36,7 @@ class OverviewView(TypedDict):
     management_version: str
     rates_mode: str
     sample_retention_policies: dict[str, list[int]]
-    exchange_types: list[node_views.ExchangeTypeView]
+    exchange_types: list[node_views.FeatureView]
     product_version: str
     product_name: str
     rabbitmq_version: str

@@ -275,7 +275,7 @@ def rank(value: object) -> tuple[int, Any]:
 
 # A single object with lists as its fields, which may be very long
 
-Lists = Mapping[str, Iterable[Mapping[str, object] | None]]
+Lists = Mapping[str, Iterable[object]]
 """The items by the name of the field, each made when it is iterated; None is not in the list."""
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+import msgspec
+
 from warren.broker.core.counters.statistics import DeliveryCounters, PublishCounters
 from warren.broker.plugin import Exchange, Host, Queue
 from warren.broker.session.channel import Channel
@@ -19,7 +21,7 @@ from ..stats.rates import Counted
 from .stats import StatsView
 
 
-class Place(TypedDict):
+class Place(msgspec.Struct):
     """The name of a queue or an exchange, as a part of another object."""
 
     name: str
@@ -108,7 +110,7 @@ def routed_stats(stats: StatsView, exchange: Exchange, queue: Queue, count: int)
 
 
 def place_of(one: Exchange | Queue) -> Place:
-    return {"name": one.name, "vhost": one.vhost}
+    return Place(one.name, one.vhost)
 
 
 def channel_name(channel: Channel) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from msgspec import UNSET, Struct, UnsetType
 
 from warren.broker.amqp.table_json import json_of_table
 from warren.broker.core.telemetry.event_exchange import INTERNAL
@@ -15,7 +15,7 @@ from .detailed_rates import RatesView, of_exchange
 from .stats import StatsView
 
 
-class ExchangeView(TypedDict):
+class ExchangeView(Struct):
     """An exchange; a single one has detailed rates."""
 
     name: str
@@ -26,28 +26,22 @@ class ExchangeView(TypedDict):
     internal: bool
     arguments: dict[str, object]
     user_who_performed_action: str
-    policy: NotRequired[str]
-    message_stats: NotRequired[Counted]
-    incoming: NotRequired[list[RatesView]]
-    outgoing: NotRequired[list[RatesView]]
+    policy: str | UnsetType = UNSET
+    message_stats: Counted | UnsetType = UNSET
+    incoming: list[RatesView] | UnsetType = UNSET
+    outgoing: list[RatesView] | UnsetType = UNSET
 
 
 def exchange_view(stats: StatsView, exchange: Exchange) -> ExchangeView:
-    item: ExchangeView = {
-        "name": exchange.name,
-        "vhost": exchange.vhost,
-        "type": exchange.type_name,
-        "durable": exchange.durable,
-        "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal,
-        "arguments": json_of_table(exchange.arguments),
-        "user_who_performed_action": exchange.declared_by or INTERNAL,
-    }
+    flags = exchange.durable, exchange.auto_delete, exchange.internal
+    arguments, declared_by = json_of_table(exchange.arguments), exchange.declared_by or INTERNAL
+    view = ExchangeView(exchange.name, exchange.vhost, exchange.type_name, *flags, arguments, declared_by)
     if exchange.policy is not None:
-        item["policy"] = exchange.policy.name
+        view.policy = exchange.policy.name
     if stats.enabled:
-        item |= stats.message_stats("exchange", exchange_key(exchange), exchange_counters(exchange))
-    return item
+        counted = stats.message_stats("exchange", exchange_key(exchange), exchange_counters(exchange))
+        view.message_stats = counted.get("message_stats", UNSET)
+    return view
 
 
 def lists_of_exchange(host: Host, stats: StatsView, exchange: Exchange) -> Lists:

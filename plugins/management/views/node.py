@@ -40,18 +40,14 @@ DESCRIPTIONS = {"http": "RabbitMQ Management", "https": "RabbitMQ Management"}
 DESCRIPTIONS |= {"http/prometheus": "RabbitMQ Prometheus", "https/prometheus": "RabbitMQ Prometheus"}
 
 
-class ExchangeTypeView(msgspec.Struct):
+class FeatureView(msgspec.Struct):
+    """An exchange type, or a mechanism of authentication."""
+
     name: str
     description: str
     enabled: bool
-    provided_by: str
+    provided_by: str | msgspec.UnsetType = msgspec.UNSET
     internal_purpose: str | msgspec.UnsetType = msgspec.UNSET
-
-
-class AuthMechanismView(msgspec.Struct):
-    name: str
-    description: str
-    enabled: bool
 
 
 class ApplicationView(msgspec.Struct):
@@ -123,8 +119,8 @@ class NodeView(TypedDict):
     storage: StorageView
     not_restored: list[str]
     log_files: list[str]
-    exchange_types: list[ExchangeTypeView]
-    auth_mechanisms: list[AuthMechanismView]
+    exchange_types: list[FeatureView]
+    auth_mechanisms: list[FeatureView]
     applications: list[ApplicationView]
     contexts: list[ContextView]
     enabled_plugins: list[str]
@@ -177,7 +173,7 @@ def node_view(request: Request) -> NodeView:
         "log_files": host.control.log.locations(),
         "exchange_types": exchange_type_views(node.registry),
         "auth_mechanisms": [
-            AuthMechanismView(name, text, name in host.settings.mechanisms) for name, text in MECHANISMS.items()
+            FeatureView(name, text, name in host.settings.mechanisms) for name, text in MECHANISMS.items()
         ],
         "applications": [
             ApplicationView("rabbit", "RabbitMQ", version),
@@ -215,13 +211,13 @@ def memory_by_use(request: Request) -> dict[str, int]:
     return request.state.readings.memory_by_use(request.state.samples.used_bytes)
 
 
-def exchange_type_views(registry: Registry) -> list[ExchangeTypeView]:
+def exchange_type_views(registry: Registry) -> list[FeatureView]:
     """The exchange types of the node."""
     views = []
     for name, distribution in registry.distributions():
         purpose = "federation" if name == INTERNAL else msgspec.UNSET
         description = registry.find(name).description or distribution
-        views.append(ExchangeTypeView(name, description, True, distribution, purpose))
+        views.append(FeatureView(name, description, True, distribution, purpose))
     return views
 
 
