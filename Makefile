@@ -56,7 +56,7 @@ bench: .venv/run.stamp  ## the loads of tools/bench/README.md; ARGS are passed o
 bench-federation: .venv/test.stamp  ## the throughput of links, compared with RabbitMQ's if it is installed; ARGS are passed on
 	$(BIN)/python -m tools.bench.federation $(ARGS)
 
-bench-hash: .venv/test.stamp  ## x-modulus-hash compared with x-consistent-hash: the table in docs/plugins.md
+bench-hash: .venv/test.stamp  ## x-modulus-hash compared with x-consistent-hash: the tables in docs/plugins.md and measurements.md
 	$(BIN)/python -m tools.bench.hash_exchanges
 
 crash: .venv/test.stamp  ## kill -9 under load, restart, count; SEED=... repeats a round

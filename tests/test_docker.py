@@ -21,13 +21,13 @@ from tests.support.definitions import new_node
 from tests.support.polling import until
 from warren.broker.config import Config, Sources
 from warren.broker.core.definitions.importer import import_definitions
-from warren.broker.product import distribution_version
 from warren.federation.link_spec import desired_links
 from warren.federation.upstream.endpoint import parse_endpoint
 
 DOCKER = ROOT / "docker"
 RING = DOCKER / "ring"
-COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+COMMANDS = PROJECT["scripts"]
 SITES = {"a": "c", "b": "a", "c": "b"}  # site -> its upstream
 REPLICATED = DOCKER / "replicated"
 COMPOSE_FILES = sorted(DOCKER.rglob("compose.yaml"))
@@ -168,7 +168,7 @@ def test_the_commands_of_the_image_are_there() -> None:
     assert health_check()[-1] in [f"/usr/local/bin/{Path(name).name}" for name, _ in copies()]
     (labels,) = given("LABEL")
     assert {"title", "description", "licenses", "version", "revision"} == set(re.findall(r"image\.(\w+)=", labels))
-    assert f"VERSION={distribution_version()}" in given("ARG")
+    assert f"VERSION={PROJECT['version']}" in given("ARG")
     (begin,) = given("CMD")
     assert json.loads(begin) == ["warren", "serve"] and "warren" in COMMANDS
     (entry,) = given("ENTRYPOINT")

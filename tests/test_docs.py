@@ -94,3 +94,24 @@ def test_the_page_on_plugins_lists_the_names_that_they_may_import() -> None:
     section = page.split("## Names that a plugin may import")[1].split("\n## ")[0]
     rows = [line.split("|")[2] for line in section.splitlines() if line.startswith("|")]
     assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted(plugin.__all__)
+
+
+def decisions() -> str:
+    return (ROOT / "docs/decisions.md").read_text(encoding="utf-8")
+
+
+def test_each_decision_has_a_date_and_a_status() -> None:
+    records = re.findall(r"^- (.*?)(?=^- |^#|^\||\Z)", decisions().split("\n## ", 1)[1], re.MULTILINE | re.DOTALL)
+    form = re.compile(r"\*\*[^*]+\*\*(?: \([^)]+\)\.)? \d{4}-\d\d-\d\d, (?:holds|superseded[^.]*)\. \S")
+    assert len(records) > 250
+    assert not [record for record in records if not form.match(" ".join(record.split()))]
+
+
+def test_the_index_of_the_decisions_names_every_topic() -> None:
+    head, *topics = decisions().split("\n## ")
+    assert re.findall(r"^\| \[([^]]+)\]", head, re.MULTILINE) == [topic.split("\n")[0] for topic in topics]
+
+
+def test_the_files_that_the_decisions_name_exist() -> None:
+    named = re.findall(r"`([a-z]+/[\w./-]+)`", decisions())
+    assert [path for path in named if not (ROOT / path).exists()] == []

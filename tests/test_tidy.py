@@ -22,6 +22,7 @@ PACKAGES = ("broker", "federation", "plugins", "testing")
 TASK_ROOTS: dict[str, str] = {
     "broker/core/queues/queue_host.py::QueueHost.feed": "one queue; its failure must not end the publisher",
     "broker/core/jobs/scheduler.py::Scheduler._step": "the root of jobs; the failure of one ends that one",
+    "broker/core/jobs/scheduler.py::Scheduler._pump_due": "deletes or delivers of queues that are due; as in `pump`",
     "broker/core/jobs/scheduler.py::Scheduler.pump": "delivers of all queues; the failure of one keeps back that one",
     "broker/runtime/supervisor.py::Supervisor.report_failure": "a log that fails must not keep a task from its restart",
     "broker/hosting/loading.py::load": "imports a stranger's module; whatever fails in it is told in one line",

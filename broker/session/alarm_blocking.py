@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..core.telemetry.resource_alarms import DISK, MEMORY
 from ..wire import method_encoder
-from ..wire.frame_reader import MixedPublishes, Publishes
+from ..wire.frame_reader import Publishes
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -53,22 +53,13 @@ def check_new_consumer(connection: Connection, size: int) -> None:
         raise Blocked(MEMORY)
 
 
-def split(
-    connection: Connection, publishes: Publishes | MixedPublishes
-) -> tuple[Publishes | None, Publishes | MixedPublishes | None]:
+def split(connection: Connection, publishes: Publishes) -> tuple[Publishes | None, Publishes | None]:
     """Return the publish of these that is still taken during an alarm, and the rest; each is None if there is none."""
     contents = publishes.contents
     if not contents or any(contents[0][BODY_SIZE]) or DISK in connection.node.alarms.on():
         return None, publishes
-    channel, rest = publishes.channel, contents[1:]
-    if isinstance(publishes, MixedPublishes):
-        methods = publishes.methods
-        first = Publishes(channel, methods[0], contents[:1], True)
-        return first, MixedPublishes(channel, methods[1:], rest) if rest else None
-    first = Publishes(channel, publishes.method, contents[:1], True)
-    if not rest:
-        return first, None
-    return first, publishes.after(1)
+    first = Publishes(publishes.channel, publishes.methods[:1], contents[:1], True)
+    return first, publishes.after(1) if len(contents) > 1 else None
 
 
 def block(connection: Connection, resource: str = "") -> None:

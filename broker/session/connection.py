@@ -23,7 +23,7 @@ from ..core.queues.flow_control import Publisher
 from ..core.queues.queue import Queue
 from ..core.vhost.vhost import VHost
 from ..wire import method_decoder, method_encoder
-from ..wire.frame_reader import ACK, PUBLISH, Acks, Event, FrameReader, Method, MixedPublishes, Publishes
+from ..wire.frame_reader import ACK, PUBLISH, Acks, Event, FrameReader, Method, Publishes
 from . import alarm_blocking, closing, events, limits, revocation
 from .channel import Channel
 from .confirms import send_confirms
@@ -31,6 +31,7 @@ from .connection_state import CLOSED, CLOSING, HANDSHAKE, RUNNING, state_text
 from .consumer import ChannelConsumer
 from .flow_control import PublisherThrottle
 from .handshake import Handshake
+from .methods import publish
 from .operations import Postponed
 from .output_buffer import OutputBuffer
 from .settings import Settings
@@ -274,11 +275,11 @@ class Connection(Publisher):
                 if isinstance(event, Method):
                     self._left -= METHOD_COST if event.index not in CHANGES else self._change_cost()
                     self._left -= len(event.payload) >> PAYLOAD_SHIFT
-                elif isinstance(event, MixedPublishes):
-                    self._left -= MIXED_COST * len(event.methods)
+                elif isinstance(event, Publishes):
+                    self._left -= RUN_COST + MIXED_COST * (len(event.methods) - 1)
                 else:
                     self._left -= RUN_COST
-                if self.node.alarms.reason and isinstance(event, (Publishes, MixedPublishes)):
+                if self.node.alarms.reason and isinstance(event, Publishes):
                     self._handle_first(event)
                 else:
                     self._handle(event)
@@ -298,9 +299,9 @@ class Connection(Publisher):
         if self.confirming:
             self.confirm()
         if self.node.pending:
-            self._left -= self.node.pump()
+            self._left -= scheduler.pump()
 
-    def _handle_first(self, event: Publishes | MixedPublishes) -> None:
+    def _handle_first(self, event: Publishes) -> None:
         """Block the connection, and handle the first publish of these if it is still taken. Raises as `_handle`."""
         alarm_blocking.block(self)
         first, rest = alarm_blocking.split(self, event)
@@ -388,13 +389,10 @@ class Connection(Publisher):
     def _on_channel(self, channel: Channel, event: Event) -> None:
         rejected, self._rejected = self._rejected, False
         if isinstance(event, Publishes):
-            channel.publish(event)
+            publish.serve(channel, event)
             return
         if isinstance(event, Acks):
             channel.ack(event.tags, event.multiple)
-            return
-        if isinstance(event, MixedPublishes):
-            channel.publish_mixed(event)
             return
         # Earlier publishes are confirmed before the reply to a method, and delivered before the method reads a queue.
         if self.confirming:
@@ -445,9 +443,7 @@ class Connection(Publisher):
             else:
                 self._running_method(method)
         except AMQPError as error:
-            error.class_id = error.class_id or event.index >> 16
-            error.method_id = error.method_id or event.index & 0xFFFF
-            raise
+            raise error.of_method(event.index) from None
 
     def _running_method(self, method: base.Frame) -> None:
         if isinstance(method, commands.Connection.UpdateSecret):

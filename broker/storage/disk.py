@@ -20,11 +20,13 @@ class Disk:
     tears       an append that was interrupted may leave a part of itself
     read_ahead  bytes of messages that follow each other, which a read brings at most, if more than usual
                 (`segment_reader`)
+    read_cost   bytes whose transfer takes as long as a read by itself
     """
 
     in_flight = IN_FLIGHT
     tears = False
     read_ahead = 0
+    read_cost = 16 << 10
 
     def segments(self) -> dict[int, int]:
         """Return the bytes of all segments, by their numbers, in ascending order."""

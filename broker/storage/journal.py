@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 SEGMENT_BYTES = 64 << 20
 EARLY_BYTES = 1 << 20  # when the disk is full, a segment ends at this length if it is mostly dead, or grows by as much
 GAP_BYTES = 16 << 10  # between two records that are read together from a far store
+NEAR = 3  # messages after one that is read: if they are within READ_BYTES, these are read at once
 READ_LIMIT = 2 << 20  # bytes of frames that one read returns, but for the last message
+STORE_LIMIT = 4 << 20  # bytes that one read takes from files, but for the last message, reads counted by `read_cost`
 BUFFER_LIMIT = 4 << 20  # bytes buffered while a batch is written; beyond this, publishers and jobs wait for the disk
 COUNTS = 2_000  # of deliveries, in one batch: 2 ms
 CHANGE_BYTES = 4 << 10  # of these, that a change of metadata counts, so that there are at most a thousand
@@ -149,6 +151,7 @@ class Journal(ports.Journal):
         self.next_id = self._first_id = 1
         self._copied = 0  # by compaction
         self.disk = disk
+        self.read_cost = disk.read_cost
         self.in_flight = disk.in_flight
         self._metadata = metadata
         self._segment_bytes = segment_bytes
@@ -580,7 +583,7 @@ class Journal(ports.Journal):
         messages: list[Message | None] = []
         segment: Segment | None = None  # which has `data` from the offset `base` on
         data, base = b"", 0
-        left_bytes, address = READ_LIMIT, NO_ADDRESS
+        left_bytes, store_bytes, address = READ_LIMIT, STORE_LIMIT, NO_ADDRESS
         for index, id_ in enumerate(ids):
             block = self.index.find(id_)
             part, position = block.locate(id_) if block is not None else (None, 0)
@@ -595,9 +598,14 @@ class Journal(ports.Journal):
                 message = log_records.parse_message(segment.salt, data, at, address) if at >= 0 else None
                 if message is None:
                     if at < 0 or not log_records.is_complete(data, at):
-                        limit_bytes = min(self.disk.read_ahead, left_bytes + GAP_BYTES)
-                        ahead = self._wanted_bytes(ids, index, part.number, offset, limit_bytes)
-                        data, base = self._read_record(segment, offset, ahead), offset
+                        count = part.sizes[position]
+                        if self.disk.read_ahead:
+                            limit_bytes = min(self.disk.read_ahead, left_bytes + GAP_BYTES)
+                            count = max(count, self._wanted_bytes(ids, index, part.number, offset, limit_bytes))
+                        elif self._has_near(list(islice(ids, index + 1, index + 1 + NEAR)), part.number, offset):
+                            count = max(count, READ_BYTES)
+                        data, base = self._read_record(segment, offset, count), offset
+                        store_bytes -= len(data) + self.disk.read_cost
                         message = log_records.parse_message(segment.salt, data, 0, address)
                     if message is None:
                         self.reader.report_damage(segment, offset)
@@ -617,9 +625,14 @@ class Journal(ports.Journal):
             messages.append(message)
             if message is not None:
                 left_bytes -= len(message.frames) if message.state is None else read_bytes([message])
-                if left_bytes <= 0:
+                if left_bytes <= 0 or store_bytes <= 0:
                     break
         return messages
+
+    def _has_near(self, ids: Sequence[int], number: int, offset: int) -> bool:
+        """Return whether the last of these messages follows soon after this offset of a segment."""
+        part, at = self.index.locate(ids[-1]) if ids else (None, 0)
+        return part is not None and part.number == number and offset < part.offsets[at] < offset + READ_BYTES
 
     def _wanted_bytes(self, ids: Sequence[int], first: int, number: int, offset: int, limit_bytes: int) -> int:
         """Return the bytes from `offset` on of messages that follow each other, of these from the index `first` on."""
@@ -633,10 +646,10 @@ class Journal(ports.Journal):
             end = part.offsets[at] + part.sizes[at]
         return min(end - offset, limit_bytes)
 
-    def _read_record(self, segment: Segment, offset: int, ahead: int) -> bytes:
-        """Return at least the whole record at `offset`, of the buffers or the file. Raises OSError, Shortage.
+    def _read_record(self, segment: Segment, offset: int, count: int) -> bytes:
+        """Return at least the whole record at `offset`, of the buffers or `count` bytes of the file.
 
-        A far store is read for `ahead` bytes at once.
+        Raises OSError, Shortage.
         """
         if segment is self._current and offset >= self._start:
             return _piece(self._buffer, offset - self._start)
@@ -646,7 +659,7 @@ class Journal(ports.Journal):
                 if offset >= batch.start:
                     return _piece(batch.data, offset - batch.start)
                 end = batch.start  # the worker is writing what follows
-        data = self.reader.record(segment, offset, end, ahead)
+        data = self.reader.record(segment, offset, end, count)
         self.reads += 1
         self.read_bytes += len(data)
         return data

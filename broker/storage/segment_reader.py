@@ -71,11 +71,11 @@ class Reader:
                 self.log(f"{segment.name}: not read for now, to be tried again: {error.strerror}")
             raise Shortage from error
 
-    def record(self, segment: Segment, offset: int, end: int, ahead: int = 0) -> bytes:
-        """Return the record at `offset` and what one read gets of the bytes after it, up to `end`.
+    def record(self, segment: Segment, offset: int, end: int, count: int = READ_BYTES) -> bytes:
+        """Return at least the record at `offset`: `count` bytes, as far as there are so many up to `end`.
 
-        That is `ahead` bytes or READ_BYTES, whichever is more, but not for RETRY_S after a long read has failed: the
-        answer of a slow store may take longer than a read may.
+        More than READ_BYTES are not read at once for RETRY_S after that has failed: the answer of a slow store may take
+        longer than a read may.
 
         Raises OSError, Shortage.
         """
@@ -87,7 +87,8 @@ class Reader:
             raise OSError(errno.EIO, f"{segment.name} is not read again yet")
         data = b""
         if not failures:
-            count = READ_BYTES if self.now_s() < self._short_until_s else max(READ_BYTES, ahead)
+            if count > READ_BYTES and self.now_s() < self._short_until_s:
+                count = READ_BYTES
             try:
                 data = self.read(segment, offset, min(count, end - offset))
             except Shortage:

@@ -53,54 +53,39 @@ class Method:
 
 @mypyc_attr(acyclic=True)
 class Publishes:
-    """Consecutive publishes on one channel with the same method.
+    """Consecutive publishes on one channel.
 
-    method         payload of the method and its end byte: ids, ticket, exchange, key and flags
-    contents       whole header frame and body frames of each
-    alike          their header frames are equal
+    methods        payload of each method and its end byte: ids, ticket, exchange, key and flags; one if all are equal
+    contents       whole header frame and body frames of each; one body frame at most if the methods differ
+    alike          their header frames are equal, and the methods too
     too_long       length of a body that is over the limit and was not kept; `contents` is empty then
     largest_frame  length of the longest frame, 0 if no content has more than one frame of each type
+    resolved       the routes of the methods have been searched, as far as the cache has room for them
     """
 
-    __slots__ = ("channel", "method", "contents", "alike", "too_long", "largest_frame")
+    __slots__ = ("channel", "methods", "contents", "alike", "too_long", "largest_frame", "resolved")
 
     def __init__(
         self,
         channel: int,
-        method: bytes,
+        methods: list[bytes],
         contents: list[bytes],
         alike: bool,
         too_long: int = 0,
         largest_frame: int = 0,
     ) -> None:
         self.channel = channel
-        self.method = method
+        self.methods = methods
         self.contents = contents
         self.alike = alike
         self.too_long = too_long
         self.largest_frame = largest_frame
+        self.resolved = False
 
     def after(self, count: int) -> Publishes:
         """Return the publishes after the first `count`."""
-        return Publishes(self.channel, self.method, self.contents[count:], self.alike, 0, self.largest_frame)
-
-
-@mypyc_attr(acyclic=True)
-class MixedPublishes:
-    """Consecutive publishes on one channel with different methods.
-
-    methods   payload of each method, with its end byte
-    contents  whole header frame and body frame of each
-    resolved  the routes of the methods have been searched, as far as the cache has room for them
-    """
-
-    __slots__ = ("channel", "methods", "contents", "resolved")
-
-    def __init__(self, channel: int, methods: list[bytes], contents: list[bytes], resolved: bool = False) -> None:
-        self.channel = channel
-        self.methods = methods
-        self.contents = contents
-        self.resolved = resolved
+        methods = self.methods[count:] if len(self.methods) > 1 else self.methods
+        return Publishes(self.channel, methods, self.contents[count:], self.alike, 0, self.largest_frame)
 
 
 @mypyc_attr(acyclic=True)
@@ -115,7 +100,7 @@ class Acks:
         self.multiple = multiple
 
 
-Event = Method | Publishes | MixedPublishes | Acks
+Event = Method | Publishes | Acks
 
 
 class FrameReader:
@@ -235,7 +220,7 @@ class FrameReader:
             if event is not None:
                 return event
 
-    def _publishes(self, at: int, stop: int, channel: int) -> Publishes | MixedPublishes | None:
+    def _publishes(self, at: int, stop: int, channel: int) -> Publishes | None:
         """Parse complete publishes with the same method, from `at`; the first method ends at `stop`. HOT: bench A-M.
 
         Return None if the first content is incomplete.
@@ -292,11 +277,9 @@ class FrameReader:
         if len(contents) < SHORT_RUN and at + 11 < end:
             return self._mixed_publishes(at, channel, method, contents, alike == len(contents))
         self._at = at
-        return Publishes(channel, method, contents, alike == len(contents))
+        return Publishes(channel, [method], contents, alike == len(contents))
 
-    def _mixed_publishes(
-        self, at: int, channel: int, method: bytes, contents: list[bytes], alike: bool
-    ) -> Publishes | MixedPublishes:
+    def _mixed_publishes(self, at: int, channel: int, method: bytes, contents: list[bytes], alike: bool) -> Publishes:
         """Parse complete publishes with other methods from `at`, after a short run with one method. HOT: bench K."""
         data = self._data
         end = len(data)
@@ -343,8 +326,8 @@ class FrameReader:
                 last += stride
         self._at = at
         if len(contents) == run:
-            return Publishes(channel, method, contents, alike)
-        return MixedPublishes(channel, methods, contents)
+            return Publishes(channel, [method], contents, alike)
+        return Publishes(channel, methods, contents, False)
 
     def _content_end(self, at: int, channel: int) -> int:
         """Return the end of the content whose header frame is at `at`. HOT: bench L.
@@ -429,8 +412,8 @@ class FrameReader:
             return None
         del self._unfinished[channel]
         if not content.frames:
-            return Publishes(channel, content.method, [], True, content.body_bytes)
-        return Publishes(channel, content.method, [b"".join(content.frames)], True, 0, content.largest_frame)
+            return Publishes(channel, [content.method], [], True, content.body_bytes)
+        return Publishes(channel, [content.method], [b"".join(content.frames)], True, 0, content.largest_frame)
 
     @property
     def held_bytes(self) -> int:

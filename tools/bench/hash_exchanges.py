@@ -1,4 +1,4 @@
-"""A benchmark of x-modulus-hash and x-consistent-hash: prints the table in docs/plugins.md.
+"""A benchmark of x-modulus-hash and x-consistent-hash: prints the tables in docs/plugins.md and measurements.md.
 
     make bench-hash                                   # about 20 seconds
 

@@ -1,4 +1,4 @@
-"""The memory of a broker whose messages exceed `warren.message_memory`: prints the table in docs/operations.md.
+"""The memory of a broker whose messages exceed `warren.message_memory`: prints the table in docs/measurements.md.
 
     .venv/bin/python -m tools.bench.message_memory    # about a minute
 

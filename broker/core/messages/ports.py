@@ -147,6 +147,7 @@ class Journal:
     in_flight                    the batches that may be sealed and not committed
     written_bytes, read_bytes    bytes of files, since the start of the broker
     reads, read_messages         reads of a file, each of many messages if possible; and the messages
+    read_cost                    bytes whose transfer takes as long as a read by itself
     """
 
     durable: int
@@ -158,6 +159,7 @@ class Journal:
     read_bytes = 0
     reads = 0
     read_messages = 0
+    read_cost = 0
 
     @property
     def written_messages(self) -> int:
@@ -277,8 +279,9 @@ class Journal:
 
         A message may be read again until it is settled. One that is damaged, or that the disk could not read, gives
         None, and its place has been logged. If such a message follows one that could be read, the list ends before it,
-        and those from there on were not tried. A list of long messages ends early likewise. The list is empty if the
-        system has no descriptors or memory to spare; nothing is known of any message then.
+        and those from there on were not tried. A list of long messages ends early likewise, and one of messages that
+        are far from each other. The list is empty if the system has no descriptors or memory to spare; nothing is known
+        of any message then.
         """
         raise NotImplementedError
 

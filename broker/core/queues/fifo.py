@@ -305,6 +305,8 @@ class Fifo:
             self._ledger.add_shared(-taken)
         if not ready.count:
             ready.own = False
+        if ready.awaits_room:
+            ready.reread_soon()
         return messages, taken_bytes
 
     def remove_due(self, now_ms: int, limit: int, removed_end: int, read_end: int) -> list[Message]:
@@ -334,9 +336,8 @@ class Fifo:
         """
         if self._ledger.exceeded and not self.fresh and self.returned is None and self.chunks.count:
             if self._read_head != self.head:
-                for read in self._journal.read(self.chunks.peek(1)):
+                for read in self._ready.read(self.chunks.peek(1)):
                     if read is not None:
-                        self._ready.charge_read([read])
                         self._read_head, self._read_deadline_ms = self.head, deadline_of(read)
             if self._read_head == self.head:
                 return self._read_deadline_ms
@@ -430,9 +431,8 @@ class Fifo:
     def _page_in(self, average_bytes: int) -> int:
         """Read the next messages, which the journal has, set aside those that fail, and return their number."""
         limit = min(UNPAGE, READ_BYTES // (average_bytes + 1) + 1)
-        read = self._journal.read(self.chunks.peek(limit))
+        read = self._ready.read(self.chunks.peek(limit))
         self.exhausted = not read
-        self._ready.charge_read(read)
         ids, seqs = self.chunks.take_ids(len(read))
         fresh: list[Message] = []
         for id_, seq, message in zip(ids, seqs, read, strict=True):

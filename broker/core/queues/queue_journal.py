@@ -136,6 +136,11 @@ class QueueJournal:
             if isinstance(message, ShedMessage) and not (self.number and message.persistent):
                 self._journal.settle(0, message.id)
 
+    @property
+    def read_cost(self) -> int:
+        """The bytes that all reads of the node have cost so far, each by itself as much as `Journal.read_cost`."""
+        return self._journal.read_bytes + self._journal.reads * self._journal.read_cost
+
     def read(self, ids: list[int]) -> list[Message | None]:
         """Read messages, as far as `Journal.read` does."""
         return self._journal.read(ids, self.number)

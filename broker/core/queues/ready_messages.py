@@ -37,7 +37,8 @@ class ReadyMessages:
     all            the fifos with messages, `default` and perhaps some others, the highest priority first
     count          messages in all fifos, those of the backlog included
     body_bytes     the sum of their bodies
-    read_bytes     of all messages that were read back, ever: `message.read_bytes`, and MESSAGE_BYTES for each
+    read_bytes     of all messages that were read back, ever: `message.read_bytes`, and MESSAGE_BYTES for each; or what
+                   the reads of files have cost, if that is more
     removed_bytes  of all messages that have expired or were dropped, ever: the sum of their frames
     awaits_room    unread messages are read again as soon as others have left memory
     long_headers   some messages have had long headers (`header_bytes_of`)
@@ -230,8 +231,7 @@ class ReadyMessages:
         Return (tried, requeued). None is tried if the system has no descriptors or memory to spare.
         """
         first = rows.peek_rows(limit)
-        read = self._journal.read([message.id for message in first])
-        self.charge_read(read)
+        read = self.read([message.id for message in first])
         rows.take_ids(len(read))  # not before the read, which may fail
         requeued = 0
         for each, message in zip(first, read, strict=False):
@@ -245,18 +245,24 @@ class ReadyMessages:
 
     def read_back(self, messages: list[ShedMessage]) -> list[Message | None]:
         """Return messages that are not ready with their contents; None, or fewer, for those not read now."""
-        read = self._journal.read_all([message.id for message in messages])
-        self.charge_read(read)
+        read = self.read([message.id for message in messages], whole=True)
         return [
             self._journal.page_in(message, shed.seq) if message is not None else None
             for shed, message in zip(messages, read, strict=False)
         ]
 
-    def charge_read(self, read: list[Message | None]) -> None:
-        """Count messages that were read back, and charge them to whatever has caused it (`Scheduler.spent`)."""
+    def read(self, ids: list[int], whole: bool = False) -> list[Message | None]:
+        """Read as `Journal.read`, or all if `whole`; charge what that costs to whatever has caused it.
+
+        `Scheduler.spent` and `read_bytes` count it.
+        """
+        before = self._journal.read_cost
+        read = self._journal.read_all(ids) if whole else self._journal.read(ids)
         length = MESSAGE_BYTES * len(read) + read_bytes([message for message in read if message is not None])
+        length = max(length, self._journal.read_cost - before)
         self.read_bytes += length
         self._queue.host.scheduler.spent += length >> COPY_SHIFT
+        return read
 
     def _charge_looks(self, count: int) -> None:
         """Charge looks at so many fifos to whatever has caused them."""
@@ -265,6 +271,10 @@ class ReadyMessages:
     def start_rereading(self) -> None:
         """Read unread messages again, as there is room in memory."""
         self._queue.host.rereading.start(self._queue)
+
+    def reread_soon(self) -> None:
+        """Read unread messages again in one of the next turns, as there is room in memory."""
+        self._queue.host.rereading.add(self._queue, 0)
 
     def remove_due(self, fifos: list[Fifo], now_ms: int, limit: int) -> tuple[list[Message], int]:
         """Remove due messages from the front of each of these fifos, at most `limit`, up to `_slice_ends`.
@@ -277,6 +287,8 @@ class ReadyMessages:
         for fifo in fifos:
             if fifo.timed and self.removed_bytes < removed_end and self.read_bytes < read_end:
                 dead += fifo.remove_due(now_ms, limit - len(dead), removed_end, read_end)
+        if dead and self.awaits_room:
+            self.reread_soon()
         return dead, limit - len(dead) if self.read_bytes < read_end and self.removed_bytes < removed_end else 0
 
     def drop_excess(self, max_length: int, max_bytes: int, limit: int) -> tuple[list[Message], int]:

@@ -52,7 +52,7 @@ from ...core.queues.route_target import (
 from ...core.queues.x_death import routing_keys
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
-from ...wire.frame_reader import PUBLISH, MixedPublishes, Publishes
+from ...wire.frame_reader import PUBLISH, Publishes
 from .. import closing
 from ..checked_properties import UNKNOWN
 from ..confirms import expect_confirms, send_confirms
@@ -85,6 +85,28 @@ def remembered_routes(vhost: VHost, user: User) -> RouteCache:
     if routes is None:
         routes = vhost.routes[user.account] = RouteCache(vhost.ledger.addresses)
     return routes
+
+
+def serve(channel: Channel, publishes: Publishes) -> None:
+    """Serve a run of basic.publish; what is left for another turn becomes `Connection.deferred`. HOT: bench A-M."""
+    try:
+        if channel.vhost.held:
+            channel.await_tracing()
+        methods, contents = publishes.methods, publishes.contents
+        if not contents:
+            raise too_long(channel, publishes)
+        if len(methods) > 1:
+            publish_mixed(channel, publishes)
+            return
+        route = channel.routes.get(methods[0]) or resolve(channel, methods[0])
+        if channel.unfinished.full:
+            contents = at_once(channel, route, contents)
+            contents = contents[: channel.admit_short(repeat(route), contents)]
+        published = publish(channel, route, contents, publishes.alike, publishes.largest_frame, True)
+        if published < len(publishes.contents):
+            channel.connection.deferred = publishes.after(published)
+    except AMQPError as error:
+        raise error.of_method(PUBLISH) from None
 
 
 def publish(
@@ -234,7 +256,7 @@ def properties_of(content: bytes) -> bytes:
 
 def too_long(channel: Channel, publishes: Publishes) -> AMQPError:
     """Return the error for a publish with too large a body, or the one for `immediate`, which has precedence."""
-    if publishes.method[-2] & IMMEDIATE:  # the flags are the last byte before the frame end
+    if publishes.methods[0][-2] & IMMEDIATE:  # the flags are the last byte before the frame end
         return NotSupported("immediate=true")
     return body_too_long(channel, publishes.too_long)
 
@@ -245,13 +267,14 @@ def body_too_long(channel: Channel, body_bytes: int) -> PreconditionFailed:
     return PreconditionFailed(f"message size {body_bytes} is larger than configured max size {limit}")
 
 
-def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes], resolved: bool = False) -> None:
+def publish_mixed(channel: Channel, publishes: Publishes) -> None:
     """Publish contents by the route of each method; raises as `publish`. HOT: bench K.
 
     The publishes before a refused one are published. The rest is left where they cost more than ENQUEUE_COST. Unless
-    the routes are `resolved`, a job first searches those that lead to very many queues, so that their messages are
+    their routes are `resolved`, a job first searches those that lead to very many queues, so that their messages are
     enqueued together.
     """
+    methods, contents = publishes.methods, publishes.contents
     cached = channel.routes
     connection = channel.connection
     limit = ENQUEUE_COST // PAGE_COST if channel.vhost.ledger.exceeded else ENQUEUE_COST
@@ -266,15 +289,16 @@ def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes],
         count = channel.admit_short(routes, contents)
         if count < len(routes):
             routes, refused = routes[:count], None
-    elif len(routes) < len(methods) and not resolved and refused is None and routes[-1].queues is None:
-        connection.deferred = MixedPublishes(channel.number, methods, contents, resolved=True)
+    elif len(routes) < len(methods) and not publishes.resolved and refused is None and routes[-1].queues is None:
+        connection.deferred = publishes
+        publishes.resolved = True
         channel.start_job("routes", resolve_ahead(channel, methods))
         return
     published = publish_varied(channel, routes, contents, in_slices=True)
     if refused is not None and published == len(routes):
         raise refused
     if published < len(methods):
-        connection.deferred = MixedPublishes(channel.number, methods[published:], contents[published:])
+        connection.deferred = publishes.after(published)
 
 
 class Run:
@@ -564,9 +588,8 @@ def finish_publish(channel: Channel, steps: Job, content_bytes: int) -> Job:
             yield cost
             channel.connection.spent = 0  # the scheduler has charged it
     except AMQPError as error:
-        error.class_id, error.method_id = PUBLISH >> 16, PUBLISH & 0xFFFF
         if not channel.closing:
-            closing.close_channel(channel, error)
+            closing.close_channel(channel, error.of_method(PUBLISH))
     finally:
         channel.unfinished.end(content_bytes)
 

@@ -21,6 +21,7 @@ from .transactions import NOT_OWNER, UNREACHABLE, Transactions
 LATER = ("53", "57014", "55P03")  # classes and codes of SQLSTATE
 IN_FLIGHT = 8  # batches of the journal: what was sealed while every session had a transaction becomes the next one
 READ_AHEAD = 1 << 20  # as the loop waits for each answer
+ROUND_TRIP_BYTES = 256 << 10  # that a server near by sends in the time of a round trip
 UNLIMITED_BYTES = 1 << 62  # the server's disk is its own affair: when it is full, a transaction fails
 
 
@@ -29,6 +30,7 @@ class PostgreSQLDisk(Disk):
 
     in_flight = IN_FLIGHT
     read_ahead = READ_AHEAD
+    read_cost = ROUND_TRIP_BYTES
 
     def __init__(self, database: Database, transactions: Transactions) -> None:
         self.transactions = transactions

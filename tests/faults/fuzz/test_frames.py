@@ -12,7 +12,7 @@ from tests.support import codec
 from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.errors import AMQPError, CommandInvalid, FrameError, ResourceFault, SyntaxFault, UnexpectedFrame
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.wire.frame_reader import Acks, Event, FrameReader, Method, MixedPublishes
+from warren.broker.wire.frame_reader import Acks, Event, FrameReader, Method
 
 DOCUMENTED = (FrameError, UnexpectedFrame, SyntaxFault, CommandInvalid, ResourceFault)
 OPEN = frozenset((1, 2))
@@ -38,9 +38,9 @@ def flat(event: Event) -> list[Seen]:
         assert event.tags and (len(event.tags) == 1 or not event.multiple)
         return [("ack", event.channel, tag, event.multiple) for tag in event.tags]
     if not event.contents:
-        return [("too long", event.channel, event.method, event.too_long)]
-    if isinstance(event, MixedPublishes):
-        assert len(set(event.methods)) > 1
+        return [("too long", event.channel, *event.methods, event.too_long)]
+    if len(event.methods) > 1:
+        assert len(set(event.methods)) > 1 and not event.alike
         assert all(len(frames_of(content)) <= 2 for content in event.contents)
         return [
             ("publish", event.channel, method, content)
@@ -51,7 +51,7 @@ def flat(event: Event) -> list[Seen]:
     for frames in contents:
         longest = max(map(len, frames))
         assert event.largest_frame in ((longest,) if len(frames) > 2 else (0, longest))
-    return [("publish", event.channel, event.method, content) for content in event.contents]
+    return [("publish", event.channel, event.methods[0], content) for content in event.contents]
 
 
 def read(pieces: list[bytes], frame_max: int = FRAME_MAX, body_max: int = BODY_MAX) -> tuple[list[Seen], Seen | None]:

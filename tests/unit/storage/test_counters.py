@@ -14,7 +14,7 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.storage import log_records
 from warren.broker.storage.files import FileDisk
-from warren.broker.storage.journal import Journal
+from warren.broker.storage.journal import STORE_LIMIT, Journal
 from warren.broker.storage.segment_reader import READ_BYTES
 
 if TYPE_CHECKING:
@@ -83,6 +83,22 @@ def test_messages_that_are_far_from_each_other_are_not_read_together(monkeypatch
     journal = open_journal(SimulatedDisk(Random(1)))
     pages = store_messages(journal, 200, b"x" * 20_000)
     assert None not in journal.read([pages[0], pages[199]]) and journal.read_bytes <= 2 * READ_BYTES
+
+
+@pytest.mark.parametrize(("gap_bytes", "read_cost"), [(300_000, 16 << 10), (60_000, 16 << 10), (300_000, 256 << 10)])
+def test_messages_that_are_far_from_each_other_are_read_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, gap_bytes: int, read_cost: int
+) -> None:
+    monkeypatch.setattr(FileDisk, "read_cost", read_cost)
+    journal = open_journal(SimulatedDisk(Random(1)))
+    pages = [store_messages(journal, 2, b"x" * size)[0] for _ in range(100) for size in (1, gap_bytes)][::2]
+    read: list[Message | None] = []
+    while len(read) < len(pages):
+        before = journal.read_bytes, journal.reads
+        read += journal.read(pages[len(read) :])
+        cost = journal.read_bytes - before[0] + read_cost * (journal.reads - before[1])
+        assert cost <= STORE_LIMIT + READ_BYTES + read_cost
+    assert None not in read and journal.read_bytes < 100 * READ_BYTES
 
 
 def test_a_store_that_is_too_slow_for_a_long_read_is_read_in_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:

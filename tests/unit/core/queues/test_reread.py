@@ -51,6 +51,7 @@ class FailingJournal(SlowJournal):
             raise KeyError("a bug")
         if self.exhausted:
             self.reads += 1
+            assert self.reads < 10_000, "the read is tried without end"
             return []
         self.longest = max(self.longest, len(ids))
         read: list[Message | None] = []
@@ -339,6 +340,39 @@ def test_limits_hold_as_soon_as_there_is_a_descriptor_again(arguments: dict[str,
     journal.exhausted = False
     pass_ms(queue, EXHAUSTED_MS)
     assert queue.ready == (0 if "x-message-ttl" in arguments else 5)
+
+
+def test_a_message_that_is_due_and_cannot_be_read_is_tried_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, ledger = FailingJournal(), Ledger(0)
+    queue = new_queue(journal=journal, ledger=ledger, arguments=Table.of({"x-message-ttl": 60_000}))
+    ledger.add(1, 1)  # of another queue
+    for number in range(1, 9):
+        enqueue([message(number, True, b"%d" % number)], queue)
+        queue.pump()
+    monkeypatch.setattr(line_module, "PAGE_ABOVE", -line_module.RUN - 1)
+    assert queue.ready_messages.default.shed(), "the deadline of the first message is known from now on"
+    before, journal.exhausted = journal.reads, True
+    pass_ms(queue, 60_000 - 1)
+    assert journal.reads == before
+    pass_ms(queue, 5 * EXHAUSTED_MS)
+    assert 5 <= journal.reads <= 100 and queue.ready == 8
+    journal.exhausted = False
+    pass_ms(queue, EXHAUSTED_MS)
+    assert not queue.ready
+
+
+def test_a_consumer_that_makes_room_gets_what_waits_to_be_read_again_soon() -> None:
+    queue, journal = paged(20, 4, 5, 6)
+    drained(queue)
+    enqueue([message(1, True, b"%d" % each) for each in (21, 22, 23)], queue)
+    journal.unreadable.clear()
+    pass_ms(queue, REREAD_MS)
+    assert queue.ready_messages.unread_count == 3 and queue.ready_messages.awaits_room
+    log: list[Delivery] = []
+    queue.add_consumer(Taker("1", queue, log, True, 0, 100))
+    queue.pump()
+    pass_ms(queue, 1)
+    assert [int(each.frames) for _, _, each, _ in log] == [21, 22, 23, 4, 5, 6]
 
 
 def test_get_fails_without_descriptors_and_returns_all_messages_later() -> None:

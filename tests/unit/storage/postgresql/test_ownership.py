@@ -256,6 +256,7 @@ def test_commands_give_up_a_takeover_that_no_standby_server_confirms(
     postgresql.set("synchronous_standby_names", "'nobody'")
     try:
         until(lambda: postgresql.execute("SHOW synchronous_standby_names") == [("nobody",)])
+        postgresql.execute("CHECKPOINT")  # its process has the setting now, by which commits wait
         with pytest.raises(Unavailable, match="a takeover waits for a synchronous standby server"):
             first.acquire_now()
         monkeypatch.undo()
