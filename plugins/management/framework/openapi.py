@@ -15,7 +15,7 @@ from ...http.auth import NONE
 from ...http.responses import Response, json_of
 from .pagination import Envelope, Listing
 from .request import Request
-from .router import Handler, Route
+from .router import Route
 
 VERSION = "3.1.0"
 REFERENCE = "#/components/schemas/{name}"
@@ -33,16 +33,6 @@ PAGE = """<!DOCTYPE html>
 class Refusal(msgspec.Struct):
     error: str
     reason: Any
-
-
-def with_documentation(routes: Sequence[Route]) -> list[Route]:
-    """Return the routes with those of the documentation added."""
-    all_routes = list(routes)
-    all_routes += [
-        Route("GET", "/openapi.json", NONE, openapi_handler(all_routes)),
-        Route("GET", "/", NONE, page_handler(all_routes)),
-    ]
-    return all_routes
 
 
 class Constant:
@@ -67,24 +57,22 @@ class Constant:
         return Response(200, body, media_type=self._media_type, gzip=compress_now([body]))
 
 
-def openapi_handler(routes: list[Route]) -> Handler:
-    constant = Constant(lambda request: json_of(document(routes, request.node.version)), "application/json")
+def with_documentation(routes: Sequence[Route]) -> list[Route]:
+    """Return the routes with those of the documentation added."""
+    all_routes = list(routes)
+    for_programs = Constant(lambda request: json_of(document(all_routes, request.node.version)), "application/json")
+    for_people = Constant(lambda request: page(all_routes).encode(), "text/html; charset=utf-8")
 
     async def get_document(request: Request) -> Response[bytes]:
         """Return this API as an OpenAPI document."""
-        return await constant.answer(request)
-
-    return get_document
-
-
-def page_handler(routes: list[Route]) -> Handler:
-    constant = Constant(lambda request: page(routes).encode(), "text/html; charset=utf-8")
+        return await for_programs.answer(request)
 
     async def get_page(request: Request) -> Response[bytes]:
         """Return this API as a page."""
-        return await constant.answer(request)
+        return await for_people.answer(request)
 
-    return get_page
+    all_routes += [Route("GET", "/openapi.json", NONE, get_document), Route("GET", "/", NONE, get_page)]
+    return all_routes
 
 
 def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
@@ -92,7 +80,7 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
     answers = [view for route in routes for _, view in (route.answer,) if is_described(view)]
     types = [Refusal, Envelope, *bodies, *answers]
     schemas, components = msgspec.json.schema_components(types, schema_hook=any_value, ref_template=REFERENCE)
-    by_type = [(kind, schema) for kind, schema in zip(types, schemas, strict=True)]
+    by_type = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = operation(route, by_type)
@@ -118,17 +106,14 @@ def is_described(view: Any) -> bool:
     return view not in (None, NoneType, bytes, Any)
 
 
-def operation(route: Route, schemas: list[tuple[Any, Any]]) -> dict[str, Any]:
-    def schema_of(kind: Any) -> Any:
-        return next((schema for one, schema in schemas if one == kind), {})
-
+def operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     kind, view = route.answer
     done: dict[str, Any] = {"description": "done"}
     if is_described(view):
-        schema = schema_of(view)
+        schema = schemas[view]
         if kind is Listing:
             items = {"type": "array", "items": schema}
-            page = {"allOf": [schema_of(Envelope), {"type": "object", "properties": {"items": items}}]}
+            page = {"allOf": [schemas[Envelope], {"type": "object", "properties": {"items": items}}]}
             schema = {"anyOf": [items, page]}
         done["content"] = {"application/json": {"schema": schema}}
     description: dict[str, Any] = {
@@ -142,14 +127,14 @@ def operation(route: Route, schemas: list[tuple[Any, Any]]) -> dict[str, Any]:
         ],
         "responses": {
             "2XX": done,
-            "4XX": {"description": "refused", "content": {"application/json": {"schema": schema_of(Refusal)}}},
+            "4XX": {"description": "refused", "content": {"application/json": {"schema": schemas[Refusal]}}},
         },
     }
     if route.method == "GET" and is_described(view):
         names = (*LISTED, *PAGED) if kind is Listing else ("columns",)
         description["parameters"] += [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names]
     if route.body is not None:
-        description["requestBody"] = {"content": {"application/json": {"schema": schema_of(route.body)}}}
+        description["requestBody"] = {"content": {"application/json": {"schema": schemas.get(route.body, {})}}}
     return description
 
 
