@@ -7,10 +7,9 @@ from collections.abc import Callable
 from ..core.access.users import User
 from ..core.node.node import Node
 from ..core.vhost.vhost import VHost, allow_new
-from . import events
 from .channel import Channel
+from .channel_host import RUNNING
 from .connection import Connection
-from .connection_state import RUNNING
 from .settings import Settings
 from .transport import Peer, TransportPort
 
@@ -59,7 +58,6 @@ class InternalConnection(Connection):
         """Open the channel, which its caller has to end: it is none of `channels`."""
         channel = Channel(self, NUMBER)
         channel.check_new = allow_new
-        events.channel_created(channel)
         return channel
 
     def end_channel(self, channel: Channel) -> None:

@@ -22,20 +22,21 @@ from ..amqp.framing import header_frame, reframe
 from ..amqp.limits import SHORT_STRING
 from ..core.access.users import InternalUser
 from ..core.counters.statistics import PublishCounters
-from ..core.exchanges.exchange_type import EnqueueSteps, UpstreamExchange
+from ..core.exchanges.exchange_context import EnqueueSteps
+from ..core.exchanges.exchange_type import UpstreamExchange
 from ..core.exchanges.router import ENQUEUE_COST, Route
 from ..core.jobs.scheduler import Job
 from ..core.jobs.unfinished import UnfinishedPublishes
 from ..core.messages.message import Address, Message
 from ..core.messages.ports import Timer
 from ..core.node.node import Node
-from ..core.queues.enqueue import EnqueueResult
 from ..core.queues.queue import Queue
+from ..core.queues.route_target import EnqueueResult
 from ..core.queues.x_death import DEATHS
 from ..core.vhost.vhost import VHost
+from .channel_host import CLOSED
 from .confirms import Confirms
 from .connection import Connection
-from .connection_state import CLOSED
 from .flow_control import HOLD_MS
 from .internal_connection import InternalConnection, InternalTransport, Report
 from .methods import publish as publishing

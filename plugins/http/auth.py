@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from warren.broker.core.metadata.records import StoredUser
 from warren.broker.plugin import Host, Peer, User, VHost
-from warren.broker.session.connection import Connection
+from warren.broker.session.channel_host import ChannelHost
 from warren.broker.session.events import http_login
 
 from .responses import NOT_OWNER, REALM, HTTPError, bad, not_authorised, not_now
@@ -45,7 +45,7 @@ class Caller:
         """True if lists contain objects of this virtual host."""
         return self.monitors or vhost.name in self.user.permissions
 
-    def sees_connection(self, connection: Connection) -> bool:
+    def sees_connection(self, connection: ChannelHost) -> bool:
         """True if the user may know name, user and address of a connection: one of its own, or with monitoring any."""
         return self.monitors or connection.user is self.user
 

@@ -20,11 +20,10 @@ from ...core.queues.queue import Queue
 from ...core.queues.sorted_rows import SortedRows
 from ...wire import method_encoder
 from ...wire.frame_reader import Acks
-from ..unacked import ROW_COST, Settlement, Unacked, delivery_of, queue_of, unknown_tag
+from ..unacked import ROW_COST, CreditConsumer, Settlement, Unacked, delivery_of, queue_of, unknown_tag
 
 if TYPE_CHECKING:
     from ..channel import Channel
-    from ..consumer import ChannelConsumer
 
 TOGETHER: Final = 5_000  # deliveries that are settled at once if none is copied; more of them become a job
 COST: Final = 2  # of one settlement beside copies, in the scheduler's units
@@ -65,7 +64,7 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
     before, changes, consumed, shed = len(entries), 0, 0, 0
     run: list[Message] = []  # of one queue, and one consumer
     of: Queue | None = None
-    by: ChannelConsumer | None = None
+    by: CreditConsumer | None = None
     try:
         for tag in tags:
             entry = entries.pop(tag, None)
@@ -111,7 +110,7 @@ def tags_up_to(channel: Channel, tag: int) -> range:
     return tags
 
 
-def release(channel: Channel, queue: Queue, messages: list[Message], consumer: ChannelConsumer | None) -> None:
+def release(channel: Channel, queue: Queue, messages: list[Message], consumer: CreditConsumer | None) -> None:
     """Count acknowledged messages of one queue and one consumer, and drop them. HOT: bench B, D, I, L."""
     channel.delivering.acked(len(messages))
     if channel.rates is not None:
@@ -410,6 +409,6 @@ def apply_settlement(channel: Channel, settlement: Settlement, deliveries: list[
     return read
 
 
-def consumer_tag(consumer: ChannelConsumer | None) -> str:
+def consumer_tag(consumer: CreditConsumer | None) -> str:
     """Return the consumer's tag, or an empty text for basic.get."""
     return consumer.tag if consumer is not None else ""

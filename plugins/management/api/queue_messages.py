@@ -13,7 +13,6 @@ import msgspec
 from warren.broker.core.messages.message import ShedMessage
 from warren.broker.core.messages.ports import BEHIND
 from warren.broker.session.channel import Channel
-from warren.broker.session.connection import Connection
 from warren.broker.session.unacked import Unacked
 
 from ...http.auth import VHOST
@@ -106,7 +105,7 @@ def unacked_view(request: Request, found: Found) -> UnackedView:
     _, tag, channel, (queue, consumer, _, message) = found
     if isinstance(message, ShedMessage):
         message = next(iter(queue.journal.read([message.id])), None) or message
-    connection: Connection = channel.connection
+    connection = channel.connection
     now_ms = request.node.clock.now_ms()
     age_s = request.state.watermarks.age_s("channel", channel_key(connection, channel), channel, 0, tag, now_ms)
     return UnackedView(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NotRequired
 
 from warren.broker.session.channel import Channel
-from warren.broker.session.events import pid
 
 from ..framework.pagination import Lists
 from ..stats.counters import channel_counters, channel_key
@@ -70,7 +69,7 @@ def channel_view(stats: StatsView, channel: Channel) -> ChannelView:
         "connection_details": {"name": connection.name, "peer_host": peer.host, "peer_port": peer.port},
     }
     if stats.pids:
-        item["pid"] = pid(channel)
+        item["pid"] = channel.pid
         item["connection_pid"] = str(connection)
     if stats.enabled:
         key = channel_key(connection, channel)

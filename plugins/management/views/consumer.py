@@ -10,7 +10,6 @@ from warren.broker.amqp.table_json import json_of_table
 from warren.broker.core.queues.consumers import Consumer, is_active
 from warren.broker.plugin import Queue
 from warren.broker.session.consumer import ChannelConsumer
-from warren.broker.session.events import pid
 
 from ...http.auth import Caller
 from ..framework.pagination import Lists
@@ -46,7 +45,7 @@ def consumers_of(queue: Queue) -> list[ChannelConsumer]:
 def local_consumer_view(caller: Caller, consumer: Consumer) -> ConsumerView:
     """Return the view of a consumer with the process id of its channel, which a federation link does not have."""
     view = consumer_view(caller, consumer)
-    view.channel_pid = pid(consumer.channel) if isinstance(consumer, ChannelConsumer) else ""
+    view.channel_pid = consumer.channel.pid if isinstance(consumer, ChannelConsumer) else ""
     return view
 
 

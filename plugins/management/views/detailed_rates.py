@@ -12,6 +12,7 @@ import msgspec
 from warren.broker.core.counters.statistics import DeliveryCounters, PublishCounters
 from warren.broker.plugin import Exchange, Host, Queue
 from warren.broker.session.channel import Channel
+from warren.broker.session.channel_host import ChannelState
 
 from ...http.auth import Caller
 from ..framework.pagination import Lists
@@ -113,12 +114,12 @@ def place_of(one: Exchange | Queue) -> Place:
     return Place(one.name, one.vhost)
 
 
-def channel_name(channel: Channel) -> str:
+def channel_name(channel: ChannelState) -> str:
     """Return the name of a channel: the connection's name and the channel number."""
     return f"{channel.connection.name} ({channel.number})"
 
 
-def channel_details(caller: Caller, channel: Channel) -> ChannelDetails:
+def channel_details(caller: Caller, channel: ChannelState) -> ChannelDetails:
     connection = channel.connection
     if not caller.sees_connection(connection):
         return {}

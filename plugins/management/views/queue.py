@@ -13,7 +13,6 @@ from warren.broker.core.queues.queue_sizes import queue_sizes
 from warren.broker.plugin import Host, Queue
 from warren.broker.session.connection import Connection
 from warren.broker.session.consumer import ChannelConsumer
-from warren.broker.session.events import pid
 
 from ..framework.pagination import Lists
 from ..framework.request import Request
@@ -145,7 +144,7 @@ def properties(request: Request, stats: StatsView, queue: Queue) -> QueueSetting
     if stats.pids:
         exclusive = queue.consumers.first() if queue.consumers.exclusive else None
         item["owner_pid"] = str(queue.owner) if queue.owner is not None else None
-        item["exclusive_consumer_pid"] = pid(exclusive.channel) if isinstance(exclusive, ChannelConsumer) else None
+        item["exclusive_consumer_pid"] = exclusive.channel.pid if isinstance(exclusive, ChannelConsumer) else None
     return item
 
 
