@@ -239,13 +239,11 @@ def prune(value: Any, columns: Columns | None) -> Any:
     """Return the chosen parts of an item, also inside lists; unknown names are ignored."""
     if columns is None:
         return value
+    if isinstance(value, dict):
+        return {name: prune(value[name], below) for name, below in columns.items() if name in value}
     if isinstance(value, list):
         return [prune(one, columns) for one in value]
-    if isinstance(value, msgspec.Struct):
-        value = msgspec.to_builtins(value)
-    if not isinstance(value, dict):
-        return value
-    return {name: prune(value[name], below) for name, below in columns.items() if name in value}
+    return prune(msgspec.to_builtins(value), columns) if isinstance(value, msgspec.Struct) else value
 
 
 # Sorting
