@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from warren.broker.session.channel import Channel
 
 from . import exchanges, queues
-from .families import Family, PerObjectGroup, Texts, Values
-from .labels import text
+from .families import Family, PerObjectGroup, Texts, Values, text
 from .scope import Scope
 
 OWN = ("channel",)
