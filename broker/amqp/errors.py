@@ -1,8 +1,10 @@
 """The errors of AMQP 0-9-1, one class for each reply code, and those of operators' requests.
 
 The class alone decides whether an error closes the channel ("soft" in the specification) or the connection ("hard"),
-never the place that raised it. `session.closing` turns errors into channel.close and connection.close.
+never the place that raised it. `Channel.close` and `Connection` turn errors into channel.close and connection.close.
 """
+
+from __future__ import annotations
 
 from .limits import SHORT_STRING
 
@@ -19,6 +21,12 @@ class AMQPError(Exception):
         self.text = text
         self.class_id = class_id
         self.method_id = method_id
+
+    def of_method(self, index: int) -> AMQPError:
+        """Set the ids of the failed method (class id << 16 | method id) unless the error has some, and return it."""
+        if not self.class_id:
+            self.class_id, self.method_id = index >> 16, index & 0xFFFF
+        return self
 
     @property
     def reply_text(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from pamqp import base, commands
@@ -20,7 +19,7 @@ from ..core.queues.reply_queue import ReplyQueue
 from ..core.telemetry.event_exchange import INTERNAL
 from ..core.vhost.vhost import CheckNew
 from ..wire import method_encoder
-from ..wire.frame_reader import ACK, PUBLISH, Publishes
+from ..wire.frame_reader import ACK
 from ..wire.method_decoder import ACCESS_REQUEST
 from . import events
 from .alarm_blocking import check_new
@@ -117,40 +116,16 @@ class Channel(ChannelState):
             elif index not in IGNORED:
                 raise CommandInvalid("unimplemented method")
         except AMQPError as error:
-            raise with_method_ids(error, index) from None
+            raise error.of_method(index) from None
         finally:
             node_events.actor = INTERNAL
-
-    def publish(self, publishes: Publishes) -> None:
-        """Serve a run of basic.publish. HOT: bench A-M."""
-        try:
-            if self.vhost.held:
-                self.await_tracing()
-            contents = publishes.contents
-            if not contents:
-                raise publish.too_long(self, publishes)
-            methods = publishes.methods
-            if len(methods) > 1:
-                publish.publish_mixed(self, publishes)
-                return
-            route = self.routes.get(methods[0])
-            if route is None:
-                route = publish.resolve(self, methods[0])
-            if self.unfinished.full:
-                contents = publish.at_once(self, route, contents)
-                contents = contents[: self.admit_short(repeat(route), contents)]
-            published = publish.publish(self, route, contents, publishes.alike, publishes.largest_frame, True)
-            if published < len(publishes.contents):
-                self.connection.deferred = publishes.after(published)
-        except AMQPError as error:
-            raise with_method_ids(error, PUBLISH) from None
 
     def ack(self, tags: list[int], multiple: bool) -> None:
         """Serve a run of basic.ack. HOT: bench B, D, I, L."""
         try:
             acknowledge.ack(self, tags, multiple)
         except AMQPError as error:
-            raise with_method_ids(error, ACK) from None
+            raise error.of_method(ACK) from None
 
     def note_freed(self) -> None:
         """Note that consumers that wait may have room, and are woken in one of the next turns."""
@@ -513,13 +488,6 @@ class Channel(ChannelState):
             self.reply_queue = None
         if queue.remove_consumer(consumer):
             self.vhost.consumers_changed(queue)
-
-
-def with_method_ids(error: AMQPError, index: int) -> AMQPError:
-    """Set the ids of the failed method on an error that has none, and return it."""
-    if not error.class_id:
-        error.class_id, error.method_id = index >> 16, index & 0xFFFF
-    return error
 
 
 def operation(error: AMQPError) -> str:

@@ -34,6 +34,7 @@ from . import alarm_blocking, events, limits, revocation
 from .channel import Channel, operation
 from .channel_host import CLOSED, CLOSING, HANDSHAKE, RUNNING, ChannelHost, Postponed
 from .handshake import REFUSAL_DELAY_S, Handshake
+from .methods import publish
 from .settings import Settings
 from .transport import Peer, TransportPort
 
@@ -213,7 +214,7 @@ class Connection(ChannelHost):
         if self.confirming:
             self.confirm()
         if self.node.pending:
-            self._left -= self.node.pump()
+            self._left -= scheduler.pump()
 
     def _handle_first(self, event: Publishes) -> None:
         """Block the connection, and handle the first publish of these if it is still taken. Raises as `_handle`."""
@@ -303,7 +304,7 @@ class Connection(ChannelHost):
     def _on_channel(self, channel: Channel, event: Event) -> None:
         rejected, self._rejected = self._rejected, False
         if isinstance(event, Publishes):
-            channel.publish(event)
+            publish.serve(channel, event)
             return
         if isinstance(event, Acks):
             channel.ack(event.tags, event.multiple)
@@ -356,9 +357,7 @@ class Connection(ChannelHost):
             else:
                 self._running_method(method)
         except AMQPError as error:
-            error.class_id = error.class_id or event.index >> 16
-            error.method_id = error.method_id or event.index & 0xFFFF
-            raise
+            raise error.of_method(event.index) from None
 
     def _running_method(self, method: base.Frame) -> None:
         if isinstance(method, commands.Connection.UpdateSecret):

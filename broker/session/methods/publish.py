@@ -86,6 +86,28 @@ def remembered_routes(vhost: VHost, user: User) -> RouteCache:
     return routes
 
 
+def serve(channel: Channel, publishes: Publishes) -> None:
+    """Serve a run of basic.publish; what is left for another turn becomes `Connection.deferred`. HOT: bench A-M."""
+    try:
+        if channel.vhost.held:
+            channel.await_tracing()
+        methods, contents = publishes.methods, publishes.contents
+        if not contents:
+            raise too_long(channel, publishes)
+        if len(methods) > 1:
+            publish_mixed(channel, publishes)
+            return
+        route = channel.routes.get(methods[0]) or resolve(channel, methods[0])
+        if channel.unfinished.full:
+            contents = at_once(channel, route, contents)
+            contents = contents[: channel.admit_short(repeat(route), contents)]
+        published = publish(channel, route, contents, publishes.alike, publishes.largest_frame, True)
+        if published < len(publishes.contents):
+            channel.connection.deferred = publishes.after(published)
+    except AMQPError as error:
+        raise error.of_method(PUBLISH) from None
+
+
 def publish(
     channel: Channel, route: Route, contents: list[bytes], alike: bool, largest_frame: int = 0, in_slices: bool = False
 ) -> int:
@@ -565,9 +587,8 @@ def finish_publish(channel: Channel, steps: Job, content_bytes: int) -> Job:
             yield cost
             channel.connection.spent = 0  # the scheduler has charged it
     except AMQPError as error:
-        error.class_id, error.method_id = PUBLISH >> 16, PUBLISH & 0xFFFF
         if not channel.closing:
-            channel.close(error)
+            channel.close(error.of_method(PUBLISH))
     finally:
         channel.unfinished.end(content_bytes)
 

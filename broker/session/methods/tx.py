@@ -315,9 +315,8 @@ def commit_all(channel: Channel, steps: Job, published_bytes: int, finished: Cal
     try:
         yield from steps
     except PreconditionFailed as error:
-        error.class_id, error.method_id = divmod(commands.Tx.Commit.index, 1 << 16)
         if not channel.closing:
-            channel.close(error)
+            channel.close(error.of_method(commands.Tx.Commit.index))
     finally:
         channel.unfinished.end(published_bytes)
     finished()
