@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..amqp.errors import AMQPError
 from ..core.access.users import User
 from ..core.node.node import Node
+from ..core.queues.queue import Queue
 from ..core.vhost.vhost import VHost, allow_new
 from .channel import Channel
-from .channel_host import RUNNING
-from .connection import Connection
+from .channel_host import CLOSED, RUNNING, ChannelHost
 from .settings import Settings
 from .transport import Peer, TransportPort
 
@@ -38,11 +39,8 @@ class InternalTransport(TransportPort):
         self._report(event, level, fields)
 
 
-class InternalConnection(Connection):
-    """A connection without client and handshake: it is open from the start, and has one channel.
-
-    A Connection, because a channel needs most of one: limits, flow control, suspension for the journal, events.
-    """
+class InternalConnection(ChannelHost):
+    """The host of one channel without a client; it is open from the start."""
 
     __slots__ = ()
 
@@ -52,7 +50,16 @@ class InternalConnection(Connection):
         super().__init__(node, settings, peer, transport)
         self.user, self.login_name, self.vhost = user, user.name, vhost
         self.state = RUNNING
-        self._handshake = None
+
+    def throttle(self, queue: Queue) -> None:
+        if queue not in self.publisher_throttle.queues:
+            queue.held_publishers.hold(self)
+            if self.publisher_throttle.add(queue):
+                self.transport.hold()
+
+    def close(self, error: AMQPError) -> None:
+        self.state = CLOSED
+        self.transport.close(0.0)
 
     def open_channel(self) -> Channel:
         """Open the channel, which its caller has to end: it is none of `channels`."""

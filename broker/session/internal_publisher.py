@@ -34,9 +34,8 @@ from ..core.queues.queue import Queue
 from ..core.queues.route_target import EnqueueResult
 from ..core.queues.x_death import DEATHS
 from ..core.vhost.vhost import VHost
-from .channel_host import CLOSED
+from .channel_host import CLOSED, ChannelHost
 from .confirms import Confirms
-from .connection import Connection
 from .flow_control import HOLD_MS
 from .internal_connection import InternalConnection, InternalTransport, Report
 from .methods import publish as publishing
@@ -135,7 +134,7 @@ class PublisherTransport(InternalTransport):
     def __init__(self, node: Node, report: Report, changed: Callable[[], None]) -> None:
         super().__init__(report)
         self.held = False
-        self.connection: Connection | None = None
+        self.connection: ChannelHost | None = None
         self._clock = node.clock
         self._timer: Timer | None = None
         self._changed = changed
