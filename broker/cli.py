@@ -189,10 +189,10 @@ def serve(options: argparse.Namespace) -> int:
 
 def plugins(options: argparse.Namespace) -> int:
     """Print the installed exchange types, and return the exit status."""
-    from .core.exchanges.registry import Registry
+    from .core.exchanges.built_in import new_registry
     from .hosting.loading import BROKEN_PLUGIN, PluginError, load_exchange_types
 
-    registry = Registry()
+    registry = new_registry()
     try:
         load_exchange_types(registry)
     except PluginError as error:

@@ -20,19 +20,17 @@ from .amqp.properties import Properties
 from .core.access.users import User
 from .core.exchanges.bound_destinations import Destinations
 from .core.exchanges.exchange import Exchange
-from .core.exchanges.exchange_context import ExchangeContext, RoomSteps
-from .core.exchanges.exchange_type import Emission, EnqueueSteps, ExchangeType, UpstreamExchange
+from .core.exchanges.exchange_context import Emission, EnqueueSteps, ExchangeContext, RecoveredMessages, RoomSteps
+from .core.exchanges.exchange_type import ExchangeType, Registry, UpstreamExchange
 from .core.exchanges.fanout import FanoutExchange
 from .core.exchanges.kept_message import KeptMessage
-from .core.exchanges.recovered import RecoveredMessages
-from .core.exchanges.registry import Registry
 from .core.exchanges.sink import Sink
 from .core.messages.binding import Binding, Destination
 from .core.messages.message import Address, Message, framed
 from .core.messages.ports import Clock, Timer
 from .core.node.node import Node
-from .core.queues.enqueue import ACCEPTED, EnqueueResult
 from .core.queues.queue import Queue
+from .core.queues.route_target import ACCEPTED, EnqueueResult
 from .core.vhost.vhost import VHost
 from .hosting.host import Command, Host, Service, command_failed
 from .hosting.stable_hash import stable_hash

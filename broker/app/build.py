@@ -14,8 +14,8 @@ from ..core.access.passwords import Hashing, PasswordRules
 from ..core.access.users import Users
 from ..core.definitions.recorder import Recorder
 from ..core.definitions.restore import restore
-from ..core.exchanges.recovered import RecoveredMessages
-from ..core.exchanges.registry import Registry
+from ..core.exchanges.exchange_context import RecoveredMessages
+from ..core.exchanges.exchange_type import Registry
 from ..core.messages.message import Message
 from ..core.messages.ports import Clock, RecoveredQueue
 from ..core.metadata.records import Definitions, first_definitions

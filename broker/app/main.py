@@ -18,13 +18,14 @@ import structlog
 from .. import compilation, logs
 from ..config import Config, ConfigError, Sources
 from ..config.config import DEFAULT_PASS
-from ..core.exchanges.registry import Registry
+from ..core.exchanges.built_in import new_registry
+from ..core.exchanges.exchange_type import Registry
 from ..core.jobs.scheduler import TURN_COST
 from ..core.node.node import Node
 from ..core.telemetry.log_exchange import LOG, LogExchange
 from ..hosting import services
 from ..hosting.default_user import has_default_password
-from ..hosting.enabled_plugins import missing_plugins
+from ..hosting.feature_flags import missing_plugins
 from ..hosting.host import Host, Service
 from ..hosting.loading import BROKEN_PLUGIN, PluginError, load_exchange_types, load_services
 from ..hosting.local_socket import LocalSocket
@@ -116,7 +117,7 @@ def enough_descriptors(descriptors: int) -> bool:
 
 def load_plugins() -> tuple[Registry, dict[str, Service]] | int:
     """Load exchange types and services. On failure log it and return the exit status."""
-    registry = Registry()
+    registry = new_registry()
     try:
         load_exchange_types(registry)
         return registry, load_services()
@@ -239,7 +240,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     collections.has_transients = host.imports.has_document
     control = host.control
     control.listen, control.stop = partial(listen, server, config), ending.begin
-    control.start_services = partial(restart_services, host)
+    control.start_services, control.stop_services = partial(restart_services, host), partial(services.stop, host)
     reload_asked = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, reload_asked.set)
     if not await services.start_around(found, host):
@@ -254,7 +255,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     freeze_heap()
     supervisor.keep("garbage_collection", collections.run)
     supervisor.keep("young_garbage_collection", collect_young)
-    local = LocalSocket(host, list(found.values()))
+    local = LocalSocket(config, report, supervisor, partial(services.serve_local, found.values(), host))
     bound |= services.bound(host) | local.open()
     announce(host, bound, round((loop.time() - begun_s) * 1000))
     supervisor.keep("systemd_watchdog", systemd.watch)

@@ -13,7 +13,7 @@ from ..config import Config
 from ..core.messages.storage_status import StorageStatus
 from ..core.node.node import Node
 from ..core.telemetry.resource_alarms import STORE
-from ..net.server import OutputGuard
+from ..net.fair_turns import OutputGuard
 from ..storage.folder_lock import lock
 from ..storage.postgresql.address import parse
 from ..storage.postgresql.store import PostgreSQLStore

@@ -1,5 +1,13 @@
 """RabbitMQ's feature flags, deprecated features and plugins, by its names and in its words."""
 
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection
+
+from ..system_errors import read_text
+
 # RabbitMQ's tools read these to know what a broker supports. Warren has all of it, or the flag is so old that no tool
 # reads it.
 FEATURES = {
@@ -60,3 +68,20 @@ PLUGINS_OF_TYPES = {
     "rabbitmq_recent_history_exchange": "x-recent-history",
     "rabbitmq_sharding": "x-modulus-hash",
 }
+
+VARIABLE = "RABBITMQ_ENABLED_PLUGINS_FILE"
+COMMENT = re.compile(r"%.*")
+NAME = re.compile(r"[a-z]\w*")
+
+
+def missing_plugins(known: Collection[str]) -> list[str]:
+    """Return the plugins of RabbitMQ's file of enabled plugins without those that are known.
+
+    The environment names the file, an Erlang list such as `[rabbitmq_management,rabbitmq_federation].` All plugins of a
+    node are enabled here, so it changes nothing; but a node cannot replace one that lacks something.
+    """
+    try:
+        text = read_text(os.environ.get(VARIABLE, ""))
+    except (OSError, UnicodeDecodeError):
+        return []
+    return [name for name in NAME.findall(COMMENT.sub("", text)) if name not in known]

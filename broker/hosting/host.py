@@ -168,7 +168,7 @@ class Host:
         self.started_ms = node.clock.now_ms()
         self.imports = Imports(node, server.supervisor, self.acting, self.check_alarms)
         self.services: dict[str, Service] = {}
-        self.control = NodeControl(self, server)
+        self.control = NodeControl(node, config, server)
         self._server = server
         self.not_listening: dict[str, str] = {}
         self._bound: list[Listening] = []

@@ -7,8 +7,7 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
 
-from ..core.exchanges.exchange_type import ExchangeType
-from ..core.exchanges.registry import Registry
+from ..core.exchanges.exchange_type import ExchangeType, Registry
 from .host import Command, Service
 
 EXCHANGE_TYPES = "warren.exchange_types"  # the name of an entry point is the type's name on the wire

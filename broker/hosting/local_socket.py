@@ -9,18 +9,16 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from ..config import Config
 from ..net.connection_limits import ConnectionLimits, Pool
 from ..net.listener import Listener, SocketOptions
 from ..runtime.supervisor import Report, Supervisor
-
-if TYPE_CHECKING:
-    from .host import Host, Service
 
 NAME = "ctl.sock"
 ADDRESS_LIMIT = 100  # bytes of a path that every system takes as an address
@@ -54,28 +52,36 @@ class LocalListener(Listener):
 class LocalSocket:
     """The socket of a node, open from `open` to `close`.
 
-    It is in the data folder, or in a new folder for a node in memory.
+    It is in the data folder, or in a new folder for a node in memory. `serve` starts a server at a listener, or returns
+    None if no service serves the socket.
     """
 
-    def __init__(self, host: Host, services: Iterable[Service]) -> None:
-        self._host = host
-        self._services = services
+    def __init__(
+        self,
+        config: Config,
+        report: Report,
+        supervisor: Supervisor,
+        serve: Callable[[Listener], LocalServer | None],
+    ) -> None:
+        self._config = config
+        self._report = report
+        self._supervisor = supervisor
+        self._serve = serve
         self._folder: Path | None = None
         self._server: LocalServer | None = None
 
     def open(self) -> dict[str, list[str]]:
         """Open and serve the socket, and return its path for the event `ready`. A node runs without it on failure."""
-        host = self._host
+        config = self._config
         try:
-            folder = Path(mkdtemp(prefix="warren-") if host.config.memory else host.config.data_dir)
+            folder = Path(mkdtemp(prefix="warren-") if config.memory else config.data_dir)
             listening = bind(folder)
         except OSError as error:
-            host.report("no_control_socket", "warning", {"reason": error.strerror or str(error)})
+            self._report("no_control_socket", "warning", {"reason": error.strerror or str(error)})
             return {}
         self._folder = folder
-        listener = LocalListener(listening, host.report, host.supervisor)
-        servers = (service.serve_local(host, listener) for service in self._services)
-        self._server = next((server for server in servers if server is not None), None)
+        listener = LocalListener(listening, self._report, self._supervisor)
+        self._server = self._serve(listener)
         if self._server is None:
             listener.close()
             self.unlink()
@@ -87,7 +93,7 @@ class LocalSocket:
         folder, self._folder = self._folder, None
         if folder is not None:
             (folder / NAME).unlink(missing_ok=True)
-            if self._host.config.memory:
+            if self._config.memory:
                 folder.rmdir()
 
     async def close(self) -> None:

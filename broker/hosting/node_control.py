@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING
 
+from ..config import Config
+from ..core.node.node import Node
 from ..core.policies.parameters import CLUSTER_ID
-from . import services
+from ..net.server import Server
 from .default_user import default_user
 from .node_log import NodeLog
-
-if TYPE_CHECKING:
-    from ..net.server import Server
-    from .host import Host
 
 
 async def not_listening() -> object:
@@ -23,21 +20,27 @@ async def no_services() -> bool:
     return True
 
 
+async def nothing_to_stop() -> None: ...
+
+
 class NodeControl:
     """Starts and stops the application, RabbitMQ's name for all that serves clients.
 
-    The composition root sets three callables: `listen` opens the listeners for AMQP and returns None on failure,
-    `start_services` starts new services and returns whether all have started, `stop` ends the process.
+    The composition root sets four callables: `listen` opens the listeners for AMQP and returns None on failure,
+    `start_services` starts new services and returns whether all have started, `stop_services` stops all of them, `stop`
+    ends the process.
     """
 
-    def __init__(self, host: Host, server: Server) -> None:
-        self.log = NodeLog(host.node.name, host.config.log)
+    def __init__(self, node: Node, config: Config, server: Server) -> None:
+        self.log = NodeLog(node.name, config.log)
         self.listen: Callable[[], Coroutine[object, object, object]] = not_listening
         self.start_services: Callable[[], Coroutine[object, object, bool]] = no_services
+        self.stop_services: Callable[[], Coroutine[object, object, None]] = nothing_to_stop
         self.stop: Callable[[], object] = lambda: None
         self.app_is_stopped = False
         self.is_drained = False  # for maintenance: no listener for AMQP, and no connection
-        self._host = host
+        self._node = node
+        self._config = config
         self._server = server
 
     def suspend_listeners(self) -> None:
@@ -55,15 +58,15 @@ class NodeControl:
         """Put the node into maintenance mode, until `resume_listeners`: close the listeners and all connections."""
         self.is_drained = True
         self.suspend_listeners()
-        self._host.close_connections(lambda one: True, "Node was put into maintenance mode")
+        self._server.close_connections(lambda one: True, "Node was put into maintenance mode")
 
     async def stop_app(self) -> None:
         """Stop listeners, services and connections, so that only the unix socket is served. Data are kept."""
         self.suspend_listeners()
         if not self.app_is_stopped:
             self.app_is_stopped = True
-            await services.stop(self._host)
-        self._host.close_connections(lambda one: True, "broker forced connection closure with reason 'shutdown'")
+            await self.stop_services()
+        self._server.close_connections(lambda one: True, "broker forced connection closure with reason 'shutdown'")
 
     async def start_app(self) -> str:
         """Start what `stop_app` has stopped; return the reason if that fails, else an empty text."""
@@ -80,9 +83,8 @@ class NodeControl:
 
         The application has to be stopped: connected clients would continue with deleted objects.
         """
-        host, node = self._host, self._host.node
-        config = host.config
-        new_user = default_user(config, host.report)  # first: a password that cannot be printed is an error
+        node, config = self._node, self._config
+        new_user = default_user(config, self._server.report)  # first: a password that cannot be printed is an error
         for name in list(node.vhosts):
             node.update_vhost(name, protected=False)
             node.delete_vhost(name)

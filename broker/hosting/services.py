@@ -1,19 +1,18 @@
-"""Start and stop of services, one by one: after the AMQP listeners, and before them in reverse.
+"""Services of a node: started one by one after the AMQP listeners, stopped before them in reverse.
 
 Those with `around` start before the listeners, and stop when all connections are closed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import structlog
 
-from ..net.listener import address_of
+from ..net.listener import Listener, address_of
 from ..system_errors import file_error
-
-if TYPE_CHECKING:
-    from .host import Host, Service
+from .host import Host, Service
+from .local_socket import LocalServer
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -51,6 +50,12 @@ async def stop_inner(host: Host) -> None:
     for name in reversed([name for name, service in host.services.items() if not service.around]):
         await host.services.pop(name).stop()
     host.forget_bound()
+
+
+def serve_local(services: Iterable[Service], host: Host, listener: Listener) -> LocalServer | None:
+    """Have one of the services serve the unix socket; return None if none does."""
+    servers = (service.serve_local(host, listener) for service in services)
+    return next((server for server in servers if server is not None), None)
 
 
 def bound(host: Host) -> dict[str, list[str]]:

@@ -58,4 +58,4 @@ class AccessEnforcement(Observer):
             user, vhost = connection.user, connection.vhost
             yield 1
             if user is not None and vhost is not None and (user.account, vhost.name) == (user_name, vhost_name):
-                yield from revoke_consumers(connection)
+                yield from revoke_consumers(connection.channels.values())

@@ -12,19 +12,17 @@ import socket
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from ..amqp.errors import InternalFault
 from ..session.connection import Connection
 from ..session.flow_control import HOLD_MS
-from ..session.transport import Peer, TransportPort
+from ..session.transport import Peer
 from ..wire.method_encoder import HEARTBEAT
 from .connection_limits import Slot
+from .fair_turns import ServedTransport, TransportHost
 from .peers import peer_of
 from .tls import TLS
-
-if TYPE_CHECKING:
-    from .server import Server
 
 SHORT_READ = 1 << 14  # bytes: shorter reads are served whole
 FULL_READ = 250_000  # bytes: after a read of this size uvloop reads again in the same turn
@@ -42,11 +40,11 @@ KEEP_ALIVE = {"TCP_KEEPIDLE": 120, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 4}
 WRITES = 8  # in one turn: what one fast consumer can take before the others have theirs
 
 
-class Transport(asyncio.Protocol, TransportPort):
+class Transport(asyncio.Protocol, ServedTransport):
     """The protocol of one AMQP connection on the event loop. `peer` is for sockets without an address."""
 
     def __init__(
-        self, server: Server, tls: TLS | None = None, peer: Peer | None = None, slot: Slot | None = None
+        self, server: TransportHost, tls: TLS | None = None, peer: Peer | None = None, slot: Slot | None = None
     ) -> None:
         self._server = server
         self._slot = slot

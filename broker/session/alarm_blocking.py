@@ -12,14 +12,9 @@ declared and bound without limit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..core.telemetry.resource_alarms import DISK, MEMORY
-from ..wire import method_encoder
 from ..wire.frame_reader import Publishes
-
-if TYPE_CHECKING:
-    from .connection import Connection
+from .channel_host import ChannelHost
 
 BODY_SIZE = slice(11, 19)  # the size of the body in a header frame
 CREATE_LIMIT = 100  # new queues, exchanges and bindings of one connection while memory is low: a few 100 KB
@@ -34,7 +29,7 @@ class Blocked(Exception):
         self.resource = resource
 
 
-def check_new(connection: Connection, size: int, stored: bool) -> None:
+def check_new(connection: ChannelHost, size: int, stored: bool) -> None:
     """Raise Blocked for a new object that the disk is too full for, or that is one too many while memory is low."""
     alarms = connection.node.alarms
     if not alarms.reason:
@@ -47,41 +42,16 @@ def check_new(connection: Connection, size: int, stored: bool) -> None:
         connection.created += 1
 
 
-def check_new_consumer(connection: Connection, size: int) -> None:
+def check_new_consumer(connection: ChannelHost, size: int) -> None:
     """Raise Blocked for a consumer with so many bytes while memory is low."""
     if size > CONSUMER_BYTES and MEMORY in connection.node.alarms.on():
         raise Blocked(MEMORY)
 
 
-def split(connection: Connection, publishes: Publishes) -> tuple[Publishes | None, Publishes | None]:
+def split(publishes: Publishes, disk_full: bool) -> tuple[Publishes | None, Publishes | None]:
     """Return the publish of these that is still taken during an alarm, and the rest; each is None if there is none."""
     contents = publishes.contents
-    if not contents or any(contents[0][BODY_SIZE]) or DISK in connection.node.alarms.on():
+    if not contents or any(contents[0][BODY_SIZE]) or disk_full:
         return None, publishes
     first = Publishes(publishes.channel, publishes.methods[:1], contents[:1], True)
     return first, publishes.after(1) if len(contents) > 1 else None
-
-
-def block(connection: Connection, resource: str = "") -> None:
-    """Stop serving the connection, with connection.blocked to clients that support it.
-
-    It is served again after the alarm of this resource, or without one after the last alarm.
-    """
-    connection.blocked = connection.interrupted = True
-    connection.blocked_by = resource
-    if "connection.blocked" in connection.capabilities:
-        reason = method_encoder.short_string(connection.node.alarms.reason)
-        connection.send(method_encoder.method(0, method_encoder.CONNECTION_BLOCKED, reason))
-
-
-def unblock(connection: Connection) -> None:
-    """Serve the connection again, if the alarms that it waits for are over."""
-    on = connection.node.alarms.on()
-    if MEMORY not in on:
-        connection.created = 0
-    if connection.blocked and (not on or connection.blocked_by and connection.blocked_by not in on):
-        connection.blocked = False
-        notice = b""
-        if "connection.blocked" in connection.capabilities:
-            notice = method_encoder.method(0, method_encoder.CONNECTION_UNBLOCKED)
-        connection.send(notice)  # even if empty: this requests a flush, after which the input is handled again

@@ -10,34 +10,30 @@ from pamqp import base, commands
 
 from ..amqp.errors import AccessRefused, AMQPError, CommandInvalid, NotFound
 from ..amqp.field_table import Table
-from ..core.access.users import User
-from ..core.counters.statistics import DeliveryCounters, PublishCounters
 from ..core.jobs.scheduler import AT_ONCE_COST, CONSUMER_COST, OBJECT_COST, SLICE, UNLIMITED, Job, do_at_once
 from ..core.messages.ports import ROOM
 from ..core.metadata.patterns import SearchTime
-from ..core.queues.consumers import ConsumerGroup
-from ..core.queues.message_log import CHANNEL, Origin
+from ..core.queues.message_log import CHANNEL
 from ..core.queues.queue import Queue
 from ..core.queues.reply_queue import ReplyQueue
 from ..core.telemetry.event_exchange import INTERNAL
-from ..core.vhost.vhost import CheckNew, VHost
+from ..core.vhost.vhost import CheckNew
+from ..wire import method_encoder
 from ..wire.frame_reader import ACK
 from ..wire.method_decoder import ACCESS_REQUEST
-from . import confirms, events
+from . import events
 from .alarm_blocking import check_new
+from .channel_host import RUNNING, ChannelHost, ChannelState, Postponed
 from .checked_properties import CheckedProperties
-from .connection_state import RUNNING
 from .consumer import ChannelConsumer
 from .methods import acknowledge, basic, exchange, publish, queue, tx
-from .operations import Postponed
 from .prefetch import SharedPrefetch
-from .unacked import Settlement, Unacked, UnackedDeliveries, cost_of_rows
+from .unacked import CreditConsumer, Settlement, Unacked, cost_of_rows
 
 if TYPE_CHECKING:
     from ..core.access.permissions import Permission, TopicPermission
     from ..core.exchanges.route_cache import RouteCache
     from ..core.exchanges.router import Route
-    from .connection import Connection
 
 Handler = Callable[["Channel", Any, Table], None]
 
@@ -61,7 +57,7 @@ HANDLERS: dict[int, Handler] = {
     commands.Basic.RecoverAsync.index: acknowledge.recover_async,
     commands.Basic.Recover.index: acknowledge.recover,
     commands.Basic.Nack.index: acknowledge.nack,
-    commands.Confirm.Select.index: confirms.select,
+    commands.Confirm.Select.index: tx.select_confirms,
     commands.Tx.Select.index: tx.select,
     commands.Tx.Commit.index: tx.commit,
     commands.Tx.Rollback.index: tx.rollback,
@@ -71,7 +67,7 @@ KEYS_S = 0.01  # processor time to check the permission for all routing keys of 
 IGNORED = (commands.Basic.CancelOk.index, commands.Channel.FlowOk.index)
 
 
-class Channel(ConsumerGroup):
+class Channel(ChannelState):
     """State of one channel: its user's rights, consumers, unsettled deliveries, confirms and transaction.
 
     prefetch         limit of unsettled deliveries of each new consumer, 0 for none
@@ -82,47 +78,30 @@ class Channel(ConsumerGroup):
     on_full          called in place of a wait for a queue that has rejected too many messages: nothing is published;
                      None if publishes wait
     get_until_ms     when a basic.get that waits for a message to be read fails; 0 without one
-    cancels          collects the basic.cancel frames of a queue.delete, which follow its reply; None outside of one
     """
 
-    def __init__(self, connection: Connection, number: int) -> None:
-        super().__init__()
-        assert connection.vhost is not None and connection.user is not None
-        self.connection = connection
-        self.number = number
-        self.vhost: VHost = connection.vhost
-        self.user: User = connection.user
+    def __init__(self, connection: ChannelHost, number: int) -> None:
+        self.consumers: dict[str, ChannelConsumer] = {}
+        super().__init__(connection, number, SharedPrefetch(self.consumers))
         self.unfinished = connection.node.unfinished_of(self.user.account)
-        self.closing = False  # either side has closed it
         self._counted = True  # as an open channel
         self._paused: set[Queue] = set()  # queues that deliver nothing until its deliveries are requeued
         self.check_new: CheckNew = partial(check_new, connection)
         self.last_queue = ""
-        self.delivery_tag = 0
-        self.unacked = UnackedDeliveries()
         self._job: tuple[Callable[[], None], ...] | None = None  # calls that send replies after the job under way
-        self.consumers: dict[str, ChannelConsumer] = {}
-        self.cancels: list[bytes] | None = None
         self.get_until_ms = 0
         self.all_or_none = False
         self.on_full: Callable[[], None] | None = None
         self.end_settlement = Settlement.RETURN
         self.prefetch = connection.settings.default_consumer_prefetch
-        self.shared_prefetch = SharedPrefetch(self.consumers)
-        self.confirms: confirms.Confirms | None = None
         self.transaction: tx.Transaction | None = None
         self.reply_queue: ReplyQueue | None = None
-        self.checked = CheckedProperties(connection)
+        self.checked = CheckedProperties(connection.charge)
         self.routes: RouteCache = publish.remembered_routes(self.vhost, self.user)
-        self.publishing = PublishCounters()
-        self.delivering = DeliveryCounters()
-        breakdown = connection.node.breakdown
-        self.rates = breakdown.open() if breakdown is not None else None
-        self.statistics = self.vhost.statistics
-        self.origin = Origin(connection.name, number, self.vhost.name, self.user.name)
         connection.node.shedding.holders[self] = None
         connection.node.census.channel_opened(self.user.account)
         connection.node.churn.channel_created += 1
+        events.channel_created(self)
 
     def handle(self, index: int, method: base.Frame, table: Table) -> None:
         """Serve a method. AMQPErrors that it raises have the ids of the method."""
@@ -167,9 +146,6 @@ class Channel(ConsumerGroup):
         return cost
 
     # For the functions that serve methods
-
-    def send(self, frames: bytes) -> None:
-        self.connection.send(frames)
 
     def has_permission(self, what: str, name: str) -> bool:
         """Whether the user has a right (`what`: configure, write or read) to a name in this virtual host."""
@@ -403,6 +379,35 @@ class Channel(ConsumerGroup):
             self.send(frames)
         self.connection.replied()
 
+    def close(self, error: AMQPError) -> None:
+        """Close the channel with an error. Its deliveries are requeued before the client gets channel.close."""
+        self.connection.confirm()  # the publishes before the error
+        self.end_and_send(
+            method_encoder.close(self.number, error.code, error.reply_text, error.class_id, error.method_id)
+        )
+        fields = {"channel": self.number, "reason": error.reply_text, "operation": operation(error)}
+        self.connection.transport.report("channel_closing", "error", self.connection.log_fields(False) | fields)
+
+    def end_and_send(self, last_frame: bytes) -> None:
+        """End the channel, as a job if it has many deliveries; `last_frame` is sent once all are requeued."""
+        connection = self.connection
+        rest = self.end_in_steps()
+        more, spent = do_at_once(rest)
+        connection.spent += spent
+        if not more:
+            connection.send(last_frame)
+            return
+        connection.suspend()
+
+        def steps() -> Job:
+            yield from rest
+            if connection.state == RUNNING:
+                connection.send(last_frame)
+                connection.resume()
+
+        name = f"end of channel {self.number} of connection {connection.name}"
+        connection.node.scheduler.start(name, steps(), connection.job_failed)
+
     def end(self) -> None:
         """End the channel: remove consumers, requeue unsettled deliveries, roll the transaction back."""
         steps = self.end_in_steps()
@@ -459,7 +464,6 @@ class Channel(ConsumerGroup):
             self.connection.node.churn.channel_closed += 1
 
     def pause(self, queue: Queue) -> None:
-        """Pause a queue until the channel, which is closing, has ended."""
         if queue not in self._paused:
             self._paused.add(queue)
             queue.pause()
@@ -468,15 +472,25 @@ class Channel(ConsumerGroup):
         for paused in {consumer.queue for consumer in self.consumers.values()}:
             self.pause(paused)
 
-    def remove(self, consumer: ChannelConsumer) -> None:
-        """Remove a consumer from the channel and from its queue."""
+    def forget(self, consumer: CreditConsumer) -> bool:
         if self.consumers.get(consumer.tag) is not consumer:
-            return
+            return False
         del self.consumers[consumer.tag]
         self.shared_prefetch.forget(consumer)
+        events.consumer_deleted(self, consumer)
+        return True
+
+    def remove(self, consumer: CreditConsumer) -> None:
+        if not self.forget(consumer):
+            return
         queue = consumer.queue
         if queue is self.reply_queue:
             self.reply_queue = None
-        events.consumer_deleted(consumer)
         if queue.remove_consumer(consumer):
             self.vhost.consumers_changed(queue)
+
+
+def operation(error: AMQPError) -> str:
+    """Return the method that caused an error, as `queue.declare`; `none` if there is no such method."""
+    method = commands.INDEX_MAPPING.get(error.class_id << 16 | error.method_id)
+    return method.__qualname__.lower() if method is not None else "none"

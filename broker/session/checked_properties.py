@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from ..amqp import properties
 from .names import REPLY_TO
-
-if TYPE_CHECKING:
-    from .connection import Connection
 
 REPLY_TO_BYTES: Final = REPLY_TO.encode()
 NOT_REPLY_TO: Final = b"(?!" + re.escape(REPLY_TO_BYTES) + b")"
@@ -37,11 +35,11 @@ class CheckedProperties:
     bytes except these values matches them in one step; a check reads each field. No pattern matches special properties.
     """
 
-    __slots__ = ("raw", "persistent", "special", "ttl_ms", "_connection", "_checks", "_patterns", "_wait")
+    __slots__ = ("raw", "persistent", "special", "ttl_ms", "_charge", "_checks", "_patterns", "_wait")
 
-    def __init__(self, connection: Connection | None = None) -> None:
-        """A pattern counts as work of the connection."""
-        self._connection = connection
+    def __init__(self, charge: Callable[[int], None] = lambda cost: None) -> None:
+        """`charge` is called with the cost of a new pattern."""
+        self._charge = charge
         self.raw = b""
         self.persistent = False
         self.special = False
@@ -84,8 +82,7 @@ class CheckedProperties:
             return
         self._checks[length] = -checks  # the next attempt at this length comes after twice as many checks
         self._wait = PATTERN_AFTER
-        if self._connection is not None:
-            self._connection.spent += PATTERN_COST
+        self._charge(PATTERN_COST)
         spans = properties.value_spans(raw)
         if len(spans) > VALUES_LIMIT:
             return

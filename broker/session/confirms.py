@@ -8,20 +8,11 @@ is on disk. Batches become durable in order, so the confirms of a channel are in
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from mypy_extensions import mypyc_attr
-from pamqp import commands
 
-from ..amqp.errors import PreconditionFailed
-from ..amqp.field_table import Table
-from ..core.queues.enqueue import EnqueueResult
 from ..wire import method_encoder
-
-if TYPE_CHECKING:
-    from .channel import Channel
-
 
 NACKS_LIMIT: Final = 2_000  # in one write, about
 
@@ -120,61 +111,3 @@ class Confirms:
             self.confirmed += last - self.last_sent
         self.last_sent = last
         return method_encoder.acknowledgement(channel, method, last, multiple)
-
-
-def expect_confirms(channel: Channel, confirms: Confirms, count: int, receipt: EnqueueResult) -> None:
-    """Register `count` publishes to be confirmed once they are safe. HOT: bench D."""
-    connection = channel.connection
-    channel.statistics.received_confirm += count
-    journal = connection.node.journal
-    ticket = journal.ticket() if receipt.stored else 0
-    if not receipt.refused:
-        waits = confirms.published(count, ticket, journal.durable)
-    else:
-        waits = False
-        for index in range(count):
-            if index in receipt.refused:
-                confirms.refused(journal.durable)
-            else:
-                waits = confirms.published(1, ticket, journal.durable) or waits
-    if waits:
-        journal.when_durable(ticket, partial(confirm_committed, channel))
-    if channel not in connection.confirming:
-        connection.confirming.append(channel)
-
-
-def confirm_committed(channel: Channel) -> None:
-    """Confirm the publishes that the journal has made durable."""
-    if channel.confirms is not None and not channel.connection.ended:
-        channel.confirms.committed(channel.connection.node.journal.durable)
-        send_confirms(channel)
-
-
-def send_confirms(channel: Channel) -> None:
-    """Send the acks and nacks that are due, and count and log them."""
-    confirms = channel.confirms
-    if confirms is not None and not channel.closing:
-        before, sent = confirms.confirmed, confirms.last_sent
-        log = channel.vhost.message_log
-        refused = confirms.refusals() if log is not None else ()
-        frame = confirms.drain_frames(channel.number)
-        if frame:
-            if log is not None:
-                log.confirmed(channel.origin, sent + 1, confirms.last_sent, refused)
-            channel.send(frame)
-            confirmed = confirms.confirmed - before
-            channel.publishing.confirm += confirmed
-            channel.statistics.publishing.confirm += confirmed
-        if confirms.due:  # very many nacks: the rest in the next turn
-            clock = channel.connection.node.clock
-            clock.call_at(clock.now_ms(), partial(send_confirms, channel))
-
-
-def select(channel: Channel, method: commands.Confirm.Select, arguments: Table) -> None:
-    """Serve confirm.select, which may be repeated. Raises PreconditionFailed (406) on a transactional channel."""
-    if channel.transaction is not None:
-        raise PreconditionFailed("cannot switch from tx to confirm mode")
-    if channel.confirms is None:
-        channel.confirms = Confirms()
-    if not method.nowait:
-        channel.send(method_encoder.method(channel.number, method_encoder.CONFIRM_SELECT_OK))

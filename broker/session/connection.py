@@ -1,7 +1,7 @@
 """One AMQP connection as a state machine: bytes in, bytes out, no socket and no clock of its own.
 
 The transport calls `receive`, and `take_output` after a call of `TransportPort.flush_soon`. Errors become frames for
-the client in `closing.fail` and `closing.close_channel`, and nowhere else.
+the client in `Connection.fail` and `Channel.close`, and nowhere else.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 from pamqp import base, commands
 
-from ..amqp.errors import AMQPError, ChannelFault, InternalFault, NotAllowed, UnexpectedFrame
-from ..amqp.field_table import Table
-from ..core.access.users import User
-from ..core.jobs.scheduler import Job
+from ..amqp.errors import (
+    AMQPError,
+    ChannelFault,
+    ConnectionForced,
+    FrameError,
+    LoginRefused,
+    NotAllowed,
+    UnexpectedFrame,
+)
+from ..core.jobs.scheduler import OBJECT_COST, Job
 from ..core.messages.ports import BEHIND
 from ..core.node.node import Node
-from ..core.queues.flow_control import Publisher
 from ..core.queues.queue import Queue
+from ..core.telemetry.resource_alarms import DISK, MEMORY
 from ..core.vhost.vhost import VHost
 from ..wire import method_decoder, method_encoder
 from ..wire.frame_reader import ACK, PUBLISH, Acks, Event, FrameReader, Method, Publishes
-from . import alarm_blocking, closing, events, limits, revocation
-from .channel import Channel
-from .confirms import send_confirms
-from .connection_state import CLOSED, CLOSING, HANDSHAKE, RUNNING, state_text
-from .consumer import ChannelConsumer
-from .flow_control import PublisherThrottle
-from .handshake import Handshake
+from . import alarm_blocking, events, limits, revocation
+from .channel import Channel, operation
+from .channel_host import CLOSED, CLOSING, HANDSHAKE, RUNNING, ChannelHost, Postponed
+from .handshake import REFUSAL_DELAY_S, Handshake
 from .methods import publish
-from .operations import Postponed
-from .output_buffer import OutputBuffer
 from .settings import Settings
 from .transport import Peer, TransportPort
 
@@ -71,118 +72,38 @@ OVERLAPPING: Final = frozenset(
     )
 )
 REPLIES_DUE_LIMIT: Final = 1000
+CLOSE_WAIT_S: Final = 30.0  # for the peer to close the socket after close-ok
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Connection(Publisher):
-    """Server side of one AMQP connection: handshake, channels, output, suspension and throttling.
+class Connection(ChannelHost):
+    """Server side of one AMQP connection: input, handshake, channels, alarms, and its end."""
 
-    user        None before the login
-    vhost       None before connection.open and after the connection has ended
-    login_name  of the last login, a refused one included
-    """
-
-    # HOT: bench K. Without slots, more than 30 attributes make each look-up of one slower (CPython 3.11).
     __slots__ = (
-        "node",
-        "settings",
-        "peer",
-        "transport",
-        "channels",
-        "reader",
-        "output",
-        "state",
-        "user",
-        "login_name",
-        "mechanism",
-        "vhost",
-        "vhost_name",
-        "client_properties",
-        "capabilities",
-        "frame_max",
-        "channel_max",
-        "heartbeat_s",
-        "id",
-        "connected_at_ms",
-        "received_bytes",
-        "received_reads",
-        "sent_bytes",
-        "sent_writes",
-        "stalled",
-        "owned",
-        "confirming",
-        "publisher_throttle",
-        "blocked",
-        "blocked_by",
-        "deferred",
-        "spent",
-        "created",
-        "suspended",
-        "waits_for_room",
-        "replies_due",
-        "interrupted",
-        "_handshake",
-        "_greeted",
-        "trusted",
-        "_flushing",
-        "_left",
-        "_queued",
-        "_requests_ended",
-        "_throttled",
-        "_rejected",
-        "refusal",
-        "transaction_bytes",
+        *("channels", "reader", "received_bytes", "received_reads", "sent_bytes", "sent_writes"),
+        *("blocked", "blocked_by", "interrupted", "trusted", "refusal"),
+        *("_handshake", "_greeted", "_left", "_queued", "_requests_ended", "_rejected"),
     )
 
     def __init__(self, node: Node, settings: Settings, peer: Peer, transport: TransportPort) -> None:
-        self.node = node
-        self.settings = settings
-        self.peer = peer
-        self.transport = transport
+        super().__init__(node, settings, peer, transport)
         self.channels: dict[int, Channel] = {}
         self.reader = FrameReader(settings.initial_frame_max, settings.max_message_size, self.channels)
-        self.output = OutputBuffer()
-        self.state = HANDSHAKE
-        self.user: User | None = None
-        self.login_name = ""
-        self.mechanism = ""
-        self.vhost: VHost | None = None
-        self.vhost_name = ""  # remains after the connection has ended
-        self.client_properties = Table.EMPTY
-        self.capabilities: frozenset[str] = frozenset()
-        self.frame_max = settings.initial_frame_max
-        self.channel_max = 0
-        self.heartbeat_s = 0
-        self.id = 0  # unique while the node runs
-        self.connected_at_ms = node.clock.now_ms()
         self.received_bytes = 0
         self.received_reads = 0
         self.sent_bytes = 0
         self.sent_writes = 0
-        self.stalled: list[ChannelConsumer] = []
-        self.owned: dict[str, Queue] = {}
-        self.confirming: list[Channel] = []
-        self.publisher_throttle = PublisherThrottle()
         self.blocked = False  # by an alarm, after it has published or declared
         self.blocked_by = ""  # the resource for which a declaration waits
-        self.deferred: Event | None = None  # the publish, declaration or postponed method that is handled next
-        self.spent = 0  # cost of routing, and of enqueueing in several queues, that `_work` has not charged yet
-        self.created = 0  # new queues, exchanges and bindings, while memory is low
-        self.suspended = 0  # calls of `suspend` without `resume`: for the disk, jobs, the login
-        self.waits_for_room = False  # suspended until dead letters or unfinished publishes take less memory
-        self.replies_due = 0  # replies that wait for the journal
         self.interrupted = False  # input is waiting: suspended, blocked, output full, or the turn of others
-        self._handshake: Handshake | None = Handshake(self)
-        self._greeted = False
         self.trusted = True  # until a malformed frame
-        self._flushing = False
+        self.refusal: AMQPError | None = None  # the error of `deferred`, which failed while earlier replies were due
+        self._handshake: Handshake | None = Handshake(self, self.reader, self._opened)
+        self._greeted = False
         self._left = AT_ONCE_COST  # cost that may be spent before others have their turn
         self._queued = False  # a job handles the input
         self._requests_ended: Callable[[], None] | None = None
-        self._throttled = False  # suspended until the journal has caught up
         self._rejected = False  # the last event has settled deliveries, and requeued none
-        self.refusal: AMQPError | None = None  # the error of `deferred`, which failed while earlier replies were due
-        self.transaction_bytes = 0  # of the publishes in the transactions of all channels
 
     def await_requests(self, call: Callable[[], None]) -> bool:
         """Return whether a job handles the input, at whose end `call` is called."""
@@ -191,32 +112,26 @@ class Connection(Publisher):
         return self._queued
 
     @property
-    def name(self) -> str:
-        """Name of the connection as RabbitMQ lists it: `HOST:PORT -> HOST:PORT`."""
-        return str(self.peer)
-
-    def __str__(self) -> str:
-        """Identifier in events, unique while the node runs."""
-        return f"<{self.node.name}.{self.id}.0>"
-
-    @property
-    def client_name(self) -> str:
-        """The client's own name for the connection, or an empty text."""
-        return self.client_properties.text("connection_name") or ""
-
-    @property
     def state_text(self) -> str:
-        """State of the connection as RabbitMQ lists it."""
-        return self._handshake.state if self.state == HANDSHAKE and self._handshake else state_text(self)
+        """State of the connection as RabbitMQ lists it.
+
+        During an alarm a connection is `blocked` once it has published, and `blocking` before. `flow` means that it is
+        not read until a queue drains.
+        """
+        if self.state == HANDSHAKE and self._handshake is not None:
+            return self._handshake.state
+        if self.state == CLOSED:
+            return "closed"
+        if self.state == CLOSING:
+            return "closing"
+        if self.node.alarms.reason:
+            return "blocked" if self.blocked else "blocking"
+        return "flow" if self.publisher_throttle.queues else "running"
 
     @property
     def held_bytes(self) -> tuple[int, int, int]:
         """The bytes of contents that are still arriving, of output, and of publishes in transactions."""
         return self.reader.held_bytes, self.output.held_bytes + self.transport.unsent_bytes(), self.transaction_bytes
-
-    @property
-    def ended(self) -> bool:
-        return self.vhost is None
 
     @property
     def holds_what_others_need(self) -> bool:
@@ -264,7 +179,7 @@ class Connection(Publisher):
                 event, self.deferred = self.deferred or self.reader.next(), None
                 if event is None:
                     if self.node.alarms.reason and self.state == RUNNING and self.reader.in_content():
-                        alarm_blocking.block(self)
+                        self._block()
                     break
                 if self.replies_due and (self.refusal is not None or not self._overlaps(event)):
                     self._wait_for_replies(event)
@@ -288,14 +203,14 @@ class Connection(Publisher):
                     self.refusal = error  # the replies before it are sent first
                     self._wait_for_replies(event)
                     break
-                closing.fail(self, error)
+                self._fail(error)
             except Postponed as postponed:
                 self.deferred = event
                 self.suspend()
                 postponed.wait(self.resume)
             except alarm_blocking.Blocked as blocked:
                 self.deferred = event
-                alarm_blocking.block(self, blocked.resource)
+                self._block(blocked.resource)
         if self.confirming:
             self.confirm()
         if self.node.pending:
@@ -303,8 +218,8 @@ class Connection(Publisher):
 
     def _handle_first(self, event: Publishes) -> None:
         """Block the connection, and handle the first publish of these if it is still taken. Raises as `_handle`."""
-        alarm_blocking.block(self)
-        first, rest = alarm_blocking.split(self, event)
+        self._block()
+        first, rest = alarm_blocking.split(event, DISK in self.node.alarms.on())
         if first is not None:
             self._handle(first)
         self.deferred = rest if self.deferred is None else event  # if the first one was postponed
@@ -321,9 +236,9 @@ class Connection(Publisher):
         self.refusal = None
         channel = self.channels.get(event.channel)
         if error.hard or channel is None:
-            closing.fail(self, error)
+            self._fail(error)
         else:
-            closing.close_channel(channel, error)
+            channel.close(error)
 
     def _wait_for_replies(self, event: Event) -> None:
         self.deferred = event
@@ -363,7 +278,7 @@ class Connection(Publisher):
 
     def _handle(self, event: Event) -> None:
         if self.state == CLOSING:
-            closing.await_close_ok(self, event)
+            self._await_close_ok(event)
             return
         number = event.channel
         if self.state == HANDSHAKE and number:
@@ -377,14 +292,14 @@ class Connection(Publisher):
         if channel is None:
             self._first_method(number, event)
         elif channel.closing:
-            closing.await_channel_close_ok(channel, event)
+            self._await_channel_close_ok(channel, event)
         else:
             try:
                 self._on_channel(channel, event)
             except AMQPError as error:
                 if error.hard or self.replies_due:
                     raise
-                closing.close_channel(channel, error)
+                channel.close(error)
 
     def _on_channel(self, channel: Channel, event: Event) -> None:
         rejected, self._rejected = self._rejected, False
@@ -405,7 +320,7 @@ class Connection(Publisher):
             self.node.pump()
         if isinstance(method, commands.Channel.Close):
             del self.channels[channel.number]
-            closing.end_channel(channel, method_encoder.method(channel.number, method_encoder.CHANNEL_CLOSE_OK))
+            channel.end_and_send(method_encoder.method(channel.number, method_encoder.CHANNEL_CLOSE_OK))
             return
         channel.handle(event.index, method, table)
         # No reply waits for the journal.
@@ -427,8 +342,7 @@ class Connection(Publisher):
                 10,
             )
         limits.admit_channel(self)
-        self.channels[number] = channel = Channel(self, number)
-        events.channel_created(channel)
+        self.channels[number] = Channel(self, number)
         self.send(method_encoder.method(number, method_encoder.CHANNEL_OPEN_OK, method_encoder.long_string(b"")))
 
     # Channel 0
@@ -437,7 +351,7 @@ class Connection(Publisher):
         method, table = method_decoder.decode(event.index, event.payload)
         try:
             if isinstance(method, commands.Connection.Close):
-                closing.closed_by_client(self)
+                self._closed_by_client()
             elif self._handshake is not None:
                 self._handshake.handle(method, table)
             else:
@@ -447,7 +361,7 @@ class Connection(Publisher):
 
     def _running_method(self, method: base.Frame) -> None:
         if isinstance(method, commands.Connection.UpdateSecret):
-            revocation.renew_rights(self, partial(self._secret_updated, str(method.reason)))
+            revocation.renew_rights(self, self.channels.values(), partial(self._secret_updated, str(method.reason)))
         else:
             raise ChannelFault("unexpected method in connection state running")
 
@@ -455,7 +369,7 @@ class Connection(Publisher):
         self.transport.report("secret_updated", "info", {"reason": reason})
         self.send(method_encoder.method(0, method_encoder.UPDATE_SECRET_OK))
 
-    def opened(self, vhost: VHost) -> None:
+    def _opened(self, vhost: VHost) -> None:
         """Complete the handshake: the connection is open in this virtual host."""
         self.vhost = vhost
         self.vhost_name = vhost.name
@@ -472,24 +386,6 @@ class Connection(Publisher):
         events.connection_created(self)
 
     # Output
-
-    def send(self, frames: bytes) -> None:
-        """Append whole frames to the output."""
-        self.output.buffer += frames
-        if not self._flushing:
-            self._flushing = True
-            self.transport.flush_soon()
-
-    def request_flush(self) -> None:
-        """Make the transport take the output and call `flushed`, which resumes what waited for it."""
-        if not self._flushing:
-            self._flushing = True
-            self.transport.flush_soon()
-
-    def take_output(self) -> list[bytes | bytearray]:
-        """Remove and return the output; later output requests another flush."""
-        self._flushing = False
-        return self.output.take()
 
     def not_writable(self) -> None:
         """Go on with requests, although the socket takes no output now: the acknowledgements of a slow consumer."""
@@ -514,79 +410,53 @@ class Connection(Publisher):
         if self.interrupted and not self._queued:
             self._work()
 
-    def suspend(self) -> None:
-        """Stop handling input until `resume` was called as often as this."""
-        self.suspended += 1
-
-    def suspend_for_journal(self) -> None:
-        """Stop handling input until all that the journal has now is durable."""
-        if not self._throttled:
-            self._throttled = True
-            self.suspend()
-            journal = self.node.journal
-            journal.when_durable(journal.ticket(), self._journal_caught_up)
-
-    def _journal_caught_up(self) -> None:
-        self._throttled = False
-        self.resume()
-
-    def resume(self) -> None:
-        """Undo one `suspend`; after the last one input is handled again."""
-        if self.suspended:  # 0 after a failure, which ends all suspensions
-            self.suspended -= 1
-        if not self.suspended:
-            self.waits_for_room = False
-            self.request_flush()
-
-    def replied(self) -> None:
-        """Note that a reply which waited for the journal was sent; after the last one all input is handled again."""
-        if self.replies_due:  # 0 after a failure, which drops these replies
-            self.replies_due -= 1
-        if not self.replies_due:
-            self.request_flush()
-
-    def job_failed(self) -> None:
-        """Close the connection with 541 after a bug has ended a job for it: the client would get no other reply."""
-        self.close(InternalFault("the broker failed to serve this connection"))
-
     def throttle(self, queue: Queue) -> None:
-        """Stop reading until the queue has drained or makes no progress. Connections with consumers are always read."""
         if queue in self.publisher_throttle.queues or any(channel.consumers for channel in self.channels.values()):
             return
         queue.held_publishers.hold(self)
         if self.publisher_throttle.add(queue):
             self.transport.hold()
 
-    def drained(self, queue: Queue) -> None:
-        self.publisher_throttle.queues.pop(queue, None)
-        if not self.publisher_throttle.queues:
-            self.transport.release()
+    # Alarms
 
-    def disowned(self, queue: Queue) -> None:
-        self.owned.pop(queue.name, None)
+    def _block(self, resource: str = "") -> None:
+        """Handle no more input, with connection.blocked to clients that support it.
 
-    def confirm(self) -> None:
-        """Send the confirms that became due since the last call."""
-        for channel in self.confirming:
-            send_confirms(channel)
-        self.confirming.clear()
+        It is handled again after the alarm of this resource, or without one after the last alarm.
+        """
+        self.blocked = self.interrupted = True
+        self.blocked_by = resource
+        if "connection.blocked" in self.capabilities:
+            reason = method_encoder.short_string(self.node.alarms.reason)
+            self.send(method_encoder.method(0, method_encoder.CONNECTION_BLOCKED, reason))
+
+    def unblock(self) -> None:
+        """Handle input again, if the alarms that it waits for are over."""
+        on = self.node.alarms.on()
+        if MEMORY not in on:
+            self.created = 0
+        if self.blocked and (not on or self.blocked_by and self.blocked_by not in on):
+            self.blocked = False
+            notice = b""
+            if "connection.blocked" in self.capabilities:
+                notice = method_encoder.method(0, method_encoder.CONNECTION_UNBLOCKED)
+            self.send(notice)  # even if empty: this requests a flush, after which the input is handled again
 
     # The end
 
     def close(self, error: AMQPError) -> None:
-        """Close the connection for an operator, a deleted user or virtual host, or the stop of the node."""
         if not self._greeted:
             self.state = CLOSED
             self.transport.close(0.0)
         elif self.state in (HANDSHAKE, RUNNING):
-            closing.fail(self, error)
+            self._fail(error)
             self.node.pump()
 
     def lost(self, reason: str, level: str = "warning") -> None:
         """Release everything after the socket has closed, in any state."""
         if self.state in (HANDSHAKE, RUNNING):
             event = "connection_lost" if self._greeted else "connection_gone_before_header"
-            fields = closing.log_fields(self) | {"reason": reason}
+            fields = self.log_fields() | {"reason": reason}
             self.transport.report(event, level if self._greeted else "debug", fields)
         self.state = CLOSED
         if self._handshake is not None:
@@ -594,15 +464,134 @@ class Connection(Publisher):
             self._handshake = None  # a cycle
         self.deferred = None
         self.reader = FrameReader(0, 0, ())  # a job may keep this connection for long, but not its input
-        closing.release_resources(self)
+        self._release_resources()
         self.node.pump()
 
-    def end(self, event: str, after_s: float, fields: dict[str, object]) -> None:
-        """Log `event` and begin to close.
+    def _fail(self, error: AMQPError) -> None:
+        """Close the connection with an error.
 
-        Close methods are still answered. The socket closes once the peer has closed it, after `after_s` seconds at the
-        latest.
+        Only clients with the capability `authentication_failure_close` are sent a refused login.
         """
-        self.transport.report(event, "info", fields)
+        self.trusted = not isinstance(error, FrameError)
+        if self.state == CLOSING:
+            return
+        fields = self.log_fields()
+        fields |= {"state": self.state_text, "code": error.code, "reason": error.reply_text}
+        self.confirm()
+        self._release_resources()
+        # Nothing may hold the input back any more: connection.close-ok has to be read.
+        self.deferred = self.refusal = None
+        self.blocked, self.suspended, self.replies_due = False, 0, 0
+        if isinstance(error, LoginRefused):
+            if "authentication_failure_close" in self.capabilities:
+                self.send(method_encoder.close(0, error.code, error.reply_text, 0, 0))
+            fields["reason"] = f"{self.mechanism} login refused: user '{self.login_name}' - invalid credentials"
+            self.transport.report("login_refused", "error", fields)
+            self.state = CLOSING
+            self.transport.close(REFUSAL_DELAY_S)
+            return
+        self.send(method_encoder.close(0, error.code, error.reply_text, error.class_id, error.method_id))
+        fields["operation"] = operation(error)
+        wanted = isinstance(error, ConnectionForced)  # by an operator or the stop of the node
+        self.transport.report("connection_closing", "warning" if wanted else "error", fields)
         self.state = CLOSING
-        self.transport.close(after_s)
+        self.transport.close(self._wait_s() if self.trusted else REFUSAL_DELAY_S)
+
+    def _closed_by_client(self) -> None:
+        """Serve the client's connection.close."""
+        fields = self.log_fields()
+        self.confirm()
+        self.state = CLOSING
+
+        def cleared() -> None:
+            if self.state != CLOSED:
+                self.send(method_encoder.method(0, method_encoder.CONNECTION_CLOSE_OK))
+                self.end("connection_closed", self._wait_s(), {"by": "client", **fields})
+
+        self._release_resources(cleared)
+
+    def _wait_s(self) -> float:
+        """Return how many seconds the peer has to close the socket."""
+        return min(self.heartbeat_s or CLOSE_WAIT_S, CLOSE_WAIT_S)
+
+    def _await_close_ok(self, event: Event) -> None:
+        """Discard input after the broker's connection.close, except for close and close-ok."""
+        if isinstance(event, Method) and not event.channel:
+            if event.index == method_encoder.CONNECTION_CLOSE:
+                self.send(method_encoder.method(0, method_encoder.CONNECTION_CLOSE_OK))
+            elif event.index == method_encoder.CONNECTION_CLOSE_OK:
+                self.state = CLOSED
+                self.transport.close(0.0)
+
+    def _await_channel_close_ok(self, channel: Channel, event: Event) -> None:
+        """Discard input after the broker's channel.close, except for close and close-ok."""
+        if not isinstance(event, Method):
+            return
+        if event.index == method_encoder.CHANNEL_CLOSE:
+            self.send(method_encoder.method(channel.number, method_encoder.CHANNEL_CLOSE_OK))
+        elif event.index == method_encoder.CHANNEL_CLOSE_OK:
+            del self.channels[channel.number]
+
+    def _release_resources(self, cleared: Callable[[], None] = lambda: None) -> None:
+        """Release what the connection holds: end its channels, delete its exclusive queues, then call `cleared`.
+
+        Deliveries to it stop at once, the rest is a job. A second call has no effect.
+        """
+        node, account = self.node, self.user.account if self.user is not None else ""
+        channels = [channel for channel in self.channels.values() if not channel.closing]
+        for channel in channels:
+            channel.leave()
+        self.output.limit = 0
+        self.channels.clear()
+        self.confirming.clear()
+        self.stalled.clear()
+        for queue in self.publisher_throttle.queues:
+            queue.held_publishers.forget(self)
+        self.publisher_throttle.queues.clear()
+        self.transport.release()
+        if self.vhost is None:
+            cleared()
+        else:
+            node.open_connections -= 1
+            node.churn.connection_closed += 1
+            for statistics in (self.vhost.statistics, node.closed):
+                statistics.received_bytes += self.received_bytes
+                statistics.sent_bytes += self.sent_bytes
+                statistics.received_reads += self.received_reads
+                statistics.sent_writes += self.sent_writes
+            node.census.disconnected(self.vhost.name, account)
+            node.unfinished_of(account).forget(self.resume)
+            vhost, self.vhost = self.vhost, None
+            last: list[Callable[[], None]] = [cleared, partial(events.connection_closed, self)]
+            self._release_rest(vhost, channels.copy(), channels, last)
+
+    def _release_rest(
+        self, vhost: VHost, unpaused: list[Channel], channels: list[Channel], last: list[Callable[[], None]]
+    ) -> None:
+        """Start the job that releases the rest. If a bug ends it, a new job does what is left."""
+        job = release_in_steps(vhost, self.owned, unpaused, channels, last)
+        failed = partial(self._release_rest, vhost, unpaused, channels, last)
+        self.node.scheduler.start(f"end of connection {self.name}", job, failed)
+
+
+def release_in_steps(
+    vhost: VHost,
+    owned: dict[str, Queue],
+    unpaused: list[Channel],
+    channels: list[Channel],
+    last: list[Callable[[], None]],
+) -> Job:
+    """Pause the queues of channels, end channels, delete exclusive queues, then call `last` from its end.
+
+    All queues are paused first, so that no client sees the deliveries of only some channels requeued. Each is removed
+    from its list first, so that a failed one is not tried again.
+    """
+    while unpaused:
+        yield from unpaused.pop().pause_in_steps()
+    while channels:
+        yield from channels.pop(0).end_in_steps()
+    while owned:
+        vhost.delete_queue(owned.popitem()[1])
+        yield OBJECT_COST
+    while last:
+        last.pop()()

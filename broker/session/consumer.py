@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
@@ -10,16 +10,12 @@ from ..amqp.field_table import Table
 from ..amqp.framing import reframe
 from ..core.jobs.scheduler import CONSUMER_COST
 from ..core.messages.message import Address, Message
-from ..core.queues.consumers import Consumer
 from ..core.queues.queue import Queue
 from ..wire import method_encoder
 from ..wire.method_encoder import DeliverEncoder
-from . import events
+from .channel_host import ChannelState
 from .output_buffer import LARGE_BYTES, LARGE_SHARE
-from .unacked import PART
-
-if TYPE_CHECKING:
-    from .channel import Channel
+from .unacked import PART, CreditConsumer
 
 DELIVERY_OVERHEAD: Final = 128  # bytes of method and header frames beside the body, about
 UNLIMITED: Final = 1 << 30
@@ -27,23 +23,14 @@ ARGUMENTS_SHIFT: Final = 5  # to free what 32 bytes of arguments were decoded to
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class ChannelConsumer(Consumer):
-    """A consumer of a queue on an AMQP channel.
+class ChannelConsumer(CreditConsumer):
+    """A consumer of a queue on an AMQP channel."""
 
-    prefetch      its own limit of unsettled deliveries, 0 for none; the channel may have another for all its consumers
-    stalled       waits for room in the output
-    awaits_limit  `shared_prefetch` will wake it; the latter also sets `served`, the number of its last delivery there,
-                  and `turn`, the number by which it waits
-    """
-
-    __slots__ = (
-        *("channel", "prefetch", "arguments", "stalled", "awaits_limit", "served", "turn"),
-        *("_encoders", "_encoded_tag"),
-    )
+    __slots__ = ("channel", "_encoders", "_encoded_tag")
 
     def __init__(
         self,
-        channel: Channel,
+        channel: ChannelState,
         tag: str,
         queue: Queue,
         no_ack: bool,
@@ -52,12 +39,9 @@ class ChannelConsumer(Consumer):
         prefetch: int,
         arguments: Table,
     ) -> None:
-        super().__init__(tag, queue, channel.connection, no_ack, exclusive, priority)
+        served = channel.shared_prefetch.next_delivery()
+        super().__init__(tag, queue, channel.connection, no_ack, exclusive, priority, prefetch, arguments, served)
         self.channel = self.group = channel
-        self.prefetch = prefetch
-        self.arguments = arguments
-        self.stalled = self.awaits_limit = False
-        self.served = self.turn = channel.shared_prefetch.next_delivery()
         self._encoded_tag = method_encoder.short_string(tag)
         self._encoders: dict[int, tuple[bytes, DeliverEncoder]] = {}  # by length of the address: at most 512
 
@@ -167,12 +151,6 @@ class ChannelConsumer(Consumer):
             self._encoders[delivered_bytes] = encoder
         return encoder
 
-    def settled(self) -> None:
-        """Count a delivery that was settled. HOT: bench I, L."""
-        self.unacked -= 1
-        if self.waiting and not self.awaits_limit:
-            self.queue.wake(self)
-
     @property
     def end_cost(self) -> int:
         return CONSUMER_COST + (len(self.arguments.raw) >> ARGUMENTS_SHIFT)
@@ -180,11 +158,8 @@ class ChannelConsumer(Consumer):
     def cancelled(self) -> None:
         """Remove the consumer from its channel, with basic.cancel to clients that support it."""
         channel = self.channel
-        if channel.consumers.get(self.tag) is not self:
+        if not channel.forget(self):
             return  # removed by its channel meanwhile
-        del channel.consumers[self.tag]
-        channel.shared_prefetch.forget(self)
-        events.consumer_deleted(self)
         if not self.ended and "consumer_cancel_notify" in channel.connection.capabilities:
             frame = method_encoder.method(
                 channel.number, method_encoder.CANCEL, method_encoder.short_string(self.tag) + b"\x01"

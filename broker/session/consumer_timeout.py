@@ -19,10 +19,8 @@ from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.queues.queue_settings import NONE, least
 from .channel import Channel
-from .closing import close_channel
 from .connection import Connection
-from .consumer import ChannelConsumer
-from .unacked import Settlement, cost_of_lookup
+from .unacked import CreditConsumer, Settlement, cost_of_lookup
 
 PERIOD_MS = 60_000  # the longest time between two checks, as in RabbitMQ
 PERIOD_LEAST_MS = 100  # the shortest
@@ -204,7 +202,7 @@ class Timeouts:
         """Add what is unsettled of a group to a list, or close the channel if a delivery is overdue, in steps."""
         waited_ms = now_ms - group.since_ms
         due_ms = NEVER_MS
-        timeouts_ms: dict[tuple[Queue, ChannelConsumer | None], int] = {}
+        timeouts_ms: dict[tuple[Queue, CreditConsumer | None], int] = {}
         first = last = 0
         yield cost_of_lookup(group.first, group.last)
         for tags in channel.unacked.slices(range(group.first, group.last + 1)):
@@ -230,7 +228,7 @@ class Timeouts:
         if last:
             unsettled.append(group._replace(due_ms=due_ms, first=first, last=last))
 
-    def _timeout_ms(self, queue: Queue, consumer: ChannelConsumer | None) -> int:
+    def _timeout_ms(self, queue: Queue, consumer: CreditConsumer | None) -> int:
         own_ms = consumer.arguments.integer(f"x-{KEY}") if consumer is not None else None
         return timeout_ms(queue, own_ms, self._default_ms)
 
@@ -244,8 +242,7 @@ def channels_of(connections: Iterable[Connection]) -> Iterator[Channel | None]:
 
 def has_deliveries(channel: Channel) -> bool:
     """Whether a channel is open and has unsettled deliveries."""
-    is_open = not channel.closing and channel.connection.channels.get(channel.number) is channel
-    return is_open and len(channel.unacked) > 0
+    return not channel.closing and not channel.connection.ended and len(channel.unacked) > 0
 
 
 def period_ms(timeout_ms: int) -> int:
@@ -264,8 +261,7 @@ def timeout_ms(queue: Queue, consumer_ms: int | None, default_ms: int) -> int:
 def close(channel: Channel, timeout_ms: int) -> None:
     """Close a channel with RabbitMQ's text. Its deliveries do not count as failed attempts, as in RabbitMQ 4.3."""
     channel.end_settlement = Settlement.NACK
-    close_channel(
-        channel,
+    channel.close(
         PreconditionFailed(
             f"delivery acknowledgement on channel {channel.number} timed out. Timeout value used: {timeout_ms} ms. "
             "This timeout value can be configured, see consumers doc guide to learn more"

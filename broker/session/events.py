@@ -6,22 +6,18 @@ In place of RabbitMQ's process identifiers they have names that no other open co
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING
 
+from ..core.telemetry.event_exchange import Events
 from ..core.telemetry.event_fields import format_arguments
+from .channel_host import ChannelHost, ChannelState
 from .transport import Encryption, Peer
-
-if TYPE_CHECKING:
-    from ..core.telemetry.event_exchange import Events
-    from .channel import Channel
-    from .connection import Connection
-    from .consumer import ChannelConsumer
+from .unacked import CreditConsumer
 
 PROTOCOL = "{0,9,1}"
 NO_ENCRYPTION = Encryption("", "")
 
 
-def logged_in(connection: Connection, error: str = "") -> None:
+def logged_in(connection: ChannelHost, error: str = "") -> None:
     """Emit the event of a login over AMQP, or of its refusal for a reason."""
     events = connection.node.events
     if not events.has_receivers:
@@ -59,7 +55,7 @@ def http_login(events: Events, name: str, peer: Peer, error: str = "") -> None:
     events.emit(f"user.authentication.{'failure' if error else 'success'}", fields)
 
 
-def connection_created(connection: Connection) -> None:
+def connection_created(connection: ChannelHost) -> None:
     events = connection.node.events
     if not events.has_receivers:
         return
@@ -97,7 +93,7 @@ def connection_created(connection: Connection) -> None:
     events.emit("connection.created", fields)
 
 
-def connection_closed(connection: Connection) -> None:
+def connection_closed(connection: ChannelHost) -> None:
     events = connection.node.events
     if events.has_receivers:
         fields: dict[str, object] = {
@@ -110,11 +106,11 @@ def connection_closed(connection: Connection) -> None:
         events.emit("connection.closed", fields)
 
 
-def channel_created(channel: Channel) -> None:
+def channel_created(channel: ChannelState) -> None:
     connection = channel.connection
     if connection.node.events.has_receivers:
         fields: dict[str, object] = {
-            "pid": pid(channel),
+            "pid": channel.pid,
             "name": f"{connection.name} ({channel.number})",
             "connection": str(connection),
             "number": channel.number,
@@ -125,20 +121,19 @@ def channel_created(channel: Channel) -> None:
         connection.node.events.emit("channel.created", fields)
 
 
-def channel_closed(channel: Channel) -> None:
+def channel_closed(channel: ChannelState) -> None:
     events = channel.connection.node.events
     if events.has_receivers:
-        events.emit("channel.closed", {"pid": pid(channel), "user_who_performed_action": channel.user.name})
+        events.emit("channel.closed", {"pid": channel.pid, "user_who_performed_action": channel.user.name})
 
 
-def consumer_created(consumer: ChannelConsumer) -> None:
-    channel = consumer.channel
+def consumer_created(channel: ChannelState, consumer: CreditConsumer) -> None:
     if channel.connection.node.events.has_receivers and not consumer.queue.internal:
         fields: dict[str, object] = {
             "consumer_tag": consumer.tag,
             "queue": consumer.queue.name,
             "vhost": channel.vhost.name,
-            "channel": pid(channel),
+            "channel": channel.pid,
             "exclusive": consumer.exclusive,
             "ack_required": not consumer.no_ack,
             "prefetch_count": consumer.prefetch,
@@ -148,21 +143,16 @@ def consumer_created(consumer: ChannelConsumer) -> None:
         channel.connection.node.events.emit("consumer.created", fields)
 
 
-def consumer_deleted(consumer: ChannelConsumer) -> None:
-    channel = consumer.channel
+def consumer_deleted(channel: ChannelState, consumer: CreditConsumer) -> None:
     if channel.connection.node.events.has_receivers and not consumer.queue.internal:
         fields: dict[str, object] = {
             "consumer_tag": consumer.tag,
             "queue": consumer.queue.name,
             "vhost": channel.vhost.name,
-            "channel": pid(channel),
+            "channel": channel.pid,
             "user_who_performed_action": channel.user.name,
         }
         channel.connection.node.events.emit("consumer.deleted", fields)
-
-
-def pid(channel: Channel) -> str:
-    return f"<{channel.connection.node.name}.{channel.connection.id}.{channel.number}>"
 
 
 def host(address: str) -> str:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pamqp import base, commands
 
 from ..amqp.errors import ChannelFault, LoginRefused, NotAllowed, SyntaxFault
 from ..amqp.field_table import Table, value_of
 from ..core.access.users import User
+from ..core.vhost.vhost import VHost
 from ..wire import method_encoder, sasl
+from ..wire.frame_reader import FrameReader
 from . import events, limits
-from .connection_state import HANDSHAKE
-
-if TYPE_CHECKING:
-    from .connection import Connection
+from .channel_host import HANDSHAKE, ChannelHost
 
 ACCEPTED_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
 OUR_HEADER = b"AMQP\x00\x00\x09\x01"
@@ -28,12 +26,17 @@ LOGGED = 40  # characters of an unknown header in the log
 
 
 class Handshake:
-    """State of the handshake. `waits_for` is the next expected method: start-ok, tune-ok or open."""
+    """State of the handshake. `waits_for` is the next expected method: start-ok, tune-ok or open.
 
-    __slots__ = ("_connection", "forget_login", "waits_for")
+    `opened` is called with the virtual host of connection.open, before the answer.
+    """
 
-    def __init__(self, connection: Connection) -> None:
+    __slots__ = ("_connection", "_opened", "_reader", "forget_login", "waits_for")
+
+    def __init__(self, connection: ChannelHost, reader: FrameReader, opened: Callable[[VHost], None]) -> None:
         self._connection = connection
+        self._reader = reader
+        self._opened = opened
         self.forget_login: Callable[[], None] = lambda: None
         self.waits_for: type[base.Frame] = commands.Connection.StartOk
 
@@ -166,13 +169,13 @@ class Handshake:
         connection.frame_max = frame_max
         connection.channel_max = channel_max
         connection.heartbeat_s = method.heartbeat or 0
-        connection.reader.frame_max = frame_max
+        self._reader.frame_max = frame_max
         self.waits_for = commands.Connection.Open
 
     def _open(self, method: commands.Connection.Open) -> None:
         connection = self._connection
         vhost = limits.admit(connection, method.virtual_host or "")
-        connection.opened(vhost)
+        self._opened(vhost)
         connection.send(method_encoder.method(0, method_encoder.CONNECTION_OPEN_OK, method_encoder.short_string("")))
 
 

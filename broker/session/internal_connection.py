@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..amqp.errors import AMQPError
 from ..core.access.users import User
 from ..core.node.node import Node
+from ..core.queues.queue import Queue
 from ..core.vhost.vhost import VHost, allow_new
-from . import events
 from .channel import Channel
-from .connection import Connection
-from .connection_state import RUNNING
+from .channel_host import CLOSED, RUNNING, ChannelHost
 from .settings import Settings
 from .transport import Peer, TransportPort
 
@@ -20,52 +20,45 @@ Report = Callable[[str, str, dict[str, object]], None]
 
 
 class InternalTransport(TransportPort):
-    """Transport of a connection without a client: output is dropped, and nothing is held back."""
+    """The transport of a connection without a client: it has nothing but the log."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
-
-    def flush_soon(self) -> None: ...
-
-    def running(self, heartbeat_s: int) -> None: ...
-
-    def hold(self) -> None: ...
-
-    def release(self) -> None: ...
-
-    def close(self, after_s: float) -> None: ...
 
     def report(self, event: str, level: str, fields: dict[str, object]) -> None:
         self._report(event, level, fields)
 
 
-class InternalConnection(Connection):
-    """A connection without client and handshake: it is open from the start, and has one channel.
-
-    A Connection, because a channel needs most of one: limits, flow control, suspension for the journal, events.
-    """
+class InternalConnection(ChannelHost):
+    """The host of one channel without a client: it is open from the start, drops output, and is never held back."""
 
     __slots__ = ()
 
-    def __init__(
-        self, node: Node, settings: Settings, peer: Peer, transport: TransportPort, user: User, vhost: VHost
-    ) -> None:
-        super().__init__(node, settings, peer, transport)
+    def __init__(self, node: Node, settings: Settings, peer: Peer, report: Report, user: User, vhost: VHost) -> None:
+        super().__init__(node, settings, peer, InternalTransport(report))
         self.user, self.login_name, self.vhost = user, user.name, vhost
         self.state = RUNNING
-        self._handshake = None
+
+    def send(self, frames: bytes) -> None:
+        """Drop frames: there is no client."""
+
+    def request_flush(self) -> None:
+        """Do nothing: no input waits for the output."""
+
+    def throttle(self, queue: Queue) -> None:
+        """Do nothing: each publish is asked for by a request of its own."""
+
+    def close(self, error: AMQPError) -> None:
+        self.state = CLOSED
 
     def open_channel(self) -> Channel:
         """Open the channel, which its caller has to end: it is none of `channels`."""
         channel = Channel(self, NUMBER)
         channel.check_new = allow_new
-        events.channel_created(channel)
         return channel
 
     def end_channel(self, channel: Channel) -> None:
-        """End the channel; messages that it has not settled are requeued, and no queue holds the connection."""
+        """End the channel; messages that it has not settled are requeued."""
         channel.end()
         self.confirming.clear()
         self.stalled.clear()
-        for queue in self.publisher_throttle.queues:
-            queue.held_publishers.forget(self)

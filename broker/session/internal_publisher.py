@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 from ..amqp import properties
 from ..amqp.errors import AMQPError, InternalFault, Invalid
@@ -22,22 +23,23 @@ from ..amqp.framing import header_frame, reframe
 from ..amqp.limits import SHORT_STRING
 from ..core.access.users import InternalUser
 from ..core.counters.statistics import PublishCounters
-from ..core.exchanges.exchange_type import EnqueueSteps, UpstreamExchange
+from ..core.exchanges.exchange_context import EnqueueSteps
+from ..core.exchanges.exchange_type import UpstreamExchange
 from ..core.exchanges.router import ENQUEUE_COST, Route
 from ..core.jobs.scheduler import Job
 from ..core.jobs.unfinished import UnfinishedPublishes
 from ..core.messages.message import Address, Message
 from ..core.messages.ports import Timer
 from ..core.node.node import Node
-from ..core.queues.enqueue import EnqueueResult
 from ..core.queues.queue import Queue
+from ..core.queues.route_target import EnqueueResult, RouteTarget
 from ..core.queues.x_death import DEATHS
 from ..core.vhost.vhost import VHost
+from .channel import Channel
+from .channel_host import CLOSED
 from .confirms import Confirms
-from .connection import Connection
-from .connection_state import CLOSED
 from .flow_control import HOLD_MS
-from .internal_connection import InternalConnection, InternalTransport, Report
+from .internal_connection import InternalConnection, Report
 from .methods import publish as publishing
 from .settings import Settings
 from .transport import Peer
@@ -125,61 +127,68 @@ class InternalPeer(Peer):
         return self.name
 
 
-class PublisherTransport(InternalTransport):
-    """The transport of a connection without a client: `held` is what paused reading is for a socket.
+class PublisherConnection(InternalConnection):
+    """The host of a publisher's channel. It is `held` while queues that it publishes to are congested.
 
-    `changed` is called when that may have changed.
+    `changed` is called when that, the suspension or the state may have changed.
     """
 
-    def __init__(self, node: Node, report: Report, changed: Callable[[], None]) -> None:
-        super().__init__(report)
+    __slots__ = ("held", "changed", "_timer")
+
+    def __init__(
+        self, node: Node, settings: Settings, name: str, report: Report, vhost: VHost, changed: Callable[[], None]
+    ) -> None:
+        super().__init__(node, settings, InternalPeer(name), report, InternalUser(vhost.name), vhost)
         self.held = False
-        self.connection: Connection | None = None
-        self._clock = node.clock
+        self.changed = changed
         self._timer: Timer | None = None
-        self._changed = changed
 
-    def hold(self) -> None:
-        self.held = True
-        if self._timer is None:
-            self._check_later()
+    def request_flush(self) -> None:
+        self.changed()
 
-    def release(self) -> None:
-        self.stop()
-        self.held = False
-        self._changed()
+    def throttle(self, queue: Queue) -> None:
+        if queue in self.publisher_throttle.queues:
+            return
+        queue.held_publishers.hold(self)
+        if self.publisher_throttle.add(queue):
+            self.held = True
+            if self._timer is None:
+                self._check_later()
 
-    def stop(self) -> None:
+    def drained(self, queue: RouteTarget) -> None:
+        self.publisher_throttle.queues.pop(cast("Queue", queue), None)
+        if not self.publisher_throttle.queues:
+            self._stop()
+            self.held = False
+            self.changed()
+
+    def close(self, error: AMQPError) -> None:
+        super().close(error)
+        self.changed()
+
+    def end_channel(self, channel: Channel) -> None:
+        """End the channel; no queue holds the connection any more, and the cycle with the publisher is broken."""
+        super().end_channel(channel)
+        for queue in self.publisher_throttle.queues:
+            queue.held_publishers.forget(self)
+        self._stop()
+        self.changed = lambda: None
+
+    def _stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def end(self) -> None:
-        """Break the cycles with the connection and the publisher."""
-        self.stop()
-        self.connection = None
-        self._changed = lambda: None
-
     def _check_later(self) -> None:
-        self._timer = self._clock.call_at(self._clock.now_ms() + HOLD_MS, self._check_progress)
+        clock = self.node.clock
+        self._timer = clock.call_at(clock.now_ms() + HOLD_MS, self._check_progress)
 
     def _check_progress(self) -> None:
         self._timer = None
-        if self.connection is None or not self.connection.publisher_throttle.queues:
-            return
-        self.held = self.connection.publisher_throttle.check_progress()
-        self._check_later()
-        self._changed()
-
-    def flush_soon(self) -> None:
-        """Drop the output, which nobody reads, and report that the journal has caught up."""
-        if self.connection is not None:
-            self.connection.take_output()
-        self._changed()
-
-    def close(self, after_s: float) -> None:
-        """Report that the connection was closed, as it is when a job fails."""
-        self._changed()
+        if self.publisher_throttle.queues:
+            self.held = self.publisher_throttle.check_progress()
+            self._check_later()
+            self.changed()
 
 
 class InternalPublisher:
@@ -216,10 +225,7 @@ class InternalPublisher:
         self._flushes = False
         self._was_held = False
         self._closed = False
-        self._transport = PublisherTransport(node, report, self._check_progress)
-        user = InternalUser(vhost.name)
-        self._connection = InternalConnection(node, settings, InternalPeer(name), self._transport, user, vhost)
-        self._transport.connection = self._connection
+        self._connection = PublisherConnection(node, settings, name, report, vhost, self._check_progress)
         self._channel = self._connection.open_channel()
         self._channel.all_or_none = True
         self._channel.unfinished = UnfinishedPublishes(node.clock)  # it has one at a time, whatever others have
@@ -241,7 +247,7 @@ class InternalPublisher:
 
     @property
     def held(self) -> bool:
-        return self._transport.held or self._connection.suspended > 0
+        return self._connection.held or self._connection.suspended > 0
 
     def publish(self, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
         """Publish contents in order, as many as one turn of the loop has time for. HOT: the federation bench.
@@ -457,7 +463,6 @@ class InternalPublisher:
             return
         self._closed = True
         self._connection.end_channel(self._channel)
-        self._transport.end()
         self.on_finished = self.on_release = lambda: None
 
     def _find_route(self, exchange: str, routing_key: str) -> Route:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..amqp.errors import NotAllowed
 from ..core.vhost.vhost import VHost
-
-if TYPE_CHECKING:
-    from .connection import Connection
+from .channel_host import ChannelHost
 
 CHANNEL_OPEN = (20, 10)
 
 
-def admit(connection: Connection, name: str) -> VHost:
+def admit(connection: ChannelHost, name: str) -> VHost:
     """Admit a connection to a virtual host, and return the virtual host. Raises NotAllowed (530).
 
     The checks are in RabbitMQ's order.
@@ -41,7 +37,7 @@ def admit(connection: Connection, name: str) -> VHost:
     return vhost
 
 
-def admit_channel(connection: Connection) -> None:
+def admit_channel(connection: ChannelHost) -> None:
     """Check that the user and the node may have one more channel; raises NotAllowed (530)."""
     node, user = connection.node, connection.user
     assert user is not None

@@ -8,7 +8,6 @@ provides the caller's user and virtual host, and the connection that owns exclus
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from ..core.queues.arguments import QUEUE_TYPE, check_consumer_arguments, check_
 from ..core.queues.queue import Queue
 from . import events
 from .alarm_blocking import check_new_consumer
+from .channel_host import Postponed
 from .consumer import ChannelConsumer
 from .names import REPLY_TO, reply_queue_name, unique_name
 
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 
 NAME_PREFIX = "x-name-prefix"
 PREFIX_LIMIT = 64  # bytes
-
-
-class Postponed(Exception):
-    """A method has to be served again, when the function is called that is passed to `wait`."""
-
-    def __init__(self, wait: Callable[[Callable[[], None]], object]) -> None:
-        super().__init__()
-        self.wait = wait
 
 
 # Queues
@@ -315,7 +307,7 @@ def add_consumer(
     channel.consumers[tag] = consumer
     consumer.waiting = queue.ready > 0
     queue.add_consumer(consumer)
-    events.consumer_created(consumer)
+    events.consumer_created(channel, consumer)
     channel.vhost.consumers_changed(queue)
     return consumer
 
@@ -337,21 +329,21 @@ def consumable_queue(channel: Channel, name: str, exclusive: bool) -> Queue:
     return readable_queue(channel, name)  # it may have been deleted with its last consumer
 
 
-def start_deliveries(consumer: ChannelConsumer) -> None:
+def start_deliveries(channel: Channel, consumer: ChannelConsumer) -> None:
     """Start the deliveries to a new consumer of a queue that had messages, in a later write than consume-ok.
 
     Some clients wait for the socket before they read their own buffer: they would not notice a delivery that came with
     consume-ok.
     """
     if consumer.waiting:
-        consumer.channel.connection.transport.call_next_turn(partial(wake_consumer, consumer))
+        channel.connection.transport.call_next_turn(partial(wake_consumer, channel, consumer))
 
 
-def wake_consumer(consumer: ChannelConsumer) -> None:
+def wake_consumer(channel: Channel, consumer: ChannelConsumer) -> None:
     """Deliver to a consumer, unless it has been cancelled."""
-    if consumer.channel.consumers.get(consumer.tag) is consumer:
+    if channel.consumers.get(consumer.tag) is consumer:
         consumer.queue.wake(consumer)
-        consumer.channel.connection.node.scheduler.pump_for_many()
+        channel.connection.node.scheduler.pump_for_many()
 
 
 def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:

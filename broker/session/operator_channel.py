@@ -20,7 +20,7 @@ from ..core.queues.route_target import must_wait
 from ..core.vhost.vhost import CheckNew, VHost, allow_new
 from . import operations
 from .confirms import Confirms
-from .internal_connection import InternalConnection, InternalTransport, Report
+from .internal_connection import InternalConnection, Report
 from .methods import acknowledge
 from .methods import publish as publishing
 from .move import Move
@@ -72,7 +72,7 @@ class OperatorChannel:
         check_new: CheckNew = allow_new,
     ) -> None:
         self._check_new = check_new
-        self._connection = InternalConnection(node, settings, peer, InternalTransport(report), user, vhost)
+        self._connection = InternalConnection(node, settings, peer, report, user, vhost)
         self._channel = self._connection.open_channel()
         self._channel.check_new = check_new
         self._channel.on_full = self._note_full
@@ -218,7 +218,6 @@ class OperatorChannel:
         channel, connection = self._channel, self._connection
         self._refused = self._refused or (channel.confirms is not None and channel.confirms.has_refusals)
         connection.confirm()
-        connection.take_output()
         connection.node.pump()
         if self._full:
             raise NotNow(publishing.STILL_DEAD_LETTERING)

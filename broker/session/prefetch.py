@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from ..core.jobs.scheduler import SLICE, Job
 from ..core.metadata.queue_types import QUORUM
 from ..core.queues.sorted_entries import Entry, SortedEntries
-from .unacked import cost_of_rows
-
-if TYPE_CHECKING:
-    from .consumer import ChannelConsumer
-    from .unacked import Unacked
+from .unacked import CreditConsumer, Unacked, cost_of_rows
 
 WOKEN: Final = 100  # consumers woken at once
 WAKE_COST: Final = 6  # of one of them (`jobs.scheduler`)
@@ -28,7 +24,7 @@ class SharedPrefetch:
 
     __slots__ = ("limit", "unacked", "_consumers", "_turns", "_of_queues", "_deliveries", "_counting", "_expected")
 
-    def __init__(self, consumers: dict[str, ChannelConsumer]) -> None:
+    def __init__(self, consumers: Mapping[str, CreditConsumer]) -> None:
         self.limit = 0
         self.unacked = 0
         self._consumers = consumers
@@ -75,7 +71,7 @@ class SharedPrefetch:
         self._counting = False
         self._wake()
 
-    def room(self, consumer: ChannelConsumer) -> int:
+    def room(self, consumer: CreditConsumer) -> int:
         """Return how many deliveries the limit allows; if none, the consumer is woken when it allows some."""
         room = self.limit - self.unacked
         if room <= 0 and not consumer.awaits_limit:
@@ -83,19 +79,19 @@ class SharedPrefetch:
             self._add(consumer, consumer.served)
         return room
 
-    def _add(self, consumer: ChannelConsumer, turn: int) -> None:
+    def _add(self, consumer: CreditConsumer, turn: int) -> None:
         consumer.turn = turn
         self._turns.add((turn, consumer))
         self._of_queues.add(place_of(consumer))
 
-    def forget(self, consumer: ChannelConsumer) -> None:
+    def forget(self, consumer: CreditConsumer) -> None:
         """Wake a consumer no more, as it is removed."""
         if consumer.awaits_limit:
             consumer.awaits_limit = False
             self._turns.pop_from((consumer.turn, consumer))
             self._of_queues.pop_from(place_of(consumer))
 
-    def on_delivered(self, consumer: ChannelConsumer, count: int) -> None:
+    def on_delivered(self, consumer: CreditConsumer, count: int) -> None:
         """Count deliveries to a consumer under the limit, and make it the last to be woken when there is room."""
         if not consumer.no_ack:
             self.unacked += count
@@ -126,17 +122,18 @@ class SharedPrefetch:
                 consumer.queue.wake(consumer)
                 room -= consumer.queue.ready > 0
         if turns and self.frees:
-            first: ChannelConsumer = turns.first()[1]
-            first.channel.note_freed()
+            first: CreditConsumer = turns.first()[1]
+            first.group.freed = True
+            first.queue.host.scheduler.freed += 1
             if not self._expected:
                 self._expected = True
                 clock = first.queue.host.clock
                 clock.call_at(clock.now_ms(), self._wake_more)
 
-    def _pop(self) -> ChannelConsumer:
+    def _pop(self) -> CreditConsumer:
         """Remove and return the consumer of the highest priority of the queue whose turn it is."""
-        first: ChannelConsumer = self._turns.pop_first()[1]
-        best: ChannelConsumer = self._of_queues.pop_from((id(first.queue),))[-1]
+        first: CreditConsumer = self._turns.pop_first()[1]
+        best: CreditConsumer = self._of_queues.pop_from((id(first.queue),))[-1]
         if best is not first:  # whose turn it had
             self._turns.pop_from((best.turn, best))
             self._of_queues.pop_from(place_of(first))
@@ -160,6 +157,6 @@ class SharedPrefetch:
             yield host.scheduler.spent - before
 
 
-def place_of(consumer: ChannelConsumer) -> Entry:
+def place_of(consumer: CreditConsumer) -> Entry:
     """Return the entry of a consumer that waits in the order of those of its queue."""
     return id(consumer.queue), -consumer.priority, consumer.turn, consumer

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from ..amqp.errors import NotAllowed
 from ..core.jobs.scheduler import TURN_COST, Job, do_at_once
-from .connection_state import RUNNING
-
-if TYPE_CHECKING:
-    from .connection import Connection
-
+from .channel import Channel
+from .channel_host import RUNNING, ChannelHost
 
 CONSUMERS = 100  # whose right is checked in one step
 CONSUMER_COST = 3  # of checking it (`jobs.scheduler`)
 
 
-def renew_rights(connection: Connection, done: Callable[[], None]) -> None:
+def renew_rights(connection: ChannelHost, channels: Iterable[Channel], done: Callable[[], None]) -> None:
     """Check the rights of a client that has sent a new secret. The secret itself is ignored: users are internal.
 
     `done` is called once the rights of its consumers are checked, after a job if these are very many. Raises
@@ -30,7 +26,7 @@ def renew_rights(connection: Connection, done: Callable[[], None]) -> None:
     if vhost.name not in user.permissions:
         raise NotAllowed("Secret update failed")
     vhost.clear_route_cache()
-    steps = revoke_consumers(connection)
+    steps = revoke_consumers(channels)
     more, spent = do_at_once(steps, TURN_COST - connection.spent)
     connection.spent += spent
     if more:
@@ -41,17 +37,17 @@ def renew_rights(connection: Connection, done: Callable[[], None]) -> None:
         done()
 
 
-def finish(connection: Connection, steps: Job, done: Callable[[], None]) -> Job:
+def finish(connection: ChannelHost, steps: Job, done: Callable[[], None]) -> Job:
     yield from steps
     if connection.state == RUNNING:
         done()
         connection.resume()
 
 
-def revoke_consumers(connection: Connection) -> Job:
+def revoke_consumers(channels: Iterable[Channel]) -> Job:
     """Cancel consumers whose user may no longer read their queue, in steps. The client gets basic.cancel."""
     looked = 0
-    for channel in list(connection.channels.values()):
+    for channel in list(channels):
         for consumer in list(channel.consumers.values()):
             queue = consumer.queue
             looked += 1

@@ -2,72 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..amqp.field_table import Table
 
 FRAME_MAX = 131_072  # the clients' default, which limits header frames if the broker sets no limit
 HEADER_OVERHEAD = 22  # bytes of a header frame beside the properties
 
 
+@dataclass(slots=True, eq=False)
 class Settings:
-    """Limits and defaults of all connections and channels of a node.
+    """Limits and defaults of all connections and channels of a node, named as in the configuration.
 
     Sizes are in bytes. No limit is 0 in the values that connection.tune negotiates, and None in all others.
     `descriptor_connections` is how many connections the limit of open files allows, which the server sets.
     """
 
-    __slots__ = (
-        "server_properties",
-        "mechanisms",
-        "anonymous_user",
-        "anonymous_pass",
-        "channel_max",
-        "frame_max",
-        "heartbeat_s",
-        "initial_frame_max",
-        "max_message_size",
-        "connection_max",
-        "descriptor_connections",
-        "channel_max_per_node",
-        "consumer_max_per_channel",
-        "default_consumer_prefetch",
-        "consumer_timeout_ms",
-        "transaction_max_bytes",
-    )
-
-    def __init__(
-        self,
-        server_properties: Table,
-        mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN"),
-        anonymous_user: str | None = None,
-        anonymous_pass: str = "",
-        channel_max: int = 2047,
-        frame_max: int = 131_072,
-        heartbeat_s: int = 60,
-        initial_frame_max: int = 8192,
-        max_message_size: int = 16_777_216,
-        connection_max: int | None = None,
-        channel_max_per_node: int | None = None,
-        consumer_max_per_channel: int | None = None,
-        default_consumer_prefetch: int = 0,
-        consumer_timeout_ms: int | None = 1_800_000,
-        transaction_max_bytes: int = 134_217_728,
-    ) -> None:
-        self.server_properties = server_properties
-        self.mechanisms = mechanisms
-        self.anonymous_user = anonymous_user
-        self.anonymous_pass = anonymous_pass
-        self.channel_max = channel_max
-        self.frame_max = frame_max
-        self.heartbeat_s = heartbeat_s
-        self.initial_frame_max = initial_frame_max
-        self.max_message_size = max_message_size
-        self.connection_max = connection_max
-        self.descriptor_connections: int | None = None
-        self.channel_max_per_node = channel_max_per_node
-        self.consumer_max_per_channel = consumer_max_per_channel
-        self.default_consumer_prefetch = default_consumer_prefetch
-        self.consumer_timeout_ms = consumer_timeout_ms
-        self.transaction_max_bytes = transaction_max_bytes
+    server_properties: Table
+    mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")
+    anonymous_user: str | None = None
+    anonymous_pass: str = ""
+    channel_max: int = 2047
+    frame_max: int = FRAME_MAX
+    heartbeat_s: int = 60
+    initial_frame_max: int = 8192
+    max_message_size: int = 16_777_216
+    connection_max: int | None = None
+    descriptor_connections: int | None = None
+    channel_max_per_node: int | None = None
+    consumer_max_per_channel: int | None = None
+    default_consumer_prefetch: int = 0
+    consumer_timeout_ms: int | None = 1_800_000
+    transaction_max_bytes: int = 134_217_728
 
     def properties_fault(self, size_bytes: int) -> str:
         """Return why no client can publish or get a message with `size_bytes` of properties, or an empty text."""

@@ -14,16 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from ..core.messages.ports import EXHAUSTED, FULL
 from . import log_records
-from .disk import RESERVE_BYTES, write_with_reserve
+from .checkpoint import Checkpoint
+from .disk import RESERVE_BYTES, Disk, write_with_reserve
+from .index import Index
 from .segment import OFFSET_BITS, Segment
-from .segment_reader import RETRY_S, Shortage
-
-if TYPE_CHECKING:
-    from .journal import Journal
+from .segment_reader import RETRY_S, Reader, Shortage
 
 REFUSED_S = 600.0  # wait after a read error in a segment: each further attempt may take seconds
 SLICE_BYTES = 256 << 10  # read of a segment for each batch
@@ -31,17 +29,43 @@ COPY_FREE_BYTES = 2 * RESERVE_BYTES  # that a copy leaves free
 LONG_BYTES = 8 << 20  # of a record that is copied, an eighth of a segment: in 10 ms
 
 
+Append = Callable[[int, int, int, int, int, bytes, list[int], memoryview], None]
+"""Appends a message: id, largest frame, bytes of the body, channel, flags, state, queues, and the content."""
+
+
 class Compaction:
     """The compaction of one journal.
 
+    index   of the journal; another one after the recovery
     undone  dead segments are still there, as no checkpoint could be saved, or others use them
+
+    `append` appends a copy of a live message to the log. `snapshot` returns a checkpoint of the log, which lends its
+    contents until `give_back`. `unwritten_bytes` returns how much is still to be written.
     """
 
-    __slots__ = ("undone", "_journal", "_source", "_at", "_retry_at_s", "_long", "_lent_to", "_removed", "_used")
+    __slots__ = (
+        *("index", "undone", "_disk", "_reader", "_append", "_snapshot", "_give_back", "_unwritten_bytes"),
+        *("_source", "_at", "_retry_at_s", "_long", "_lent_to", "_removed", "_used"),
+    )
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        index: Index,
+        reader: Reader,
+        append: Append,
+        snapshot: Callable[[], Checkpoint],
+        give_back: Callable[[], None],
+        unwritten_bytes: Callable[[], int],
+    ) -> None:
+        self.index = index
         self.undone = False
-        self._journal = journal
+        self._disk = disk
+        self._reader = reader
+        self._append = append
+        self._snapshot = snapshot
+        self._give_back = give_back
+        self._unwritten_bytes = unwritten_bytes
         self._source: Segment | None = None
         self._at = 0
         self._retry_at_s: dict[int, float] = {}  # by the number of a segment that could not be read or copied
@@ -62,25 +86,24 @@ class Compaction:
         except (Shortage, MemoryError):
             self._leave(self._source, RETRY_S)
         except OSError as error:
-            self._journal.reader.report_failure(self._source, self._at, error)
+            self._reader.report_failure(self._source, self._at, error)
             self._leave(self._source, REFUSED_S)
 
     def removal(self, number: int) -> Callable[[], None] | None:
         """Return what the worker does after the sealed batch, or None: save a checkpoint, delete dead segments."""
         if self._lent_to:
             return None
-        journal = self._journal
         dead = self.dead()
         if not dead:
             return None
         try:
-            snapshot = journal.snapshot()
+            snapshot = self._snapshot()
         except MemoryError:
-            journal.give_back()
+            self._give_back()
             self.undone = True
             return None
         self._lent_to = number
-        disk = journal.disk
+        disk, reader = self._disk, self._reader
         removed, used = self._removed, self._used
 
         def remove() -> None:
@@ -94,7 +117,7 @@ class Compaction:
                 self.undone = True
                 return  # tried again with a later batch
             kept = disk.drop([segment.number for segment in dead])
-            again_s = journal.reader.now_s() + RETRY_S
+            again_s = reader.now_s() + RETRY_S
             for segment in dead:
                 if segment.number in kept:
                     used[segment.number] = again_s
@@ -107,18 +130,18 @@ class Compaction:
 
     def dead(self) -> list[Segment]:
         """Return the complete segments that have no live messages, and can be deleted as far as is known."""
-        now_s, used = self._journal.reader.now_s(), self._used
-        sparse = self._journal.index.sparse.values()
+        now_s, used = self._reader.now_s(), self._used
+        sparse = self.index.sparse.values()
         return [segment for segment in sparse if not segment.live and used.get(segment.number, now_s) <= now_s]
 
     def committed(self, number: int) -> None:
         if number != self._lent_to:
             return
-        self._journal.give_back()
+        self._give_back()
         self._lent_to = 0
         for segment in self._removed:
-            self._journal.reader.forget(segment)
-            self._journal.index.remove(segment)
+            self._reader.forget(segment)
+            self.index.remove(segment)
             self._retry_at_s.pop(segment.number, None)
             self._long.pop(segment.number, None)
             if segment is self._source:
@@ -127,13 +150,12 @@ class Compaction:
 
     def _fits(self, count: int) -> bool:
         """Whether the disk has room for a copy of so many bytes, after all that is still to be written."""
-        journal = self._journal
         with suppress(OSError):
-            return journal.disk.free_bytes() >= COPY_FREE_BYTES + journal.unwritten_bytes() + count
+            return self._disk.free_bytes() >= COPY_FREE_BYTES + self._unwritten_bytes() + count
         return False
 
     def _choose(self) -> Segment | None:
-        sparse = self._journal.index.sparse
+        sparse = self.index.sparse
         for segment in list(sparse.values()):
             if not segment.mostly_dead:
                 del sparse[segment.number]
@@ -144,14 +166,14 @@ class Compaction:
     def _may_copy(self, segment: Segment) -> bool:
         """Whether its long message is dead by now, and its wait after a failure or for space is over."""
         long = self._long.get(segment.number)
-        if long is not None and self._journal.index.place(long) >> OFFSET_BITS == segment.number:
+        if long is not None and self.index.place(long) >> OFFSET_BITS == segment.number:
             return False
         again_s = self._retry_at_s.get(segment.number)
-        return again_s is None or self._journal.reader.now_s() >= again_s
+        return again_s is None or self._reader.now_s() >= again_s
 
     def _copy(self, source: Segment) -> None:
         """Copy the live messages of the next slice to the end of the log, if they fit the disk."""
-        reader = self._journal.reader
+        reader = self._reader
         left_bytes = source.length - self._at
         data = reader.read(source, self._at, min(SLICE_BYTES, left_bytes))
         end = log_records.claimed_end(data)
@@ -190,16 +212,15 @@ class Compaction:
         source.stuck = source.live > 0
 
     def _is_live(self, source: Segment, id_: int, offset: int) -> bool:
-        return self._journal.index.place(id_) == source.number << OFFSET_BITS | offset
+        return self.index.place(id_) == source.number << OFFSET_BITS | offset
 
     def _leave(self, source: Segment, wait_s: float) -> None:
         """Stop, and start again from its beginning after the wait; what was copied from it is dead by then."""
         self._source = None
-        self._retry_at_s[source.number] = self._journal.reader.now_s() + wait_s
+        self._retry_at_s[source.number] = self._reader.now_s() + wait_s
 
     def _copy_one(self, data: bytes, at: int, end: int, id_: int) -> None:
-        journal = self._journal
-        part, position = journal.index.locate(id_)
+        part, position = self.index.locate(id_)
         assert part is not None, "it is live"
         start = at + log_records.RECORD_BYTES
         _, _, largest, body_bytes, channel, flags, count = log_records.MESSAGE_HEAD.unpack_from(data, start)
@@ -209,4 +230,4 @@ class Compaction:
         state = data[state_at:queues_at]
         rest_at = queues_at + count * log_records.QUEUE.size
         queues = part.wanting(position) or list(Struct(f"<{count}I").unpack_from(data, queues_at))
-        journal.copy(id_, largest, body_bytes, channel, flags, state, queues, memoryview(data)[rest_at:end])
+        self._append(id_, largest, body_bytes, channel, flags, state, queues, memoryview(data)[rest_at:end])

@@ -181,7 +181,9 @@ class Journal(ports.Journal):
         self._unsynced = False
         self._sync_due = False
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
-        self._compaction = Compaction(self)
+        self._compaction = Compaction(
+            disk, self.index, self.reader, self._append_copy, self.snapshot, self.give_back, self.unwritten_bytes
+        )
 
     @property
     def segments(self) -> dict[int, Segment]:
@@ -210,7 +212,7 @@ class Journal(ports.Journal):
         self._metadata.sync()
         recovered = recover(self.disk, self.report, known, highest)
         self._salt = recovered.salt
-        self.index = recovered.index
+        self.index = self._compaction.index = recovered.index
         self.next_id = self._first_id = self._batch_first_id = recovered.next_id
         self.next_queue = recovered.next_queue
         self._logged = self._logged_durable = self._vouched = recovered.batch
@@ -391,7 +393,7 @@ class Journal(ports.Journal):
 
     # For compaction
 
-    def copy(
+    def _append_copy(
         self,
         id_: int,
         largest: int,

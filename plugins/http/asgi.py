@@ -1,4 +1,4 @@
-"""ASGI helpers that all HTTP services share: headers, peer address, compression, cancellation at a disconnect."""
+"""ASGI for all HTTP services: requests that are parsed once, the applications that share them, and compression."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import asyncio
 import ipaddress
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Mapping
-from typing import Protocol, TypeVar, runtime_checkable
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, runtime_checkable
+from urllib.parse import parse_qsl
 
-from starlette.types import ASGIApp, Message, Receive, Scope
+from starlette.types import Receive, Scope, Send
 
 from warren.broker.plugin import Peer
+from warren.broker.runtime.source_address import source_of
+
+from .responses import NO_HEADERS, Response
 
 T = TypeVar("T")
 
@@ -21,6 +26,96 @@ GZIP_LEVEL = 4  # the next levels save a few bytes for twice the time
 GZIP_WINDOW = 31  # the largest window of zlib, with the header of gzip
 
 
+class Incoming:
+    """A request as the client sent it, parsed once, with the way to answer it.
+
+    path     as sent, percent-encoding included
+    headers  by lower-case name; the last one wins
+    user     the name of its user, once that is known
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.method: str = scope["method"]
+        self.reads = self.method in ("GET", "HEAD")
+        self.scheme: str = scope.get("scheme", "http")
+        self.path: str = scope["raw_path"].decode("utf-8", "surrogateescape")
+        self.headers = {name.decode("latin-1").lower(): text.decode("latin-1") for name, text in scope["headers"]}
+        host, port = scope.get("client") or ("", 0)
+        local_host, local_port = scope.get("server") or ("", 0)
+        self.peer = Peer(host, port, local_host, local_port or 0, is_loopback(host))
+        self.user = ""
+
+    @cached_property
+    def source(self) -> str:
+        """The source by which requests are limited: the address of the client, or its network."""
+        return source_of(self.peer.host)
+
+    @property
+    def query_text(self) -> str:
+        text: bytes = self.scope["query_string"]
+        return text.decode("utf-8", "replace")
+
+    @cached_property
+    def query(self) -> dict[str, str]:
+        """The first value of each name in the query."""
+        return dict(reversed(parse_qsl(self.query_text, keep_blank_values=True)))
+
+    @property
+    def takes_gzip(self) -> bool:
+        return takes_gzip(self.headers)
+
+    async def start(self, status: int, headers: Mapping[str, str], length_bytes: int | None) -> None:
+        """Send the head of the response; without a length the body is sent in chunks."""
+        length = {} if length_bytes is None else {"content-length": str(length_bytes)}
+        encoded = [
+            (name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in {**headers, **length}.items()
+        ]
+        await self.send({"type": "http.response.start", "status": status, "headers": encoded})
+
+    async def write(self, body: bytes, more: bool = True) -> None:
+        """Send a piece of the body, the last one unless there are `more`."""
+        await self.send({"type": "http.response.body", "body": body, "more_body": more})
+
+    async def respond(self, response: Response[Any], headers: Mapping[str, str] = NO_HEADERS) -> None:
+        """Send a response as a whole, with these headers unless it has its own."""
+        body = response.encode()
+        await self.start(
+            response.status, {"content-type": response.media_type, **headers, **response.headers}, len(body)
+        )
+        await self.write(body, more=False)
+
+    async def run_while_connected(self, work: Awaitable[T]) -> T:
+        """Return the result of `work`; cancel it and raise ConnectionResetError if the client disconnects first.
+
+        The request's body must have been read, or is ignored.
+        """
+
+        async def disconnected() -> None:
+            while (await self.receive())["type"] != "http.disconnect":
+                pass
+
+        return await run_until(disconnected(), work)
+
+    async def run_before_body(self, work: Awaitable[T]) -> T:
+        """The same, without reading the body; a disconnect is noticed only if the server reports it."""
+        disconnected = self.scope.get("extensions", {}).get(DISCONNECTED) or asyncio.Event()
+        return await run_until(disconnected.wait(), work)
+
+
+class Application:
+    """An ASGI application that serves requests which are parsed once, also for the applications that it contains."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http"
+        await self.serve(Incoming(scope, receive, send))
+
+    async def serve(self, incoming: Incoming) -> None:
+        raise NotImplementedError
+
+
 @runtime_checkable
 class GuestApplication(Protocol):
     """A service that answers some paths on the port of the HTTP API."""
@@ -28,31 +123,8 @@ class GuestApplication(Protocol):
     def answers(self, raw_path: str) -> bool:
         """True if this service answers the path."""
 
-    async def guarded_application(self) -> ASGIApp:
+    async def guarded_application(self) -> Application:
         """Return the service's application, which authenticates each request."""
-
-
-def headers_of(scope: Scope) -> dict[str, str]:
-    """Return the headers by lower-case name; the last one wins."""
-    return {name.decode("latin-1").lower(): text.decode("latin-1") for name, text in scope["headers"]}
-
-
-def raw_path_of(scope: Scope) -> str:
-    """Return the path as sent, percent-encoding included."""
-    raw_path: bytes = scope["raw_path"]
-    return raw_path.decode("utf-8", "surrogateescape")
-
-
-def peer_of(scope: Scope) -> Peer:
-    host, port = scope.get("client") or ("", 0)
-    local_host, local_port = scope.get("server") or ("", 0)
-    return Peer(host, port, local_host, local_port or 0, is_loopback(host))
-
-
-async def until_disconnected(scope: Scope) -> None:
-    """Return once the client has disconnected, without reading the body; never if the server does not report it."""
-    disconnected = scope.get("extensions", {}).get(DISCONNECTED) or asyncio.Event()
-    await disconnected.wait()
 
 
 def is_loopback(host: str) -> bool:
@@ -92,29 +164,7 @@ async def compress_stream(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     yield await asyncio.to_thread(stream.flush)
 
 
-def response_start(status: int, headers: Mapping[str, str], length_bytes: int | None) -> Message:
-    """Return the ASGI event that starts a response; without a length the body is sent in chunks."""
-    length = {} if length_bytes is None else {"content-length": str(length_bytes)}
-    encoded = [
-        (name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in {**headers, **length}.items()
-    ]
-    return {"type": "http.response.start", "status": status, "headers": encoded}
-
-
-async def run_while_connected(receive: Receive, work: Awaitable[T]) -> T:
-    """Return the result of `work`; cancel it and raise ConnectionResetError if the client disconnects first.
-
-    The request's body must have been read, or is ignored.
-    """
-
-    async def disconnected() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    return await run_until(disconnected(), work)
-
-
-async def run_until(disconnected: Awaitable[None], work: Awaitable[T]) -> T:
+async def run_until(disconnected: Awaitable[object], work: Awaitable[T]) -> T:
     """Return the result of `work`; cancel it and raise ConnectionResetError if `disconnected` completes first."""
     working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(disconnected)
     try:

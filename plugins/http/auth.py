@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from warren.broker.core.metadata.records import StoredUser
 from warren.broker.plugin import Host, Peer, User, VHost
-from warren.broker.session.connection import Connection
+from warren.broker.session.channel_host import ChannelHost
 from warren.broker.session.events import http_login
 
 from .responses import NOT_OWNER, REALM, HTTPError, bad, not_authorised, not_now
@@ -45,7 +45,7 @@ class Caller:
         """True if lists contain objects of this virtual host."""
         return self.monitors or vhost.name in self.user.permissions
 
-    def sees_connection(self, connection: Connection) -> bool:
+    def sees_connection(self, connection: ChannelHost) -> bool:
         """True if the user may know name, user and address of a connection: one of its own, or with monitoring any."""
         return self.monitors or connection.user is self.user
 
@@ -56,77 +56,50 @@ LOCAL_CALLER = Caller(User(StoredUser(LOCAL_NAME, b"", (ADMINISTRATOR,))), is_lo
 NOBODY = Caller(User(StoredUser("", b"", ())))  # for routes without a password
 
 
+Rule = tuple[Callable[[Caller, VHost | None], bool], str]
+"""A condition, and the reason for callers who do not meet it."""
+
+
 class Guard:
     """The check that a route makes of its caller. `text` describes it in the API's document."""
 
-    __slots__ = ("name", "text", "_check")
+    __slots__ = ("name", "text", "_rules")
 
-    def __init__(self, name: str, text: str, check: Callable[[Caller, VHost | None], None]) -> None:
+    def __init__(self, name: str, text: str, *rules: Rule) -> None:
         self.name = name
         self.text = text
-        self._check = check
+        self._rules = rules
 
     def check(self, caller: Caller, vhost: VHost | None) -> None:
         """Raises HTTPError (401). `vhost` is the one in the path, or None."""
-        self._check(caller, vhost)
+        for passes, reason in self._rules:
+            if not passes(caller, vhost):
+                raise not_authorised(reason)
 
     def __repr__(self) -> str:
         return self.name
 
 
-def check_none(caller: Caller, vhost: VHost | None) -> None: ...
+NO_ENTRY = "User not authorised to access virtual host"
+MANAGES: Rule = (lambda caller, vhost: caller.manages, "Not management user")
+ENTERS: Rule = (lambda caller, vhost: vhost is None or caller.enters(vhost), NO_ENTRY)
+SEES: Rule = (lambda caller, vhost: vhost is None or caller.sees(vhost), NO_ENTRY)
+MONITORS: Rule = (lambda caller, vhost: caller.monitors, "Not monitor user")
+MAKES_POLICIES: Rule = (lambda caller, vhost: caller.makes_policies, NOT_OWNER)
+OWNS: Rule = (ENTERS[0], NOT_OWNER)
+ADMINISTERS: Rule = (lambda caller, vhost: caller.administers, "Not administrator user")
+IS_LOCAL: Rule = (lambda caller, vhost: caller.is_local, "Only at the unix socket of the node")
 
-
-def check_any(caller: Caller, vhost: VHost | None) -> None:
-    if not caller.manages:
-        raise not_authorised("Not management user")
-
-
-def check_vhost(caller: Caller, vhost: VHost | None) -> None:
-    check_any(caller, vhost)
-    if vhost is not None and not caller.enters(vhost):
-        raise not_authorised("User not authorised to access virtual host")
-
-
-def check_visible(caller: Caller, vhost: VHost | None) -> None:
-    check_any(caller, vhost)
-    if vhost is not None and not caller.sees(vhost):
-        raise not_authorised("User not authorised to access virtual host")
-
-
-def check_monitor(caller: Caller, vhost: VHost | None) -> None:
-    check_any(caller, vhost)
-    if not caller.monitors:
-        raise not_authorised("Not monitor user")
-
-
-def check_policymaker(caller: Caller, vhost: VHost | None) -> None:
-    check_any(caller, vhost)
-    if not caller.makes_policies or (vhost is not None and not caller.enters(vhost)):
-        raise not_authorised(NOT_OWNER)
-
-
-def check_administrator(caller: Caller, vhost: VHost | None) -> None:
-    check_any(caller, vhost)
-    if not caller.administers:
-        raise not_authorised("Not administrator user")
-
-
-def check_local(caller: Caller, vhost: VHost | None) -> None:
-    if not caller.is_local:
-        raise not_authorised("Only at the unix socket of the node")
-
-
-NONE = Guard("none", "everybody, without a password", check_none)
-ANY = Guard("any", "users with one of the four tags", check_any)
-VHOST = Guard("vh", "as `any`, with access to the virtual host", check_vhost)
-VISIBLE = Guard("vh", "as `any`, with access to the virtual host; monitoring has it to all", check_visible)
-MONITOR = Guard("mon", "monitoring, administrator", check_monitor)
-POLICIES = Guard("pol", "administrator; policymaker with access to the virtual host", check_policymaker)
-ADMIN = Guard("adm", "administrator", check_administrator)
-LOCAL = Guard("local", "callers at the node's unix socket", check_local)
+NONE = Guard("none", "everybody, without a password")
+ANY = Guard("any", "users with one of the four tags", MANAGES)
+VHOST = Guard("vh", "as `any`, with access to the virtual host", MANAGES, ENTERS)
+VISIBLE = Guard("vh", "as `any`, with access to the virtual host; monitoring has it to all", MANAGES, SEES)
+MONITOR = Guard("mon", "monitoring, administrator", MANAGES, MONITORS)
+POLICIES = Guard("pol", "administrator; policymaker with access to the virtual host", MANAGES, MAKES_POLICIES, OWNS)
+ADMIN = Guard("adm", "administrator", MANAGES, ADMINISTERS)
+LOCAL = Guard("local", "callers at the node's unix socket", IS_LOCAL)
 # The handler knows the owner of the object and calls `Request.check_owner`.
-OWN = Guard("own", "the owner; monitoring to read, administrator to change", check_any)
+OWN = Guard("own", "the owner; monitoring to read, administrator to change", MANAGES)
 
 
 def credentials(header: str | None) -> tuple[str, bytes]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from warren.broker.plugin import AccessRefused, AMQPError, NotFound, NotNow, OperatorError, Unknown, Unreadable
 
 RETRY_S = 5  # sent as retry-after with status 503
+V = TypeVar("V")
+
 NO_HEADERS: Mapping[str, str] = {}
 REALM = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
 
@@ -22,8 +25,8 @@ class Pieces:
         self.parts = parts
 
 
-class Response:
-    """A status with a body: values that become JSON, bytes or Pieces sent as they are, or None.
+class Response(Generic[V]):
+    """A status with a body: a V that becomes JSON, bytes or Pieces sent as they are, or None.
 
     `media_type` is that of bytes; `gzip` is the body compressed in advance, or None.
     """
@@ -56,16 +59,16 @@ class Response:
         return [self.body if isinstance(self.body, bytes) else json_of(self.body)]
 
 
-def ok(body: object) -> Response:
+def ok(body: V) -> Response[V]:
     return Response(200, body)
 
 
-def put(existed: bool) -> Response:
+def put(existed: bool) -> Response[None]:
     """The response to a successful PUT."""
     return Response(204 if existed else 201)
 
 
-def done() -> Response:
+def done() -> Response[None]:
     return Response(204)
 
 
@@ -74,7 +77,7 @@ class HTTPError(OperatorError):
 
     def __init__(self, status: int, error: str, reason: object, headers: Mapping[str, str] = NO_HEADERS) -> None:
         super().__init__(str(reason))
-        self.answer = Response(status, {"error": error, "reason": reason}, headers)
+        self.answer: Response[Any] = Response(status, {"error": error, "reason": reason}, headers)
 
 
 NO_VHOST = "vhost_not_found"
@@ -134,4 +137,4 @@ def json_of(value: object) -> bytes:
     except UnicodeEncodeError:
         import json  # imported only here: it is slow, but accepts such strings
 
-        return json.dumps(value, separators=(",", ":")).encode("ascii")
+        return json.dumps(value, separators=(",", ":"), default=msgspec.to_builtins).encode("ascii")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from warren.broker.system_errors import file_error
+
+if TYPE_CHECKING:
+    from ..http.asgi import Incoming
 
 NAME = "access.log"
 SECRET = "hash_password"  # the path segment before a password
@@ -35,15 +39,13 @@ class AccessLog:
         except OSError as error:
             raise ValueError(f"management.http_log_dir: {file_error(error)}") from None
 
-    def write(
-        self, host: str, user: str, request: str, status: int, size: int, headers: Mapping[str, str], timestamp_s: int
-    ) -> None:
+    def write(self, incoming: Incoming, path: str, status: int, size: int, timestamp_s: int) -> None:
         fields = {
-            "host": host or "-",
-            "user": user or "-",
-            "request": redact_password(request),
-            "referer": headers.get("referer", "-"),
-            "agent": headers.get("user-agent", "-"),
+            "host": incoming.peer.host or "-",
+            "user": incoming.user or "-",
+            "request": redact_password(f"{incoming.method} {path} HTTP/{incoming.scope.get('http_version', '1.1')}"),
+            "referer": incoming.headers.get("referer", "-"),
+            "agent": incoming.headers.get("user-agent", "-"),
         }
         time = datetime.fromtimestamp(timestamp_s, UTC)
         said = {name: escape(text) for name, text in fields.items()}

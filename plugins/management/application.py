@@ -1,13 +1,14 @@
-"""The ASGI application on the port of the HTTP API: the API, the user interface, and metrics for monitoring users."""
+"""The application on the port of the HTTP API: the API, the user interface, and metrics for monitoring users."""
 
 from __future__ import annotations
 
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from warren.broker.plugin import Host
 
-from ..http.asgi import GuestApplication, raw_path_of
+from ..http.asgi import Application, GuestApplication, Incoming
+from ..http.responses import HTTPError
 from .api import routes
 from .framework.context import State
 from .http_api import HTTPAPI
@@ -17,28 +18,30 @@ from .ui_files import UIFiles
 METRICS = "prometheus"  # the entry point of the service
 
 
-class Dispatcher:
-    """An ASGI application: requests for metrics go to the Prometheus service, if it runs.
+class Dispatcher(Application):
+    """An application: requests for metrics go to the Prometheus service, if it runs.
 
-    Others go to the API if their path is below it, or else to the files of the user interface.
+    Others go to the API if their path is below it, or else to the files of the user interface. The API refuses those
+    whose Host header is no name of this node.
     """
 
-    def __init__(self, host: Host, web: HTTPAPI, files: UIFiles) -> None:
+    def __init__(self, host: Host, api: HTTPAPI, files: UIFiles) -> None:
         self._host = host
-        self._web = web
+        self._api = api
         self._files = files
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        application: ASGIApp = self._web
+    async def serve(self, incoming: Incoming) -> None:
+        try:
+            self._api.origins.check_host(incoming.headers, incoming.peer)
+        except HTTPError as refusal:
+            return await self._api.refuse(incoming, refusal)
+        application: Application = self._api
         metrics = self._host.services.get(METRICS)
-        raw_path = raw_path_of(scope)
-        if not self._web.has_own_host(scope):
-            pass  # the API refuses it
-        elif isinstance(metrics, GuestApplication) and metrics.answers(raw_path):
+        if isinstance(metrics, GuestApplication) and metrics.answers(incoming.path):
             application = await metrics.guarded_application()
-        elif not self._web.answers(raw_path) and self._files.answers(raw_path):
+        elif not self._api.answers(incoming.path) and self._files.answers(incoming.path):
             application = self._files
-        await application(scope, receive, send)
+        await application.serve(incoming)
 
 
 def application(host: Host, state: State) -> ASGIApp:

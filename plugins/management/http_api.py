@@ -1,44 +1,29 @@
-"""The ASGI application of the HTTP API: routing, login, body, handler, response."""
+"""The application of the HTTP API: routing, login, body, handler, response."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import aclosing
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.types import Receive, Scope, Send
 
-from warren.broker.plugin import AMQPError, Host, OperatorError, Peer
-from warren.broker.runtime.source_address import source_of
+from warren.broker.plugin import AMQPError, Host, OperatorError
 
-from ..http.asgi import (
-    GZIP_FROM,
-    compress,
-    headers_of,
-    peer_of,
-    raw_path_of,
-    response_start,
-    run_until,
-    run_while_connected,
-    takes_gzip,
-    until_disconnected,
-)
+from ..http.asgi import GZIP_FROM, Application, Incoming, compress
 from ..http.auth import NOBODY, NONE, Caller, authenticate
 from ..http.pace import pace_of
-from ..http.responses import HTTPError, Pieces, Response, http_error_of, missing, no_vhost, not_now
+from ..http.responses import HTTPError, Pieces, Response, http_error_of, missing, not_now
 from .access_log import AccessLog
-from .framework import bodies
 from .framework.context import State
 from .framework.line_stream import LineStream
 from .framework.pagination import Listing, columns_of, list_response, prune
 from .framework.quota import Quota
 from .framework.request import Request
-from .framework.router import Answered, Route, Routes, allowed, values
+from .framework.router import Answered, Route, Routes
 from .framework.unread import Unread
 from .origins import Origins
 
@@ -59,8 +44,8 @@ NO_CONTENT = 204
 CONTENT_SECURITY = "script-src 'self'; object-src 'self'"
 
 
-class HTTPAPI:
-    """The ASGI application of the API."""
+class HTTPAPI(Application):
+    """The application of the API."""
 
     request_s: float | None = REQUEST_S
 
@@ -70,7 +55,7 @@ class HTTPAPI:
         self._routes = routes
         self._prefix = state.config.path_prefix.rstrip("/") + API
         self._headers = fixed_headers(state)
-        self._origins = Origins(state.config.cors_allow_origins, state.config.allowed_hosts, host.node.name)
+        self.origins = Origins(state.config.cors_allow_origins, state.config.allowed_hosts, host.node.name)
         self._requests = Quota(REQUESTS_LIMIT, SOURCE_REQUESTS_LIMIT)  # in progress, by source address
         longest = state.config.max_body_bytes
         self._bodies = Quota(max(BODIES_BYTES, longest), max(USER_BODIES_BYTES, longest))  # by user
@@ -80,15 +65,21 @@ class HTTPAPI:
         self._storing = 0  # changes that wait for the disk
         self._log = AccessLog(state.config.http_log_dir, host.report) if state.config.http_log_dir else None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        assert scope["type"] == "http"
-        with Unread(self._unread, source_of(peer_of(scope).host)) as unread:
-            await self._respond(scope, receive, send, unread)
+    def answers(self, path: str) -> bool:
+        """True for the paths of the API."""
+        return path == self._prefix or path.startswith(f"{self._prefix}/")
 
-    async def _respond(self, scope: Scope, receive: Receive, send: Send, unread: Unread) -> None:
-        headers = headers_of(scope)
+    async def refuse(self, incoming: Incoming, refusal: HTTPError) -> None:
+        with Unread(self._unread, incoming.source) as unread:
+            await self._send(incoming, refusal.answer, unread)
+
+    async def serve(self, incoming: Incoming) -> None:
+        with Unread(self._unread, incoming.source) as unread:
+            await self._respond(incoming, unread)
+
+    async def _respond(self, incoming: Incoming, unread: Unread) -> None:
         try:
-            answer: Response | LineStream = await self._answer(scope, headers, receive, unread)
+            answer: Response[Any] | LineStream = await self._answer(incoming, unread)
         except TimeoutError:
             answer = not_now(f"the request was not answered within {REQUEST_S:.0f} s").answer
         except (AMQPError, OperatorError) as error:
@@ -96,135 +87,86 @@ class HTTPAPI:
         except ConnectionResetError:
             return
         except Exception as error:  # a bug of ours; it ends only this request
-            self._host.report("internal_error", "error", {"exc_info": error, "request": scope["method"]})
+            self._host.report("internal_error", "error", {"exc_info": error, "request": incoming.method})
             answer = Response(500, {"error": "internal_server_error", "reason": "see the broker's log"})
         if isinstance(answer, LineStream):
-            user = scope.get("user", "")
-            if self._open_streams.take(user):
-                self._log_request(scope, headers, 200, 0)  # at its beginning, as it may never end
+            if self._open_streams.take(incoming.user):
+                self._log_request(incoming, 200, 0)  # at its beginning, as it may never end
                 try:
-                    return await self._send_lines(answer, receive, send)
+                    return await self._send_lines(incoming, answer)
                 finally:
-                    self._open_streams.release(user)
+                    self._open_streams.release(incoming.user)
             answer.leave_once()
             answer = not_now("too many streams are open").answer
-        gzip = self._state.config.listener_of(scope.get("scheme", "http")).compress and takes_gzip(headers)
-        size = await self._send(answer, gzip, send, unread)
-        self._log_request(scope, headers, answer.status, size)
+        await self._send(incoming, answer, unread)
 
-    def _log_request(self, scope: Scope, headers: Mapping[str, str], status: int, size: int) -> None:
+    def _log_request(self, incoming: Incoming, status: int, size: int) -> None:
         """Log a request with the path of its route, which PATH_IN_QUERY has in the query."""
         if self._log is not None:
-            path = raw_path_of(scope)
+            path = incoming.path
             if path == self._prefix + PATH_IN_QUERY:
-                path = f"{self._prefix}/{query_of(scope).get('path', '').lstrip('/')}"
-            line = f"{scope['method']} {path} HTTP/{scope.get('http_version', '1.1')}"
-            now_s = self._host.node.clock.timestamp_s()
-            self._log.write(peer_of(scope).host, scope.get("user", ""), line, status, size, headers, now_s)
+                path = f"{self._prefix}/{incoming.query.get('path', '').lstrip('/')}"
+            self._log.write(incoming, path, status, size, self._host.node.clock.timestamp_s())
 
-    def answers(self, raw_path: str) -> bool:
-        """True for the paths of the API."""
-        return raw_path == self._prefix or raw_path.startswith(f"{self._prefix}/")
-
-    def has_own_host(self, scope: Scope) -> bool:
-        """True if the Host header is a name of this node; the API rejects other requests."""
-        try:
-            self._origins.check_host(headers_of(scope), peer_of(scope))
-        except HTTPError:
-            return False
-        return True
-
-    def _check_host(self, headers: Mapping[str, str], peer: Peer) -> None:
-        """Raises HTTPError (403)."""
-        self._origins.check_host(headers, peer)
-
-    async def _answer(
-        self, scope: Scope, headers: Mapping[str, str], receive: Receive, unread: Unread
-    ) -> Response | LineStream:
-        self._check_host(headers, peer_of(scope))
-        raw_path = raw_path_of(scope)
-        if not self.answers(raw_path):
+    async def _answer(self, incoming: Incoming, unread: Unread) -> Response[Any] | LineStream:
+        """Return the answer of the request's route to a caller that the route's guard lets pass. Raises HTTPError."""
+        if not self.answers(incoming.path):
             raise missing()
-        way = raw_path[len(self._prefix) :]
-        if way == PATH_IN_QUERY:
-            way = query_of(scope).get("path", "")
-        at = self._routes.find(way)
-        if at is None:
-            raise missing()
-        by_method, segments = at
-        method = scope["method"]
-        if method == "OPTIONS":
-            return Response(200, b"", {"allow": allowed(by_method)})
-        route = by_method.get("GET" if method == "HEAD" else method)
-        if route is None:
-            return Response(
-                405, {"error": "method_not_allowed", "reason": "Method Not Allowed"}, {"allow": allowed(by_method)}
-            )
-        return await self._serve(scope, headers, receive, unread, route, segments)
-
-    async def _serve(
-        self,
-        scope: Scope,
-        headers: Mapping[str, str],
-        receive: Receive,
-        unread: Unread,
-        route: Route,
-        segments: list[str],
-    ) -> Response | LineStream:
-        method, peer = scope["method"], peer_of(scope)
+        path = incoming.path[len(self._prefix) :]
+        if path == PATH_IN_QUERY:
+            path = incoming.query.get("path", "")
+        if incoming.method == "OPTIONS":
+            return Response(200, b"", self._routes.allow(path))
+        route, segments = self._routes.find(incoming.method, path)
         if route.changes:
-            self._origins.check_change(method, headers, takes_form=route.body is bytes)
-        caller = NOBODY
-        if route.guard is not NONE:
-            caller = await self._log_in(scope, headers, peer)
-            scope["user"] = caller.user.name
-        named = values(route, segments)
-        request = Request(self._host, self._state, caller, peer, method, named, query_of(scope), headers, unread)
-        self._authorize(route, request)
+            self.origins.check_change(incoming.method, incoming.headers, takes_form=route.body is bytes)
+        caller = NOBODY if route.guard is NONE else await self._log_in(incoming)
+        request = Request(self._host, self._state, caller, incoming, segments, unread)
+        request.enter(route.guard, route.vhost_required)
         if route.body is not None:
-            at = self._state.config.listener_of(scope.get("scheme", "http"))
-            await self._read(route, request, receive, at.inactivity_timeout / 1000)
-            self._authorize(route, request)  # as a body takes its time, in which rights may have been taken away
-        if route.is_health or route.guard is NONE:
-            return await self._work(route, request, receive)
-        source = source_of(peer.host)
-        if not self._requests.take(source):
+            request.body = await route.read(incoming, self._bodies, self._state)
+            request.enter(route.guard, route.vhost_required)  # again: rights may have been taken away meanwhile
+        if not route.is_limited:
+            return await self._work(route, request)
+        if not self._requests.take(incoming.source):
             raise not_now("too many requests are under way")
         try:
-            return await self._work(route, request, receive)
+            return await self._work(route, request)
         finally:
-            self._requests.release(source)
+            self._requests.release(incoming.source)
 
-    async def _log_in(self, scope: Scope, headers: Mapping[str, str], peer: Peer) -> Caller:
+    async def _log_in(self, incoming: Incoming) -> Caller:
         """Return the caller; a disconnect cancels the login. Raises HTTPError (400, 401, 503)."""
         if self._state.config.disable_basic_auth:
             raise HTTPError(401, "not_authorized", "Not_Authorized")
-        login = authenticate(self._host, headers.get("authorization"), peer)
         async with asyncio.timeout(REQUEST_S):
-            return await run_until(until_disconnected(scope), login)
+            login = authenticate(self._host, incoming.headers.get("authorization"), incoming.peer)
+            caller = await incoming.run_before_body(login)
+        incoming.user = caller.user.name
+        return caller
 
-    async def _work(self, route: Route, request: Request, receive: Receive) -> Response | LineStream:
+    async def _work(self, route: Route, request: Request) -> Response[Any] | LineStream:
         async with asyncio.timeout(self.request_s):
             while True:
                 try:
-                    return await self._make(route, request, receive)
+                    return await self._make(route, request)
                 except HTTPError:
                     if route.changes or not request.unread.refused:
                         raise
-                await run_while_connected(receive, request.wait(request.unread.room()))
+                await request.incoming.run_while_connected(request.wait(request.unread.room()))
 
-    async def _make(self, route: Route, request: Request, receive: Receive) -> Response | LineStream:
+    async def _make(self, route: Route, request: Request) -> Response[Any] | LineStream:
         """Return the response of a route's handler. Raises HTTPError."""
-        answer = await self._handle(route, request, receive)
+        answer = await self._handle(route, request)
         if route.durable:
-            await self._wait_until_stored(receive)
+            await self._wait_until_stored(request.incoming)
         if isinstance(answer, LineStream):
             return answer
         parts = answer.parts()
         request.unread.resize(sum(map(len, parts)), refuse=not route.changes)
         return Response(answer.status, Pieces(parts), answer.headers, answer.media_type, answer.gzip)
 
-    async def _wait_until_stored(self, receive: Receive) -> None:
+    async def _wait_until_stored(self, incoming: Incoming) -> None:
         """Wait until the change is stored. Raises HTTPError (503) if that takes too long."""
         host = self._host
         if host.node.journal.ticket() <= host.node.journal.durable:
@@ -233,7 +175,7 @@ class HTTPAPI:
             self._storing += 1
             try:
                 async with asyncio.timeout(STORING_S):
-                    return await run_while_connected(receive, host.stored())
+                    return await incoming.run_while_connected(host.stored())
             except TimeoutError:
                 pass
             finally:
@@ -242,76 +184,52 @@ class HTTPAPI:
         cause = f"the broker is {alarm}" if alarm else "the disk does not take it now"
         raise not_now(f"the change is made, and not stored yet: {cause}")
 
-    def _authorize(self, route: Route, request: Request) -> None:
-        """Check the rights of the caller. Raises HTTPError (401, 404); the tags are checked first."""
-        name = request.path.get("vhost")
-        request.vhost = self._host.node.vhosts.get(name) if name is not None else None
-        request.guard = route.guard
-        request.authorize()
-        if name is not None and request.vhost is None and route.vhost_required:
-            raise no_vhost(route.method)
-
-    async def _read(self, route: Route, request: Request, receive: Receive, within_s: float) -> None:
-        """Read the body, with no longer pause than this. Raises HTTPError (400, 408, 503)."""
-        assert route.body is not None
-        config = self._state.config
-        limit, too_long = config.max_body_bytes, bodies.TOO_LONG
-        if route.body_limit is not None and route.body_limit < limit:
-            limit, too_long = route.body_limit, bodies.TOO_LONG_HERE
-        user = "" if route.guard is NONE else request.user.name
-        reader = bodies.Reader(self._bodies, user, limit, too_long, within_s)
-        body = await reader.read(receive, request.headers.get("content-length"))
-        if issubclass(route.body, msgspec.Struct):
-            request.body = await bodies.parse(body, route.body, self._state.bodies)
-        else:
-            request.body = body
-
-    async def _handle(self, route: Route, request: Request, receive: Receive) -> Response | LineStream:
+    async def _handle(self, route: Route, request: Request) -> Response[Any] | LineStream:
         caller = request.caller
         if not route.changes:
             await request.wait(pace_of(asyncio.get_running_loop()).time(START_S))
         with request.acting():
             result: Any = route.handler(request)
         if inspect.isawaitable(result):
-            result = await run_while_connected(receive, result)
+            result = await request.incoming.run_while_connected(result)
         made: Answered = result
         if isinstance(made, LineStream):
-            made.check = partial(self._authorize, route, request)
-            if request.method == "HEAD":
+            made.check = partial(request.enter, route.guard, route.vhost_required)
+            if request.incoming.method == "HEAD":
                 made.end()
             return made
         if isinstance(made, Listing):
             listing = list_response(made, request.query, self._state.searches, request.unread.grow)
-            made = await run_while_connected(receive, request.wait(listing))
+            made = await request.incoming.run_while_connected(request.wait(listing))
             request.check_kept(caller)
             return made
         if not route.changes:
             request.check_kept(caller)
-        if request.method in ("GET", "HEAD") and "columns" in request.query and isinstance(made.body, (dict, list)):
+        shaped = isinstance(made.body, (dict, list, msgspec.Struct))
+        if request.incoming.reads and "columns" in request.query and shaped:
             return Response(made.status, prune(made.body, columns_of(request.query)), made.headers)
         return made
 
-    async def _send_lines(self, stream: LineStream, receive: Receive, send: Send) -> None:
+    async def _send_lines(self, incoming: Incoming, stream: LineStream) -> None:
         """Send lines until the stream ends, the client disconnects, or its user loses the right to read them."""
         self._streams.add(stream)
         headers = {**self._headers, "content-type": stream.media_type, "cache-control": "no-cache"}
-        await send(response_start(200, headers, None))
+        await incoming.start(200, headers, None)
 
         async def write() -> None:
             async with aclosing(stream.lines()) as pieces:
                 async for lines in pieces:
                     stream.check()
-                    body = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
-                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                    await incoming.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
 
         try:
-            await run_while_connected(receive, write())
+            await incoming.run_while_connected(write())
         except (ConnectionResetError, HTTPError):
             pass
         finally:
             stream.leave_once()
             self._streams.discard(stream)
-        await send({"type": "http.response.body", "body": b""})
+        await incoming.write(b"", more=False)
 
     def close(self) -> None:
         """End all line streams, which otherwise have no end, and waits for room."""
@@ -319,8 +237,8 @@ class HTTPAPI:
             stream.end()
         self._unread.close()
 
-    async def _send(self, answer: Response, gzip: bool, send: Send, unread: Unread) -> int:
-        """Send a response, compressed if it is long and `gzip` is True; return the number of body bytes."""
+    async def _send(self, incoming: Incoming, answer: Response[Any], unread: Unread) -> None:
+        """Send a response, compressed if it is long, the client takes that and the listener does it; log it."""
         parts = answer.parts()
         size = sum(map(len, parts))
         headers = {**self._headers, **answer.headers}
@@ -328,27 +246,19 @@ class HTTPAPI:
             headers["content-type"] = answer.media_type
             if answer.status == 200:
                 headers.setdefault("cache-control", "no-cache")
-        if size >= GZIP_FROM and gzip:
+        if size >= GZIP_FROM and incoming.takes_gzip and self._state.config.listener_of(incoming.scheme).compress:
             headers["content-encoding"] = "gzip"
             parts = [answer.gzip or await compress(parts)]
             size = len(parts[0])
             answer.body = None
         unread.resize(size, refuse=False)
         # 204 has no content by definition, and so no length (RFC 9110, 8.6).
-        await send(response_start(answer.status, headers, None if answer.status == NO_CONTENT else size))
+        await incoming.start(answer.status, headers, None if answer.status == NO_CONTENT else size)
         for chunk in chunks(parts):
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await incoming.write(chunk)
             await asyncio.sleep(0)
-        await send({"type": "http.response.body", "body": b""})  # waits until nearly all is in the socket
-        return size
-
-
-def query_of(scope: Scope) -> dict[str, str]:
-    """Return the first value of each name in the query."""
-    query: dict[str, str] = {}
-    for name, text in parse_qsl(scope["query_string"].decode("utf-8", "replace"), keep_blank_values=True):
-        query.setdefault(name, text)
-    return query
+        await incoming.write(b"", more=False)  # waits until nearly all is in the socket
+        self._log_request(incoming, answer.status, size)
 
 
 def chunks(parts: list[bytes]) -> Iterator[bytes]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from warren.broker.plugin import Host
 
-from starlette.types import Scope
-
-from warren.broker.plugin import Host, Peer
-
+from ..http.asgi import Incoming
 from ..http.auth import LOCAL_CALLER, Caller
 from .api import routes
 from .framework.context import State
@@ -20,7 +17,7 @@ BODIES_BYTES = 512 << 20  # of bodies being read
 
 
 class LocalAPI(HTTPAPI):
-    """The ASGI application for callers that the socket has identified by uid; headers are not checked.
+    """The application for callers that the socket has identified by uid; headers are not checked.
 
     It keeps working while the services of the node are stopped.
     """
@@ -31,9 +28,6 @@ class LocalAPI(HTTPAPI):
         super().__init__(host, state, routes())
         self._prefix = API
         self._bodies = Quota(BODIES_BYTES, BODIES_BYTES)
-
-    def _check_host(self, headers: Mapping[str, str], peer: Peer) -> None:
-        """Accept any Host header: browsers cannot reach a unix socket."""
 
     @property
     def _state(self) -> State:
@@ -46,5 +40,6 @@ class LocalAPI(HTTPAPI):
     def _state(self, state: State) -> None:
         self._own_state = state
 
-    async def _log_in(self, scope: Scope, headers: Mapping[str, str], peer: Peer) -> Caller:
+    async def _log_in(self, incoming: Incoming) -> Caller:
+        incoming.user = LOCAL_CALLER.user.name
         return LOCAL_CALLER

@@ -62,20 +62,18 @@ class ManagementService(Service):
     async def start_standby(self, host: StandbyHost, listener: Listener | None) -> bool:
         """Raises OSError, ValueError if a configured address cannot be bound."""
 
-        def application() -> ASGIApp:
-            from .standby import StandbyAPI
+        def app(local: bool) -> HTTPApp:
+            def application() -> ASGIApp:
+                from .standby import StandbyAPI
 
-            return StandbyAPI(host)
+                return StandbyAPI(host, local)
 
-        def local_application() -> ASGIApp:
-            from .standby import StandbyAPI
+            return HTTPApp("management", "http", f"{__package__}.standby", application, "" if local else OPTION)
 
-            return StandbyAPI(host, local=True)
-
-        config, module = host.config.management, f"{__package__}.standby"
+        config = host.config.management
         if listener is not None:
-            self._local = LazyListener(host, HTTPApp("management", "http", module, local_application), LOCAL, listener)
-        self._listeners = HTTPListeners(host, HTTPApp("management", "http", module, application, OPTION))
+            self._local = LazyListener(host, app(local=True), LOCAL, listener)
+        self._listeners = HTTPListeners(host, app(local=False))
         await self._listeners.open(config.tcp, config.ssl, config.ssl_options, Management().tcp)
         return True
 

@@ -5,11 +5,11 @@ Callers at the unix socket learn the name of the node, and can stop the process.
 
 from __future__ import annotations
 
-from starlette.types import Receive, Scope, Send
+from typing import Any
 
 from warren.broker.hosting.standby_host import StandbyHost
 
-from ..http.asgi import raw_path_of, response_start
+from ..http.asgi import Application, Incoming
 from ..http.responses import Response, ok
 
 CHECKS = "/api/health/checks/"
@@ -18,24 +18,20 @@ STOP = "/api/warren/shutdown"
 STANDBY = "standby"
 
 
-class StandbyAPI:
-    """The ASGI application of a standby; `local` callers are the process's own user or root."""
+class StandbyAPI(Application):
+    """The application of a standby; `local` callers are the process's own user or root."""
 
     def __init__(self, host: StandbyHost, local: bool = False) -> None:
         self._host = host
         self._prefix = "" if local else host.config.management.path_prefix.rstrip("/")
         self._local = local
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = self.respond(scope["method"], raw_path_of(scope).removeprefix(self._prefix))
-        body = response.encode()
-        headers = {"content-type": response.media_type, "cache-control": "no-store", **response.headers}
-        await send(response_start(response.status, headers, len(body)))
-        await send({"type": "http.response.body", "body": body if scope["method"] != "HEAD" else b""})
+    async def serve(self, incoming: Incoming) -> None:
+        response = self.response_to(incoming.method, incoming.path.removeprefix(self._prefix))
+        await incoming.respond(response, {"cache-control": "no-store"})
 
-    def respond(self, method: str, path: str) -> Response:
+    def response_to(self, method: str, path: str) -> Response[Any]:
         """Return the response to a request."""
-        path = path.partition("?")[0]
         if path.startswith(CHECKS):
             return Response(503, {"status": "failed", "reason": STANDBY})
         if self._local and (method, path) == ("POST", STOP):

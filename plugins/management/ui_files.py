@@ -1,4 +1,4 @@
-"""The user interface in the browser: an ASGI application that serves the files of the folder `ui` from memory."""
+"""The user interface in the browser: an application that serves the files of the folder `ui` from memory."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.responses import RedirectResponse, Response
-from starlette.types import Receive, Scope, Send
 
-from ..http.asgi import GZIP_FROM, compress_now, headers_of, takes_gzip
+from ..http.asgi import GZIP_FROM, Application, Incoming, compress_now
 from .framework.context import State
 from .http_api import fixed_headers
 
@@ -62,7 +61,7 @@ def _has(asked: Mapping[str, str], tag: str) -> bool:
     return tag in held or "*" in held
 
 
-class UIFiles:
+class UIFiles(Application):
     """Serves the files below `management.path_prefix`; the prefix without a slash at its end redirects to the page.
 
     All files are read at the first request, so a page is never mixed with scripts of another version.
@@ -76,38 +75,38 @@ class UIFiles:
         ancestors = FRAME_ANCESTORS.get(state.config.frame_options.upper(), "; frame-ancestors 'none'")
         self._headers["content-security-policy"] = state.config.csp_policy or CONTENT_SECURITY + ancestors
 
-    def answers(self, raw_path: str) -> bool:
+    def answers(self, path: str) -> bool:
         """True for paths below the prefix that are not the API's."""
-        return raw_path == self._prefix or raw_path.startswith(f"{self._prefix}/")
+        return path == self._prefix or path.startswith(f"{self._prefix}/")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await self._response(scope)
+    async def serve(self, incoming: Incoming) -> None:
+        response = await self._response(incoming)
         response.headers.update(self._headers)
-        await response(scope, receive, send)
+        await response(incoming.scope, incoming.receive, incoming.send)
 
-    async def _response(self, scope: Scope) -> Response:
-        path: str = scope["path"]
-        if scope["method"] not in ("GET", "HEAD"):
+    async def _response(self, incoming: Incoming) -> Response:
+        path: str = incoming.scope["path"]
+        if not incoming.reads:
             return Response(status_code=405, headers={"allow": "GET, HEAD"})
         if self._prefix and path == self._prefix:
             return RedirectResponse(f"{self._prefix}/")
         if self._files is None:
             self._files = await asyncio.to_thread(read_files)
-        compress = self._config.listener_of(scope.get("scheme", "http")).compress
         file = self._files.get(path.removeprefix(f"{self._prefix}/"))
-        return Response(status_code=404) if file is None else self._file_response(file, headers_of(scope), compress)
+        return Response(status_code=404) if file is None else self._file_response(file, incoming)
 
-    def _file_response(self, file: StoredFile, asked: Mapping[str, str], compress: bool) -> Response:
+    def _file_response(self, file: StoredFile, incoming: Incoming) -> Response:
         """Return the file, compressed if the listener and the client allow that, or 304 if the client has it.
 
         The server leaves out the body of a response to HEAD.
         """
         headers = {"etag": f'"{file.digest}"'}
         body = file.content
-        if file.compressed is not None and compress and takes_gzip(asked):
+        compress = self._config.listener_of(incoming.scheme).compress
+        if file.compressed is not None and compress and incoming.takes_gzip:
             body = file.compressed
             headers |= {"content-encoding": "gzip", "etag": f'"{file.digest}-gzip"'}
-        if _has(asked, headers["etag"]):
+        if _has(incoming.headers, headers["etag"]):
             headers.pop("content-encoding", None)
             return Response(status_code=304, headers=headers)
         return Response(body, headers=headers, media_type=file.media_type)

@@ -1,4 +1,4 @@
-"""The ASGI application of scrapes: authenticate, measure, write, compress and send in chunks."""
+"""The application of scrapes: authenticate, measure, write, compress and send in chunks."""
 
 from __future__ import annotations
 
@@ -6,25 +6,10 @@ import asyncio
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import aclosing
+from typing import Any
 from urllib.parse import parse_qs
 
-from starlette.types import Receive, Send
-from starlette.types import Scope as Asked
-
-from warren.broker.plugin import Peer
-from warren.broker.runtime.source_address import source_of
-
-from ..http.asgi import (
-    GZIP_FROM,
-    compress,
-    compress_stream,
-    headers_of,
-    peer_of,
-    raw_path_of,
-    response_start,
-    run_while_connected,
-    takes_gzip,
-)
+from ..http.asgi import GZIP_FROM, Application, Incoming, compress, compress_stream
 from ..http.auth import MONITOR, authenticate, refresh
 from ..http.responses import HTTPError, Response, missing
 from ..http.slices import once_a_turn
@@ -34,7 +19,6 @@ from .exposition import Text
 from .scope import BadPattern, Scope
 from .scrape_limits import Place, Places
 
-METHODS = ("GET", "HEAD")
 AT_ONCE = 2  # scrapes that make a chunk at the same time, as each may use the processor for seconds
 CHUNK_BYTES = 65_536  # of text in one write; a shorter scrape is sent with its length
 SEND_S = 10.0  # for a scraper to receive a chunk
@@ -44,8 +28,8 @@ REALM = {"www-authenticate": 'Basic realm="RabbitMQ Prometheus"'}
 Query = Mapping[str, list[str]]
 
 
-class Metrics:
-    """An ASGI application below a path; if `guarded`, for users with the tag monitoring only."""
+class Metrics(Application):
+    """An application below a path; if `guarded`, for users with the tag monitoring only."""
 
     def __init__(self, state: State, path: str, guarded: bool) -> None:
         self._state = state
@@ -56,12 +40,10 @@ class Metrics:
         self._turn = asyncio.Semaphore(AT_ONCE)  # held for one chunk, so that slow readers block nobody
         self._places = Places()
 
-    async def __call__(self, asked: Asked, receive: Receive, send: Send) -> None:
-        assert asked["type"] == "http"
-        headers = headers_of(asked)
-        response = ScrapeStream(send)
+    async def serve(self, incoming: Incoming) -> None:
+        response = ScrapeStream(incoming)
         try:
-            answer = await run_while_connected(receive, self._answer(asked, headers, response))
+            answer = await incoming.run_while_connected(self._answer(incoming, response))
         except ConnectionResetError:  # the scraper has disconnected
             return
         except HTTPError as refusal:
@@ -73,29 +55,25 @@ class Metrics:
                 self._host.report("scrape_not_taken", "warning", {"sent_bytes": response.size_bytes})
             answer = Response(503, b"the scrape took too long", media_type=PLAIN)
         except Exception as error:  # a bug of ours; it ends only this scrape
-            self._host.report("internal_error", "error", {"exc_info": error, "request": asked["method"]})
+            self._host.report("internal_error", "error", {"exc_info": error, "request": incoming.method})
             answer = Response(500, b"see the broker's log", media_type=PLAIN)
-        if answer is None or response.started:  # an incomplete stream gets no end, so it cannot pass for a complete one
-            return
-        data = answer.encode()
-        await send(response_start(answer.status, {"content-type": answer.media_type, **answer.headers}, len(data)))
-        await send({"type": "http.response.body", "body": data})
+        if answer is not None and not response.started:  # an incomplete stream gets no end
+            await incoming.respond(answer)
 
-    async def _answer(self, asked: Asked, headers: Mapping[str, str], response: ScrapeStream) -> Response | None:
+    async def _answer(self, incoming: Incoming, response: ScrapeStream) -> Response[Any] | None:
         """Return None once a scrape was sent. Raises HTTPError, BadPattern, TimeoutError."""
-        endpoint = self._endpoint(raw_path_of(asked))
-        if asked["method"] not in METHODS:
-            raise HTTPError(405, "method_not_allowed", "Method Not Allowed", {"allow": ", ".join(METHODS)})
+        endpoint = self._endpoint(incoming.path)
+        if not incoming.reads:
+            raise HTTPError(405, "method_not_allowed", "Method Not Allowed", {"allow": "GET, HEAD"})
         if self._guarded:
-            await self._authorize(headers.get("authorization"), peer_of(asked))
+            await self._authorize(incoming)
         if endpoint is None:
             return Response(404, b"Unknown Registry", media_type=PLAIN)
-        query = parse_qs(asked["query_string"].decode("utf-8", "replace"))
-        with self._places.enter(source_of(peer_of(asked).host)) as response.place:
+        with self._places.enter(incoming.source) as response.place:
             async with self._turn:
-                scope, families = await self._scope(endpoint, query)
-            gzip = self._state.config.listener_of(asked.get("scheme", "http")).compress and takes_gzip(headers)
-            await self._scrape(scope, endpoint, families, headers.get("accept", ""), gzip, response)
+                scope, families = await self._scope(endpoint, parse_qs(incoming.query_text))
+            gzip = self._state.config.listener_of(incoming.scheme).compress and incoming.takes_gzip
+            await self._scrape(scope, endpoint, families, incoming.headers.get("accept", ""), gzip, response)
         return None
 
     def _endpoint(self, raw_path: str) -> str | None:
@@ -107,10 +85,10 @@ class Metrics:
             return PER_OBJECT if self._state.config.return_per_object_metrics else AGGREGATED
         return name if name in (PER_OBJECT, DETAILED, MEMORY) else None
 
-    async def _authorize(self, authorization: str | None, peer: Peer) -> None:
+    async def _authorize(self, incoming: Incoming) -> None:
         """Raises HTTPError (401)."""
         try:
-            caller = await authenticate(self._host, authorization, peer)
+            caller = await authenticate(self._host, incoming.headers.get("authorization"), incoming.peer)
         except HTTPError as refusal:
             if refusal.answer.headers:
                 refusal.answer.headers = REALM
@@ -156,8 +134,8 @@ class Metrics:
 class ScrapeStream:
     """The response to a scrape: a short one is sent as a whole, a long one as a stream of chunks."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, incoming: Incoming) -> None:
+        self._incoming = incoming
         self.place: Place | None = None
         self.started = False
         self.size_bytes = 0  # of the uncompressed text
@@ -193,14 +171,14 @@ class ScrapeStream:
 
     async def _start(self, headers: Mapping[str, str], length_bytes: int | None) -> None:
         self.started = True
-        await self._send(response_start(200, headers, length_bytes))
+        await self._incoming.start(200, headers, length_bytes)
 
     async def _body(self, data: bytes, more: bool) -> None:
         assert self.place is not None, "a scrape without a place must not be sent"
         async with asyncio.timeout(SEND_S) as deadline:
             self.place.begin_sending(deadline)
             try:
-                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+                await self._incoming.write(data, more)
             finally:
                 self.place.end_sending()
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from warren.broker.session.channel import Channel
-from warren.broker.session.events import pid
 
 from . import exchanges, queues
-from .families import Family, PerObjectGroup, Texts, Values
-from .labels import text
+from .families import Family, PerObjectGroup, Texts, Values, text
 from .scope import Scope
 
 OWN = ("channel",)
@@ -21,11 +19,11 @@ def all_channels(scope: Scope) -> Iterable[Channel]:
 
 
 def own(channel: Channel) -> Texts:
-    return (text(pid(channel)),)
+    return (text(channel.pid),)
 
 
 def in_vhost(channel: Channel) -> Texts:
-    return text(pid(channel)), text(channel.vhost.name)
+    return text(channel.pid), text(channel.vhost.name)
 
 
 def state(channel: Channel) -> Values:

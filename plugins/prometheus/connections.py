@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from warren.broker.session.connection import Connection
 
-from .families import Family, PerObjectGroup, Texts, Values
-from .labels import text
+from .families import Family, PerObjectGroup, Texts, Values, text
 from .scope import Scope
 
 LABELS = ("channel", "connection")

@@ -7,16 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
 
-from . import (
-    build_info,
-    channels,
-    connections,
-    exchanges,
-    federation,
-    global_metrics,
-    node,
-    queues,
-)
+from . import build_info, channels, connections, exchanges, federation, global_metrics, node, queues
 from .exposition import Labelled, Table
 from .families import Family, FamilyGroup
 from .histograms import distributions, telemetry

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from warren.broker.plugin import Exchange
 
-from .families import CLUSTER, Family, PerObjectGroup, Texts, Values
-from .labels import text
+from .families import CLUSTER, Family, PerObjectGroup, Texts, Values, text
 from .scope import Scope
 
 TYPED = ("vhost", "exchange", "type")

@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 RABBITMQ, DETAILED, CLUSTER, WARREN = "rabbitmq_", "rabbitmq_detailed_", "rabbitmq_cluster_", "warren_"
 
+Kind = Literal["gauge", "counter", "untyped"]
 Texts = tuple[str, ...]
 Values = Sequence[float]
 Row = tuple[Texts, Values]
@@ -44,8 +45,13 @@ class Family(NamedTuple):
     """A family; `name` has no prefix."""
 
     name: str
-    kind: Literal["gauge", "counter", "untyped"]
+    kind: Kind
     help: str
+
+
+def text(name: str) -> str:
+    """Return the value of a label: bytes that are not UTF-8 are escaped, so that distinct names stay distinct."""
+    return name if name.isascii() else name.encode("utf-8", "backslashreplace").decode()
 
 
 class FamilyGroup:

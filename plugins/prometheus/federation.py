@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Protocol, runtime_checkable
 
-from .families import WARREN, Family, FamilyGroup, Row, SlicedGroup
-from .labels import text
+from .families import WARREN, Family, FamilyGroup, Kind, Row, SlicedGroup, text
 from .scope import Scope
 
 FEDERATION = "federation"  # the service's entry point
@@ -81,50 +80,27 @@ def of_each(key: str, scale: float, scope: Scope) -> Iterable[Row]:
             yield texts(link), (value * scale,)
 
 
-def single(family: Family, key: str, scale: float = 1) -> FamilyGroup:
+def single(kind: Kind, name: str, help: str, key: str, scale: float = 1) -> FamilyGroup:
+    family = Family(f"federation_link_{name}", kind, help)
     return SlicedGroup(family.name, (family,), partial(of_each, key, scale), LABELS, WARREN)
 
 
+REFUSED = Family("federation_links_refused", "gauge", "Links that do not start as the limit is reached")
+UP = Family("federation_link_up", "gauge", "1 while a federation link runs")
+DROPS = Family("federation_link_dropped_total", "counter", "Messages that a link dropped, by reason")
 GROUPS: tuple[FamilyGroup, ...] = (
     FamilyGroup(
-        "federation_links",
-        (Family("federation_links", "gauge", "Number of federation links"),),
-        by_status,
-        ("status",),
+        "federation_links", (Family("federation_links", "gauge", "Number of federation links"),), by_status, ("status",)
     ),
-    FamilyGroup(
-        "federation_links_refused",
-        (Family("federation_links_refused", "gauge", "Links that do not start as the limit is reached"),),
-        refused,
-        (),
-        WARREN,
-    ),
-    SlicedGroup(
-        "federation_link_up",
-        (Family("federation_link_up", "gauge", "1 while a federation link runs"),),
-        running,
-        LABELS,
-        WARREN,
-    ),
-    SlicedGroup(
-        "federation_link_dropped",
-        (Family("federation_link_dropped_total", "counter", "Messages that a link dropped, by reason"),),
-        dropped,
-        (*LABELS, "reason"),
-        WARREN,
-    ),
-    single(
-        Family("federation_link_forwarded_total", "counter", "Messages that a link has published here"), "forwarded"
-    ),
-    single(Family("federation_link_confirmed_total", "counter", "Messages of a link that were confirmed"), "confirmed"),
-    single(Family("federation_link_nacked_total", "counter", "Messages of a link that were refused"), "nacked"),
-    single(Family("federation_link_reconnects_total", "counter", "Failures of a running link"), "reconnects"),
-    single(Family("federation_link_retries", "gauge", "Attempts to connect since a link last ran"), "retries"),
-    single(Family("federation_link_unconfirmed", "gauge", "Messages of a link not confirmed yet"), "unconfirmed"),
-    single(Family("federation_link_backlog", "gauge", "Messages that wait for a link upstream"), "backlog"),
-    single(
-        Family("federation_link_lag_seconds", "gauge", "Age of the message that a link has forwarded last"),
-        "lag_ms",
-        0.001,
-    ),
+    FamilyGroup("federation_links_refused", (REFUSED,), refused, (), WARREN),
+    SlicedGroup("federation_link_up", (UP,), running, LABELS, WARREN),
+    SlicedGroup("federation_link_dropped", (DROPS,), dropped, (*LABELS, "reason"), WARREN),
+    single("counter", "forwarded_total", "Messages that a link has published here", "forwarded"),
+    single("counter", "confirmed_total", "Messages of a link that were confirmed", "confirmed"),
+    single("counter", "nacked_total", "Messages of a link that were refused", "nacked"),
+    single("counter", "reconnects_total", "Failures of a running link", "reconnects"),
+    single("gauge", "retries", "Attempts to connect since a link last ran", "retries"),
+    single("gauge", "unconfirmed", "Messages of a link not confirmed yet", "unconfirmed"),
+    single("gauge", "backlog", "Messages that wait for a link upstream", "backlog"),
+    single("gauge", "lag_seconds", "Age of the message that a link has forwarded last", "lag_ms", 0.001),
 )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .families import Family, FamilyGroup, Row, Values
-from .labels import text
+from .families import Family, FamilyGroup, Row, Values, text
 from .scope import Scope
 
 NET_TICKTIME_S = 60  # of a cluster's nodes; here there is one

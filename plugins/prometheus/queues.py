@@ -8,8 +8,7 @@ from warren.broker.core.metadata.queue_types import CLASSIC, QUORUM
 from warren.broker.core.queues.queue_sizes import queue_sizes
 from warren.broker.plugin import Queue
 
-from .families import WARREN, Family, PerObjectGroup, Texts, Values
-from .labels import text
+from .families import WARREN, Family, PerObjectGroup, Texts, Values, text
 from .scope import Scope
 
 TYPES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue"}  # RabbitMQ's module of each type

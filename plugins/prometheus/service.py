@@ -13,7 +13,7 @@ from ..http.lazy_listener import HTTPApp, HTTPListeners
 from .context import State
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from ..http.asgi import Application
 
 OPTION = "the key prometheus.tcp.port"
 APPLICATION = f"{__package__}.application"  # imports the libraries, which takes a while
@@ -25,14 +25,14 @@ class MetricsService(Service):
     def __init__(self) -> None:
         self._listeners: HTTPListeners | None = None
         self._state: State | None = None
-        self._guarded: ASGIApp | None = None
+        self._guarded: Application | None = None
 
     async def start(self, host: Host) -> None:
         """Raises OSError, ValueError if a configured address cannot be bound."""
         config = host.config.prometheus
         state = self._state = State(host)
 
-        def application() -> ASGIApp:
+        def application() -> Application:
             from .application import Metrics
 
             return Metrics(state, state.path, guarded=config.authentication_enabled)
@@ -50,7 +50,7 @@ class MetricsService(Service):
         path = self._state.shared_path if self._state is not None else ""
         return bool(path) and (raw_path == path or raw_path.startswith(path + "/"))
 
-    async def guarded_application(self) -> ASGIApp:
+    async def guarded_application(self) -> Application:
         """Return the application for the port of the HTTP API, which always authenticates."""
         assert self._state is not None
         if self._guarded is None:

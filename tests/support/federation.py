@@ -14,8 +14,9 @@ from warren.broker.app.listeners import tls
 from warren.broker.app.store import Store
 from warren.broker.config import Config, SSLOptions
 from warren.broker.config.config import Federation
+from warren.broker.core.exchanges.built_in import new_registry
 from warren.broker.core.exchanges.exchange import Exchange
-from warren.broker.core.exchanges.registry import Registry
+from warren.broker.core.exchanges.exchange_type import Registry
 from warren.broker.core.queues.queue import Queue
 from warren.broker.hosting.host import Host
 from warren.broker.hosting.loading import load_exchange_types
@@ -42,7 +43,7 @@ _numbers = itertools.count(1)
 
 def registry() -> Registry:
     """All exchange types, with that of federation."""
-    types = Registry()
+    types = new_registry()
     load_exchange_types(types)
     if UPSTREAM_TYPE not in types.names():
         types.register(UPSTREAM_TYPE, FederationUpstreamExchange)

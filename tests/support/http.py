@@ -17,6 +17,7 @@ from warren.broker.app.build import build_settings
 from warren.broker.hosting.host import Host
 from warren.broker.net.tls import TLS
 from warren.broker.runtime.resource_monitor import Resources
+from warren.plugins.http.asgi import Incoming
 from warren.plugins.management.application import application
 from warren.plugins.management.framework.context import State
 
@@ -152,6 +153,17 @@ def asgi_scope(
         "server": ("127.0.0.1", 15672),
     }
     return scope, encoded
+
+
+async def never(event: object = None) -> Any:
+    raise AssertionError("nothing is received or sent")
+
+
+def incoming_of(receive: Callable[[], Awaitable[dict[str, Any]]] = never, user: str = "") -> Incoming:
+    """A request of that user, who has logged in unless it is empty."""
+    incoming = Incoming(asgi_scope("GET", "/")[0], receive, never)
+    incoming.user = user
+    return incoming
 
 
 async def call_application(

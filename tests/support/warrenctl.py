@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pika
@@ -10,6 +11,7 @@ import pytest
 
 from warren.broker.config import Config
 from warren.broker.ctl.main import main
+from warren.broker.hosting import services
 from warren.broker.hosting.host import Host
 from warren.broker.hosting.local_socket import LocalSocket
 from warren.broker.net.tls import TLS
@@ -81,8 +83,8 @@ class Controlled:
             return await server.listen("127.0.0.1", 0)
 
         host = Host(node, config, server.settings, server, resources, no_tls, [])
-        host.control.listen = listen
-        return host, LocalSocket(host, [ManagementService()])
+        host.control.listen, host.control.stop_services = listen, partial(services.stop, host)
+        return host, LocalSocket(config, host.report, host.supervisor, partial(ManagementService().serve_local, host))
 
     def open(self) -> None:
         self.listening.call(self.local.open)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.exchanges.registry import Registry
+from warren.broker.core.exchanges.built_in import new_registry
 from warren.broker.core.vhost.vhost import VHost
 from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
@@ -149,7 +149,7 @@ def test_a_long_message_that_very_many_durable_exchanges_keep_is_stored_once(
     step_meter: StepMeter, tmp_path: Path
 ) -> None:
     body_bytes, exchanges = 1 << 20, 100
-    registry = Registry()
+    registry = new_registry()
     registry.register(HISTORY, RecentHistoryExchange)
     killed, restarted = tmp_path / "killed", tmp_path / "restarted"
     for folder in (killed, restarted):

@@ -18,7 +18,7 @@ from warren.broker.app import store as store_module
 from warren.broker.app.build import build_settings
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.definitions.importer import DefinitionsImport
-from warren.broker.core.exchanges.registry import Registry
+from warren.broker.core.exchanges.built_in import new_registry
 from warren.broker.core.jobs import unfinished
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.ports import Batch
@@ -96,7 +96,7 @@ class SlowPeer(StoredPeer):
 @pytest.fixture
 def peer(step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowPeer]:
     monkeypatch.setattr(store_module, "SegmentJournal", MeasuredJournal)
-    registry = Registry()
+    registry = new_registry()
     registry.register("x-recent-history", RecentHistoryExchange)
     made = SlowPeer(step_meter, tmp_path, registry=registry)
     MeasuredJournal.longest_bytes, MeasuredJournal.tickets = 0, []

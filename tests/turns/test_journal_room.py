@@ -21,7 +21,7 @@ from warren.broker.app import store as store_module
 from warren.broker.app.build import build_settings
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.definitions.importer import DefinitionsImport
-from warren.broker.core.exchanges.registry import Registry
+from warren.broker.core.exchanges.built_in import new_registry
 from warren.broker.core.jobs.scheduler import SLICE
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import BEHIND, DISK_FULL, Batch
@@ -111,7 +111,7 @@ class StuckPeer(StoredPeer):
 @pytest.fixture
 def peer(step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StuckPeer]:
     monkeypatch.setattr(store_module, "SegmentJournal", MeasuredJournal)
-    registry = Registry()
+    registry = new_registry()
     registry.register("x-recent-history", RecentHistoryExchange)
     made = StuckPeer(step_meter, tmp_path, registry=registry)
     yield made

@@ -17,7 +17,6 @@ from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import fifo
 from warren.broker.core.queues.route_target import PER_MESSAGE_COST, RouteTarget
 from warren.broker.net import transport
-from warren.broker.session.confirms import send_confirms
 from warren.broker.session.methods import publish
 from warren.broker.session.methods.publish import may_take_long
 from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
@@ -248,7 +247,7 @@ def test_the_confirms_of_very_many_publishes_of_which_every_other_is_refused(
             confirms.refused(0)
             confirms.published(1, 0, 0)
         step_meter.begin()
-        peer.loop.call_soon(send_confirms, session)
+        peer.loop.call_soon(session.send_confirms)
         peer.wait(0)
         settled = channel.confirms(range(first, first + count))
         assert settled == (set(range(first + 1, first + count, 2)), set(range(first, first + count, 2)))

@@ -478,7 +478,7 @@ class DefinitionsImport:
             return
         made = self._node.registry.create(type_, name, arguments)
         check_exchange_arguments(arguments, f"exchange '{name}' in {vhost}")
-        self._node.limits.check_exchange(vhost, name, self._new["exchange"])
+        self._node.limits.check_exchange(vhost.name, name, self._new["exchange"])
         self._new["exchange"] += 1
         vhost.exchanges[name] = made
         self._steps.append(partial(self._declare_exchange, vhost.name, name, type_, *flags, arguments))

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
-from .exchange_type import Emission, ExchangeType
-
-if TYPE_CHECKING:
-    from .exchange_context import ExchangeContext
-    from .recovered import RecoveredMessages
-    from .registry import Registry
+from .exchange_context import Emission, ExchangeContext, RecoveredMessages
+from .exchange_type import ExchangeType, Registry
 
 
 class ExchangeDecorator(ExchangeType):
@@ -49,6 +45,10 @@ class ExchangeDecorator(ExchangeType):
     @property
     def persists_messages(self) -> bool:
         return self.inner.persists_messages
+
+    @property
+    def undelayed(self) -> ExchangeType:
+        return self.inner.undelayed
 
     def compose(self, registry: Registry) -> None:
         raise NotImplementedError

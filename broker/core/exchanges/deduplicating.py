@@ -8,7 +8,7 @@ from ...amqp.field_table import Table
 from ..messages.binding import Destination
 from ..messages.message import Message
 from ..queues.deduplication import Deduplication, Recorder
-from ..queues.enqueue import DURABLE, EnqueueResult
+from ..queues.route_target import DURABLE, EnqueueResult
 from .decorator import ExchangeDecorator
 from .exchange_context import ExchangeContext
 from .sink import Sink

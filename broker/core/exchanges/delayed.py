@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
 
 from ...amqp import properties
 from ...amqp.field_table import INTEGERS, Table
@@ -22,16 +21,12 @@ from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
 from ..messages.ports import Timer
-from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
-from ..queues.route_target import RouteTarget, queues_of
+from ..queues.route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget, queues_of
 from ..queues.x_death import routing_keys
 from .decorator import ExchangeDecorator
-from .exchange_context import LookSteps, TryLater
-from .recovered import RecoveredMessages
+from .exchange_context import ExchangeContext, LookSteps, RecoveredMessages, TryLater
+from .exchange_type import ExchangeType
 from .sink import Sink
-
-if TYPE_CHECKING:
-    from .exchange_context import ExchangeContext
 
 HEADER = "x-delay"
 LONGEST_MS = (1 << 32) - 1  # as in RabbitMQ's plugin; a message with a longer delay is not delayed
@@ -309,6 +304,10 @@ class DelayedExchange(ExchangeDecorator):
         return True
 
     @property
+    def undelayed(self) -> ExchangeType:
+        return self.inner
+
+    @property
     def messages_delayed(self) -> int:
         """The number of held messages."""
         return len(self._delay) if self._delay is not None else 0
@@ -351,7 +350,7 @@ class DelayedExchange(ExchangeDecorator):
         headers = message.headers
         message = with_negated_delay(message)
         yield headers.read_cost
-        yield from self._context.forward(self.inner, keys, message)
+        yield from self._context.forward(keys, message)
 
     def _look(self, message: Message) -> LookSteps:
         """Return the queues of a due message, whose body is not needed, and whether one of them has room."""
@@ -359,7 +358,7 @@ class DelayedExchange(ExchangeDecorator):
         keys = routing_keys(message, None)
         message = with_negated_delay(message)
         yield message.headers.read_cost
-        return (yield from self._context.look(self.inner, keys, message))
+        return (yield from self._context.look(keys, message))
 
 
 def head_of(message: Message) -> Message | None:

@@ -1,27 +1,42 @@
-"""The interface through which an exchange type uses the virtual host of its exchange."""
+"""The services of a virtual host that an exchange type uses: time, jobs, delivery, and stored messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable
-from typing import TYPE_CHECKING
+from array import array
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 
 from ..jobs.long_routes import Place
 from ..jobs.scheduler import Job
 from ..messages.binding import Destination
 from ..messages.message import Message
-from ..messages.ports import Clock, Timer
-from ..queues.enqueue import EnqueueResult
-from ..queues.route_target import RouteTarget
+from ..messages.message_state import NEVER
+from ..messages.ports import Clock, RecoveredQueue, Timer
+from ..queues.route_target import EnqueueResult, RouteTarget
 
-if TYPE_CHECKING:
-    from .exchange_type import Emission, EnqueueSteps, ExchangeType
-
+EnqueueSteps = Generator[int, None, EnqueueResult]
+"""A part of a job that enqueues messages: it yields the cost of each step, and returns the result."""
 
 LookSteps = Generator[int, None, tuple[tuple[RouteTarget, ...], bool]]
 """A part of a job that looks for room: it yields the cost of each step, and returns the queues and `has_room`."""
 
 RoomSteps = Generator[int, None, bool]
 """A part of a job that looks at targets: it yields the cost of each step, and returns whether all have room."""
+
+
+class Emission:
+    """Messages that an exchange type wants enqueued, in this order, at each of these destinations.
+
+    `at_once` ones are enqueued in one step, so nothing is published before they are all enqueued: they must be few.
+    """
+
+    __slots__ = ("destinations", "messages", "at_once")
+
+    def __init__(
+        self, destinations: Collection[Destination], messages: Collection[Message], at_once: bool = False
+    ) -> None:
+        self.destinations = destinations
+        self.messages = messages
+        self.at_once = at_once
 
 
 class TryLater(Exception):
@@ -89,15 +104,15 @@ class ExchangeContext:
         """Return whether `deliver` of this message would be refused by no queue, in steps."""
         raise NotImplementedError
 
-    def forward(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> Job:
+    def forward(self, keys: tuple[str, ...], message: Message) -> Job:
         """Route a message that the type had stored, as if it were published now: a part of a job (`start`).
 
-        The type `inner` routes it first. Raises TryLater if its queues have no room (`has_room`). The job must pass on
-        SUSPENDED at once: a long route may wait for others (`jobs.long_routes`).
+        The type `ExchangeType.undelayed` routes it first. Raises TryLater if its queues have no room (`has_room`). The
+        job must pass on SUSPENDED at once: a long route may wait for others (`jobs.long_routes`).
         """
         raise NotImplementedError
 
-    def look(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> LookSteps:
+    def look(self, keys: tuple[str, ...], message: Message) -> LookSteps:
         """Return the queues to which `forward` would route a message, whose body is not needed, and `has_room`."""
         raise NotImplementedError
 
@@ -141,3 +156,34 @@ class ExchangeContext:
         After a power cut, either the message or its copies exist, if one step has made all of these.
         """
         raise NotImplementedError
+
+
+class RecoveredMessages:
+    """The messages that an exchange type had stored when the broker stopped, in that order.
+
+    ids           of the messages
+    deadlines_ms  the deadline in the `MessageState` of each, NEVER for none. Messages with and without a deadline are
+                  stored by different exchange types.
+
+    `shared` has the messages that were read for other exchanges, by id.
+    """
+
+    __slots__ = ("ids", "deadlines_ms", "_shared")
+
+    def __init__(self, recovered: RecoveredQueue, shared: dict[int, Message]) -> None:
+        deadlines_ms = recovered.deadlines_ms
+        self.ids = recovered.ids
+        self.deadlines_ms = deadlines_ms if deadlines_ms is not None else array("Q", bytes(8 * len(recovered)))
+        self._shared = shared
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Yield (deadline, id) of each message."""
+        return zip(self.deadlines_ms, self.ids, strict=True)
+
+    def read(self, context: ExchangeContext) -> list[Message]:
+        """Return the messages without a deadline that can be read. Exchanges that keep the same one share it."""
+        ids = [id_ for due_ms, id_ in self if due_ms == NEVER]
+        unread = [id_ for id_ in ids if id_ not in self._shared]
+        read = zip(unread, context.read(unread), strict=True)
+        self._shared.update({id_: message for id_, message in read if message is not None})
+        return [self._shared[id_] for id_ in ids if id_ in self._shared]

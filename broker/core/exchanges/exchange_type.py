@@ -7,25 +7,19 @@ Sink.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from collections.abc import Generator, Iterable, Iterator
+from typing import ClassVar, Final, NamedTuple
 
+from ...amqp.errors import PreconditionFailed
 from ...amqp.field_table import Table
+from ...amqp.limits import SHORT_STRING
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
-
-if TYPE_CHECKING:
-    from ..queues.enqueue import EnqueueResult
-    from .exchange_context import ExchangeContext
-    from .recovered import RecoveredMessages
-    from .registry import Registry
+from ..queues.route_target import EnqueueResult
+from .exchange_context import Emission, EnqueueSteps, ExchangeContext, RecoveredMessages
 
 STEP_COST: Final = 200  # of a step of a search, about
 DESTINATIONS, DESTINATIONS_SHIFT = 2_000, 2  # that are added in one step; to add 4 of them costs 1
-
-
-EnqueueSteps = Generator[int, None, "EnqueueResult"]
-"""A part of a job that enqueues messages: it yields the cost of each step, and returns the result."""
 
 
 class UpstreamExchange(NamedTuple):
@@ -34,22 +28,6 @@ class UpstreamExchange(NamedTuple):
     cluster_name: str
     vhost: str
     exchange: str
-
-
-class Emission:
-    """Messages that an exchange type wants enqueued, in this order, at each of these destinations.
-
-    `at_once` ones are enqueued in one step, so nothing is published before they are all enqueued: they must be few.
-    """
-
-    __slots__ = ("destinations", "messages", "at_once")
-
-    def __init__(
-        self, destinations: Collection[Destination], messages: Collection[Message], at_once: bool = False
-    ) -> None:
-        self.destinations = destinations
-        self.messages = messages
-        self.at_once = at_once
 
 
 class ExchangeType:
@@ -182,6 +160,11 @@ class ExchangeType:
         """True if the type stores messages through its context. Those of a durable exchange survive a restart."""
         return False
 
+    @property
+    def undelayed(self) -> ExchangeType:
+        """The type that routes what this one has delayed: the type itself, or the one to which it delegates."""
+        return self
+
     # Federation
 
     def on_federated(self, message: Message, upstream: UpstreamExchange) -> EnqueueResult | EnqueueSteps:
@@ -198,6 +181,51 @@ class ExchangeType:
 
         Also called once before the first message of a link, so that state from before a restart is discarded.
         """
+
+
+class Registry:
+    """The exchange types by name, each with its distribution, which is empty for built-in types."""
+
+    __slots__ = ("_types", "_distributions")
+
+    def __init__(self) -> None:
+        self._types: dict[str, type[ExchangeType]] = {}
+        self._distributions: dict[str, str] = {}
+
+    def register(self, name: str, type_: type[ExchangeType], distribution: str = "") -> None:
+        """Add a type under its name for clients. Raises ValueError if the name is empty, too long or taken."""
+        if not name or len(name.encode("utf-8", "surrogateescape")) > SHORT_STRING:
+            raise ValueError(f"the name of an exchange type has 1 to {SHORT_STRING} octets")
+        if name in self._types:
+            raise ValueError(f"the name is taken, {self._distributions[name] or 'it is built in'}")
+        self._types[name] = type_
+        self._distributions[name] = distribution
+
+    def find(self, type_name: str) -> type[ExchangeType]:
+        """Return the type with this name. Raises PreconditionFailed (406) if there is none."""
+        found = self._types.get(type_name)
+        if found is None:
+            raise PreconditionFailed(
+                f"unknown exchange type '{type_name}'" if type_name else "invalid exchange type ''"
+            )
+        return found
+
+    def create(self, type_name: str, name: str, arguments: Table) -> ExchangeType:
+        """Create the type object of a new exchange.
+
+        Raises PreconditionFailed (406) if the type is unknown or refuses the arguments.
+        """
+        made = self.find(type_name)(name, arguments)
+        made.compose(self)
+        return made
+
+    def names(self) -> list[str]:
+        """Return the known type names, sorted."""
+        return sorted(self._types)
+
+    def distributions(self) -> list[tuple[str, str]]:
+        """Return name and distribution of each type, sorted."""
+        return sorted(self._distributions.items())
 
 
 def add_all(destinations: list[Destination], found: dict[Destination, None], cost: int) -> Generator[int, None, int]:

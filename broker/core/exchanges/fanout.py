@@ -6,7 +6,8 @@ from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from .bound_destinations import Destinations
-from .exchange_type import Emission, ExchangeType
+from .exchange_context import Emission
+from .exchange_type import ExchangeType
 
 
 class FanoutExchange(ExchangeType):

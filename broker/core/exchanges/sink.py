@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ..messages.message import Message
-from ..queues.enqueue import EnqueueResult
-from ..queues.route_target import RouteTarget
+from ..queues.route_target import EnqueueResult, RouteTarget
 from .exchange_context import ExchangeContext
 
 

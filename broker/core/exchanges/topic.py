@@ -14,7 +14,8 @@ from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from .bound_destinations import Destinations
-from .exchange_type import STEP_COST, Emission, ExchangeType, add_all
+from .exchange_context import Emission
+from .exchange_type import STEP_COST, ExchangeType, add_all
 
 ONE = "*"
 ANY = "#"

@@ -10,7 +10,8 @@ from ..access.users import RouteCaches, Users
 from ..counters.connection_counts import ConnectionCounts
 from ..counters.histogram import LatencyHistogram
 from ..counters.statistics import Churn, LoginAttempts, Statistics
-from ..exchanges.registry import Registry
+from ..exchanges.built_in import new_registry
+from ..exchanges.exchange_type import Registry
 from ..jobs.scheduler import OBJECT_COST, UNLIMITED, Job, Scheduler
 from ..jobs.unfinished import UnfinishedPublishes
 from ..messages.ports import Clock, Journal
@@ -78,7 +79,7 @@ class Node:
         self.clock = clock
         self.journal = journal
         self.users = users
-        self.registry = registry or Registry()
+        self.registry = registry or new_registry()
         self.vhosts: dict[str, VHost] = {}
         self.observers = Observers()
         users.attach(self.vhosts, self.observers, VHostRouteCaches(self.vhosts))

@@ -71,13 +71,11 @@ class Limits(TopologyLimits):
 
     # Checking
 
-    def check_queue(self, vhost: VHost, name: str) -> None:
-        """Raise PreconditionFailed (406) if the virtual host or the node may not have one more queue."""
-        limit = self.vhost_queues(vhost.name)
-        if limit is not None and len(vhost.queues) >= limit:
-            raise PreconditionFailed(
-                f"cannot declare queue '{name}': queue limit in vhost '{vhost.name}' ({limit}) is reached"
-            )
+    def check_queue(self, vhost: str, queues: int, name: str) -> None:
+        limit = self.vhost_queues(vhost)
+        if limit is not None and queues >= limit:
+            text = f"queue limit in vhost '{vhost}' ({limit}) is reached"
+            raise PreconditionFailed(f"cannot declare queue '{name}': {text}")
         self.check_all_queues(name)
 
     def check_all_queues(self, name: str, planned: int = 0) -> None:
@@ -89,13 +87,13 @@ class Limits(TopologyLimits):
                 f"cannot declare queue '{name}': queue limit in cluster ({self.queues}) is reached"
             )
 
-    def check_exchange(self, vhost: object, name: str, planned: int = 0) -> None:
+    def check_exchange(self, vhost: str, name: str, planned: int = 0) -> None:
         """Raise PreconditionFailed (406) if the node may not have one more exchange. Predeclared ones count."""
         if self.exchanges is None:
             return
         if sum([len(one.exchanges) for one in self._vhosts.values()]) + planned >= self.exchanges:
             raise PreconditionFailed(
-                f"cannot declare exchange '{name}' in {vhost}: exchange limit of {self.exchanges} is reached"
+                f"cannot declare exchange '{name}' in vhost '{vhost}': exchange limit of {self.exchanges} is reached"
             )
 
     def check_vhost(self, name: str, planned: int = 0) -> None:

@@ -181,22 +181,22 @@ class Policies(TopologyPolicies):
 
     # For the core
 
-    def check_queue_name(self, vhost: VHost, name: str) -> None:
+    def check_queue_name(self, vhost: str, name: str) -> None:
         """Raise PreconditionFailed (406) if it cannot be determined whether operator policies apply to a new queue.
 
         That is the case if an operator policy could not be restored, or the search for its pattern takes too long.
         """
-        for policy_name in self._operator.unknown.get(vhost.name, ()):
+        refused = f"cannot declare queue '{name}' in vhost '{vhost}'"
+        for policy_name in self._operator.unknown.get(vhost, ()):
             raise PreconditionFailed(
-                f"cannot declare queue '{name}' in {vhost}: operator policy '{policy_name}' could not be restored at "
-                "the start, so its limits are not known; it has to be set anew"
+                f"{refused}: operator policy '{policy_name}' could not be restored at the start, so its limits are not "
+                "known; it has to be set anew"
             )
         searches = SearchTime(self._clock.processor_s)
-        for policy in self._operator.ranked.get(vhost.name, ()):
+        for policy in self._operator.ranked.get(vhost, ()):
             if policy.search_times_out(name, searches):
                 raise PreconditionFailed(
-                    f"cannot declare queue '{name}' in {vhost}: matching its name with the pattern of operator policy "
-                    f"'{policy.name}' takes too long"
+                    f"{refused}: matching its name with the pattern of operator policy '{policy.name}' takes too long"
                 )
 
     def vhost_deleted(self, vhost: str) -> None:

@@ -24,12 +24,13 @@ from ..messages.ports import ROOM
 from .dead_letter_budget import ALL_BYTES, USER_BYTES, WOKEN
 from .dead_letter_circle import Pass, find_circle
 from .deduplication import Recorder
-from .enqueue import ACCEPTED, EnqueueResult
 from .lazy_deque import LazyDeque, made
 from .message_log import DEAD_LETTERED
 from .route_target import (
+    ACCEPTED,
     PAGE_COST,
     PER_MESSAGE_COST,
+    EnqueueResult,
     RouteTarget,
     TargetSearch,
     cost_of_reading,
@@ -869,9 +870,9 @@ class DeadLetterOutbox:
         self.awaited = full
         waiting = self._queue.host.waiting
         if full is not None:
-            waiting.add(self)
+            waiting.add(self.wait_no_longer)
         else:
-            waiting.remove(self)
+            waiting.remove(self.wait_no_longer)
 
     def wait_no_longer(self) -> None:
         """Go on with the message that waits for a full queue: its targets are searched again."""

@@ -5,7 +5,7 @@ All other queues get their messages from `QueueHost.enqueue`, many at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from ...amqp import properties
 from ..messages.message import Message, total_bytes
@@ -14,7 +14,7 @@ from ..messages.ports import Journal
 from ..metadata.queue_types import QUORUM
 from .message_log import MessageLog
 from .queue_settings import QueueSettings
-from .route_target import RouteTarget
+from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget
 from .x_death import MAXLEN
 
 if TYPE_CHECKING:
@@ -23,24 +23,6 @@ if TYPE_CHECKING:
 # How long a message stays although its time to live is 0, or it is above a length limit, where very many consumers have
 # to be asked, or are woken in turns.
 HAND_OVER_MS = 1_000
-
-
-class EnqueueResult:
-    """The result of publishing messages together.
-
-    stored   whether a confirm has to wait for the journal
-    refused  indexes of the messages that a queue rejected
-    """
-
-    __slots__ = ("stored", "refused")
-
-    def __init__(self, stored: bool, refused: frozenset[int] = frozenset()) -> None:
-        self.stored = stored
-        self.refused = refused
-
-
-DURABLE: Final = EnqueueResult(True)
-ACCEPTED: Final = EnqueueResult(False)
 
 
 def enqueue_per_message(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..jobs.scheduler import STORE_SHIFT
 from ..messages.message import (
@@ -36,9 +36,6 @@ from .ledger import Ledger
 from .queue_journal import QueueJournal
 from .returned import READ_BYTES, Returned
 
-if TYPE_CHECKING:
-    from .ready_messages import ReadyMessages
-
 LEVEL_SHIFT: Final = 48  # the bits of a position above these are the priority level (`QueueSettings.level`)
 BATCH_BYTES: Final = 1 << 20  # delivered at once, whatever their number: the first may be longer than the average
 # Fresh messages: more than queues with consumers have (`flow_control`), or a limit of 10,000 and what one read brings
@@ -52,8 +49,78 @@ UNREAD_LIMIT = 10_000  # the most successive messages that are set aside at once
 UNPAGE = 1_000  # messages read back at once, if they have no more than READ_BYTES by their average
 
 
+class ReadyTotals:
+    """The totals of all ready messages of one queue, which its fifos keep, and what these ask the queue for.
+
+    count          messages in all fifos, those of the backlog included
+    body_bytes     the sum of their bodies
+    awaits_room    unread messages are read again as soon as others have left memory
+    long_headers   some messages have had long headers (`header_bytes_of`)
+    shared         some messages have been in other queues as well
+    own            some that are ready may be in no other queue
+    read_bytes     of all messages that were read back, ever: `message.read_bytes`, and MESSAGE_BYTES for each; or what
+                   the reads of files have cost, if that is more
+    removed_bytes  of all messages that have expired or were dropped, ever: the sum of their frames
+    """
+
+    __slots__ = ("count", "body_bytes", "read_bytes", "removed_bytes", "awaits_room", "long_headers", "shared", "own")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.body_bytes = 0
+        self.read_bytes = self.removed_bytes = 0
+        self.awaits_room = self.long_headers = self.shared = self.own = False
+
+    @property
+    def average_bytes(self) -> int:
+        """The average length of a body."""
+        return max(self.body_bytes, 0) // (self.count or 1)
+
+    def can_be_delivered(self, body_bytes: int) -> bool:
+        """Return whether a message of this length can be delivered now."""
+        raise NotImplementedError
+
+    def has_few_resident(self, count: int) -> bool:
+        """Return whether at most `count` messages are in memory."""
+        raise NotImplementedError
+
+    def has_few_bytes(self, limit_bytes: int) -> bool:
+        """Return whether bodies and long headers in memory are at most that together; some thousands may be."""
+        raise NotImplementedError
+
+    def after_page_in(self, fifo: Fifo, unread: int, unread_bytes: int) -> None:
+        """Correct the totals after a read in which `unread` messages of these bodies could not be read, about."""
+        raise NotImplementedError
+
+    def set_aside(self, message: ShedMessage) -> None:
+        """Keep a message that could not be read, not ready; it is to be read again."""
+        raise NotImplementedError
+
+    def read_rows(self, rows: Returned, limit: int) -> tuple[int, int]:
+        """Read some of the first of these rows, requeue those that can be read, and set the others aside.
+
+        Return (tried, requeued). None is tried if the system has no descriptors or memory to spare.
+        """
+        raise NotImplementedError
+
+    def read(self, ids: list[int], whole: bool = False) -> list[Message | None]:
+        """Read as `Journal.read`, or all if `whole`; charge what that costs to whatever has caused it.
+
+        `Scheduler.spent` and `read_bytes` count it.
+        """
+        raise NotImplementedError
+
+    def start_rereading(self) -> None:
+        """Read unread messages again, as there is room in memory."""
+        raise NotImplementedError
+
+    def reread_soon(self) -> None:
+        """Read unread messages again in one of the next turns, as there is room in memory."""
+        raise NotImplementedError
+
+
 class Fifo:
-    """The ready messages of one priority level, which it counts in the totals of its `ReadyMessages`.
+    """The ready messages of one priority level, which it counts in the totals of its queue.
 
     level           of the priority (`QueueSettings.level`)
     fresh           messages in memory that were not requeued; the first has the position `head`
@@ -85,7 +152,7 @@ class Fifo:
     )
     __deletable__ = ("_ready",)  # `ReadyMessages.break_cycles`
 
-    def __init__(self, level: int, ready: ReadyMessages, journal: QueueJournal, ledger: Ledger) -> None:
+    def __init__(self, level: int, ready: ReadyTotals, journal: QueueJournal, ledger: Ledger) -> None:
         self.level = level
         self.fresh: deque[Message] = deque()
         self._read_head, self._read_deadline_ms = 0, NEVER  # of the first message, which was read for its deadline

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mypy_extensions import mypyc_attr
 
-if TYPE_CHECKING:
-    from .queue import Queue
+from .route_target import RouteTarget
 
 # Publishers to a queue with consumers are held back above the first mark, until the queue falls to the second, in
 # messages and in bytes: enough to keep a consumer busy for some milliseconds; little enough to bound memory and
@@ -27,22 +24,20 @@ class Publisher:
         """True if the connection is closed; its consumers and exclusive queues are removed in slices."""
         return False
 
-    def drained(self, queue: Queue) -> None:
+    def drained(self, queue: RouteTarget) -> None:
         """Continue publishing: the queue has drained or was deleted."""
         raise NotImplementedError
 
-    def disowned(self, queue: Queue) -> None:
+    def disowned(self, queue: RouteTarget) -> None:
         """Forget an exclusive queue of this connection, which was deleted."""
 
 
 class HeldPublishers:
     """The publishers that are held back until one queue has drained."""
 
-    __slots__ = ("_queue", "held")
-    __deletable__ = ("_queue",)  # `Queue.break_cycles`
+    __slots__ = ("held",)
 
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
+    def __init__(self) -> None:
         self.held: list[Publisher] = []
 
     def hold(self, publisher: Publisher) -> None:
@@ -55,15 +50,9 @@ class HeldPublishers:
         if publisher in self.held:
             self.held.remove(publisher)
 
-    def release_if_drained(self) -> None:
-        """Release all if the queue has drained or has no consumers."""
-        queue = self._queue
-        content_bytes = queue.ready_messages.content_bytes
-        if (queue.ready < RELEASE_BELOW and content_bytes < RELEASE_BELOW_BYTES) or not len(queue.consumers):
-            self.release()
-
-    def release(self) -> None:
+    def release(self, queue: RouteTarget) -> None:
+        """Release all publishers of the queue."""
         held = self.held
         self.held = []
         for publisher in held:
-            publisher.drained(self._queue)
+            publisher.drained(queue)

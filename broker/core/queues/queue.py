@@ -26,15 +26,15 @@ from .chunks import Chunk
 from .consumers import Consumers, SingleActiveConsumers
 from .dead_lettering import DeadLetterOutbox
 from .deduplication import Deduplication
-from .enqueue import ACCEPTED, DURABLE, HAND_OVER_MS, EnqueueResult, PerMessageEnqueue
+from .enqueue import HAND_OVER_MS, PerMessageEnqueue
 from .fifo import BATCH_BYTES, LEVEL_SHIFT, Fifo
-from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, HeldPublishers
+from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, RELEASE_BELOW, RELEASE_BELOW_BYTES, HeldPublishers
 from .message_log import CHANNEL, DELETED, PURGED, REJECT
 from .queue_host import QueueHost
 from .queue_journal import QueueJournal
 from .queue_settings import NO_POLICY, NONE
 from .ready_messages import MESSAGE_BYTES, ReadyMessages
-from .route_target import RouteTarget
+from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget
 from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ class Queue(RouteTarget):
     delivered_bytes  the sum of the bodies and long headers delivered to consumers
     interrupted      consumers may have room for ready messages: they are asked, or woken, in one of the next turns
     timer            for the earliest of the times for which it waits, `due_ms` (`Scheduler.pump_at`)
-    reread_ms        when unread messages are read again; 0 without any
     """
 
     __slots__ = (
@@ -94,7 +93,6 @@ class Queue(RouteTarget):
         "outbox",
         "timer",
         "due_ms",
-        "reread_ms",
         "_used_ms",
         "_came_back",
         "_feeding",
@@ -140,13 +138,12 @@ class Queue(RouteTarget):
         self.published = self.delivered_bytes = 0
         self.delivering = DeliveryCounters(host.statistics.delivering[self.settings.type])
         self.dropped = self.expired = 0  # by a length limit; by a time to live
-        self.held_publishers = HeldPublishers(self)
+        self.held_publishers = HeldPublishers()
         self.deduplication = Deduplication(arguments) if self.settings.deduplicates else None
         self.reads_headers = self.deduplication is not None
         self.outbox = DeadLetterOutbox(self)
         self.timer: Timer | None = None
         self.due_ms = 0
-        self.reread_ms = 0
         self._used_ms = 0  # when `x-expires` began to count; 0 without one
         self.demand_followers: dict[Callable[[], None], None] = {}  # called once when the consumers' demand changes
         self._came_back = self._feeding = self.interrupted = self._acyclic = False
@@ -362,10 +359,11 @@ class Queue(RouteTarget):
                 self.host.delete_expired(self)
                 return OBJECT_COST
             scheduler.pump_at(self, expires_ms)
-        if self.reread_ms > now_ms:
-            scheduler.pump_at(self, self.reread_ms)
-        elif self.reread_ms:
-            self.host.rereading.start(self)
+        ready = self.ready_messages
+        if ready.reread_ms > now_ms:
+            scheduler.pump_at(self, ready.reread_ms)
+        elif ready.reread_ms:
+            ready.start_rereading()
         self.schedule_pump()
         return DUE_COST
 
@@ -452,7 +450,10 @@ class Queue(RouteTarget):
         finally:
             self._feeding = False
         if self.held_publishers.held:
-            self.held_publishers.release_if_drained()
+            ready = self.ready_messages
+            drained = ready.count < RELEASE_BELOW and ready.content_bytes < RELEASE_BELOW_BYTES
+            if drained or not len(self.consumers):
+                self.held_publishers.release(self)
 
     def catch_up(self) -> None:
         """Do now what a due pump would, so that what is read of the queue next is true."""
@@ -734,7 +735,7 @@ class Queue(RouteTarget):
             return
         self.host.requeued(self, message, otherwise)
         self.ready_messages.set_aside(message)
-        self.host.rereading.add(self)
+        self.ready_messages.reread_later()
 
     def cost_of_reading_back(self, message: Message) -> int:
         """Return what it costs to dead-letter this message if its content has to be read for that."""
@@ -800,7 +801,7 @@ class Queue(RouteTarget):
         self.journal.purge(
             self.unacked + self.outbox.persistent_count, self.unacked_bytes + self.outbox.persistent_bytes
         )
-        self.held_publishers.release()
+        self.held_publishers.release(self)
         if count:
             job = self._settle_removed(removed, average_bytes, reason, finished)
             self.host.scheduler.start(f"purge of {self}", job, failed)
@@ -846,7 +847,6 @@ class Queue(RouteTarget):
             return
         self._acyclic = True
         self.ready_messages.break_cycles()
-        del self.held_publishers._queue
         del self.outbox._queue
 
     # Consumers

@@ -10,12 +10,11 @@ from ..counters.statistics import Statistics
 from ..jobs.scheduler import Scheduler
 from ..messages.message import Message, SharedMessage, header_bytes_of
 from ..messages.ports import Clock, Journal
-from .enqueue import ACCEPTED, DURABLE, EnqueueResult, enqueue_per_message, store
+from .enqueue import enqueue_per_message, store
 from .ledger import Ledger
 from .message_log import MADE, MessageLog
 from .queue_settings import QueueSettingsCache
-from .reread import Reread
-from .route_target import RouteTarget, TargetSearch
+from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget, TargetSearch
 from .waiting_outboxes import WaitingOutboxes
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ class QueueHost:
 
     pending         queues of the whole node that wait to be pumped
     settings_cache  the settings that queues with the same arguments and policies share
-    rereading       queues with messages that could not be read from the disk
     message_log     records all messages that enter or leave queues, or None
     topology        a number that is another one after each change that may change a route
     waiting         outboxes whose dead letters wait for a full queue
@@ -44,10 +42,9 @@ class QueueHost:
         self.pending = scheduler.pending
         self.settings_cache = QueueSettingsCache()
         self.statistics = Statistics()
-        self.rereading = Reread(clock, scheduler)
         self.message_log: MessageLog | None = None
         self.topology = 0
-        self.waiting = WaitingOutboxes(self)
+        self.waiting = WaitingOutboxes(clock, scheduler)
         self.held = False
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:

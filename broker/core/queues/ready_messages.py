@@ -1,4 +1,9 @@
-"""All ready messages of one queue: a fifo for each priority in use, the highest priority first."""
+"""All ready messages of one queue: a fifo for each priority in use, the highest priority first.
+
+Messages that the disk did not return are read again every ten seconds; once it returns them, all of them, in slices, as
+far as there is memory for them. A backlog that the system had no descriptors or memory to read is read again after a
+second.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +12,16 @@ from bisect import insort
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ..jobs.scheduler import COPY_SHIFT
+from ..jobs.scheduler import COPY_SHIFT, PUMP_COST, STORE_SHIFT, Job
 from ..messages.message import Message, ShedMessage, frame_bytes, read_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import RecoveredQueue
 from .chunks import Chunk
 from .dead_lettering import FEW_BYTES
-from .fifo import BATCH_BYTES, LEVEL_SHIFT, UNPAGE, Fifo
+from .fifo import BATCH_BYTES, LEVEL_SHIFT, UNPAGE, Fifo, ReadyTotals
 from .ledger import Ledger
 from .queue_journal import QueueJournal
 from .queue_settings import NONE, QueueSettings
-from .reread import EXHAUSTED_MS
 from .returned import Returned
 
 if TYPE_CHECKING:
@@ -27,23 +31,17 @@ EMPTY = 8  # fifos without messages that are looked at before the next one; more
 MANY = 32  # messages in memory that are dropped together
 FIFO_SHIFT = 1  # to look at 2 fifos costs 1 (`jobs.scheduler`)
 MESSAGE_BYTES = 6 << 10  # that take as long to read as one message does by itself
+REREAD_MS, EXHAUSTED_MS = 10_000, 1_000
+REFUSED_LIMIT = 10_000  # unread messages that may fail again in one attempt
 SLICE_BYTES = 4 << 20  # of messages that expire or are dropped at once, and of those that are read back for that
 
 
-class ReadyMessages:
-    """The ready messages of one queue, and their totals, which its fifos keep.
+class ReadyMessages(ReadyTotals):
+    """The ready messages of one queue.
 
     default        the fifo of messages without a priority of their own
     all            the fifos with messages, `default` and perhaps some others, the highest priority first
-    count          messages in all fifos, those of the backlog included
-    body_bytes     the sum of their bodies
-    read_bytes     of all messages that were read back, ever: `message.read_bytes`, and MESSAGE_BYTES for each; or what
-                   the reads of files have cost, if that is more
-    removed_bytes  of all messages that have expired or were dropped, ever: the sum of their frames
-    awaits_room    unread messages are read again as soon as others have left memory
-    long_headers   some messages have had long headers (`header_bytes_of`)
-    shared         some messages have been in other queues as well
-    own            some that are ready may be in no other queue
+    reread_ms      when unread messages are read again; 0 if none are, or a job reads them
 
     `unread` has messages that the disk did not return, in the order in which that was tried, or is None. They belong to
     neither total. As their length is unknown, `body_bytes` is an estimate from then until all ready messages are in
@@ -53,15 +51,9 @@ class ReadyMessages:
     __slots__ = (
         "default",
         "all",
-        "count",
-        "body_bytes",
         "unread",
-        "read_bytes",
-        "removed_bytes",
-        "awaits_room",
-        "long_headers",
-        "shared",
-        "own",
+        "reread_ms",
+        "_rereading",
         "_fifos",
         "_estimated",
         "_settings",
@@ -72,14 +64,13 @@ class ReadyMessages:
     __deletable__ = ("_queue",)  # `break_cycles`
 
     def __init__(self, queue: Queue, settings: QueueSettings, journal: QueueJournal, ledger: Ledger) -> None:
+        super().__init__()
         self.default = Fifo(0, self, journal, ledger)
         self.all = [self.default]
         self._fifos: dict[int, Fifo] = {}  # the other ones by level, also those that all their messages have left
-        self.count = 0
-        self.body_bytes = 0
         self.unread: Returned | None = None
-        self.read_bytes = self.removed_bytes = 0
-        self.awaits_room = self.long_headers = self.shared = self.own = False
+        self.reread_ms = 0
+        self._rereading = False
         self._estimated = False
         self._settings = settings
         self._queue = queue
@@ -91,11 +82,6 @@ class ReadyMessages:
         del self._queue
         for fifo in (self.default, *self._fifos.values()):
             del fifo._ready
-
-    @property
-    def average_bytes(self) -> int:
-        """The average length of a body."""
-        return max(self.body_bytes, 0) // (self.count or 1)
 
     @property
     def content_bytes(self) -> int:
@@ -123,11 +109,9 @@ class ReadyMessages:
         return self.count - sum([fifo.paged_count for fifo in self.all])
 
     def can_be_delivered(self, body_bytes: int) -> bool:
-        """Return whether a message of this length can be delivered now."""
         return self._queue.can_deliver(body_bytes)
 
     def has_few_resident(self, count: int) -> bool:
-        """Return whether at most `count` messages are in memory."""
         if self.count <= count:
             return True
         self._charge_looks(len(self.all))
@@ -139,7 +123,6 @@ class ReadyMessages:
         return self.unread.count if self.unread is not None else 0
 
     def has_few_bytes(self, limit_bytes: int) -> bool:
-        """Return whether bodies and long headers in memory are at most that together; some thousands may be."""
         limit_bytes -= self.content_bytes - self.body_bytes
         return self.body_bytes <= limit_bytes or sum([fifo.body_bytes for fifo in self.all]) <= limit_bytes
 
@@ -198,22 +181,20 @@ class ReadyMessages:
         return fifo
 
     def after_page_in(self, fifo: Fifo, unread: int, unread_bytes: int) -> None:
-        """Correct the totals after a read in which `unread` messages of these bodies could not be read, about."""
         if fifo.exhausted:
-            self._queue.host.rereading.add(self._queue, EXHAUSTED_MS)
+            self.reread_later(EXHAUSTED_MS)
         if not unread and not self._estimated:
             return
         if unread:
             self.count -= unread
             self.body_bytes = max(self.body_bytes - unread_bytes, 0)
             self._estimated = True
-            self._queue.host.rereading.add(self._queue)
+            self.reread_later()
         if not self.paged:
             self.body_bytes = sum([fifo.body_bytes for fifo in self.all])
             self._estimated = False
 
     def set_aside(self, message: ShedMessage) -> None:
-        """Keep a message that could not be read, not ready; it is to be read again."""
         if self.unread is None:
             self.unread = Returned(self._ledger)
         self.unread.add_row(self.unread.rows.last + 1 if self.unread.count else 0, message)
@@ -226,10 +207,6 @@ class ReadyMessages:
         return tried, requeued
 
     def read_rows(self, rows: Returned, limit: int) -> tuple[int, int]:
-        """Read some of the first of these rows, requeue those that can be read, and set the others aside.
-
-        Return (tried, requeued). None is tried if the system has no descriptors or memory to spare.
-        """
         first = rows.peek_rows(limit)
         read = self.read([message.id for message in first])
         rows.take_ids(len(read))  # not before the read, which may fail
@@ -252,10 +229,6 @@ class ReadyMessages:
         ]
 
     def read(self, ids: list[int], whole: bool = False) -> list[Message | None]:
-        """Read as `Journal.read`, or all if `whole`; charge what that costs to whatever has caused it.
-
-        `Scheduler.spent` and `read_bytes` count it.
-        """
         before = self._journal.read_cost
         read = self._journal.read_all(ids) if whole else self._journal.read(ids)
         length = MESSAGE_BYTES * len(read) + read_bytes([message for message in read if message is not None])
@@ -269,12 +242,47 @@ class ReadyMessages:
         self._queue.host.scheduler.spent += count >> FIFO_SHIFT
 
     def start_rereading(self) -> None:
-        """Read unread messages again, as there is room in memory."""
-        self._queue.host.rereading.start(self._queue)
+        queue = self._queue
+        self.reread_ms = 0
+        if not self._rereading and not queue.deleted:
+            self._rereading = True
+            queue.host.scheduler.start(f"rereading of {queue}", self._reread_all(queue))
+
+    def reread_later(self, wait_ms: int = REREAD_MS) -> None:
+        """Read unread messages again after this time, or at an earlier time that is already set."""
+        host = self._queue.host
+        when_ms = host.clock.now_ms() + wait_ms
+        self.reread_ms = min(self.reread_ms or when_ms, when_ms)
+        host.scheduler.pump_at(self._queue, self.reread_ms)
+
+    def _reread_all(self, queue: Queue) -> Job:
+        """Try each unread message once. Those that fail stay unread."""
+        wait_ms = REREAD_MS
+        self.awaits_room = False
+        try:
+            queue.schedule_pump()  # its backlog may be readable now
+            yield PUMP_COST
+            left, refused = self.unread_count, 0
+            while left > 0 and self.unread_count and refused < REFUSED_LIMIT:
+                if not self.has_room:
+                    self.awaits_room = True
+                    break
+                before = self.read_bytes
+                tried, requeued = self.reread()
+                if not tried:
+                    wait_ms = EXHAUSTED_MS
+                    break
+                left -= tried
+                refused += tried - requeued
+                queue.schedule_pump()
+                yield PUMP_COST + (self.read_bytes - before >> STORE_SHIFT)
+        finally:
+            self._rereading = False
+            if self.unread_count and not queue.deleted:
+                self.reread_later(wait_ms)
 
     def reread_soon(self) -> None:
-        """Read unread messages again in one of the next turns, as there is room in memory."""
-        self._queue.host.rereading.add(self._queue, 0)
+        self.reread_later(0)
 
     def remove_due(self, fifos: list[Fifo], now_ms: int, limit: int) -> tuple[list[Message], int]:
         """Remove due messages from the front of each of these fifos, at most `limit`, up to `_slice_ends`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from mypy_extensions import mypyc_attr
 
@@ -14,11 +14,28 @@ from ..messages.message import Message
 
 if TYPE_CHECKING:
     from .deduplication import Recorder
-    from .enqueue import EnqueueResult
     from .ledger import Ledger
 
 PER_MESSAGE_COST = 3  # of a queue that looks at each message (`jobs.scheduler`)
 PAGE_COST = 8  # of a queue that stores the message and keeps its id, as memory is used up
+
+
+class EnqueueResult:
+    """The result of publishing messages together.
+
+    stored   whether a confirm has to wait for the journal
+    refused  indexes of the messages that a queue rejected
+    """
+
+    __slots__ = ("stored", "refused")
+
+    def __init__(self, stored: bool, refused: frozenset[int] = frozenset()) -> None:
+        self.stored = stored
+        self.refused = refused
+
+
+DURABLE: Final = EnqueueResult(True)
+ACCEPTED: Final = EnqueueResult(False)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from ..jobs.scheduler import PUMP_COST, Job
-
-if TYPE_CHECKING:
-    from .dead_lettering import DeadLetterOutbox
-    from .queue_host import QueueHost
+from ..jobs.scheduler import PUMP_COST, Job, Scheduler
+from ..messages.ports import Clock
 
 LOOK_MS = 1_000  # from a change of bindings until the targets are searched again
 LOOK_COST = 2 * PUMP_COST  # of one outbox, whose queue is pumped
@@ -17,40 +14,43 @@ LOOK_COST = 2 * PUMP_COST  # of one outbox, whose queue is pumped
 class WaitingOutboxes:
     """The outboxes of a virtual host whose dead letters wait for a full queue.
 
-    They search the targets again soon after a change of topology: a job has some of them do so in each turn.
+    Each is known by the call that has it search the targets again. That is soon after a change of topology: a job calls
+    some of them in each turn.
     """
 
-    __slots__ = ("_host", "_outboxes", "_expected")
+    __slots__ = ("_clock", "_scheduler", "_calls", "_expected", "_changed")
 
-    def __init__(self, host: QueueHost) -> None:
-        self._host = host
-        self._outboxes: dict[DeadLetterOutbox, None] = {}
+    def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
+        self._clock = clock
+        self._scheduler = scheduler
+        self._calls: dict[Callable[[], None], None] = {}
         self._expected = False  # they search again soon
+        self._changed = False  # since they have begun to
 
-    def add(self, outbox: DeadLetterOutbox) -> None:
-        self._outboxes[outbox] = None
+    def add(self, search_again: Callable[[], None]) -> None:
+        self._calls[search_again] = None
 
-    def remove(self, outbox: DeadLetterOutbox) -> None:
-        """Remove an outbox, if it is there."""
-        self._outboxes.pop(outbox, None)
+    def remove(self, search_again: Callable[[], None]) -> None:
+        """Remove a call, if it is there."""
+        self._calls.pop(search_again, None)
 
     def on_changed(self) -> None:
         """Note a change of topology."""
-        if self._outboxes and not self._expected:
+        self._changed = True
+        if self._calls and not self._expected:
             self._expected = True
-            clock = self._host.clock
-            clock.call_at(clock.now_ms() + LOOK_MS, self._start)
+            self._clock.call_at(self._clock.now_ms() + LOOK_MS, self._start)
 
     def _start(self) -> None:
-        self._host.scheduler.start("dead letters that wait for a full queue", self._search_again(), self._ended)
+        self._scheduler.start("dead letters that wait for a full queue", self._search_again(), self._ended)
 
     def _search_again(self) -> Job:
-        topology = self._host.topology
-        for outbox in list(self._outboxes):
-            outbox.wait_no_longer()
+        self._changed = False
+        for search_again in list(self._calls):
+            search_again()
             yield LOOK_COST
         self._ended()
-        if self._host.topology != topology:
+        if self._changed:
             self.on_changed()
 
     def _ended(self) -> None:

@@ -16,7 +16,7 @@ from ...amqp.errors import SyntaxFault
 from ...amqp.field_table import Table, check, value_of
 from ...amqp.properties import Properties
 from ..exchanges.exchange import Exchange
-from ..exchanges.exchange_type import Emission
+from ..exchanges.exchange_context import Emission
 from ..jobs.scheduler import COPY_SHIFT, Job
 from ..messages.message import Address, Message, framed
 from ..messages.ports import DISK_FULL, ROOM

@@ -9,19 +9,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from itertools import chain, groupby
-from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
-from ..exchanges.exchange_type import Emission, EnqueueSteps
-from ..jobs.scheduler import COPY_SHIFT, SLICE, STORE_SHIFT
+from ..exchanges.exchange_context import Emission, EnqueueSteps, RoomSteps
+from ..exchanges.exchange_type import ExchangeType
+from ..exchanges.router import Search
+from ..jobs.scheduler import COPY_SHIFT, SLICE, STORE_SHIFT, Scheduler
 from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes, total_bytes
+from ..messages.ports import Clock, Journal
 from ..queues.deduplication import Recorder, record
-from ..queues.enqueue import ACCEPTED, EnqueueResult
+from ..queues.ledger import Ledger
 from ..queues.message_log import MADE, MOVED
+from ..queues.queue_host import QueueHost
 from ..queues.route_target import (
+    ACCEPTED,
     PAGE_COST,
     PER_MESSAGE_COST,
+    EnqueueResult,
     RouteTarget,
     cost_of_headers,
     existing,
@@ -30,9 +35,6 @@ from ..queues.route_target import (
     without_full,
 )
 
-if TYPE_CHECKING:
-    from .vhost import VHost
-
 MAKE_COST = 5  # of a message that the type has just made
 STORED_COST = 2  # of a durable queue
 LOOKS, LOOK_SHIFT = 1_000, 3  # targets that are looked at in one step; to look at 8 of them costs 1
@@ -40,15 +42,66 @@ LIMIT_BYTES = 16 << 20  # of the emissions of one exchange that wait; binding wa
 ENTRY_BYTES, REFERENCE_BYTES = 1_000, 8  # of waiting emissions, and of each destination and message in them
 
 
+class EmissionHost(QueueHost):
+    """A virtual host that routes, as the types of its exchanges and their emissions use it.
+
+    emitting  the emissions that wait to be enqueued, by exchange, which may have been deleted
+    dropped   the virtual host has been deleted: nothing more is emitted
+    """
+
+    def __init__(self, name: str, clock: Clock, journal: Journal, ledger: Ledger, scheduler: Scheduler) -> None:
+        super().__init__(name, clock, journal, ledger, scheduler)
+        self.emitting: dict[Exchange, EmissionQueue] = {}
+        self.dropped = False
+
+    def emit(self, exchange: Exchange, emissions: Iterable[Emission], content_bytes: int = 0) -> None:
+        """Enqueue what the type of an exchange emits, in slices, after all that it has emitted before.
+
+        `content_bytes` is the memory of frames that nothing else keeps.
+        """
+        rest = iter(emissions)
+        first = next(rest, None)
+        if first is None or self.dropped:
+            return
+        queue = self.emitting.get(exchange)
+        if queue is not None:
+            queue.add(first, rest, content_bytes)
+        else:
+            queue = EmissionQueue(self, exchange)
+            queue.add(first, rest, content_bytes)
+            queue.start()
+
+    def search(
+        self,
+        exchange: Exchange,
+        keys: tuple[str, ...],
+        message: Message | None,
+        peeks: bool = False,
+        defers: bool = False,
+        first: ExchangeType | None = None,
+        published: bool = False,
+    ) -> Search:
+        """Begin the search for the targets of a message with these keys (`router.Search`)."""
+        raise NotImplementedError
+
+    def route(self, exchange: Exchange, keys: tuple[str, ...], message: Message | None) -> Search:
+        """Search for the targets of a message with these keys, and return the result."""
+        raise NotImplementedError
+
+    def has(self, target: Destination) -> bool:
+        """Return whether the queue or exchange exists, and has not been deleted."""
+        raise NotImplementedError
+
+
 class EmissionQueue:
     """The emissions of one exchange that wait to be enqueued, in order, and the job that enqueues them.
 
-    It is in `VHost.emitting` as long as something waits.
+    It is in `EmissionHost.emitting` as long as something waits.
     """
 
     __slots__ = ("_vhost", "_exchange", "_waiting", "_bytes", "_call", "_job")
 
-    def __init__(self, vhost: VHost, exchange: Exchange) -> None:
+    def __init__(self, vhost: EmissionHost, exchange: Exchange) -> None:
         self._vhost = vhost
         self._exchange = exchange
         self._waiting: deque[tuple[Iterable[Emission], int, Callable[[], None]]] = deque()
@@ -101,7 +154,7 @@ def nothing() -> None:
     pass
 
 
-def deliver_in_slices(vhost: VHost, emission: Emission) -> EnqueueSteps:
+def deliver_in_slices(vhost: EmissionHost, emission: Emission) -> EnqueueSteps:
     """Enqueue the messages of an emission, in order, at each of its destinations that still exists."""
     messages = list(emission.messages)
     if not messages:
@@ -125,7 +178,7 @@ def deliver_in_slices(vhost: VHost, emission: Emission) -> EnqueueSteps:
 
 
 def enqueue_in_slices(
-    vhost: VHost,
+    vhost: EmissionHost,
     targets: tuple[RouteTarget, ...],
     messages: list[Message],
     source: str = MADE,
@@ -205,7 +258,7 @@ def targets_of(destinations: Collection[Destination]) -> tuple[RouteTarget, ...]
     return tuple([one for one in destinations if isinstance(one, RouteTarget)])
 
 
-def deliver(vhost: VHost, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
+def deliver(vhost: EmissionHost, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
     """Enqueue messages at queues, and through exchanges by the routing key of each. Deleted queues are skipped.
 
     The messages remain the caller's: queues change only copies of them.
@@ -222,7 +275,7 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
     return result
 
 
-def have_room(vhost: VHost, destinations: Collection[Destination], message: Message) -> Generator[int, None, bool]:
+def have_room(vhost: EmissionHost, destinations: Collection[Destination], message: Message) -> RoomSteps:
     """Return whether `deliver` of this message would be refused by no queue, in steps."""
     targets = targets_of(destinations)
     for destination in (None, *destinations):
@@ -239,7 +292,7 @@ def have_room(vhost: VHost, destinations: Collection[Destination], message: Mess
 
 
 def enqueue(
-    vhost: VHost,
+    vhost: EmissionHost,
     targets: tuple[RouteTarget, ...],
     messages: list[Message],
     source: str = MADE,

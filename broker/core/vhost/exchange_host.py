@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable
-from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
-from ..exchanges.exchange_context import ExchangeContext, LookSteps, RoomSteps, TryLater
-from ..exchanges.exchange_type import Emission, EnqueueSteps, ExchangeType
+from ..exchanges.exchange_context import Emission, EnqueueSteps, ExchangeContext, LookSteps, RoomSteps, TryLater
 from ..exchanges.router import SEARCH_COST, Search
 from ..jobs.long_routes import SHORT_BYTES, TARGET_BYTES, Place
 from ..jobs.scheduler import SUSPENDED, Job
 from ..messages.binding import Destination
 from ..messages.message import Message
 from ..messages.ports import Timer
-from ..queues.enqueue import EnqueueResult
 from ..queues.message_log import DELAYED
-from ..queues.route_target import RouteTarget, queues_of, without_full
-from .emissions import LOOK_SHIFT, LOOKS, deliver, deliver_in_slices, enqueue, enqueue_in_slices, have_room
-
-if TYPE_CHECKING:
-    from .vhost import VHost
+from ..queues.route_target import EnqueueResult, RouteTarget, queues_of, without_full
+from .emissions import (
+    LOOK_SHIFT,
+    LOOKS,
+    EmissionHost,
+    deliver,
+    deliver_in_slices,
+    enqueue,
+    enqueue_in_slices,
+    have_room,
+)
 
 READING_BYTES = 64 << 10  # of messages that are read to be released, before they are read
 FORWARD_COST = 3_000  # of a message that is enqueued in one step, and so is either delayed or routed after a power cut
@@ -31,7 +34,7 @@ class ExchangeHost(ExchangeContext):
 
     __slots__ = ("_vhost", "_exchange")
 
-    def __init__(self, vhost: VHost, exchange: Exchange) -> None:
+    def __init__(self, vhost: EmissionHost, exchange: Exchange) -> None:
         super().__init__(vhost.clock, exchange.durable, exchange.number)
         self._vhost = vhost
         self._exchange = exchange
@@ -64,15 +67,15 @@ class ExchangeHost(ExchangeContext):
     def destinations_have_room(self, destinations: Collection[Destination], message: Message) -> RoomSteps:
         return have_room(self._vhost, destinations, message)
 
-    def forward(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> Job:
-        search, short = self._begin(inner, keys, message)
+    def forward(self, keys: tuple[str, ...], message: Message) -> Job:
+        search, short = self._begin(keys, message)
         if short:
             yield search.cost
             yield from self._forward(search, message)
             return
         place = self._new_place(message)
         try:
-            search = yield from self._search(place, search, inner, keys, message)
+            search = yield from self._search(place, search, keys, message)
             steps = self._forward(search, message)
             if place.held or not self._vhost.scheduler.finishing:
                 yield from steps
@@ -81,14 +84,14 @@ class ExchangeHost(ExchangeContext):
         finally:
             self._vhost.ledger.long_routes.end(place)
 
-    def look(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> LookSteps:
+    def look(self, keys: tuple[str, ...], message: Message) -> LookSteps:
         place = self._new_place(message)
         try:
-            search, short = self._begin(inner, keys, message, peeks=True)
+            search, short = self._begin(keys, message, peeks=True)
             if short:
                 yield search.cost
             else:
-                search = yield from self._search(place, search, inner, keys, message, peeks=True)
+                search = yield from self._search(place, search, keys, message, peeks=True)
             queues = queues_of(search.targets)
             room = not queues
             for at in range(0, len(queues), LOOKS):
@@ -101,27 +104,24 @@ class ExchangeHost(ExchangeContext):
     def _new_place(self, message: Message) -> Place:
         return Place(self._vhost.route_bytes + len(message.frames), str(self._exchange))
 
-    def _begin(
-        self, inner: ExchangeType, keys: tuple[str, ...], message: Message, peeks: bool = False
-    ) -> tuple[Search, bool]:
+    def _begin(self, keys: tuple[str, ...], message: Message, peeks: bool = False) -> tuple[Search, bool]:
         """Return the search for the targets of a message after its first step, and whether it needs no place.
 
         It needs one if it is not complete, or its targets are many.
         """
-        search = self._new_search(inner, keys, message, peeks)
+        search = self._new_search(keys, message, peeks)
         complete = search.run(SEARCH_COST)
         count = len(search.targets)
         return search, complete and (count < 2 or count * TARGET_BYTES + len(message.frames) <= SHORT_BYTES)
 
-    def _new_search(self, inner: ExchangeType, keys: tuple[str, ...], message: Message, peeks: bool) -> Search:
-        published = not message.dead_lettered
-        return self._vhost.search(self._exchange, keys, message, peeks, not peeks, inner, published)
+    def _new_search(self, keys: tuple[str, ...], message: Message, peeks: bool) -> Search:
+        exchange, published = self._exchange, not message.dead_lettered
+        return self._vhost.search(exchange, keys, message, peeks, not peeks, exchange.type.undelayed, published)
 
     def _search(
         self,
         place: Place,
         search: Search,
-        inner: ExchangeType,
         keys: tuple[str, ...],
         message: Message,
         peeks: bool = False,
@@ -137,7 +137,7 @@ class ExchangeHost(ExchangeContext):
             search.targets = ()
             while not (place.held or scheduler.finishing):
                 yield SUSPENDED
-            search = self._new_search(inner, keys, message, peeks)
+            search = self._new_search(keys, message, peeks)
             if not place.held:
                 search.run()
         yield search.cost

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
-from ..exchanges.registry import Registry
+from ..exchanges.exchange_type import Registry
 from ..jobs.scheduler import Scheduler
 from ..messages.ports import Clock, Journal
 from ..queues.ledger import Ledger
@@ -15,18 +14,15 @@ from ..queues.queue_journal import QueueNumbers
 from .observer import Observers
 from .replication import Replication
 
-if TYPE_CHECKING:
-    from .vhost import VHost
-
 
 class TopologyLimits:
     """The limits on the number of queues and exchanges."""
 
-    def check_queue(self, vhost: VHost, name: str) -> None:
-        """Raise PreconditionFailed (406) if the virtual host or the node may not have one more queue."""
+    def check_queue(self, vhost: str, queues: int, name: str) -> None:
+        """Raise PreconditionFailed (406) if the virtual host, which has `queues`, or the node may not have one more."""
         raise NotImplementedError
 
-    def check_exchange(self, vhost: VHost, name: str) -> None:
+    def check_exchange(self, vhost: str, name: str) -> None:
         """Raise PreconditionFailed (406) if the node may not have one more exchange."""
         raise NotImplementedError
 
@@ -34,7 +30,7 @@ class TopologyLimits:
 class TopologyPolicies:
     """The policies that a virtual host applies to new queues and exchanges."""
 
-    def check_queue_name(self, vhost: VHost, name: str) -> None:
+    def check_queue_name(self, vhost: str, name: str) -> None:
         """Raise PreconditionFailed (406) if it cannot be determined whether operator policies apply to such a queue."""
         raise NotImplementedError
 

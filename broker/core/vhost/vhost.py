@@ -13,9 +13,10 @@ from typing import cast
 from ...amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from ...amqp.field_table import Table
 from ...amqp.limits import RESERVED
+from ..exchanges.built_in import decorate
 from ..exchanges.exchange import Exchange, binding_key, check_exchange_arguments
-from ..exchanges.exchange_type import Emission, ExchangeType
-from ..exchanges.registry import decorate
+from ..exchanges.exchange_context import Emission
+from ..exchanges.exchange_type import ExchangeType
 from ..exchanges.route_cache import RouteCache
 from ..exchanges.router import Search
 from ..jobs.long_routes import TARGET_BYTES
@@ -37,10 +38,9 @@ from ..queues.consumers import Consumer
 from ..queues.flow_control import Publisher
 from ..queues.message_log import DELETED
 from ..queues.queue import Queue
-from ..queues.queue_host import QueueHost
 from ..queues.reply_queue import ReplyQueue
 from ..queues.route_target import PAGE_COST
-from .emissions import EmissionQueue, enqueue
+from .emissions import EmissionHost, EmissionQueue, enqueue
 from .exchange_host import ExchangeHost
 from .node_services import NodeServices
 from .tracer import Tracer, Tracers
@@ -73,7 +73,7 @@ It is called before the object is created, once nothing else refuses it, and may
 def allow_new(size: int, stored: bool) -> None: ...
 
 
-class VHost(QueueHost):
+class VHost(EmissionHost):
     """A virtual host: exchanges, queues, bindings, and the routes cached for publishers.
 
     exchanges   by name
@@ -84,8 +84,6 @@ class VHost(QueueHost):
     tracer      receives all messages: the firehose and live traces, or None
     unbindings  jobs that delete the many bindings of a deleted queue or exchange, and auto-delete exchanges that lose
                 their last binding, by its kind and name
-    emitting    the emissions that wait to be enqueued, by exchange, which may have been deleted
-    dropped     the virtual host has been deleted: nothing more is emitted
     """
 
     def __init__(self, name: str, services: NodeServices, system_exchanges: Iterable[str] = ()) -> None:
@@ -100,8 +98,6 @@ class VHost(QueueHost):
         self._tracers: list[Tracer] = []
         self.unbindings: dict[tuple[str, str], Job] = {}
         self._unbound_calls: dict[tuple[str, str], list[Callable[[], None]]] = {}
-        self.emitting: dict[Exchange, EmissionQueue] = {}
-        self.dropped = False
         self._registry = services.registry
         self._numbering = services.numbering
         self._observers = services.observers
@@ -193,7 +189,6 @@ class VHost(QueueHost):
         first: ExchangeType | None = None,
         published: bool = False,
     ) -> Search:
-        """Begin the search for the targets of a message with these keys (`router.Search`)."""
         queues: Mapping[str, Queue] = self.queues
         if self.volatile and exchange.name == "":
             queues = ChainMap[str, Queue](self.queues, cast("dict[str, Queue]", self.volatile))
@@ -204,7 +199,6 @@ class VHost(QueueHost):
         )
 
     def route(self, exchange: Exchange, keys: tuple[str, ...], message: Message | None) -> Search:
-        """Search for the targets of a message with these keys, and return the result."""
         search = self.search(exchange, keys, message)
         search.run()
         return search
@@ -237,7 +231,7 @@ class VHost(QueueHost):
             return exchange
         check_prefix("exchange", name)
         check_exchange_arguments(arguments, f"exchange '{name}' in {self}")
-        self._limits.check_exchange(self, name)
+        self._limits.check_exchange(self.name, name)
         self._finish_unbinding(Exchange.kind, name)
         exchange = self._create_exchange(
             name,
@@ -441,8 +435,8 @@ class VHost(QueueHost):
         check_queue_type(arguments, where, durable=durable, exclusive=exclusive, auto_delete=auto_delete)
         if not as_is:
             self._replication.check(arguments, where)
-            self._limits.check_queue(self, name)
-            self._policies.check_queue_name(self, name)
+            self._limits.check_queue(self.name, len(self.queues), name)
+            self._policies.check_queue_name(self.name, name)
         check_new(len(arguments.raw), durable and not exclusive)
         self._finish_unbinding(Queue.kind, name)
         if durable and not exclusive:
@@ -520,7 +514,6 @@ class VHost(QueueHost):
         return queue
 
     def has(self, target: Destination) -> bool:
-        """Return whether the queue or exchange exists, and has not been deleted."""
         there: Mapping[str, Destination] = self.queues if isinstance(target, Queue) else self.exchanges
         return there.get(target.name) is target
 
@@ -636,23 +629,6 @@ class VHost(QueueHost):
         self.emit(exchange, exchange.type.on_unbind(binding))
         self._observers.binding_removed(self.name, binding)
         return exchange.auto_delete and not exchange.outgoing
-
-    def emit(self, exchange: Exchange, emissions: Iterable[Emission], content_bytes: int = 0) -> None:
-        """Enqueue what the type of an exchange emits, in slices, after all that it has emitted before.
-
-        `content_bytes` is the memory of frames that nothing else keeps.
-        """
-        rest = iter(emissions)
-        first = next(rest, None)
-        if first is None or self.dropped:
-            return
-        queue = self.emitting.get(exchange)
-        if queue is not None:
-            queue.add(first, rest, content_bytes)
-        else:
-            queue = EmissionQueue(self, exchange)
-            queue.add(first, rest, content_bytes)
-            queue.start()
 
     def publish(self, exchange: Exchange, message: Message) -> bool:
         """Route and enqueue a message of the broker itself at once; in slices if there are many queues, or no room.

@@ -66,6 +66,7 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
     run: list[Message] = []  # of one queue, and one consumer
     of: Queue | None = None
     by: ChannelConsumer | None = None
+    consumer: ChannelConsumer | None
     try:
         for tag in tags:
             entry = entries.pop(tag, None)
@@ -383,6 +384,7 @@ def cost_of_copies(settlement: Settlement, deliveries: Iterable[Unacked]) -> int
 def apply_settlement(channel: Channel, settlement: Settlement, deliveries: list[Unacked], reason: str) -> set[Queue]:
     """Settle deliveries in one way; return the queues of those that were read to be dead-lettered."""
     read: set[Queue] = set()
+    consumer: ChannelConsumer | None
     if settlement is Settlement.ACK:
         for (queue, consumer), run in groupby(deliveries, _source):
             release(channel, queue, [message for _, _, _, message in run], consumer)

@@ -14,8 +14,8 @@ from ...amqp.errors import NotSupported, Unreadable
 from ...amqp.field_table import Table
 from ...amqp.framing import reframe
 from ...wire import method_encoder
+from ..channel_host import Postponed
 from ..operations import (
-    Postponed,
     add_consumer,
     cancel_consumer,
     get_message,
@@ -67,7 +67,7 @@ def consume(channel: Channel, method: commands.Basic.Consume, arguments: Table) 
     if not method.nowait:
         tag = method_encoder.short_string(consumer.tag)
         channel.send(method_encoder.method(channel.number, method_encoder.CONSUME_OK, tag))
-    start_deliveries(consumer)
+    start_deliveries(channel, consumer)
 
 
 def cancel(channel: Channel, method: commands.Basic.Cancel, arguments: Table) -> None:

@@ -34,13 +34,14 @@ from ...core.messages.message import (
 from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
 from ...core.messages.ports import BEHIND, ROOM
 from ...core.queues.deduplication import Recorder, find_duplicate, record
-from ...core.queues.enqueue import DURABLE, EnqueueResult
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
 from ...core.queues.route_target import (
+    DURABLE,
     PAGE_COST,
     PER_MESSAGE_COST,
+    EnqueueResult,
     RouteTarget,
     await_outboxes,
     cost_of_reading,
@@ -53,9 +54,7 @@ from ...core.queues.x_death import routing_keys
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, Publishes
-from .. import closing
 from ..checked_properties import UNKNOWN
-from ..confirms import expect_confirms, send_confirms
 from ..names import REPLY_TO
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ def publish(
             channel, route.exchange, messages, whole_bytes, persistent, queues, route.mandatory, True, long_bytes
         )
         if channel.confirms is not None:
-            expect_confirms(channel, channel.confirms, count, result)
+            channel.expect_confirms(channel.confirms, count, result)
     elif not alone and route.targets is not None and not channel.all_or_none:
         steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
         do_in_steps(channel, messages, steps, in_slices)
@@ -439,7 +438,7 @@ def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_
         if result.refused:
             refused.update(run.places[index] for index in result.refused)
     if channel.confirms is not None:
-        expect_confirms(channel, channel.confirms, count, EnqueueResult(stored, frozenset(refused)))
+        channel.expect_confirms(channel.confirms, count, EnqueueResult(stored, frozenset(refused)))
 
 
 def resolve_within(channel: Channel, methods: list[bytes], limit: int) -> tuple[list[Route], AMQPError | None]:
@@ -589,7 +588,7 @@ def finish_publish(channel: Channel, steps: Job, content_bytes: int) -> Job:
             channel.connection.spent = 0  # the scheduler has charged it
     except AMQPError as error:
         if not channel.closing:
-            closing.close_channel(channel, error.of_method(PUBLISH))
+            channel.close(error.of_method(PUBLISH))
     finally:
         channel.unfinished.end(content_bytes)
 
@@ -844,7 +843,7 @@ def await_room(channel: Channel, queues: tuple[RouteTarget, ...], cost: int = PE
 def finish(channel: Channel, count: int, result: EnqueueResult) -> bool:
     """Register enqueued messages to be confirmed; return whether all queues took them all."""
     if channel.confirms is not None:
-        expect_confirms(channel, channel.confirms, count, result)
+        channel.expect_confirms(channel.confirms, count, result)
     return not result.refused
 
 
@@ -1022,7 +1021,7 @@ def return_or_drop(channel: Channel, messages: list[Message], mandatory: bool) -
         totals.return_unroutable += len(messages)
         if channel.vhost.message_log is not None:
             channel.vhost.message_log.returned(channel.origin, messages)
-        send_confirms(channel)  # of earlier publishes: clients count on the order
+        channel.send_confirms()  # of earlier publishes: clients count on the order
         for message in messages:
             return_message(channel, message)
     else:

@@ -21,14 +21,14 @@ from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
 from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_reading, cost_of_records
 from ...wire import method_encoder
-from .. import closing
+from ..channel_host import ChannelHost
+from ..confirms import Confirms
 from ..unacked import LOOKUP_SHIFT, ROW_COST, Settlement, Unacked
 from . import acknowledge
 from . import publish as publishing
 
 if TYPE_CHECKING:
     from ..channel import Channel
-    from ..connection import Connection
 
 PUBLISH_COST = 8  # of one publish, in the scheduler's units
 PUBLISH_BYTES, QUEUE_BYTES = 300, 8  # of memory: of a publish beside its frames, and of each queue of its route
@@ -47,7 +47,7 @@ class Transaction:
 
     __slots__ = ("publishes", "settlements", "_connection", "published_bytes", "_cost", "_extra_cost", "_steps")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ChannelHost) -> None:
         self._connection = connection
         self.published_bytes = 0
         self._cost = 0  # of the publishes (`jobs.scheduler`)
@@ -316,7 +316,7 @@ def commit_all(channel: Channel, steps: Job, published_bytes: int, finished: Cal
         yield from steps
     except PreconditionFailed as error:
         if not channel.closing:
-            closing.close_channel(channel, error.of_method(commands.Tx.Commit.index))
+            channel.close(error.of_method(commands.Tx.Commit.index))
     finally:
         channel.unfinished.end(published_bytes)
     finished()
@@ -333,3 +333,13 @@ def current(channel: Channel) -> Transaction:
     if channel.transaction is None:
         raise PreconditionFailed("channel is not transactional")
     return channel.transaction
+
+
+def select_confirms(channel: Channel, method: commands.Confirm.Select, arguments: Table) -> None:
+    """Serve confirm.select, which may be repeated. Raises PreconditionFailed (406) on a transactional channel."""
+    if channel.transaction is not None:
+        raise PreconditionFailed("cannot switch from tx to confirm mode")
+    if channel.confirms is None:
+        channel.confirms = Confirms()
+    if not method.nowait:
+        channel.send(method_encoder.method(channel.number, method_encoder.CONFIRM_SELECT_OK))

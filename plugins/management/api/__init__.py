@@ -2,71 +2,19 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from ..framework.openapi import with_documentation
 from ..framework.router import Routes
-from . import (
-    auth,
-    bindings,
-    channels,
-    cluster,
-    connections,
-    consumers,
-    definitions,
-    exchanges,
-    federation_links,
-    federation_topology,
-    global_parameters,
-    health,
-    limits,
-    messages,
-    nodes,
-    overview,
-    parameters,
-    permissions,
-    policies,
-    previews,
-    queue_messages,
-    queues,
-    reports,
-    topic_permissions,
-    trace,
-    users,
-    vhosts,
-    warren,
-)
 
 MODULES = (
-    bindings,
-    channels,
-    cluster,
-    connections,
-    consumers,
-    definitions,
-    exchanges,
-    federation_links,
-    federation_topology,
-    global_parameters,
-    health,
-    limits,
-    auth,
-    messages,
-    nodes,
-    overview,
-    parameters,
-    permissions,
-    policies,
-    previews,
-    queue_messages,
-    queues,
-    reports,
-    topic_permissions,
-    trace,
-    users,
-    vhosts,
-    warren,
+    *("bindings", "channels", "cluster", "connections", "consumers", "definitions", "exchanges", "federation_links"),
+    *("health", "limits", "auth", "messages", "nodes", "overview", "parameters", "permissions", "policies", "previews"),
+    *("queue_messages", "queues", "reports", "trace", "users", "vhosts", "warren"),
 )
 
 
 def routes() -> Routes:
     """Return all routes."""
-    return Routes(with_documentation([route for module in MODULES for route in module.ROUTES]))
+    modules = [import_module(f"{__name__}.{name}") for name in MODULES]
+    return Routes(with_documentation([route for module in modules for route in module.ROUTES]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from urllib.parse import parse_qsl
 
+import msgspec
+
 from warren.broker.core.access.passwords import SALT_BYTES, hash_password
 
 from ...http.auth import ADMIN, ANY, MONITOR, NONE
@@ -16,19 +18,37 @@ from ..framework.router import Route
 LOGIN_BYTES = 4096  # of a form with user name and password
 
 
-def whoami(request: Request) -> Response:
+class WhoAmI(msgspec.Struct):
+    """The user of the request."""
+
+    name: str
+    tags: list[str]
+    is_internal_user: bool
+    login_session_timeout: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class AttemptsView(msgspec.Struct):
+    """The login attempts of a protocol."""
+
+    protocol: str
+    auth_attempts: int
+    auth_attempts_failed: int
+    auth_attempts_succeeded: int
+
+
+def whoami(request: Request) -> Response[WhoAmI]:
     """Return name and tags of the user."""
     timeout_min = request.state.config.login_session_timeout_min
-    more = {} if timeout_min is None else {"login_session_timeout": timeout_min}
-    return ok({"name": request.user.name, "tags": list(request.user.tags), "is_internal_user": True, **more})
+    timeout = msgspec.UNSET if timeout_min is None else timeout_min
+    return ok(WhoAmI(request.user.name, list(request.user.tags), True, timeout))
 
 
-def get_login_methods(request: Request) -> Response:
+def get_login_methods(request: Request) -> Response[dict[str, bool]]:
     """Return how a browser logs in: with user name and password."""
     return ok({"oauth_enabled": False})
 
 
-async def log_in(request: Request) -> Response:
+async def log_in(request: Request) -> Response[str]:
     """Check the user name and password of a form; there is no session, as each request has credentials."""
     if request.state.config.disable_basic_auth:
         raise HTTPError(401, "not_authorized", "Not_Authorized")
@@ -36,41 +56,36 @@ async def log_in(request: Request) -> Response:
     fields = dict(parse_qsl(body.decode("utf-8", "replace")))
     if not {"username", "password"} <= fields.keys():
         raise HTTPError(401, "not_authorized", "Not_Authorized")
-    login = log_in_user(request.host, fields["username"], fields["password"].encode(), request.peer)
+    login = log_in_user(request.host, fields["username"], fields["password"].encode(), request.incoming.peer)
     caller = await request.wait(login)
     ANY.check(caller, None)
     return ok("ok")
 
 
-def get_password_hash(request: Request) -> Response:
+def get_password_hash(request: Request) -> Response[dict[str, str]]:
     """Return a password's hash, as `PUT /users/{user}` accepts it."""
     password = request.path["password"]
     return ok({"ok": hash_password(password, os.urandom(SALT_BYTES)).decode("ascii")})
 
 
-def list_attempts(request: Request) -> Response:
+def list_attempts(request: Request) -> Response[list[AttemptsView]]:
     """List login attempts by protocol."""
     request.check_node()
     return ok(
         [
-            {
-                "protocol": protocol,
-                "auth_attempts": attempts.succeeded + attempts.failed,
-                "auth_attempts_failed": attempts.failed,
-                "auth_attempts_succeeded": attempts.succeeded,
-            }
+            AttemptsView(protocol, attempts.succeeded + attempts.failed, attempts.failed, attempts.succeeded)
             for protocol, attempts in request.node.attempts.items()
         ]
     )
 
 
-def list_sources(request: Request) -> Response:
+def list_sources(request: Request) -> Response[list[AttemptsView]]:
     """Return an empty list: attempts by address and user are counted in RabbitMQ only if configured."""
     request.check_node()
     return ok([])
 
 
-def forget_attempts(request: Request) -> Response:
+def forget_attempts(request: Request) -> Response[None]:
     """Reset the counts of login attempts."""
     request.check_node()
     for attempts in request.node.attempts.values():

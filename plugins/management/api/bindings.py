@@ -17,7 +17,7 @@ from ...http.slices import when
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
-from ..views.binding import EMPTY, binding_view, implicit_binding, properties_key
+from ..views.binding import EMPTY, BindingView, binding_view, implicit_binding, properties_key
 from .arguments import Arguments, table_of
 
 NO_KEYS = (EMPTY, "null", "undefined")  # which tools write for an empty key
@@ -34,18 +34,18 @@ class BindingBody(msgspec.Struct):
 # Lists
 
 
-def list_bindings(request: Request) -> Listing[Bound]:
+def list_bindings(request: Request) -> Listing[BindingView]:
     """List the bindings in the virtual hosts that the user sees."""
     sources = [(vhost, source) for vhost in request.vhosts() for source in vhost.exchanges.values()]
     return listing_from(sources)
 
 
-def list_of_queue(request: Request) -> Listing[Bound]:
+def list_of_queue(request: Request) -> Listing[BindingView]:
     """List the bindings of a queue; none if it does not exist."""
     return listed_to(request, queue_of(request))
 
 
-def list_of_source(request: Request) -> Listing[Bound]:
+def list_of_source(request: Request) -> Listing[BindingView]:
     """List the bindings with an exchange as source; none if it does not exist."""
     exchange = exchange_of(request)
     vhost = request.vhost
@@ -54,12 +54,12 @@ def list_of_source(request: Request) -> Listing[Bound]:
     return listing_from([(vhost, exchange)])
 
 
-def list_of_destination(request: Request) -> Listing[Bound]:
+def list_of_destination(request: Request) -> Listing[BindingView]:
     """List the bindings with an exchange as destination; none if it does not exist."""
     return listed_to(request, exchange_of(request))
 
 
-def list_between(request: Request) -> Listing[Bound]:
+def list_between(request: Request) -> Listing[BindingView]:
     """List the bindings from an exchange to a queue or another exchange; none if one does not exist."""
     to_queue = "queue" in request.path
     source = exchange_of(request, "exchange" if to_queue else "source")
@@ -70,7 +70,7 @@ def list_between(request: Request) -> Listing[Bound]:
     return listing_of(vhost, between(source, destination))
 
 
-def listed_to(request: Request, destination: Queue | Exchange | None) -> Listing[Bound]:
+def listed_to(request: Request, destination: Queue | Exchange | None) -> Listing[BindingView]:
     vhost = request.vhost
     if vhost is None or destination is None:
         return listing(())
@@ -87,16 +87,16 @@ def exchange_of(request: Request, name: str = "exchange") -> Exchange | None:
     return vhost.exchanges.get(request.exchange_name(name)) if vhost is not None else None
 
 
-def listing(bindings: Iterable[Bound]) -> Listing[Bound]:
+def listing(bindings: Iterable[Bound]) -> Listing[BindingView]:
     return Listing(bindings, lambda one: binding_view(*one), name_of, order=place)
 
 
-def listing_of(vhost: VHost, bindings: Iterable[Binding]) -> Listing[Bound]:
+def listing_of(vhost: VHost, bindings: Iterable[Binding]) -> Listing[BindingView]:
     copied = list(bindings)
     return listing((vhost, binding) for binding in copied)
 
 
-def listing_from(sources: list[tuple[VHost, Exchange]]) -> Listing[Bound]:
+def listing_from(sources: list[tuple[VHost, Exchange]]) -> Listing[BindingView]:
     """List all bindings with one of these exchanges as source."""
 
     def bound() -> Iterator[Bound]:
@@ -127,12 +127,12 @@ def place(one: Bound) -> tuple[str, str, str, str, str, str]:
 # A single binding
 
 
-async def get_binding(request: Request) -> Response:
+async def get_binding(request: Request) -> Response[BindingView]:
     """Return one binding."""
     return ok(binding_view(request.path_vhost(), await find_binding(request)))
 
 
-async def post_binding(request: Request) -> Response:
+async def post_binding(request: Request) -> Response[None]:
     """Create a binding; the header Location has its properties key."""
     body: BindingBody = request.body
     table = table_of(body.arguments)
@@ -147,7 +147,7 @@ async def post_binding(request: Request) -> Response:
     return Response(201, None, {"location": location})
 
 
-async def delete_binding(request: Request) -> Response:
+async def delete_binding(request: Request) -> Response[None]:
     """Delete a binding."""
     binding = await find_binding(request)
     with request.acting():

@@ -4,38 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warren.broker.session.channel import Channel
 from warren.broker.session.connection import Connection
 
 from ...http.auth import ANY, OWN, VHOST
-from ...http.responses import Response, missing, ok
-from ..framework.pagination import Listing
+from ...http.responses import Response, missing
+from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import Route
-from ..views.channel import channel_view, lists_of_channel
+from ..views.channel import ChannelView, channel_view, lists_of_channel
 from ..views.detailed_rates import channel_name
-from ..views.lists import with_lists
 from ..views.stats import StatsView
 from .connections import connection_of, open_connections
 
 
-def list_channels(request: Request) -> Listing[Channel]:
+def list_channels(request: Request) -> Listing[ChannelView]:
     """List the channels that the user may see."""
     return listing(request, open_connections(request))
 
 
-def list_of_vhost(request: Request) -> Listing[Channel]:
+def list_of_vhost(request: Request) -> Listing[ChannelView]:
     """List the channels in one virtual host."""
     vhost = request.path_vhost()
     return listing(request, [one for one in open_connections(request) if one.vhost is vhost])
 
 
-async def list_of_connection(request: Request) -> Listing[Channel]:
+async def list_of_connection(request: Request) -> Listing[ChannelView]:
     """List the channels of one connection."""
     return listing(request, [await connection_of(request)])
 
 
-async def get_channel(request: Request) -> Response:
+async def get_channel(request: Request) -> Response[ChannelView]:
     """Return one channel, with its consumers."""
     name = request.path["channel"]
     stats, (of_connection, _, number) = StatsView(request), name.rpartition(" (")
@@ -46,7 +44,7 @@ async def get_channel(request: Request) -> Response:
         if channel is not None and channel_name(channel) == name:
             request.check_owner(connection.user)
             item = channel_view(stats, channel)
-            return ok(await with_lists(request, item, lists_of_channel(stats, channel)))
+            return await with_lists(request, item, lists_of_channel(stats, channel))
     raise missing()
 
 
@@ -55,7 +53,7 @@ def channel_number(text: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
 
 
-def listing(request: Request, connections: Iterable[Connection]) -> Listing[Channel]:
+def listing(request: Request, connections: Iterable[Connection]) -> Listing[ChannelView]:
     stats = StatsView(request)
     channels = [one.channels[number] for one in connections for number in sorted(one.channels)]
     return Listing(channels, lambda channel: channel_view(stats, channel), channel_name)

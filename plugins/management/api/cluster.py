@@ -19,18 +19,18 @@ class Name(msgspec.Struct):
     name: str
 
 
-def get_name(request: Request) -> Response:
+def get_name(request: Request) -> Response[Name]:
     """Return the name of the cluster."""
-    return ok({"name": request.node.cluster_name})
+    return ok(Name(request.node.cluster_name))
 
 
-def set_name(request: Request) -> Response:
+def set_name(request: Request) -> Response[None]:
     """Set the name of the cluster."""
     request.node.parameters.set_global(CLUSTER_NAME, request.body.name)
     return done()
 
 
-def list_features(request: Request) -> Response:
+def list_features(request: Request) -> Response[list[dict[str, str]]]:
     """List the feature flags, all of them enabled."""
     return ok(
         [
@@ -48,14 +48,14 @@ def list_features(request: Request) -> Response:
     )
 
 
-def enable_feature(request: Request) -> Response:
+def enable_feature(request: Request) -> Response[None]:
     """Enable a feature flag; all are enabled already."""
     if request.path["name"] not in (*FEATURES, ALL_FEATURES):
         raise bad(f"Feature flag '{request.path['name']}' is not supported")
     return done()
 
 
-def list_deprecated(request: Request) -> Response:
+def list_deprecated(request: Request) -> Response[list[dict[str, str]]]:
     """List the features that RabbitMQ deprecates or has removed."""
     return ok(
         [
@@ -65,34 +65,34 @@ def list_deprecated(request: Request) -> Response:
     )
 
 
-def list_used_deprecated(request: Request) -> Response:
+def list_used_deprecated(request: Request) -> Response[list[dict[str, str]]]:
     """Return an empty list: this broker uses no deprecated feature."""
     return ok([])
 
 
-def get_version(request: Request) -> Response:
+def get_version(request: Request) -> Response[str]:
     """Return the version of RabbitMQ that the broker is compatible with."""
     return ok(request.node.version)
 
 
-def list_extensions(request: Request) -> Response:
+def list_extensions(request: Request) -> Response[list[dict[str, str]]]:
     """List the extensions of the user interface."""
     return ok([{"javascript": "dispatcher.js"}])
 
 
-def reset(request: Request) -> Response:
+def reset(request: Request) -> Response[None]:
     """Delete the samples of the past; counters stay."""
     request.check_node()
     request.state.samples.reset()
     return done()
 
 
-def rebalance(request: Request) -> Response:
+def rebalance(request: Request) -> Response[None]:
     """Do nothing: there are no other nodes to move queues to."""
     return done()
 
 
-def configuration(request: Request) -> Response:
+def configuration(request: Request) -> Response[bytes]:
     """Return all configuration keys with their values, without secrets."""
     return Response(200, request.host.configuration().encode(), media_type="text/plain; charset=utf-8")
 

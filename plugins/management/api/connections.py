@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from warren.broker.plugin import User
 from warren.broker.session.connection import Connection
@@ -12,7 +13,7 @@ from ...http.responses import Response, done, missing, ok
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
-from ..views.connection import connection_identity, connection_view
+from ..views.connection import ConnectionIdentity, ConnectionView, connection_identity, connection_view
 from ..views.stats import StatsView
 
 OF_TLS = ("ssl_", "peer_cert_")  # fields that are empty in a single connection without TLS, and null in lists
@@ -20,31 +21,34 @@ REASON = "Closed via management plugin"
 CLOSED_AT_ONCE = 100  # closing them takes some milliseconds
 
 
-def list_connections(request: Request) -> Listing[Connection]:
+def list_connections(request: Request) -> Listing[ConnectionView]:
     """List the connections that the user may see."""
     return listing(request, open_connections(request))
 
 
-def list_of_vhost(request: Request) -> Listing[Connection]:
+def list_of_vhost(request: Request) -> Listing[ConnectionView]:
     """List the connections to one virtual host."""
     vhost = request.path_vhost()
     return listing(request, [one for one in open_connections(request) if one.vhost is vhost])
 
 
-def list_of_user(request: Request) -> Listing[Connection]:
+def list_of_user(request: Request) -> Listing[ConnectionIdentity]:
     """List the connections of one user."""
     user = user_of(request)
     own = [one for one in open_connections(request) if user is not None and one.user is user]
     return Listing(own, connection_identity, lambda one: one.name)
 
 
-async def get_connection(request: Request) -> Response:
+async def get_connection(request: Request) -> Response[ConnectionView]:
     """Return one connection."""
-    item = connection_view(StatsView(request), await connection_of(request))
-    return ok({key: "" if value is None and key.startswith(OF_TLS) else value for key, value in item.items()})
+    item: Any = connection_view(StatsView(request), await connection_of(request))
+    for name, value in item.items():
+        if value is None and name.startswith(OF_TLS):
+            item[name] = ""
+    return ok(item)
 
 
-async def delete_connection(request: Request) -> Response:
+async def delete_connection(request: Request) -> Response[None]:
     """Close a connection, with the text of the header X-Reason."""
     connection = await connection_of(request)
     with request.acting():
@@ -52,7 +56,7 @@ async def delete_connection(request: Request) -> Response:
     return done()
 
 
-async def delete_of_user(request: Request) -> Response:
+async def delete_of_user(request: Request) -> Response[None]:
     """Close all connections of one user, in slices."""
     user = user_of(request)
     own = [one for one in request.host.connections() if user is not None and one.user is user]
@@ -67,7 +71,7 @@ async def delete_of_user(request: Request) -> Response:
 
 def reason_of(request: Request) -> str:
     """Return X-Reason as UTF-8; headers have been decoded as Latin-1."""
-    return request.headers.get("x-reason", "").encode("latin-1").decode("utf-8", "replace") or REASON
+    return request.incoming.headers.get("x-reason", "").encode("latin-1").decode("utf-8", "replace") or REASON
 
 
 def open_connections(request: Request) -> list[Connection]:
@@ -91,7 +95,7 @@ def user_of(request: Request) -> User | None:
     return user
 
 
-def listing(request: Request, connections: list[Connection]) -> Listing[Connection]:
+def listing(request: Request, connections: list[Connection]) -> Listing[ConnectionView]:
     stats = StatsView(request)
     return Listing(connections, lambda one: connection_view(stats, one), lambda one: one.name)
 

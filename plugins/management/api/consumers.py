@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from warren.broker.session.consumer import ChannelConsumer
 
@@ -12,7 +11,7 @@ from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import queue_key
-from ..views.consumer import consumer_view, consumers_of, local_consumer_view
+from ..views.consumer import ConsumerView, consumer_view, consumers_of, local_consumer_view
 
 
 def name_of(consumer: ChannelConsumer) -> str:
@@ -20,7 +19,7 @@ def name_of(consumer: ChannelConsumer) -> str:
     return f"{consumer.queue.name} {consumer.tag}"
 
 
-async def list_consumers(request: Request) -> Listing[Any]:
+async def list_consumers(request: Request) -> Listing[ConsumerView]:
     """List the consumers of the user's connections; with the tag monitoring, those of all connections."""
     queues = [queue for vhost in request.visible_vhosts() for queue in vhost.queues.values()]
     caller = request.caller

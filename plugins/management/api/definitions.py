@@ -46,7 +46,7 @@ PARTS_LIMIT, HEAD_BYTES = 100, 4096  # of a form, and of the head of a part
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the file name that a browser saves
 
 
-async def get_definitions(request: Request) -> Response:
+async def get_definitions(request: Request) -> Response[Item]:
     """Return all definitions, or those of one virtual host, as of one moment."""
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
@@ -72,7 +72,7 @@ async def get_definitions(request: Request) -> Response:
     return Response(200, Pieces(await request.wait(texts)), headers)
 
 
-async def post_definitions(request: Request) -> Response:
+async def post_definitions(request: Request) -> Response[None]:
     """Import definitions, all of them or none; with `leave-out` all that this broker can have."""
     vhost, leave_out = request.path.get("name"), request.flag("leave-out")
     document, digest = document_of_request(request)
@@ -89,7 +89,7 @@ async def post_definitions(request: Request) -> Response:
     return Response(204, headers=without_password(imported.without_password))
 
 
-async def check_definitions(request: Request) -> Response:
+async def check_definitions(request: Request) -> Response[dict[str, list[str]]]:
     """Check definitions as an import does, change nothing, and return the parts that an import would leave out."""
     permits, leave_out = CallerPermits(request), request.flag("leave-out")
     document, _ = document_of_request(request)
@@ -107,7 +107,7 @@ def document_of_request(request: Request) -> Decoded:
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
         raise not_found(NO_VHOST)
-    body, media_type = request.body, request.headers.get("content-type", "")
+    body, media_type = request.body, request.incoming.headers.get("content-type", "")
     if len(body) > bodies.THREAD_FROM:
         return Undecoded(partial(decode_document, body, media_type), len(body)), ""
     return decode_document(body, media_type)

@@ -8,13 +8,12 @@ from warren.broker.amqp.names import strip_line_ends
 from warren.broker.plugin import Exchange
 
 from ...http.auth import VHOST
-from ...http.responses import Response, done, ok, put
-from ..framework.pagination import Listing
+from ...http.responses import Response, done, put
+from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import exchange_key
-from ..views.exchange import exchange_view, lists_of_exchange
-from ..views.lists import with_lists
+from ..views.exchange import ExchangeView, exchange_view, lists_of_exchange
 from ..views.stats import StatsView
 from .arguments import Arguments, table_of
 from .bindings import unbound
@@ -28,7 +27,7 @@ class Declaration(msgspec.Struct):
     arguments: Arguments = None
 
 
-def list_exchanges(request: Request) -> Listing[Exchange]:
+def list_exchanges(request: Request) -> Listing[ExchangeView]:
     """List the exchanges in the virtual hosts that the user sees, the default exchange first in each."""
     stats = StatsView(request)
     exchanges = [exchange for vhost in request.vhosts() for exchange in vhost.exchanges.values()]
@@ -37,14 +36,14 @@ def list_exchanges(request: Request) -> Listing[Exchange]:
     )
 
 
-async def get_exchange(request: Request) -> Response:
+async def get_exchange(request: Request) -> Response[ExchangeView]:
     """Return one exchange."""
     stats, exchange = StatsView(request), request.exchange()
     lists = lists_of_exchange(request.host, stats, exchange)
-    return ok(await with_lists(request, exchange_view(stats, exchange), lists))
+    return await with_lists(request, exchange_view(stats, exchange), lists)
 
 
-async def put_exchange(request: Request) -> Response:
+async def put_exchange(request: Request) -> Response[None]:
     """Declare an exchange."""
     body: Declaration = request.body
     name = strip_line_ends(request.exchange_name())
@@ -62,7 +61,7 @@ async def put_exchange(request: Request) -> Response:
     return put(existed)
 
 
-async def delete_exchange(request: Request) -> Response:
+async def delete_exchange(request: Request) -> Response[None]:
     """Delete an exchange; with `if-unused` only if it is unused."""
     name, vhost = request.exchange().name, request.path_vhost()
     with request.acting():

@@ -1,32 +1,37 @@
-"""Routes for federation links; without the federation service they return 404."""
+"""Routes for federation links, which return 404 without the federation service, and for the topology."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from warren.broker.core.policies.upstream_parameters import UPSTREAM
+
 from ...http.auth import MONITOR, POLICIES
 from ...http.responses import Response, done, missing, ok
+from ...http.slices import sorted_in_slices
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.federation_links import Links, Row, links_of
-from ..views.link import detailed_link_view, link_view
+from ..views.federation_topology import INTERNAL, Topology, TopologyView, exchange_link, queue_links
+from ..views.link import LinkView, detailed_link_view, link_view
 from ..views.stats import StatsView
 
 UP = ("running", "starting")
+LINKS = 1000  # in one answer of the topology
 
 
-def list_links(request: Request) -> Listing[Row]:
+def list_links(request: Request) -> Listing[LinkView]:
     """List the federation links in the virtual hosts that the user sees."""
     return listing(request, rows(request))
 
 
-def list_down(request: Request) -> Listing[Row]:
+def list_down(request: Request) -> Listing[LinkView]:
     """List the federation links that are neither running nor starting."""
     return listing(request, (row for row in rows(request) if row["status"] not in UP))
 
 
-async def get_link(request: Request) -> Response:
+async def get_link(request: Request) -> Response[LinkView]:
     """Return a link with its counters, and with samples of its rates if a range is asked for."""
     async for row in request.in_slices(rows(request)):
         if row["id"] == request.path["id"]:
@@ -34,12 +39,12 @@ async def get_link(request: Request) -> Response:
     raise missing()
 
 
-def no_list(request: Request) -> Response:
+def no_list(request: Request) -> Response[None]:
     """Return 400 for a path that is not a list of links, as RabbitMQ does."""
     return Response(400)
 
 
-async def restart(request: Request) -> Response:
+async def restart(request: Request) -> Response[None]:
     """Restart a link; its messages on the upstream are kept."""
     id = request.path["id"]
     known = any([row["id"] == id async for row in request.in_slices(rows(request))])
@@ -67,10 +72,42 @@ def place(row: Row) -> tuple[str, ...]:
     return tuple(str(row[name]) for name in ("vhost", "type", "name", "upstream", "upstream_name"))
 
 
-def listing(request: Request, links: Iterator[Row]) -> Listing[Row]:
+def listing(request: Request, links: Iterator[Row]) -> Listing[LinkView]:
     """A list whose pages are filtered by the names of the object and of the upstream, in this order."""
     stats = StatsView(request)
     return Listing(links, lambda row: link_view(stats, row), lambda row: f"{row['name']} {row['upstream']}", place)
+
+
+class TopologyAnswer(TopologyView):
+    """The topology as this node knows it; `truncated` if there are more links."""
+
+    node: str
+    truncated: bool
+
+
+async def get_topology(request: Request) -> Response[TopologyAnswer]:
+    """Return brokers and links as this broker knows them: its own links, and those of others that federate from it."""
+    stats, topology = StatsView(request), Topology(request.node.cluster_name)
+    own: list[Row] = []
+    if links_of(request.host) is not None:
+        own = (await request.wait(sorted_in_slices(rows(request), place)))[:LINKS]
+    async for parameter in request.in_slices(request.node.parameters.unsorted()):
+        if parameter.component == UPSTREAM:
+            topology.add_address(parameter)
+    topology.name_upstreams(own)
+    async for row in request.in_slices(own):
+        topology.add_own_link(stats, row)
+    vhosts = {vhost.name: vhost for vhost in request.visible_vhosts()}
+    for vhost in vhosts.values():
+        async for exchange in request.in_slices(list(vhost.exchanges.values())):
+            if exchange.type_name == INTERNAL and len(topology.links) < LINKS:
+                topology.add_downstream(exchange_link(stats, exchange))
+                topology.add_paths(exchange)
+    async for connection in request.in_slices(request.host.connections()):
+        if connection.vhost_name in vhosts and len(topology.links) < LINKS:
+            for link in queue_links(stats, connection):
+                topology.add_downstream(link)
+    return ok({**topology.view(), "node": request.node.name, "truncated": len(topology.links) >= LINKS})
 
 
 ROUTES = (
@@ -81,4 +118,6 @@ ROUTES = (
     Route("GET", "/federation-links/{vhost}/state/down", MONITOR, list_down),
     Route("GET", "/warren/federation/links/{vhost}/{id}", MONITOR, get_link),
     Route("DELETE", "/federation-links/vhost/{vhost}/{id}/{node}/restart", POLICIES, restart),
+    Route("GET", "/warren/federation/topology", MONITOR, get_topology),
+    Route("GET", "/warren/federation/topology/{vhost}", MONITOR, get_topology),
 )

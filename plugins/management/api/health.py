@@ -29,46 +29,50 @@ NO_CACHE = {"cache-control": "no-cache, no-store, max-age=0, must-revalidate", "
 ALIVE = "aliveness-test"  # a queue with RabbitMQ's name
 
 
-def ok(**fields: object) -> Response:
+Health = dict[str, object]
+"""The status `ok` or `failed`, with the reason, and the fields of a check."""
+
+
+def ok(**fields: object) -> Response[Health]:
     return Response(200, {"status": "ok", **fields})
 
 
-def failed(reason: str, **fields: object) -> Response:
+def failed(reason: str, **fields: object) -> Response[Health]:
     return Response(503, {"status": "failed", "reason": reason, **fields})
 
 
-def always_ok(request: Request) -> Response:
+def always_ok(request: Request) -> Response[Health]:
     """Return ok: this check cannot fail on one node without quorums."""
     return ok()
 
 
-def quorum_critical(request: Request) -> Response:
+def quorum_critical(request: Request) -> Response[Health]:
     """Check that stopping the node loses no quorum."""
     return ok(reason="single node cluster")
 
 
-def check_alarms(request: Request) -> Response:
+def check_alarms(request: Request) -> Response[Health]:
     """Check that no node is low on memory or disk."""
     return alarms(request, "There are alarms in effect in the cluster")
 
 
-def check_local_alarms(request: Request) -> Response:
+def check_local_alarms(request: Request) -> Response[Health]:
     """Check that this node is not low on memory or disk."""
     return alarms(request, "There are alarms in effect on the node")
 
 
-def alarms(request: Request, reason: str) -> Response:
+def alarms(request: Request, reason: str) -> Response[Health]:
     on = [{"node": request.node.name, "resource": RESOURCES[name]} for name in request.node.alarms.on()]
     return failed(reason, alarms=on) if on else ok()
 
 
-def check_restored(request: Request) -> Response:
+def check_restored(request: Request) -> Response[Health]:
     """Check that all stored definitions were restored at the start, or declared again; RabbitMQ has no such check."""
     lines = request.node.not_restored()
     return failed("Stored definitions could not be restored at the start", definitions=lines) if lines else ok()
 
 
-def check_port(request: Request) -> Response:
+def check_port(request: Request) -> Response[Health]:
     """Check that a port has a listener."""
     text = request.path["port"]
     if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= DIGITS_LIMIT):
@@ -77,7 +81,7 @@ def check_port(request: Request) -> Response:
     return ok(port=port) if port in ports else failed("No active listener", missing=port, ports=ports)
 
 
-def check_protocols(request: Request) -> Response:
+def check_protocols(request: Request) -> Response[Health]:
     """Check that each of the protocols, separated by commas, has a listener."""
     asked = dict.fromkeys(name.strip().lower() for name in request.path["protocol"].split(","))
     wanted = [SPELLINGS.get(name, name) for name in asked]
@@ -89,7 +93,7 @@ def check_protocols(request: Request) -> Response:
     return failed("No active listener", missing=absent, protocols=active) if absent else ok(protocols=active)
 
 
-def check_certificates(request: Request) -> Response:
+def check_certificates(request: Request) -> Response[Health]:
     """Check that no certificate expires within a number of days, weeks, months or years."""
     unit, within = request.path["unit"].lower(), request.path["within"]
     if not (within.isascii() and within.removeprefix("-").isdecimal() and len(within) <= DIGITS_LIMIT):
@@ -128,24 +132,24 @@ def expiring(request: Request, listening: Listening, until_s: float) -> Item:
 # For load balancers, without a password.
 
 
-def check_in_service(request: Request) -> Response:
+def check_in_service(request: Request) -> Response[Health]:
     """Check that the node has started and is not in maintenance."""
     return without_cache(ok())
 
 
-def check_connection_limit(request: Request) -> Response:
+def check_connection_limit(request: Request) -> Response[Health]:
     """Check that the connection limit is not reached."""
     return without_cache(connection_limit(request) or ok())
 
 
-def check_ready(request: Request) -> Response:
+def check_ready(request: Request) -> Response[Health]:
     """Check that clients can connect."""
     if not any(one.protocol.startswith("amqp") for one in request.host.listening()):
         return without_cache(failed("no active listeners for AMQP/AMQPS"))
     return without_cache(connection_limit(request) or ok())
 
 
-def connection_limit(request: Request) -> Response | None:
+def connection_limit(request: Request) -> Response[Health] | None:
     """Return the failure if the limit is reached, or else None."""
     limit, connections = request.host.config.connection_max, len(request.host.connections())
     if limit is None or connections < limit:
@@ -153,21 +157,21 @@ def connection_limit(request: Request) -> Response | None:
     return failed("node connection limit is reached", connections=connections)
 
 
-def without_cache(answer: Response) -> Response:
+def without_cache(answer: Response[Health]) -> Response[Health]:
     return Response(answer.status, answer.body, NO_CACHE)
 
 
 # RabbitMQ's older checks.
 
 
-def check_node(request: Request) -> Response:
+def check_node(request: Request) -> Response[Health]:
     """Check that the node has no resource alarm."""
     request.check_node()
     on = [RESOURCES[name] for name in request.node.alarms.on()]
     return Response(200, {"status": "failed", "reason": f"resource alarm(s) in effect:{on}"}) if on else ok()
 
 
-def aliveness(request: Request) -> Response:
+def aliveness(request: Request) -> Response[Health]:
     """Check that a message can be published and got."""
     channel = request.channel()
     channel.declare_queue(ALIVE, check_new=channel.check_alarms)

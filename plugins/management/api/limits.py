@@ -23,19 +23,33 @@ class LimitBody(msgspec.Struct):
     value: Any
 
 
+class VHostLimits(msgspec.Struct):
+    """The limits of a virtual host."""
+
+    vhost: str
+    value: dict[str, object]
+
+
+class UserLimits(msgspec.Struct):
+    """The limits of a user."""
+
+    user: str
+    value: dict[str, int]
+
+
 def of_vhost(request: Request, vhost: VHost) -> Item:
     """Return the limits of a virtual host."""
     limits = request.node.parameters.get(vhost.name, VHOST_LIMITS, NAME)
     return dict(limits) if isinstance(limits, dict) else {}
 
 
-def list_limits_of_vhosts(request: Request) -> Listing[VHost]:
+def list_limits_of_vhosts(request: Request) -> Listing[VHostLimits]:
     """List the limits of the virtual hosts that the user sees."""
     vhosts = [vhost for vhost in request.visible_vhosts() if of_vhost(request, vhost)]
-    return Listing(vhosts, lambda vhost: {"vhost": vhost.name, "value": of_vhost(request, vhost)})
+    return Listing(vhosts, lambda vhost: VHostLimits(vhost.name, of_vhost(request, vhost)))
 
 
-def put_limit_of_vhost(request: Request) -> Response:
+def put_limit_of_vhost(request: Request) -> Response[None]:
     """Set one limit of a virtual host."""
     body: LimitBody = request.body
     vhost = request.path_vhost()
@@ -44,7 +58,7 @@ def put_limit_of_vhost(request: Request) -> Response:
     return done()
 
 
-def delete_limit_of_vhost(request: Request) -> Response:
+def delete_limit_of_vhost(request: Request) -> Response[None]:
     """Clear one limit of a virtual host; it need not be set."""
     vhost, limit = request.path_vhost(), request.path["limit"]
     limits = {key: value for key, value in of_vhost(request, vhost).items() if key != limit}
@@ -55,24 +69,24 @@ def delete_limit_of_vhost(request: Request) -> Response:
     return done()
 
 
-def user_limits_view(user: User) -> Item:
-    return {"user": user.name, "value": dict(user.limits)}
+def user_limits_view(user: User) -> UserLimits:
+    return UserLimits(user.name, dict(user.limits))
 
 
-def list_limits_of_users(request: Request) -> Listing[User]:
+def list_limits_of_users(request: Request) -> Listing[UserLimits]:
     """List the limits of all users."""
     users = [user for user in request.node.users.unsorted() if user.limits]
     return Listing(users, user_limits_view, order=lambda user: user.name)
 
 
-def list_limits_of_user(request: Request) -> Listing[User]:
+def list_limits_of_user(request: Request) -> Listing[UserLimits]:
     """Return the limits of one user."""
     request.check_owner(request.node.users.get(request.path["user"]))
     user = find_user(request)
     return Listing([user] if user.limits else [], user_limits_view)
 
 
-def put_limit_of_user(request: Request) -> Response:
+def put_limit_of_user(request: Request) -> Response[None]:
     """Set one limit of a user."""
     body: LimitBody = request.body
     user = request.node.users.get(request.path["user"])
@@ -83,7 +97,7 @@ def put_limit_of_user(request: Request) -> Response:
     return done()
 
 
-def delete_limit_of_user(request: Request) -> Response:
+def delete_limit_of_user(request: Request) -> Response[None]:
     """Clear one limit of a user; it need not be set."""
     user = find_user(request)
     check_protected(request, user)

@@ -65,7 +65,7 @@ class Get(msgspec.Struct):
 # Publish
 
 
-async def publish(request: Request) -> Response:
+async def publish(request: Request) -> Response[dict[str, bool]]:
     """Publish a message; `routed` is true if a queue matched."""
     body: Publish = request.body
     name = request.exchange_name()
@@ -127,7 +127,7 @@ def properties_of(given: dict[str, Any] | list[Any]) -> Properties:
 # Get
 
 
-async def get(request: Request) -> Response:
+async def get(request: Request) -> Response[None]:
     """Get messages and settle them as `ackmode` says.
 
     Messages that were taken from the queue for good are returned, whatever ends the get after them.

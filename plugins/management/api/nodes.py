@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from warren.broker.plugin import Host
-
 from ...http.auth import MONITOR
 from ...http.responses import Response, ok
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
-from ..views.node import memory_by_use, memory_view, node_view
+from ..views.node import NodeView, memory_by_use, memory_view, node_view
 
 
-def list_nodes(request: Request) -> Listing[Host]:
+def list_nodes(request: Request) -> Listing[NodeView]:
     """List the nodes of the cluster."""
     return Listing([request.host], lambda host: node_view(request))
 
 
-def get_node(request: Request) -> Response:
+def get_node(request: Request) -> Response[NodeView]:
     """Return one node; with `memory=true` also its memory by use."""
     request.check_node()
     return ok(node_view(request))
 
 
-def get_memory(request: Request) -> Response:
+def get_memory(request: Request) -> Response[dict[str, dict[str, object]]]:
     """Return the memory of a node by use, in bytes."""
     request.check_node()
     return ok({"memory": memory_view(request)})
 
 
-def get_relative_memory(request: Request) -> Response:
+def get_relative_memory(request: Request) -> Response[dict[str, dict[str, int]]]:
     """Return the memory of a node by use, in percent."""
     request.check_node()
     used = memory_by_use(request)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from typing import Any, NotRequired, TypedDict
+
+import msgspec
 
 from warren.broker.core.counters.statistics import Statistics
 from warren.broker.plugin import VHost
@@ -11,25 +14,64 @@ from warren.broker.product import PRODUCT
 
 from ...http.auth import ANY
 from ...http.responses import Response, ok
-from ..framework.pagination import Item
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import OVERVIEW, Values, churn_counters, length_counters, message_counters, vhost_key
+from ..stats.rates import Counted
 from ..stats.vhost_totals import Totals, totals_of
-from ..views.node import context_view, exchange_type_views, is_web, listener_view
+from ..views import node as node_views
 
 
-async def overview(request: Request) -> Response:
+class ObjectTotals(msgspec.Struct):
+    consumers: int
+    queues: int
+    exchanges: int
+    connections: int
+    channels: int
+
+
+class OverviewView(TypedDict):
+    """The node with totals and rates; node, listeners and contexts are only for monitoring users."""
+
+    management_version: str
+    rates_mode: str
+    sample_retention_policies: dict[str, list[int]]
+    exchange_types: list[node_views.FeatureView]
+    product_version: str
+    product_name: str
+    rabbitmq_version: str
+    cluster_name: str
+    cluster_tags: dict[str, str]
+    node_tags: dict[str, str]
+    erlang_version: str
+    erlang_full_version: str
+    release_series_support_status: str
+    disable_stats: bool
+    default_queue_type: str
+    enable_queue_totals: bool
+    is_op_policy_updating_enabled: bool
+    message_stats: Counted
+    churn_rates: Counted
+    queue_totals: Counted
+    object_totals: ObjectTotals
+    statistics_db_event_queue: int
+    node: NotRequired[str]
+    listeners: NotRequired[list[node_views.ListenerView]]
+    contexts: NotRequired[list[node_views.ContextView]]
+
+
+async def overview(request: Request) -> Response[OverviewView]:
     """Return the overview of the broker."""
     node, host, config = request.node, request.host, request.host.config
     python = platform.python_version()
     vhosts = request.visible_vhosts()
     totals = await request.wait(totals_of(vhosts, ()))
-    body: Item = {
+    message_stats, churn, queue_totals = await statistics(request, vhosts, totals)
+    body: OverviewView = {
         "management_version": node.version,
         "rates_mode": request.state.config.rates_mode,
         "sample_retention_policies": request.state.samples.retention_ages(),
-        "exchange_types": exchange_type_views(node.registry),
+        "exchange_types": node_views.exchange_type_views(node.registry),
         "product_version": request.state.product_version,
         "product_name": PRODUCT,
         "rabbitmq_version": node.version,
@@ -43,34 +85,38 @@ async def overview(request: Request) -> Response:
         "default_queue_type": node.default_queue_type or "classic",
         "enable_queue_totals": request.state.config.enable_queue_totals,
         "is_op_policy_updating_enabled": True,
-        **await statistics(request, vhosts, totals),
+        "message_stats": message_stats,
+        "churn_rates": churn,
+        "queue_totals": queue_totals,
         "object_totals": object_totals(request, vhosts, totals.consumers),
         "statistics_db_event_queue": 0,
     }
     if request.caller.monitors:
         body["node"] = node.name
-        body["listeners"] = [listener_view(host, one) for one in host.listening()]
-        body["contexts"] = [{"node": node.name, **context_view(one)} for one in host.listening() if is_web(one)]
+        body["listeners"] = [node_views.listener_view(host, one) for one in host.listening()]
+        body["contexts"] = [
+            {"node": node.name, **node_views.context_view(one)} for one in host.listening() if node_views.is_web(one)
+        ]
     return ok(body)
 
 
-async def statistics(request: Request, vhosts: list[VHost], totals: Totals) -> Item:
-    """Return rates and counts of the node, or the sums of the virtual hosts that the user sees."""
+async def statistics(request: Request, vhosts: list[VHost], totals: Totals) -> tuple[Counted, Counted, Counted]:
+    """Return messages, churn and queue totals of the node, or the sums of the virtual hosts that the user sees."""
     samples, asked, now_ms = request.state.samples, request.ranges, request.node.clock.now_ms()
     queue_totals = length_counters(sum_lengths(totals.lengths.values()))
-    churn = churn_counters(request.node.churn)
-    if request.caller.monitors and not request.headers.get("x-vhost"):
+    churn = samples.details("overview", OVERVIEW, churn_counters(request.node.churn), asked, now_ms)
+    if request.caller.monitors and not request.incoming.headers.get("x-vhost"):
         counts = Statistics()
         async for _ in request.in_slices(request.node.sum_statistics(counts)):
             pass
         message_stats = message_counters(counts.publishing, counts.delivered())
-        return {
-            "message_stats": samples.details("overview", OVERVIEW, message_stats, asked, now_ms),
-            "churn_rates": samples.details("overview", OVERVIEW, churn, asked, now_ms),
-            "queue_totals": samples.details("overview", OVERVIEW, queue_totals, asked, now_ms),
-        }
-    publishing: Item = {}
-    lengths_of: Item = {}
+        return (
+            samples.details("overview", OVERVIEW, message_stats, asked, now_ms),
+            churn,
+            samples.details("overview", OVERVIEW, queue_totals, asked, now_ms),
+        )
+    publishing: Counted = {}
+    lengths_of: Counted = {}
     async for vhost in request.in_slices(vhosts):
         key, counts = vhost_key(vhost), vhost.statistics
         own = message_counters(counts.publishing, counts.delivered())
@@ -78,24 +124,20 @@ async def statistics(request: Request, vhosts: list[VHost], totals: Totals) -> I
         own = length_counters(totals.lengths[vhost.name])
         add_details(lengths_of, samples.details("vhost", key, own, asked, now_ms))
     empty = samples.details("overview", OVERVIEW, length_counters((0, 0, 0)))
-    return {
-        "message_stats": publishing,
-        "churn_rates": samples.details("overview", OVERVIEW, churn, asked, now_ms),
-        "queue_totals": (lengths_of or empty) | queue_totals,
-    }
+    return publishing, churn, {**(lengths_of or empty), **queue_totals}
 
 
 def sum_lengths(lengths: Iterable[Values]) -> Values:
     return tuple(sum(column) for column in zip((0, 0, 0), *lengths, strict=True))
 
 
-def add_details(total: Item, details: Mapping[str, object]) -> None:
+def add_details(total: Counted, details: Counted) -> None:
     """Add the counters and details of an object to the sums of objects that were sampled at the same times."""
     for name, value in details.items():
         total[name] = plus(total.get(name), value)
 
 
-def plus(one: object, other: object) -> object:
+def plus(one: Any, other: Any) -> Any:
     """Add numbers, samples element by element, and details field by field."""
     if one is None:
         return other
@@ -109,15 +151,11 @@ def plus(one: object, other: object) -> object:
     return {name: plus(one.get(name), value) for name, value in other.items()}
 
 
-def object_totals(request: Request, vhosts: list[VHost], consumers: int) -> Item:
+def object_totals(request: Request, vhosts: list[VHost], consumers: int) -> ObjectTotals:
     connections = request.connections()
-    return {
-        "consumers": consumers,
-        "queues": sum(len(vhost.queues) for vhost in vhosts),
-        "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
-        "connections": len(connections),
-        "channels": sum(len(connection.channels) for connection in connections),
-    }
+    queues, exchanges = sum(len(vhost.queues) for vhost in vhosts), sum(len(vhost.exchanges) for vhost in vhosts)
+    channels = sum(len(connection.channels) for connection in connections)
+    return ObjectTotals(consumers, queues, exchanges, len(connections), channels)
 
 
 ROUTES = (Route("GET", "/overview", ANY, overview),)

@@ -1,4 +1,4 @@
-"""Routes for runtime parameters. Policies, which are stored as parameters, have their own routes."""
+"""Routes for runtime parameters and global ones. Policies, which are stored as parameters, have their own routes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import html
 from functools import partial
 from typing import Any
 
+import msgspec
+
+from warren.broker.core.definitions.exporter import is_internal
+from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT
 from warren.broker.core.policies.limits import VHOST_LIMITS
-from warren.broker.core.policies.parameters import POLICY, Parameter
+from warren.broker.core.policies.parameters import CLUSTER_NAME, POLICY, Parameter
 from warren.broker.core.policies.policies import OPERATOR_POLICY
 from warren.broker.logs.redaction import HIDDEN, redacted
 from warren.broker.plugin import Invalid
 
 from ...http.auth import ADMIN, POLICIES
-from ...http.responses import Response, bad, done, missing, ok, put
+from ...http.responses import Response, bad, done, missing, not_now, ok, put
 from ..framework.bodies import CostlyBody
-from ..framework.pagination import Item, Listing
+from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import LONG_BODY_BYTES, Route
 from .policies import PolicyBody, check_operator_policies, compiled_of
@@ -33,13 +37,17 @@ class ParameterBody(CostlyBody):
             self.__dict__["compiled"] = compiled_of(self.value.get("pattern"), self.value.get("definition"))
 
 
-def parameter_view(request: Request, parameter: Parameter) -> Item:
-    return {
-        "vhost": parameter.vhost,
-        "component": parameter.component,
-        "name": parameter.name,
-        "value": visible_value(request, parameter.name, parameter.value),
-    }
+class ParameterView(msgspec.Struct):
+    """A runtime parameter."""
+
+    vhost: str
+    component: str
+    name: str
+    value: object
+
+
+def parameter_view(request: Request, one: Parameter) -> ParameterView:
+    return ParameterView(one.vhost, one.component, one.name, visible_value(request, one.name, one.value))
 
 
 def visible_value(request: Request, name: str, value: object) -> object:
@@ -56,7 +64,7 @@ def check_whole(value: object) -> None:
             check_whole(inner)
 
 
-def list_parameters(request: Request) -> Listing[Parameter]:
+def list_parameters(request: Request) -> Listing[ParameterView]:
     """List the parameters in the virtual hosts that the user may enter, of one component or all but policies."""
     component, vhosts = request.path.get("component"), {vhost.name for vhost in request.vhosts()}
     listed = [
@@ -76,7 +84,7 @@ def find_parameter(request: Request) -> Parameter:
     return parameter
 
 
-def get_parameter(request: Request) -> Response:
+def get_parameter(request: Request) -> Response[ParameterView]:
     """Return one parameter."""
     return ok(parameter_view(request, find_parameter(request)))
 
@@ -92,7 +100,7 @@ def check_component(request: Request, component: str) -> None:
         ADMIN.check(request.caller, None)
 
 
-def put_parameter(request: Request) -> Response:
+def put_parameter(request: Request) -> Response[None]:
     """Set a parameter; its component applies it at once."""
     body: ParameterBody = request.body
     component, name = request.path["component"], request.path["name"]
@@ -106,11 +114,72 @@ def put_parameter(request: Request) -> Response:
     return put(not new)
 
 
-def delete_parameter(request: Request) -> Response:
+def delete_parameter(request: Request) -> Response[None]:
     """Clear a parameter; its component applies that at once."""
     one = find_parameter(request)
     check_component(request, one.component)
     request.node.parameters.clear(one.vhost, one.component, one.name)
+    return done()
+
+
+# Global parameters.
+
+
+class GlobalParameterView(msgspec.Struct):
+    """A global parameter."""
+
+    name: str
+    value: object
+
+
+def global_parameter_view(request: Request, pair: tuple[str, object]) -> GlobalParameterView:
+    return GlobalParameterView(pair[0], visible_value(request, *pair))
+
+
+def list_globals(request: Request) -> Listing[GlobalParameterView]:
+    """List the global parameters."""
+    pairs = list(request.node.parameters.globals().items())
+    return Listing(pairs, partial(global_parameter_view, request), order=lambda pair: pair[0])
+
+
+def find_global(request: Request) -> tuple[str, object]:
+    """Return name and value of the parameter in the path. Raises HTTPError (404)."""
+    name, parameters = request.path["name"], request.node.parameters
+    if not parameters.has_global(name):
+        raise missing()
+    return name, parameters.get_global(name)
+
+
+def get_global(request: Request) -> Response[GlobalParameterView]:
+    """Return one global parameter."""
+    return ok(global_parameter_view(request, find_global(request)))
+
+
+def check_name(request: Request, name: str) -> None:
+    """Raises HTTPError (401) for parameters of the broker itself, which administrators change.
+
+    The cluster's name is changed at its own route too; the hash says which definitions need not be imported again.
+    """
+    if name == CLUSTER_NAME or is_internal(name):
+        ADMIN.check(request.caller, None)
+
+
+def put_global(request: Request) -> Response[None]:
+    """Set a global parameter."""
+    body: ParameterBody = request.body
+    check_name(request, request.path["name"])
+    check_whole(body.value)
+    new = request.node.parameters.set_global(request.path["name"], body.value, request.check_space)
+    return put(not new)
+
+
+def delete_global(request: Request) -> Response[None]:
+    """Clear a global parameter."""
+    name, _ = find_global(request)
+    check_name(request, name)
+    if name == UNFINISHED_IMPORT and request.host.imports.under_way:
+        raise not_now("an import of definitions is under way, which clears it at its end")
+    request.node.parameters.clear_global(name)
     return done()
 
 
@@ -121,4 +190,8 @@ ROUTES = (
     Route("GET", "/parameters/{component}/{vhost}/{name}", POLICIES, get_parameter),
     Route("PUT", "/parameters/{component}/{vhost}/{name}", POLICIES, put_parameter, ParameterBody, LONG_BODY_BYTES),
     Route("DELETE", "/parameters/{component}/{vhost}/{name}", POLICIES, delete_parameter),
+    Route("GET", "/global-parameters", POLICIES, list_globals),
+    Route("GET", "/global-parameters/{name}", POLICIES, get_global),
+    Route("PUT", "/global-parameters/{name}", POLICIES, put_global, ParameterBody, LONG_BODY_BYTES),
+    Route("DELETE", "/global-parameters/{name}", POLICIES, delete_global),
 )

@@ -1,15 +1,17 @@
-"""Routes for permissions."""
+"""Routes for permissions, and for topic permissions: routing keys of topic exchanges that users may write and read."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
-from warren.broker.core.access.permissions import Permission
-from warren.broker.plugin import User
+from warren.broker.core.access.permissions import Permission, TopicPermission
+from warren.broker.plugin import Node, User
 
 from ...http.auth import ADMIN
 from ...http.responses import Response, bad, done, missing, ok, put
-from ..framework.pagination import Item, Listing
+from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from .users import compiled, find_user
@@ -21,51 +23,83 @@ class Patterns(msgspec.Struct):
     read: str
 
 
-Row = tuple[User, str, Permission]  # user, virtual host, permission
+class TopicPatterns(msgspec.Struct):
+    exchange: str
+    write: str
+    read: str
 
 
-def permission_view(row: Row) -> Item:
-    user, vhost, given = row
-    return {
-        "user": user.name,
-        "vhost": vhost,
-        "configure": given.configure,
-        "write": given.write,
-        "read": given.read,
-    }
+class PermissionView(msgspec.Struct):
+    """The permission of a user in a virtual host."""
+
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
 
 
-def of_user(request: Request, user: User) -> list[Row]:
+class TopicPermissionView(msgspec.Struct):
+    """The permission of a user for a topic exchange."""
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
+def permission_view(user: User, vhost: str, given: Permission) -> PermissionView:
+    return PermissionView(user.name, vhost, given.configure, given.write, given.read)
+
+
+def listing(views: list[PermissionView]) -> Listing[PermissionView]:
+    return Listing(views, lambda view: view, order=lambda view: (view.vhost, view.user))
+
+
+def topic_listing(views: list[TopicPermissionView]) -> Listing[TopicPermissionView]:
+    return Listing(views, lambda view: view, order=lambda view: (view.vhost, view.user, view.exchange))
+
+
+def of_user(node: Node, user: User, vhost: str | None = None) -> list[PermissionView]:
     """Return the permissions of a user, but for those in deleted virtual hosts, which are deleted in steps."""
-    vhosts = request.node.vhosts
-    return [(user, vhost, given) for vhost, given in sorted(user.permissions.items()) if vhost in vhosts]
+    given = [(at, user.permissions.get(at)) for at in (user.permissions if vhost is None else [vhost])]
+    return [permission_view(user, at, one) for at, one in given if one is not None and at in node.vhosts]
 
 
-async def list_permissions(request: Request) -> Listing[Row]:
+def topics_of_user(node: Node, user: User, vhost: str | None = None) -> Iterator[TopicPermissionView]:
+    """Yield the topic permissions of a user, but for those in deleted virtual hosts. They may change meanwhile."""
+    for at in list(user.topic_permissions) if vhost is None else [vhost]:
+        if at in node.vhosts:
+            there = user.topic_permissions.get(at, {})
+            for exchange in list(there):  # without an object for each
+                given = there.get(exchange)
+                if given is not None:
+                    yield TopicPermissionView(user.name, at, exchange, given.write, given.read)
+
+
+async def list_permissions(request: Request) -> Listing[PermissionView]:
     """List the permissions of all users."""
-    rows = [row async for user in request.in_slices(request.node.users.unsorted()) for row in of_user(request, user)]
-    return Listing(rows, permission_view, order=place)
+    return await of_users(request, None)
 
 
-def place(row: Row) -> tuple[str, str]:
-    return row[1], row[0].name
-
-
-def list_permissions_of_user(request: Request) -> Listing[Row]:
+def list_permissions_of_user(request: Request) -> Listing[PermissionView]:
     """List the permissions of one user."""
-    return Listing(of_user(request, find_user(request)), permission_view)
+    return listing(of_user(request.node, find_user(request)))
 
 
-async def list_permissions_in_vhost(request: Request) -> Listing[Row]:
+async def list_permissions_in_vhost(request: Request) -> Listing[PermissionView]:
     """List the permissions in one virtual host."""
-    vhost = request.path_vhost().name
+    return await of_users(request, request.path_vhost().name)
+
+
+async def of_users(request: Request, vhost: str | None) -> Listing[PermissionView]:
     users = request.in_slices(request.node.users.unsorted())
-    rows = [row async for user in users for row in of_user(request, user) if row[1] == vhost]
-    return Listing(rows, permission_view, order=place)
+    return listing([view async for user in users for view in of_user(request.node, user, vhost)])
 
 
-def row_of(request: Request) -> Row:
-    """Return the permission in the path. Raises HTTPError (404)."""
+def find_permission(request: Request) -> tuple[User, str, Permission]:
+    """Return the permission in the path, with user and virtual host. Raises HTTPError (404)."""
     user, vhost = find_user(request), request.path_vhost().name
     given = user.permissions.get(vhost)
     if given is None:
@@ -73,9 +107,9 @@ def row_of(request: Request) -> Row:
     return user, vhost, given
 
 
-def get_permission(request: Request) -> Response:
+def get_permission(request: Request) -> Response[PermissionView]:
     """Return the permission of a user in a virtual host."""
-    return ok(permission_view(row_of(request)))
+    return ok(permission_view(*find_permission(request)))
 
 
 def check_place(request: Request) -> tuple[User, str]:
@@ -86,7 +120,7 @@ def check_place(request: Request) -> tuple[User, str]:
     return user, vhost
 
 
-async def put_permission(request: Request) -> Response:
+async def put_permission(request: Request) -> Response[None]:
     """Set the permission of a user in a virtual host."""
     check_place(request)
     given: Patterns = request.body
@@ -98,10 +132,69 @@ async def put_permission(request: Request) -> Response:
     return put(existed)
 
 
-def delete_permission(request: Request) -> Response:
+def delete_permission(request: Request) -> Response[None]:
     """Clear the permission of a user in a virtual host."""
-    user, vhost, _ = row_of(request)
+    user, vhost, _ = find_permission(request)
     request.node.users.clear_permission(user.name, vhost)
+    return done()
+
+
+async def list_topic_permissions(request: Request) -> Listing[TopicPermissionView]:
+    """List the topic permissions of all users."""
+    return await topics_of_users(request, None)
+
+
+async def list_topic_permissions_in_vhost(request: Request) -> Listing[TopicPermissionView]:
+    """List the topic permissions in one virtual host."""
+    return await topics_of_users(request, request.path_vhost().name)
+
+
+async def topics_of_users(request: Request, vhost: str | None) -> Listing[TopicPermissionView]:
+    node, users = request.node, request.node.users.unsorted()
+    every = (view for user in users for view in topics_of_user(node, user, vhost))
+    return topic_listing([view async for view in request.in_slices(every)])
+
+
+async def list_topic_permissions_of_user(request: Request) -> Listing[TopicPermissionView]:
+    """List the topic permissions of one user."""
+    views = request.in_slices(topics_of_user(request.node, find_user(request)))
+    return topic_listing([view async for view in views])
+
+
+async def get_topic_permissions(request: Request) -> Listing[TopicPermissionView]:
+    """List the topic permissions of a user in a virtual host."""
+    user, vhost = find_user(request), request.path_vhost().name
+    found = request.in_slices(topics_of_user(request.node, user, vhost))
+    views = [view async for view in found]
+    if not views:
+        raise missing()
+    return topic_listing(views)
+
+
+async def put_topic_permission(request: Request) -> Response[None]:
+    """Set the topic permission of a user for an exchange."""
+    user, vhost = check_place(request)
+    given: TopicPatterns = request.body
+    permission = await compiled(request, TopicPermission, user.name, vhost, given.write, given.read)
+    user, vhost = check_place(request)
+    existed = given.exchange in user.topic_permissions.get(vhost, ())
+    with request.acting():
+        request.node.users.give_topic(user.name, vhost, given.exchange, permission)
+    return put(existed)
+
+
+async def delete_topic_permissions(request: Request) -> Response[None]:
+    """Clear the topic permissions of a user in a virtual host, or the one for an exchange."""
+    known, user, vhost = request.node.users, find_user(request), request.path_vhost().name
+    exchange = request.exchange_name() if "exchange" in request.path else None
+    there = user.topic_permissions.get(vhost, {})
+    if not there if exchange is None else exchange not in there:
+        raise missing()
+    if exchange is None:
+        await request.carry_out(known.drop_topic_permissions(user, vhost))
+    else:
+        with request.acting():
+            known.clear_topic_permission(user.name, vhost, exchange)
     return done()
 
 
@@ -112,4 +205,11 @@ ROUTES = (
     Route("DELETE", "/permissions/{vhost}/{user}", ADMIN, delete_permission),
     Route("GET", "/users/{user}/permissions", ADMIN, list_permissions_of_user),
     Route("GET", "/vhosts/{vhost}/permissions", ADMIN, list_permissions_in_vhost),
+    Route("GET", "/topic-permissions", ADMIN, list_topic_permissions),
+    Route("GET", "/topic-permissions/{vhost}/{user}", ADMIN, get_topic_permissions),
+    Route("PUT", "/topic-permissions/{at}/{user}", ADMIN, put_topic_permission, TopicPatterns),
+    Route("DELETE", "/topic-permissions/{vhost}/{user}", ADMIN, delete_topic_permissions),
+    Route("DELETE", "/topic-permissions/{vhost}/{user}/{exchange}", ADMIN, delete_topic_permissions),
+    Route("GET", "/users/{user}/topic-permissions", ADMIN, list_topic_permissions_of_user),
+    Route("GET", "/vhosts/{vhost}/topic-permissions", ADMIN, list_topic_permissions_in_vhost),
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from typing import Any, TypedDict
 
 from warren.broker.core.definitions.exporter import policy_document
 from warren.broker.core.metadata.patterns import checked
@@ -14,7 +15,7 @@ from warren.broker.plugin import Invalid
 from ...http.auth import ADMIN, POLICIES, VHOST, Guard
 from ...http.responses import HTTPError, Response, bad, done, missing, ok, put
 from ..framework.bodies import CostlyBody
-from ..framework.pagination import Item, Listing
+from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import LONG_BODY_BYTES, Route
 
@@ -40,11 +41,19 @@ def compiled_of(pattern: object, definition: object) -> list[object]:
     return [checked(pattern), checked(inner)]
 
 
-def policy_view(policy: Policy) -> Item:
-    return {"vhost": policy.vhost, **policy_document(policy)}
+PolicyView = TypedDict(
+    "PolicyView",
+    {"vhost": str, "name": str, "pattern": str, "apply-to": str, "definition": dict[str, object], "priority": int},
+)
 
 
-def list_policies(request: Request, operator: bool) -> Listing[Policy]:
+def policy_view(policy: Policy) -> PolicyView:
+    document: Any = policy_document(policy)
+    view: PolicyView = {"vhost": policy.vhost} | document
+    return view
+
+
+def list_policies(request: Request, operator: bool) -> Listing[PolicyView]:
     """List the policies in the virtual hosts that the user sees, the lowest priority first."""
     all_ = [policy for vhost in request.vhosts() for policy in request.node.policies.all(vhost.name, operator)]
     return Listing(all_, policy_view)
@@ -58,7 +67,7 @@ def find_policy(request: Request, operator: bool) -> Policy:
     return policy
 
 
-def get_policy(request: Request, operator: bool) -> Response:
+def get_policy(request: Request, operator: bool) -> Response[PolicyView]:
     """Return one policy."""
     return ok(policy_view(find_policy(request, operator)))
 
@@ -73,7 +82,7 @@ def check_operator_policies(request: Request) -> None:
         raise HTTPError(405, "method_not_allowed", "Broker settings disallow editing of operator policies.")
 
 
-def put_policy(request: Request, operator: bool) -> Response:
+def put_policy(request: Request, operator: bool) -> Response[None]:
     """Set a policy; it applies at once."""
     if operator:
         check_operator_policies(request)
@@ -88,7 +97,7 @@ def put_policy(request: Request, operator: bool) -> Response:
     return put(not new)
 
 
-def delete_policy(request: Request, operator: bool) -> Response:
+def delete_policy(request: Request, operator: bool) -> Response[None]:
     """Clear a policy; the one below it applies at once."""
     if operator:
         check_operator_policies(request)
@@ -100,10 +109,10 @@ def delete_policy(request: Request, operator: bool) -> Response:
 def handler_of(handler: Callable[[Request, bool], Any], operator: bool) -> Callable[[Request], Any]:
     """Return the handler for policies or for operator policies."""
 
+    @wraps(handler)
     def serve(request: Request) -> Any:
         return handler(request, operator)
 
-    serve.__doc__ = handler.__doc__
     return serve
 
 

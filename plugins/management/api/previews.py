@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import msgspec
+
 from warren.broker.core.metadata.patterns import SearchTime
 from warren.broker.core.metadata.policy import APPLY_TO, Policy
 from warren.broker.core.policies.policies import applies_to
@@ -12,7 +14,7 @@ from warren.broker.plugin import Exchange, Invalid, Queue, User, VHost
 
 from ...http.auth import ADMIN, POLICIES, VHOST
 from ...http.responses import Response, bad, missing, ok
-from ..framework.pagination import NAME_S, PATTERN_S, Item
+from ..framework.pagination import NAME_S, PATTERN_S
 from ..framework.request import DEFAULT_EXCHANGE, Request
 from ..framework.router import Route
 
@@ -20,7 +22,27 @@ NAMES_LIMIT = 100  # of matching objects named in one response
 OPERATIONS = ("configure", "write", "read")
 
 
-async def preview_policy(request: Request) -> Response:
+class Named(msgspec.Struct):
+    kind: str
+    name: str
+
+
+class PolicyPreview(msgspec.Struct):
+    """The numbers of queues and exchanges that a policy would match, and some of them."""
+
+    queues: int
+    exchanges: int
+    items: list[Named]
+
+
+class AccessView(msgspec.Struct):
+    """A permission or a refusal, and the reasons."""
+
+    allowed: bool
+    reasons: list[str]
+
+
+async def preview_policy(request: Request) -> Response[PolicyPreview]:
     """Return the queues and exchanges that a policy with this `pattern` and `apply-to` would match, with counts."""
     vhost, query = request.path_vhost(), request.query
     scope = query.get("apply-to", "all")
@@ -36,9 +58,9 @@ async def preview_policy(request: Request) -> Response:
         return ok(await matched_by(request, policy, vhost))
 
 
-async def matched_by(request: Request, policy: Policy, vhost: VHost) -> Item:
+async def matched_by(request: Request, policy: Policy, vhost: VHost) -> PolicyPreview:
     """Return the counts of queues and exchanges that a policy matches, and some of their names."""
-    named: list[Item] = []
+    named: list[Named] = []
     counts = {"queue": 0, "exchange": 0}
     targets: list[Queue | Exchange] = [*vhost.queues.values(), *vhost.exchanges.values()]
     left_s = PATTERN_S  # of processor time
@@ -51,11 +73,11 @@ async def matched_by(request: Request, policy: Policy, vhost: VHost) -> Item:
         if matches:
             counts[target.kind] += 1
             if len(named) < NAMES_LIMIT:
-                named.append({"kind": target.kind, "name": target.name})
-    return {"queues": counts["queue"], "exchanges": counts["exchange"], "items": named}
+                named.append(Named(target.kind, target.name))
+    return PolicyPreview(counts["queue"], counts["exchange"], named)
 
 
-def explain_access(request: Request) -> Response:
+def explain_access(request: Request) -> Response[AccessView]:
     """Return whether a user may configure, write or read an object, with the reason in words.
 
     The query has `operation`, `name`, and for a topic exchange `routing_key`. Publishing writes an exchange, consuming
@@ -68,10 +90,10 @@ def explain_access(request: Request) -> Response:
     if operation not in OPERATIONS:
         raise bad(f"operation should be one of {', '.join(OPERATIONS)}")
     allowed, reasons = access_of(request, user, operation, name or DEFAULT_EXCHANGE)
-    return ok({"allowed": allowed, "reasons": reasons})
+    return ok(AccessView(allowed, reasons))
 
 
-def own_rights(request: Request) -> Response:
+def own_rights(request: Request) -> Response[dict[str, bool]]:
     """Return which of configure, write and read the caller has for the queue or exchange with this `name`."""
     permission = request.user.permissions.get(request.path_vhost().name)
     name = request.query.get("name", "") or DEFAULT_EXCHANGE

@@ -13,17 +13,15 @@ import msgspec
 from warren.broker.core.messages.message import ShedMessage
 from warren.broker.core.messages.ports import BEHIND
 from warren.broker.session.channel import Channel
-from warren.broker.session.connection import Connection
 from warren.broker.session.unacked import Unacked
 
 from ...http.auth import VHOST
 from ...http.responses import HTTPError, Response, bad, not_found, ok
 from ...http.slices import Turn
-from ..framework.pagination import Item
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import channel_key
-from ..views.detailed_rates import channel_details
+from ..views.detailed_rates import ChannelDetails, channel_details
 from .queues import until_resumed
 
 UNACKED_LIMIT, UNACKED = 500, 100  # deliveries of one response: at most, and unless asked otherwise
@@ -50,7 +48,27 @@ class MoveBody(msgspec.Struct):
     count: Annotated[int, msgspec.Meta(ge=1)]
 
 
-async def list_unacked(request: Request) -> Response:
+class UnackedView(msgspec.Struct):
+    """An unacknowledged message; the age, in seconds, is left out until it is known."""
+
+    delivery_tag: int
+    consumer_tag: str
+    channel_details: ChannelDetails
+    exchange: str
+    routing_key: str
+    payload_bytes: int
+    age: float | msgspec.UnsetType = msgspec.UNSET
+
+
+class MovedView(msgspec.Struct):
+    """The numbers of messages that were moved and are left; `problem` is why no more can be moved, or empty."""
+
+    moved: int
+    messages_ready: int
+    problem: str
+
+
+async def list_unacked(request: Request) -> Response[list[UnackedView]]:
     """List unacknowledged messages of a queue, the oldest first, with consumer, channel and age.
 
     It needs the right to read the queue, which may not be exclusive. The channel is that of a connection that the
@@ -73,7 +91,7 @@ async def list_unacked(request: Request) -> Response:
                 if turn.is_over():
                     found = heapq.nsmallest(limit, found, key=itemgetter(0))
                     await request.wait(turn.next())
-        views: list[Item] = []
+        views: list[UnackedView] = []
         for one in heapq.nsmallest(limit, found, key=itemgetter(0)):
             if one[1] in one[2].unacked:
                 views.append(unacked_view(request, one))
@@ -83,26 +101,25 @@ async def list_unacked(request: Request) -> Response:
     return ok(views)
 
 
-def unacked_view(request: Request, found: Found) -> Item:
-    """The fields of an unacknowledged message."""
+def unacked_view(request: Request, found: Found) -> UnackedView:
     _, tag, channel, (queue, consumer, _, message) = found
     if isinstance(message, ShedMessage):
         message = next(iter(queue.journal.read([message.id])), None) or message
-    connection: Connection = channel.connection
+    connection = channel.connection
     now_ms = request.node.clock.now_ms()
-    item: Item = {
-        "delivery_tag": tag,
-        "consumer_tag": consumer.tag if consumer is not None else "",
-        "channel_details": channel_details(request.caller, channel),
-        "exchange": message.address.exchange,
-        "routing_key": message.address.routing_key,
-        "payload_bytes": message.body_bytes,
-    }
     age_s = request.state.watermarks.age_s("channel", channel_key(connection, channel), channel, 0, tag, now_ms)
-    return item if age_s is None else item | {"age": age_s}
+    return UnackedView(
+        tag,
+        consumer.tag if consumer is not None else "",
+        channel_details(request.caller, channel),
+        message.address.exchange,
+        message.address.routing_key,
+        message.body_bytes,
+        msgspec.UNSET if age_s is None else age_s,
+    )
 
 
-async def move(request: Request) -> Response:
+async def move(request: Request) -> Response[MovedView]:
     """Move ready messages to another queue or an exchange, for a tenth of a second; `moved` says how many.
 
     Call it again until `moved` has added up to the wanted number, unless there is a `problem`: the destination is
@@ -148,7 +165,7 @@ async def move(request: Request) -> Response:
                 break
     if not problem and moved < body.count and not queue.ready and queue.stored:
         problem = f"the disk does not return {queue.stored} messages now"
-    return ok({"moved": moved, "messages_ready": queue.ready, "problem": problem})
+    return ok(MovedView(moved, queue.ready, problem))
 
 
 async def is_stored(request: Request) -> bool:

@@ -11,14 +11,13 @@ from warren.broker.amqp.names import strip_line_ends
 from warren.broker.plugin import Queue
 
 from ...http.auth import ADMIN, VHOST
-from ...http.responses import Response, bad, done, not_found, ok, put
+from ...http.responses import Response, bad, done, not_found, put
 from ...http.slices import when
-from ..framework.pagination import Item, Listing
+from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import queue_key
-from ..views.lists import with_lists
-from ..views.queue import lists_of_queue, parts_with, queue_view, queue_view_with_unset, view_of_parts
+from ..views.queue import QueueView, lists_of_queue, parts_with, queue_view, queue_view_with_unset, view_of_parts
 from ..views.stats import StatsView
 from .arguments import Arguments, table_of
 from .bindings import unbound
@@ -34,18 +33,18 @@ class Action(msgspec.Struct):
     action: str
 
 
-def list_queues(request: Request) -> Listing[Queue]:
+def list_queues(request: Request) -> Listing[QueueView]:
     """List the queues in the virtual hosts that the user sees."""
     stats = StatsView(request)
     queues = [queue for vhost in request.vhosts() for queue in vhost.queues.values()]
 
-    def describe_some(names: Collection[str]) -> Callable[[Queue], Item]:
+    def describe_some(names: Collection[str]) -> Callable[[Queue], QueueView]:
         return partial(view_of_parts, parts_with(names), request, stats)
 
     return Listing(queues, partial(queue_view, request, stats), lambda queue: queue.name, queue_key, describe_some)
 
 
-def list_detailed(request: Request) -> Listing[Queue]:
+def list_detailed(request: Request) -> Listing[QueueView]:
     """List queues with unset fields as null; consumers and detailed rates are only in a single queue."""
     stats = StatsView(request)
     queues = [queue for vhost in request.vhosts() for queue in vhost.queues.values()]
@@ -54,14 +53,14 @@ def list_detailed(request: Request) -> Listing[Queue]:
     )
 
 
-async def get_queue(request: Request) -> Response:
+async def get_queue(request: Request) -> Response[QueueView]:
     """Return one queue, with its consumers."""
     stats, queue = StatsView(request), request.queue()
     item = queue_view_with_unset(request, stats, queue)
-    return ok(await with_lists(request, item, lists_of_queue(request.host, stats, queue)))
+    return await with_lists(request, item, lists_of_queue(request.host, stats, queue))
 
 
-async def put_queue(request: Request) -> Response:
+async def put_queue(request: Request) -> Response[None]:
     """Declare a queue."""
     body: Declaration = request.body
     name = strip_line_ends(request.path["queue"])
@@ -74,7 +73,7 @@ async def put_queue(request: Request) -> Response:
     return put(existed)
 
 
-async def delete_queue(request: Request) -> Response:
+async def delete_queue(request: Request) -> Response[None]:
     """Delete a queue; with `if-unused` or `if-empty` only if it is unused or empty."""
     queue, vhost = await resumed(request), request.path_vhost()
     with request.acting():
@@ -85,7 +84,7 @@ async def delete_queue(request: Request) -> Response:
     return done()
 
 
-async def purge_queue(request: Request) -> Response:
+async def purge_queue(request: Request) -> Response[None]:
     """Drop the ready messages of a queue."""
     queue = await resumed(request)
     with request.acting():
@@ -109,7 +108,7 @@ async def until_resumed(request: Request, queue: Queue) -> None:
         await request.wait(when(queue.when_resumed))
 
 
-def act(request: Request) -> Response:
+def act(request: Request) -> Response[None]:
     """Return 400: RabbitMQ's former actions were for mirrored queues."""
     if request.path["queue"] not in request.path_vhost().queues:
         raise not_found("queue_not_found")

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from ...http.auth import MONITOR
 from ...http.responses import Response, bad, missing, ok
 from ...throughput.file_format.report_folder import (
@@ -37,22 +39,29 @@ PAGE_HEADERS = {
 Value = TypeVar("Value")
 
 
-async def list_reports(request: Request) -> Response:
+class RunView(msgspec.Struct):
+    """The current run of a report, null if it has only one, and when it was published."""
+
+    run: str | None
+    made_at: str
+
+
+async def list_reports(request: Request) -> Response[list[Item]]:
     """List the newest reports with their verdict and totals, the newest first; none if there is no such folder."""
     return ok(await request.wait(asyncio.to_thread(summaries, folder_of(request))))
 
 
-async def get_report(request: Request) -> Response:
+async def get_report(request: Request) -> Response[Item]:
     """Return the content of one report."""
     return Response(200, await of_report(request, content))
 
 
-async def get_run(request: Request) -> Response:
+async def get_run(request: Request) -> Response[RunView]:
     """Return the run that is the current one of a report, and when it was published; a stream publishes others."""
     return ok(await of_report(request, run))
 
 
-async def get_page(request: Request) -> Response:
+async def get_page(request: Request) -> Response[bytes]:
     """Return the page of one report, as a file to save: the page has scripts, which must not run beside the API."""
     return Response(200, await of_report(request, page), PAGE_HEADERS, media_type="text/html; charset=utf-8")
 
@@ -133,12 +142,12 @@ def page(folder: Path) -> bytes:
     return read(folder, PAGE)
 
 
-def run(folder: Path) -> Item:
+def run(folder: Path) -> RunView:
     """Return name and time of the current run in an output folder. Raises OSError, ValueError."""
     place = current_run(folder)
     made_at_s = (place / REPORT).stat().st_mtime
     name = place.name if place != folder else None
-    return {"run": name, "made_at": time_text(made_at_s)}
+    return RunView(name, time_text(made_at_s))
 
 
 def read(folder: Path, name: str, limit: int = REPORT_BYTES) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -31,6 +31,16 @@ PROTECTED = "protected"  # tag of users that HTTP must not change
 
 
 T = TypeVar("T")
+
+
+class UserView(TypedDict):
+    """A user."""
+
+    name: str
+    password_hash: str
+    hashing_algorithm: str
+    tags: list[str]
+    limits: dict[str, int]
 
 
 class UserBody(msgspec.Struct):
@@ -62,28 +72,34 @@ def check_protected(request: Request, user: User | StoredUser | None) -> None:
         raise bad(PROTECTED_UNCHANGED)
 
 
+def user_view(user: User) -> UserView:
+    document: Any = user_document(user)
+    view: UserView = document
+    return view
+
+
 def name_of(user: User) -> str:
     return user.name
 
 
-def list_users(request: Request) -> Listing[User]:
+def list_users(request: Request) -> Listing[UserView]:
     """List all users."""
-    return Listing(request.node.users.unsorted(), user_document, name_of, name_of)
+    return Listing(request.node.users.unsorted(), user_view, name_of, name_of)
 
 
-def list_users_without_permissions(request: Request) -> Listing[User]:
+def list_users_without_permissions(request: Request) -> Listing[UserView]:
     """List the users without permissions in any virtual host."""
     vhosts = request.node.vhosts.keys()
     users = [user for user in request.node.users.unsorted() if vhosts.isdisjoint(user.permissions)]
-    return Listing(users, user_document, name_of, name_of)
+    return Listing(users, user_view, name_of, name_of)
 
 
-def get_user(request: Request) -> Response:
+def get_user(request: Request) -> Response[UserView]:
     """Return one user."""
-    return ok(user_document(find_user(request)))
+    return ok(user_view(find_user(request)))
 
 
-async def put_user(request: Request) -> Response:
+async def put_user(request: Request) -> Response[None]:
     """Create or change a user."""
     body: UserBody = request.body
     name = request.path["user"]
@@ -167,13 +183,13 @@ async def hash_of(request: Request, body: UserBody) -> tuple[bytes, str]:
     return given.encode("ascii"), body.hashing_algorithm if isinstance(body.hashing_algorithm, str) else own
 
 
-async def delete_user(request: Request) -> Response:
+async def delete_user(request: Request) -> Response[None]:
     """Delete a user with all permissions and close the user's connections."""
     await delete_in_slices(request, [find_user(request)])
     return done()
 
 
-async def delete_users(request: Request) -> Response:
+async def delete_users(request: Request) -> Response[None]:
     """Delete several users, or none if one is protected; unknown names are ignored."""
     names: Names = request.body
     users = [user for name in names.users if (user := request.node.users.get(name)) is not None]

@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from warren.broker.plugin import Node, VHost
+from warren.broker.plugin import Node
 
 from ...http.auth import ADMIN, ANY
 from ...http.responses import HTTPError, Response, done, ok, put
@@ -16,7 +16,7 @@ from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.vhost_totals import totals_of
 from ..views.stats import StatsView
-from ..views.vhost import vhost_view
+from ..views.vhost import VHostView, vhost_view
 
 
 class VHostBody(msgspec.Struct):
@@ -28,7 +28,7 @@ class VHostBody(msgspec.Struct):
     default_queue_type: str | None = None
 
 
-async def list_vhosts(request: Request) -> Listing[VHost]:
+async def list_vhosts(request: Request) -> Listing[VHostView]:
     """List the virtual hosts that the user sees."""
     stats, vhosts = StatsView(request), request.visible_vhosts()
     totals = await request.wait(totals_of(vhosts, request.host.connections()))
@@ -36,14 +36,14 @@ async def list_vhosts(request: Request) -> Listing[VHost]:
     return Listing(vhosts, lambda vhost: vhost_view(node, stats, totals, vhost), lambda vhost: vhost.name)
 
 
-async def get_vhost(request: Request) -> Response:
+async def get_vhost(request: Request) -> Response[VHostView]:
     """Return one virtual host."""
     vhost = request.path_vhost()
     totals = await request.wait(totals_of([vhost], request.host.connections()))
     return ok(vhost_view(request.node.name, StatsView(request), totals, vhost))
 
 
-async def put_vhost(request: Request) -> Response:
+async def put_vhost(request: Request) -> Response[None]:
     """Create a virtual host, in which its creator gets all permissions, or change an existing one."""
     body: VHostBody = request.body
     node, name = request.node, request.path["name"]
@@ -53,7 +53,7 @@ async def put_vhost(request: Request) -> Response:
         return changed_vhost(request, node, name, body)
 
 
-def changed_vhost(request: Request, node: Node, name: str, body: VHostBody) -> Response:
+def changed_vhost(request: Request, node: Node, name: str, body: VHostBody) -> Response[None]:
     tags = [tag.strip() for tag in body.tags.split(",")] if isinstance(body.tags, str) else body.tags
     tags = [tag for tag in tags if tag] if tags is not None else None
     existed = name in node.vhosts
@@ -70,7 +70,7 @@ def changed_vhost(request: Request, node: Node, name: str, body: VHostBody) -> R
     return put(existed)
 
 
-def delete_vhost(request: Request) -> Response:
+def delete_vhost(request: Request) -> Response[None]:
     """Delete a virtual host with everything in it, and close its connections."""
     vhost = request.path_vhost()
     if vhost.metadata.protected:
@@ -80,19 +80,19 @@ def delete_vhost(request: Request) -> Response:
     return done()
 
 
-def start_vhost(request: Request) -> Response:
+def start_vhost(request: Request) -> Response[None]:
     """Do nothing: RabbitMQ restarts a failed virtual host on a node, and Warren's do not fail."""
     request.check_node()
     return done()
 
 
-def protect_vhost(request: Request) -> Response:
+def protect_vhost(request: Request) -> Response[None]:
     """Protect a virtual host from deletion."""
     request.node.update_vhost(request.path_vhost().name, protected=True)
     return done()
 
 
-def unprotect_vhost(request: Request) -> Response:
+def unprotect_vhost(request: Request) -> Response[None]:
     """Allow the deletion of a virtual host again."""
     request.node.update_vhost(request.path_vhost().name, protected=False)
     return done()

@@ -30,7 +30,7 @@ from ..framework.request import Request
 from ..framework.router import Route
 from .bindings import unbound
 from .definitions import check_depth, check_shape
-from .policies import policy_view
+from .policies import PolicyView, policy_view
 from .queues import resumed
 from .users import check_protected, find_user
 
@@ -68,6 +68,32 @@ class SettingsBody(msgspec.Struct):
     loopback_users: list[str] | None = None
 
 
+class WarrenNodeView(msgspec.Struct):
+    """A node, as `warrenctl` needs to know it."""
+
+    node: str
+    default_vhost: str
+    known_plugins: list[str]
+    hashing_algorithms: list[str]
+
+
+class SettingsView(msgspec.Struct):
+    """Settings of the node, of which `channel_max` and `loopback_users` can change at run time."""
+
+    channel_max: int
+    frame_max: int
+    heartbeat: int
+    loopback_users: list[str]
+    plugins_dir: str
+
+
+class LogView(msgspec.Struct):
+    """The level and the outputs of the log."""
+
+    level: str
+    locations: list[str]
+
+
 class LimitsBody(msgspec.Struct):
     value: dict[str, Any]
 
@@ -77,28 +103,22 @@ class CredentialsBody(msgspec.Struct):
     password: str
 
 
-def get_node(request: Request) -> Response:
+def get_node(request: Request) -> Response[WarrenNodeView]:
     """Return name, default virtual host, available plugins and hashing algorithms of the node."""
-    return ok(
-        {
-            "node": request.node.name,
-            "default_vhost": request.node.default_vhost,
-            "known_plugins": request.host.known_plugins(),
-            "hashing_algorithms": sorted([*DIGESTS, ARGON2ID]),
-        }
-    )
+    node, algorithms = request.node, sorted([*DIGESTS, ARGON2ID])
+    return ok(WarrenNodeView(node.name, node.default_vhost, request.host.known_plugins(), algorithms))
 
 
 # The process and its services.
 
 
-def shut_down(request: Request) -> Response:
+def shut_down(request: Request) -> Response[None]:
     """Stop the node; its connections close when it has stopped."""
     control_of(request).stop()
     return Response(202)
 
 
-async def put_listeners(request: Request) -> Response:
+async def put_listeners(request: Request) -> Response[None]:
     """Suspend or resume the AMQP listeners, or close all connections too."""
     body: ListenersBody = request.body
     control = control_of(request)
@@ -111,7 +131,7 @@ async def put_listeners(request: Request) -> Response:
     return done()
 
 
-async def put_application(request: Request) -> Response:
+async def put_application(request: Request) -> Response[None]:
     """Stop or start everything that serves clients: listeners, services and connections."""
     body: ApplicationBody = request.body
     control = control_of(request)
@@ -124,7 +144,7 @@ async def put_application(request: Request) -> Response:
     return done()
 
 
-def reset(request: Request) -> Response:
+def reset(request: Request) -> Response[None]:
     """Delete all stored data and start as a new node; the application must be stopped."""
     control = control_of(request)
     if not control.app_is_stopped:
@@ -143,13 +163,13 @@ def control_of(request: Request) -> NodeControl:
 # Limits, alarms, settings.
 
 
-def put_memory_limit(request: Request) -> Response:
+def put_memory_limit(request: Request) -> Response[None]:
     """Set the memory limit until the next start."""
     request.host.resources.set_vm_memory_high_watermark(limit_bytes(request))
     return done()
 
 
-def put_disk_limit(request: Request) -> Response:
+def put_disk_limit(request: Request) -> Response[None]:
     """Set the limit of free disk space until the next start."""
     request.host.resources.set_disk_free_limit(limit_bytes(request))
     return done()
@@ -165,13 +185,13 @@ def limit_bytes(request: Request) -> int:
     raise bad(f"either bytes should be a number from 0 to {LARGEST}, or fraction one from 0 to {FRACTION_LIMIT}")
 
 
-def put_alarm(request: Request) -> Response:
+def put_alarm(request: Request) -> Response[None]:
     """Set the alarm of a resource: memory or disk."""
     request.node.alarms.set(resource_of(request))
     return done()
 
 
-def delete_alarm(request: Request) -> Response:
+def delete_alarm(request: Request) -> Response[None]:
     """Clear the alarm of a resource: memory or disk."""
     request.node.alarms.clear(resource_of(request))
     return done()
@@ -185,21 +205,14 @@ def resource_of(request: Request) -> str:
     return name
 
 
-def get_settings(request: Request) -> Response:
+def get_settings(request: Request) -> Response[SettingsView]:
     """Return the settings that can change at run time, and others that clients negotiate."""
-    settings = request.host.settings
-    return ok(
-        {
-            "channel_max": settings.channel_max,
-            "frame_max": settings.frame_max,
-            "heartbeat": settings.heartbeat_s,
-            "loopback_users": sorted(request.node.users.loopback_only),
-            "plugins_dir": PLUGINS_DIR,
-        }
-    )
+    settings, loopback_users = request.host.settings, sorted(request.node.users.loopback_only)
+    negotiated = settings.channel_max, settings.frame_max, settings.heartbeat_s
+    return ok(SettingsView(*negotiated, loopback_users, PLUGINS_DIR))
 
 
-def put_settings(request: Request) -> Response:
+def put_settings(request: Request) -> Response[None]:
     """Change settings for new connections, until the next start."""
     body: SettingsBody = request.body
     if body.channel_max is not None:
@@ -214,13 +227,13 @@ def put_settings(request: Request) -> Response:
 # The log and events.
 
 
-def get_log(request: Request) -> Response:
+def get_log(request: Request) -> Response[LogView]:
     """Return the level and the outputs of the log."""
     log = control_of(request).log
-    return ok({"level": log.log.level, "locations": log.locations()})
+    return ok(LogView(log.log.level, log.locations()))
 
 
-def put_log(request: Request) -> Response:
+def put_log(request: Request) -> Response[None]:
     """Set the level of all outputs of the log until the next start."""
     body: LogBody = request.body
     level = LOG_LEVELS.get(body.level)
@@ -233,7 +246,7 @@ def put_log(request: Request) -> Response:
     return done()
 
 
-def rotate_log(request: Request) -> Response:
+def rotate_log(request: Request) -> Response[None]:
     """Reopen the log files."""
     try:
         control_of(request).log.rotate()
@@ -242,7 +255,7 @@ def rotate_log(request: Request) -> Response:
     return done()
 
 
-def tail_log(request: Request) -> Response:
+def tail_log(request: Request) -> Response[dict[str, list[str]]]:
     """Return the last lines of the log."""
     try:
         lines = control_of(request).log.tail(query_integer(request, "lines", DEFAULT_LINES))
@@ -297,7 +310,7 @@ def duration_s(request: Request) -> float | None:
 # Objects.
 
 
-async def delete_queue(request: Request) -> Response:
+async def delete_queue(request: Request) -> Response[dict[str, int]]:
     """Delete a queue, exclusive ones included, and return the number of its ready messages."""
     queue, vhost = await resumed(request), request.path_vhost()
     where = f"Queue '{queue.name}' in vhost '{vhost.name}'"
@@ -311,7 +324,7 @@ async def delete_queue(request: Request) -> Response:
     return ok({"messages_ready": messages})
 
 
-async def purge_queue(request: Request) -> Response:
+async def purge_queue(request: Request) -> Response[None]:
     """Drop the ready messages of a queue, exclusive ones included."""
     queue = await resumed(request)
     with request.acting():
@@ -319,7 +332,7 @@ async def purge_queue(request: Request) -> Response:
     return done()
 
 
-def list_matching_policies(request: Request) -> Response:
+def list_matching_policies(request: Request) -> Response[list[PolicyView]]:
     """List the policies that match a queue or an exchange, the best first."""
     targets: dict[str, Queue] | dict[str, Exchange] = (
         request.path_vhost().queues if request.path["kind"] == "queue" else request.path_vhost().exchanges
@@ -330,14 +343,14 @@ def list_matching_policies(request: Request) -> Response:
     return ok([policy_view(policy) for policy in request.node.policies.matching(target)])
 
 
-def put_vhost_limits(request: Request) -> Response:
+def put_vhost_limits(request: Request) -> Response[None]:
     """Set all limits of a virtual host in one change."""
     body: LimitsBody = request.body
     request.node.limits.set_vhost(request.path_vhost().name, body.value)
     return done()
 
 
-def put_user_limits(request: Request) -> Response:
+def put_user_limits(request: Request) -> Response[None]:
     """Set several limits of a user in one change."""
     body: LimitsBody = request.body
     user = find_user(request)
@@ -346,7 +359,7 @@ def put_user_limits(request: Request) -> Response:
     return done()
 
 
-async def authenticate(request: Request) -> Response:
+async def authenticate(request: Request) -> Response[dict[str, bool]]:
     """Check a user's password."""
     body: CredentialsBody = request.body
     password = body.password.encode("utf-8", "surrogateescape")
@@ -366,7 +379,7 @@ def parsed_definitions(text: bytes) -> object:
     return document
 
 
-async def import_definitions(request: Request) -> Response:
+async def import_definitions(request: Request) -> Response[dict[str, list[str]]]:
     """Import definitions, all of them or none, and return the parts that were skipped.
 
     With `leave-out` entries that this broker cannot have are skipped too. With `skip-if-unchanged` the document is not

@@ -6,7 +6,6 @@ Clients are loose with types, so `"true"` is accepted as a boolean and `"5"` as 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 import msgspec
@@ -16,11 +15,10 @@ from warren.broker.core.metadata import validation
 from warren.broker.core.metadata.validation import NESTED_LIMIT
 from warren.broker.plugin import Invalid
 
+from ...http.asgi import Incoming
 from ...http.responses import HTTPError, bad, not_now
 from ...http.slices import once_a_turn
 from .quota import Quota
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 # In each WINDOW_S a client must send WINDOW_BYTES of a body, or its end: 273 bytes a second.
 WINDOW_S = 15.0
@@ -43,60 +41,42 @@ DOUBLE = "invalid payload: the request body JSON-decoded to a string. Is the inp
 EMPTY = (b"", b"null", b"undefined")
 
 
-class Reader:
-    """A reader of one body, with its limits of size and time. `user` is empty before a login.
+async def read(incoming: Incoming, quota: Quota, limit: int, too_long: str, idle_s: float) -> bytes:
+    """Return the whole body; while it is read, its bytes count against the quota of the user.
 
-    `idle_s` is the longest pause between two pieces of the body.
+    `idle_s` is the longest pause between two pieces. Raises HTTPError: 400 with the reason `too_long`, 408 if the body
+    arrives too slowly, 503 if the quota is used up; and ConnectionResetError if the client disconnects.
     """
-
-    __slots__ = ("_idle_s", "_limit", "_quota", "_too_long", "_user")
-
-    def __init__(self, quota: Quota, user: str, limit: int, too_long: str, idle_s: float) -> None:
-        self._quota = quota
-        self._user = user
-        self._limit = limit
-        self._too_long = too_long
-        self._idle_s = idle_s
-
-    async def read(self, receive: Receive, length: str | None) -> bytes:
-        """Return the whole body; while it is read, its bytes count against the quota.
-
-        Raises HTTPError: 400 if the body is too long, 408 if it arrives too slowly, 503 if the quota is used up; and
-        ConnectionResetError if the client disconnects.
-        """
-        if length is not None and length.isdecimal() and int(length) > self._limit:
-            raise bad(self._too_long)
-        window_s = min(WINDOW_S, self._idle_s) if self._user else FORM_S
-        try:
-            async with asyncio.timeout(window_s) as deadline:
-                return await self._gather(receive, deadline, window_s)
-        except TimeoutError:
-            raise HTTPError(408, "request_timeout", "the body did not come in time", CLOSING) from None
-
-    async def _gather(self, receive: Receive, deadline: asyncio.Timeout, window_s: float) -> bytes:
-        pieces: list[bytes] = []
-        size = window = 0
-        more = True
-        try:
+    length, user = incoming.headers.get("content-length"), incoming.user  # empty before a login
+    if length is not None and length.isdecimal() and int(length) > limit:
+        raise bad(too_long)
+    window_s = min(WINDOW_S, idle_s) if user else FORM_S
+    pieces: list[bytes] = []
+    size = window = 0
+    more = True
+    try:
+        async with asyncio.timeout(window_s) as deadline:
             while more:
-                event = await receive()
+                event = await incoming.receive()
                 if event["type"] == "http.disconnect":
                     raise ConnectionResetError("the client disconnected before the end of its request")
                 piece = event.get("body", b"")
-                if size + len(piece) > self._limit:
-                    raise bad(self._too_long)
-                if not self._quota.take(self._user, len(piece)):
+                if size + len(piece) > limit:
+                    raise bad(too_long)
+                if not quota.take(user, len(piece)):
                     raise not_now("too many bytes of request bodies are under way")
                 pieces.append(piece)
                 size += len(piece)
                 window += len(piece)
-                if window >= WINDOW_BYTES and self._user:
+                if window >= WINDOW_BYTES and user:
                     window = 0
                     deadline.reschedule(asyncio.get_running_loop().time() + window_s)
                 more = event.get("more_body", False)
-            return b"".join(pieces)
-        finally:
-            self._quota.release(self._user, size)
+        return b"".join(pieces)
+    except TimeoutError:
+        raise HTTPError(408, "request_timeout", "the body did not come in time", CLOSING) from None
+    finally:
+        quota.release(user, size)
 
 
 class CostlyBody(msgspec.Struct, dict=True):

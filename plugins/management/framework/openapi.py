@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -12,12 +13,12 @@ import msgspec
 from ...http.asgi import compress_now
 from ...http.auth import NONE
 from ...http.responses import Response, json_of
+from .pagination import Envelope, Listing
 from .request import Request
-from .router import Handler, Route
+from .router import Route
 
 VERSION = "3.1.0"
 REFERENCE = "#/components/schemas/{name}"
-REFUSAL = "Refusal"
 PAGED = ("page", "page_size", "name", "use_regex")
 LISTED = ("columns", "sort", "sort_reverse")
 PAGE = """<!DOCTYPE html>
@@ -29,14 +30,9 @@ PAGE = """<!DOCTYPE html>
 """
 
 
-def with_documentation(routes: Sequence[Route]) -> list[Route]:
-    """Return the routes with those of the documentation added."""
-    all_routes = list(routes)
-    all_routes += [
-        Route("GET", "/openapi.json", NONE, openapi_handler(all_routes)),
-        Route("GET", "/", NONE, page_handler(all_routes)),
-    ]
-    return all_routes
+class Refusal(msgspec.Struct):
+    error: str
+    reason: Any
 
 
 class Constant:
@@ -48,52 +44,46 @@ class Constant:
     def __init__(self, make: Callable[[Request], bytes], media_type: str) -> None:
         self._make = make
         self._media_type = media_type
-        self._made: asyncio.Task[Response] | None = None
+        self._made: asyncio.Task[Response[bytes]] | None = None
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Response[bytes]:
         """Return the response; the first call makes it, and the others wait for that."""
         if self._made is None or self._made.cancelled() or (self._made.done() and self._made.exception() is not None):
             self._made = asyncio.create_task(asyncio.to_thread(self._encode, request))
         return await asyncio.shield(self._made)  # the caller may be cancelled while others wait
 
-    def _encode(self, request: Request) -> Response:
+    def _encode(self, request: Request) -> Response[bytes]:
         body = self._make(request)
         return Response(200, body, media_type=self._media_type, gzip=compress_now([body]))
 
 
-def openapi_handler(routes: list[Route]) -> Handler:
-    constant = Constant(lambda request: json_of(document(routes, request.node.version)), "application/json")
+def with_documentation(routes: Sequence[Route]) -> list[Route]:
+    """Return the routes with those of the documentation added."""
+    all_routes = list(routes)
+    for_programs = Constant(lambda request: json_of(document(all_routes, request.node.version)), "application/json")
+    for_people = Constant(lambda request: page(all_routes).encode(), "text/html; charset=utf-8")
 
-    async def get_document(request: Request) -> Response:
+    async def get_document(request: Request) -> Response[bytes]:
         """Return this API as an OpenAPI document."""
-        return await constant.answer(request)
+        return await for_programs.answer(request)
 
-    return get_document
-
-
-def page_handler(routes: list[Route]) -> Handler:
-    constant = Constant(lambda request: page(routes).encode(), "text/html; charset=utf-8")
-
-    async def get_page(request: Request) -> Response:
+    async def get_page(request: Request) -> Response[bytes]:
         """Return this API as a page."""
-        return await constant.answer(request)
+        return await for_people.answer(request)
 
-    return get_page
+    all_routes += [Route("GET", "/openapi.json", NONE, get_document), Route("GET", "/", NONE, get_page)]
+    return all_routes
 
 
 def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
     bodies = [route.body for route in routes if route.body is not None and issubclass(route.body, msgspec.Struct)]
-    unique = list(dict.fromkeys(bodies))
-    schemas, components = msgspec.json.schema_components(unique, ref_template=REFERENCE)
-    by_body = dict(zip(unique, schemas, strict=True))
+    answers = [view for route in routes for _, view in (route.answer,) if is_described(view)]
+    types = [Refusal, Envelope, *bodies, *answers]
+    schemas, components = msgspec.json.schema_components(types, schema_hook=any_value, ref_template=REFERENCE)
+    by_type = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = operation(route, by_body)
-    components[REFUSAL] = {
-        "type": "object",
-        "properties": {"error": {"type": "string"}, "reason": {}},
-        "required": ["error", "reason"],
-    }
+        paths.setdefault(route.path, {})[route.method.lower()] = operation(route, by_type)
     return {
         "openapi": VERSION,
         "info": {"title": "Warren's HTTP API, as RabbitMQ's", "version": version},
@@ -106,7 +96,26 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
     }
 
 
+def any_value(kind: object) -> dict[str, Any]:
+    """Return the schema of `object`."""
+    return {"description": "any value"}
+
+
+def is_described(view: Any) -> bool:
+    """True for the type of an answer in JSON that has a schema."""
+    return view not in (None, NoneType, bytes, Any)
+
+
 def operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
+    kind, view = route.answer
+    done: dict[str, Any] = {"description": "done"}
+    if is_described(view):
+        schema = schemas[view]
+        if kind is Listing:
+            items = {"type": "array", "items": schema}
+            page = {"allOf": [schemas[Envelope], {"type": "object", "properties": {"items": items}}]}
+            schema = {"anyOf": [items, page]}
+        done["content"] = {"application/json": {"schema": schema}}
     description: dict[str, Any] = {
         "operationId": operation_id(route),
         "summary": route.summary,
@@ -117,20 +126,15 @@ def operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in route.names
         ],
         "responses": {
-            "2XX": {"description": "done"},
-            "4XX": {
-                "description": "refused",
-                "content": {"application/json": {"schema": {"$ref": REFERENCE.format(name=REFUSAL)}}},
-            },
+            "2XX": done,
+            "4XX": {"description": "refused", "content": {"application/json": {"schema": schemas[Refusal]}}},
         },
     }
-    if route.method == "GET" and route.guard is not NONE:
-        description["parameters"] += [
-            {"name": name, "in": "query", "schema": {"type": "string"}} for name in (*LISTED, *PAGED)
-        ]
+    if route.method == "GET" and is_described(view):
+        names = (*LISTED, *PAGED) if kind is Listing else ("columns",)
+        description["parameters"] += [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names]
     if route.body is not None:
-        schema = schemas.get(route.body, {})
-        description["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+        description["requestBody"] = {"content": {"application/json": {"schema": schemas.get(route.body, {})}}}
     return description
 
 

@@ -8,16 +8,20 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from warren.broker.core.metadata.patterns import QUERY_SEARCH_S, Pattern, query_pattern
 from warren.broker.plugin import Invalid
 
-from ...http.responses import HTTPError, Pieces, Response, bad, json_of
+from ...http.responses import HTTPError, Pieces, Response, bad, json_of, ok
 from ...http.slices import drain, in_slices, joined_in_slices, once_a_turn, sorted_in_slices
+from .request import Request
 
 T = TypeVar("T")
+V = TypeVar("V")
 Item = dict[str, object]
 Query = Mapping[str, str]
 
@@ -27,8 +31,8 @@ MOMENT_S = 1e-6
 BAD_PAGE = "Pagination parameters are invalid"
 
 
-class Listing(Generic[T]):
-    """A list of objects with the functions that make its response.
+class Listing(Generic[V]):
+    """A list of objects with the functions that make its response, a list of V.
 
     `describe` makes the item of an object. `describe_some` returns a function that makes at least the named fields of
     it; None if that would not be cheaper. `name` is what pages filter by; None for a list without pages. `order` is
@@ -41,18 +45,18 @@ class Listing(Generic[T]):
     def __init__(
         self,
         objects: Iterable[T],
-        describe: Callable[[T], Item],
+        describe: Callable[[T], V],
         name: Callable[[T], str] | None = None,
         order: Callable[[T], Any] | None = None,
-        describe_some: Callable[[Collection[str]], Callable[[T], Item]] | None = None,
+        describe_some: Callable[[Collection[str]], Callable[[T], Any]] | None = None,
     ) -> None:
-        self.objects = objects
-        self.describe = describe
-        self.name = name
-        self.order = order
+        self.objects: Iterable[Any] = objects
+        self.describe: Callable[[Any], V] = describe
+        self.name: Callable[[Any], str] | None = name
+        self.order: Callable[[Any], Any] | None = order
         self.describe_some = describe_some
 
-    def describing(self, names: Collection[str] | None) -> Callable[[T], Item]:
+    def describing(self, names: Collection[str] | None) -> Callable[[Any], Any]:
         """Return a function that makes at least the fields of these names; None are all."""
         return self.describe if names is None or self.describe_some is None else self.describe_some(names)
 
@@ -68,6 +72,17 @@ def pattern_of(text: str) -> Pattern:
 def has_pattern(query: Query) -> bool:
     """Return whether a query filters a page by a regular expression."""
     return "page" in query and query.get("name", "") != "" and query.get("use_regex", "").lower() == "true"
+
+
+class Envelope(msgspec.Struct):
+    """A page of a list, of which `items` are the objects."""
+
+    total_count: int
+    filtered_count: int
+    item_count: int
+    page: int
+    page_size: int
+    page_count: int
 
 
 class Page:
@@ -120,20 +135,13 @@ class Page:
                 f"Page out of range, page: {self.number} page size: {self.size}, len: {matching}",
             )
 
-    def envelope(self, total: int, matching: int, items: int) -> Item:
-        return {
-            "total_count": total,
-            "filtered_count": matching,
-            "item_count": items,
-            "page": self.number,
-            "page_size": self.size,
-            "page_count": math.ceil(matching / self.size),
-        }
+    def envelope(self, total: int, matching: int, items: int) -> Envelope:
+        return Envelope(total, matching, items, self.number, self.size, math.ceil(matching / self.size))
 
 
 async def list_response(
     listing: Listing[Any], query: Query, searches: asyncio.Lock, count: Callable[[int], object] = lambda size: None
-) -> Response:
+) -> Response[Any]:
     """Return the response of a list; `searches` is held if it filters by a pattern. Raises HTTPError (400).
 
     `count` is called with the bytes of each piece of it.
@@ -144,7 +152,7 @@ async def list_response(
         return await make_list(listing, query, count)
 
 
-async def make_list(listing: Listing[Any], query: Query, count: Callable[[int], object]) -> Response:
+async def make_list(listing: Listing[Any], query: Query, count: Callable[[int], object]) -> Response[Any]:
     page = Page(query) if listing.name is not None and "page" in query else None
     chosen = columns_of(query)
     reverse = query.get("sort_reverse", "").lower() == "true"
@@ -231,11 +239,11 @@ def prune(value: Any, columns: Columns | None) -> Any:
     """Return the chosen parts of an item, also inside lists; unknown names are ignored."""
     if columns is None:
         return value
+    if isinstance(value, dict):
+        return {name: prune(value[name], below) for name, below in columns.items() if name in value}
     if isinstance(value, list):
         return [prune(one, columns) for one in value]
-    if not isinstance(value, dict):
-        return value
-    return {name: prune(value[name], below) for name, below in columns.items() if name in value}
+    return prune(msgspec.to_builtins(value), columns) if isinstance(value, msgspec.Struct) else value
 
 
 # Sorting
@@ -245,7 +253,9 @@ def at(item: Any, path: Sequence[str]) -> object:
     """Return the value at a path, or None."""
     for name in path:
         if not isinstance(item, dict):
-            return None
+            if not isinstance(item, msgspec.Struct):
+                return None
+            item = msgspec.to_builtins(item)
         item = item.get(name)
     return item
 
@@ -259,3 +269,40 @@ def rank(value: object) -> tuple[int, Any]:
     if isinstance(value, str):
         return 1, value
     return 2, json_of(value)
+
+
+# A single object with lists as its fields, which may be very long
+
+Lists = Mapping[str, Iterable[object]]
+"""The items by the name of the field, each made when it is iterated; None is not in the list."""
+
+
+async def with_lists(request: Request, item: V, lists: Lists) -> Response[V]:
+    """Return the response with an object and its lists, unless the columns of the request leave them out.
+
+    They become JSON in slices.
+    """
+    columns = columns_of(request.query)
+    chosen = {name: items for name, items in lists.items() if columns is None or name in columns}
+    if not chosen:
+        return ok(item)
+
+    def texts() -> Iterator[bytes]:
+        head = json_of(prune(item, columns))[:-1]
+        yield head
+        comma = b"," if len(head) > 1 else b""
+        for name, items in chosen.items():
+            yield comma + b'"%b":[' % name.encode()
+            comma = b""
+            below = columns[name] if columns is not None else None
+            for one in items:
+                if one is None:
+                    yield b""
+                    continue
+                yield comma + json_of(prune(one, below))
+                comma = b","
+            yield b"]"
+            comma = b","
+        yield b"}"
+
+    return Response(200, Pieces(await request.wait(joined_in_slices(texts(), request.unread.grow))))

@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from warren.broker.core.access.users import InternalUser
-from warren.broker.plugin import Exchange, Host, Node, OperatorChannel, Peer, Queue, User, VHost
+from warren.broker.plugin import Exchange, Host, Node, OperatorChannel, Queue, User, VHost
 from warren.broker.session.connection import Connection
 
-from ...http.auth import NONE, Caller, refresh
+from ...http.asgi import Incoming
+from ...http.auth import NONE, Caller, Guard, refresh
 from ...http.responses import NOT_OWNER, HTTPError, bad, missing, no_vhost, not_authorised, not_now
 from ...http.slices import Turn, once_a_turn
 from ..stats.rates import BadRange, Ranges, ranges
@@ -28,36 +29,25 @@ T = TypeVar("T")
 
 
 class Request:
-    """`path` has the decoded segments by name, `query` the first value of each name, `headers` lower-case names.
+    """`path` has the decoded segments by name, `query` the first value of each name.
 
     `body` is an instance of the route's struct, bytes, or None; `unread` counts the bytes of the response.
     """
 
     __slots__ = (
-        *("host", "state", "caller", "peer", "method", "path", "query", "headers"),
+        *("host", "state", "caller", "incoming", "path", "query"),
         *("body", "vhost", "guard", "unread", "_channels", "_acting", "_listed"),
     )
 
     def __init__(
-        self,
-        host: Host,
-        state: State,
-        caller: Caller,
-        peer: Peer,
-        method: str,
-        path: Mapping[str, str],
-        query: Mapping[str, str],
-        headers: Mapping[str, str],
-        unread: Unread,
+        self, host: Host, state: State, caller: Caller, incoming: Incoming, path: Mapping[str, str], unread: Unread
     ) -> None:
         self.host = host
         self.state = state
         self.caller = caller
-        self.peer = peer
-        self.method = method
+        self.incoming = incoming
         self.path = path
-        self.query = query
-        self.headers = headers
+        self.query = incoming.query
         self.unread = unread
         self.body: Any = None
         self.vhost: VHost | None = None
@@ -73,6 +63,18 @@ class Request:
     @property
     def user(self) -> User:
         return self.caller.user
+
+    def enter(self, guard: Guard, vhost_required: bool) -> None:
+        """Find the virtual host in the path, and check the caller's rights in it: the tags first.
+
+        Raises HTTPError (401, 404).
+        """
+        name = self.path.get("vhost")
+        self.vhost = self.node.vhosts.get(name) if name is not None else None
+        self.guard = guard
+        self.authorize()
+        if name is not None and self.vhost is None and vhost_required:
+            raise no_vhost(self.incoming.method)
 
     def authorize(self) -> None:
         """Check the caller's present rights: at first, and after each wait.
@@ -169,7 +171,7 @@ class Request:
         return self._vhosts(Caller.sees)
 
     def _vhosts(self, shown: Callable[[Caller, VHost], bool]) -> list[VHost]:
-        name = self.headers.get(VHOST_HEADER, "")
+        name = self.incoming.headers.get(VHOST_HEADER, "")
         named = self.vhost or (self.node.vhosts.get(name) if name else None)
         candidates = [named] if named is not None else [] if name else list(self.node.vhosts.values())
         vhosts = sorted((vhost for vhost in candidates if shown(self.caller, vhost)), key=lambda vhost: vhost.name)
@@ -180,7 +182,7 @@ class Request:
         """Return the virtual host in the path. Raises HTTPError (404) if it was deleted while the request waited."""
         assert self.vhost is not None, "the route has {vhost}, or the frame would not have come here"
         if self._is_deleted(self.vhost):
-            raise no_vhost(self.method)
+            raise no_vhost(self.incoming.method)
         return self.vhost
 
     def _is_deleted(self, vhost: VHost) -> bool:
@@ -238,14 +240,14 @@ class Request:
 
     def check_owner(self, owner: User | None) -> None:
         """Check access to an object with an owner. Raises HTTPError (401)."""
-        looks = self.method in ("GET", "HEAD")
-        if owner is not self.user and not (self.caller.monitors if looks else self.caller.administers):
+        reads = self.incoming.reads
+        if owner is not self.user and not (self.caller.monitors if reads else self.caller.administers):
             raise not_authorised(NOT_OWNER)
 
     def channel(self) -> OperatorChannel:
         """Return a channel with the user's permissions in the virtual host of the path, until `acting` ends."""
         assert self._acting, "nothing would close it"
-        channel = self.host.channel(self._channel_user(), self.path_vhost(), self.peer)
+        channel = self.host.channel(self._channel_user(), self.path_vhost(), self.incoming.peer)
         self._channels.append(channel)
         return channel
 
@@ -256,7 +258,7 @@ class Request:
     @contextmanager
     def sliced_channel(self) -> Iterator[OperatorChannel]:
         """A channel for a handler that works in slices, each in `host.acting`; it closes with the context."""
-        channel = self.host.channel(self._channel_user(), self.path_vhost(), self.peer)
+        channel = self.host.channel(self._channel_user(), self.path_vhost(), self.incoming.peer)
         try:
             yield channel
         finally:

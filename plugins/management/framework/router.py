@@ -7,18 +7,22 @@ segment in braces matches any text; `{vhost}` must be an existing virtual host.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
 import msgspec
 
-from ...http.auth import Guard
-from ...http.responses import Response
+from ...http.asgi import Incoming
+from ...http.auth import NONE, Guard
+from ...http.responses import HTTPError, Response, missing
+from . import bodies
+from .context import State
 from .line_stream import LineStream
 from .pagination import Listing
+from .quota import Quota
 from .request import Request
 
-Answered = Response | Listing[Any] | LineStream
+Answered = Response[Any] | Listing[Any] | LineStream
 Handler = Callable[[Request], Answered | Awaitable[Answered]]
 """Run in one turn of the loop, or return an awaitable. Raises HTTPError, AMQPError, OperatorError."""
 
@@ -34,13 +38,14 @@ class Route:
 
     `changes` is set if the handler changes something, even for GET. `body_limit` is in bytes; the configured limit is
     never exceeded. `summary` is the first line of the handler's docstring. Without `vhost_required` the virtual host in
-    the path need not exist. The answer to a change says that it is on the disk, unless it is not `durable`: what a get
+    the path need not exist. Health checks and routes without a password are not `is_limited` by the number of requests
+    in progress. The answer to a change says that it is on the disk, unless it is not `durable`: what a get
     has taken would be lost with another answer.
     """
 
     __slots__ = (
         *("method", "path", "guard", "handler", "body", "body_limit", "changes", "vhost_required", "durable"),
-        "segments",
+        *("segments", "is_limited"),
     )
 
     def __init__(
@@ -65,6 +70,7 @@ class Route:
         self.changes = changes or method not in READS
         self.durable = durable and method not in READS
         self.segments = path.strip("/").split("/")
+        self.is_limited = guard is not NONE and self.segments[0] not in HEALTH
 
     @property
     def names(self) -> list[str]:
@@ -72,13 +78,25 @@ class Route:
         return [segment[1:-1] for segment in self.segments if segment.startswith("{")]
 
     @property
-    def is_health(self) -> bool:
-        """True for health checks, which are exempt from the limit of requests."""
-        return self.segments[0] in HEALTH
+    def answer(self) -> tuple[type, Any]:
+        """The kind of the handler's answer (Response, Listing or LineStream), and the type of its JSON."""
+        answer = get_type_hints(self.handler)["return"]
+        return get_origin(answer) or answer, next(iter(get_args(answer)), None)
 
     @property
     def summary(self) -> str:
         return (self.handler.__doc__ or "").strip().partition("\n")[0]
+
+    async def read(self, incoming: Incoming, quota: Quota, state: State) -> msgspec.Struct | bytes:
+        """Return the body of a request, decoded. Raises HTTPError (400, 408, 503)."""
+        config, body = state.config, self.body
+        assert body is not None, "the route takes none"
+        limit, too_long = config.max_body_bytes, bodies.TOO_LONG
+        if self.body_limit is not None and self.body_limit < limit:
+            limit, too_long = self.body_limit, bodies.TOO_LONG_HERE
+        idle_s = config.listener_of(incoming.scheme).inactivity_timeout / 1000
+        data = await bodies.read(incoming, quota, limit, too_long, idle_s)
+        return await bodies.parse(data, body, state.bodies) if issubclass(body, msgspec.Struct) else data
 
     def __repr__(self) -> str:
         return f"{self.method} {self.path}"
@@ -123,19 +141,24 @@ class Routes:
             assert route.method not in branch.routes, f"{route} is there twice"
             branch.routes[route.method] = route
 
-    def find(self, raw_path: str) -> tuple[Mapping[str, Route], list[str]] | None:
-        """Return the routes by method and the decoded segments, or None. Slashes at the end are ignored."""
-        segments = [unquote(segment, errors="surrogateescape") for segment in raw_path.strip("/").split("/")]
+    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
+        """Return the route of a request, and the decoded segments of its path by name. Raises HTTPError (404, 405)."""
+        routes, segments = self._at(path)
+        route = routes.get("GET" if method == "HEAD" else method)
+        if route is None:
+            raise HTTPError(405, "method_not_allowed", "Method Not Allowed", self.allow(path))
+        pairs = zip(route.segments, segments, strict=True)
+        return route, {name[1:-1]: segment for name, segment in pairs if name.startswith("{")}
+
+    def allow(self, path: str) -> Mapping[str, str]:
+        """Return the header Allow of a path. Raises HTTPError (404)."""
+        routes, _ = self._at(path)
+        return {"allow": ", ".join(sorted({"OPTIONS", *routes} | ({"HEAD"} if "GET" in routes else set())))}
+
+    def _at(self, path: str) -> tuple[Mapping[str, Route], list[str]]:
+        """Return the routes at a path by method, and its decoded segments. Slashes at the end are ignored."""
+        segments = [unquote(segment, errors="surrogateescape") for segment in path.strip("/").split("/")]
         branch = self._root.find(segments, 0)
-        return (branch.routes, segments) if branch is not None else None
-
-
-def values(route: Route, segments: list[str]) -> dict[str, str]:
-    """Return the path's segments by name."""
-    return {name[1:-1]: segment for name, segment in zip(route.segments, segments, strict=True) if name.startswith("{")}
-
-
-def allowed(routes: Mapping[str, Route]) -> str:
-    """Return the value of the header Allow."""
-    methods = {"OPTIONS", *routes} | ({"HEAD"} if "GET" in routes else set())
-    return ", ".join(sorted(methods))
+        if branch is None:
+            raise missing()
+        return branch.routes, segments

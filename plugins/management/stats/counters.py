@@ -7,6 +7,7 @@ from typing import Protocol
 
 from warren.broker.core.counters.statistics import Churn, DeliveryCounters, PublishCounters
 from warren.broker.plugin import Exchange, Queue, VHost
+from warren.broker.session.channel_host import ChannelHost
 
 from .history import BYTE_COUNTERS, GAUGES, LENGTHS, Key
 
@@ -82,7 +83,7 @@ def connection_key(connection: ConnectionCounters) -> Key:
     return (connection.name,)
 
 
-def channel_key(connection: ConnectionCounters, channel: ChannelCounters) -> Key:
+def channel_key(connection: ConnectionCounters | ChannelHost, channel: ChannelCounters) -> Key:
     return connection.name, str(channel.number)
 
 

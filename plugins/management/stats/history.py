@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
-from .rates import MOST_SAMPLES, NO_RANGES, Point, Range, Ranges, range_fields, rate, steps
+from .rates import MOST_SAMPLES, NO_RANGES, Counted, Point, Range, Ranges, Rate, range_fields, rate, steps
 
 Key = tuple[str, ...]
 Sample = tuple[str, Key, object, tuple[int, ...]]
@@ -219,9 +219,9 @@ class Samples:
 
     def details(
         self, kind: str, key: Key, counters: Mapping[str, int], asked: Ranges = NO_RANGES, now_ms: int | None = None
-    ) -> dict[str, object]:
+    ) -> Counted:
         """Return the counters with their `_details`. With `now_ms`, rates are 0 if the last tick is long ago."""
-        fields: dict[str, object] = {}
+        fields: Counted = {}
         group = self._kinds[kind]
         record = group.records.get(key)
         slots: dict[Range, list[int]] = {}  # the same for all counters
@@ -230,7 +230,7 @@ class Samples:
             if self.mode == "none":
                 continue
             place = group.places.get(name)
-            details: dict[str, object] = {"rate": self._rate(record, place, now_ms)}
+            details: Rate = {"rate": self._rate(record, place, now_ms)}
             range_ = asked.get(family(name)) if asked else None
             if range_ is not None:
                 details |= range_fields(self._points(group, record, place, range_, slots), range_)

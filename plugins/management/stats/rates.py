@@ -7,11 +7,30 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from typing import NotRequired, TypedDict
 
 Point = tuple[int, int]
 
 FAMILIES = ("lengths", "msg_rates", "data_rates", "node_stats")
 MOST_SAMPLES = 500
+
+
+class RateSample(TypedDict):
+    sample: int
+    timestamp: int
+
+
+class Rate(TypedDict):
+    """The change of a counter per second; with its samples, newest first, if a range is asked for."""
+
+    rate: float
+    samples: NotRequired[list[RateSample]]
+    avg_rate: NotRequired[float]
+    avg: NotRequired[float]
+
+
+Counted = dict[str, int | Rate]
+"""Counters by name, each with its rate as `NAME_details`."""
 
 
 class BadRange(ValueError):
@@ -84,10 +103,10 @@ def sampled(points: Sequence[Point], asked: Range) -> list[Point]:
     return samples
 
 
-def range_fields(points: Sequence[Point], asked: Range) -> dict[str, object]:
-    """Return the fields that a range adds."""
+def range_fields(points: Sequence[Point], asked: Range) -> Rate:
+    """Return the fields that a range adds to a rate."""
     samples = sampled(points, asked)
-    return {
+    return {  # type: ignore[typeddict-item]  # the rate itself is in the other
         "samples": [{"sample": value, "timestamp": at_ms} for at_ms, value in samples],
         "avg_rate": rate(samples[-1], samples[0]) if samples else 0.0,
         "avg": sum(value for _, value in samples) / len(samples) if samples else 0.0,

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from urllib.parse import quote_plus
 
+import msgspec
+
 from warren.broker.amqp.table_json import json_of_table
 from warren.broker.plugin import Binding, Queue, Table, VHost, stable_hash
-
-from ..framework.pagination import Item
 
 EMPTY = "~"  # the key of a binding with neither routing key nor arguments
 
 
-def binding_view(vhost: VHost, binding: Binding) -> Item:
-    """The fields of a binding."""
-    return {
-        "source": binding.source,
-        "vhost": vhost.name,
-        "destination": binding.destination.name,
-        "destination_type": binding.destination.kind,
-        "routing_key": binding.routing_key,
-        "arguments": json_of_table(binding.arguments),
-        "properties_key": properties_key(binding),
-    }
+class BindingView(msgspec.Struct):
+    """A binding."""
+
+    source: str
+    vhost: str
+    destination: str
+    destination_type: str
+    routing_key: str
+    arguments: dict[str, object]
+    properties_key: str
+
+
+def binding_view(vhost: VHost, binding: Binding) -> BindingView:
+    to, key, arguments = binding.destination, binding.routing_key, json_of_table(binding.arguments)
+    return BindingView(binding.source, vhost.name, to.name, to.kind, key, arguments, properties_key(binding))
 
 
 def implicit_binding(queue: Queue) -> Binding:

@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
+from typing import NotRequired
+
 from warren.broker.session.channel import Channel
-from warren.broker.session.events import pid
 
-from ..framework.pagination import Item
+from ..framework.pagination import Lists
 from ..stats.counters import channel_counters, channel_key
-from .consumer import consumer_lists
-from .detailed_rates import channel_name, of_channel
-from .lists import Lists
-from .stats import NO_PROCESS, StatsView
+from ..stats.rates import Counted
+from .connection import PeerView
+from .consumer import ConsumerView, consumer_lists
+from .detailed_rates import RatesView, channel_name, of_channel
+from .stats import NO_PROCESS, Process, StatsView
 
 
-def channel_view(stats: StatsView, channel: Channel) -> Item:
-    """The fields of a channel, as in lists."""
+class ChannelView(Process):
+    """A channel; a single one has consumers and detailed rates. Process ids are for callers at the unix socket."""
+
+    name: str
+    number: int
+    node: str
+    vhost: str
+    user: str
+    user_who_performed_action: str
+    state: str
+    transactional: bool
+    confirm: bool
+    consumer_count: int
+    messages_unacknowledged: int
+    messages_unconfirmed: int
+    messages_uncommitted: int
+    pending_raft_commands: int
+    acks_uncommitted: int
+    prefetch_count: int
+    global_prefetch_count: int
+    connection_details: PeerView
+    pid: NotRequired[str]
+    connection_pid: NotRequired[str]
+    message_stats: NotRequired[Counted]
+    idle_since: NotRequired[str]
+    publishes: NotRequired[list[RatesView]]
+    deliveries: NotRequired[list[RatesView]]
+    consumer_details: NotRequired[list[ConsumerView]]
+
+
+def channel_view(stats: StatsView, channel: Channel) -> ChannelView:
     connection, confirms, transaction = channel.connection, channel.confirms, channel.transaction
     peer = connection.peer
-    item: Item = {
+    item: ChannelView = {
         "name": channel_name(channel),
         "number": channel.number,
         "node": connection.node.name,
@@ -38,7 +69,7 @@ def channel_view(stats: StatsView, channel: Channel) -> Item:
         "connection_details": {"name": connection.name, "peer_host": peer.host, "peer_port": peer.port},
     }
     if stats.pids:
-        item["pid"] = pid(channel)
+        item["pid"] = channel.pid
         item["connection_pid"] = str(connection)
     if stats.enabled:
         key = channel_key(connection, channel)

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import UNSET, Struct, UnsetType
+
 from warren.broker.amqp.table_json import json_of_table
 from warren.broker.core.queues.consumers import Consumer, is_active
 from warren.broker.plugin import Queue
 from warren.broker.session.consumer import ChannelConsumer
-from warren.broker.session.events import pid
 
 from ...http.auth import Caller
-from ..framework.pagination import Item
-from .detailed_rates import channel_details
-from .lists import Lists
+from ..framework.pagination import Lists
+from .detailed_rates import ChannelDetails, Place, channel_details, place_of
+
+
+class ConsumerView(Struct):
+    """A consumer."""
+
+    consumer_tag: str
+    exclusive: bool
+    ack_required: bool
+    prefetch_count: int
+    active: bool
+    activity_status: str
+    arguments: dict[str, object]
+    consumer_timeout: int | UnsetType | None
+    queue: Place
+    channel_details: ChannelDetails
+    channel_pid: str | UnsetType = UNSET
 
 
 def consumer_lists(caller: Caller, consumers: Iterable[ChannelConsumer]) -> Lists:
@@ -26,36 +42,21 @@ def consumers_of(queue: Queue) -> list[ChannelConsumer]:
     return [consumer for consumer in queue.consumers.all() if isinstance(consumer, ChannelConsumer)]
 
 
-def local_consumer_view(caller: Caller, consumer: Consumer) -> Item:
-    """The fields of a consumer with the process id of its channel, which a federation link does not have."""
+def local_consumer_view(caller: Caller, consumer: Consumer) -> ConsumerView:
+    """Return the view of a consumer with the process id of its channel, which a federation link does not have."""
+    view = consumer_view(caller, consumer)
+    view.channel_pid = consumer.channel.pid if isinstance(consumer, ChannelConsumer) else ""
+    return view
+
+
+def consumer_view(caller: Caller, consumer: Consumer) -> ConsumerView:
+    queue, acks, status = consumer.queue, not consumer.no_ack, consumer.queue.consumers.activity_status(consumer)
+    view = ConsumerView(
+        consumer.tag, consumer.exclusive, acks, 0, is_active(consumer), status, {}, UNSET, place_of(queue), {}
+    )
     if isinstance(consumer, ChannelConsumer):
-        return consumer_view(caller, consumer) | {"channel_pid": pid(consumer.channel)}
-    return {
-        "consumer_tag": consumer.tag,
-        "exclusive": consumer.exclusive,
-        "ack_required": not consumer.no_ack,
-        "prefetch_count": 0,
-        "active": is_active(consumer),
-        "activity_status": consumer.queue.consumers.activity_status(consumer),
-        "arguments": {},
-        "queue": {"name": consumer.queue.name, "vhost": consumer.queue.vhost},
-        "channel_details": {},
-        "channel_pid": "",
-    }
-
-
-def consumer_view(caller: Caller, consumer: ChannelConsumer) -> Item:
-    """The fields of a consumer."""
-    queue, channel = consumer.queue, consumer.channel
-    return {
-        "consumer_tag": consumer.tag,
-        "exclusive": consumer.exclusive,
-        "ack_required": not consumer.no_ack,
-        "prefetch_count": consumer.prefetch,
-        "active": is_active(consumer),
-        "activity_status": queue.consumers.activity_status(consumer),
-        "arguments": json_of_table(consumer.arguments),
-        "consumer_timeout": channel.connection.settings.consumer_timeout_ms,
-        "queue": {"name": queue.name, "vhost": queue.vhost},
-        "channel_details": channel_details(caller, channel),
-    }
+        view.prefetch_count = consumer.prefetch
+        view.arguments = json_of_table(consumer.arguments)
+        view.consumer_timeout = consumer.channel.connection.settings.consumer_timeout_ms
+        view.channel_details = channel_details(caller, consumer.channel)
+    return view

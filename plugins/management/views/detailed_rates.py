@@ -5,16 +5,49 @@ The lists are empty unless `management.rates_mode = detailed`.
 
 from __future__ import annotations
 
+from typing import Any, NotRequired, TypedDict
+
+import msgspec
+
 from warren.broker.core.counters.statistics import DeliveryCounters, PublishCounters
 from warren.broker.plugin import Exchange, Host, Queue
 from warren.broker.session.channel import Channel
+from warren.broker.session.channel_host import ChannelState
 
 from ...http.auth import Caller
-from ..framework.pagination import Item
+from ..framework.pagination import Lists
 from ..stats.counters import delivering_counters
 from ..stats.detailed_rates import channels, pair, published_counters, route, routes
-from .lists import Lists
+from ..stats.rates import Counted
 from .stats import StatsView
+
+
+class Place(msgspec.Struct):
+    """The name of a queue or an exchange, as a part of another object."""
+
+    name: str
+    vhost: str
+
+
+class ChannelDetails(TypedDict, total=False):
+    """The identity of a channel as a part of another object; empty unless the caller sees the connection."""
+
+    name: str
+    number: int
+    user: str
+    connection_name: str
+    peer_host: str
+    peer_port: int
+    node: str
+
+
+class RatesView(TypedDict):
+    """Counters between an object and another one: an exchange, a queue or a channel."""
+
+    stats: Counted
+    exchange: NotRequired[Place]
+    queue: NotRequired[Place]
+    channel_details: NotRequired[ChannelDetails]
 
 
 def of_queue(host: Host, stats: StatsView, queue: Queue) -> Lists:
@@ -49,7 +82,7 @@ def of_channel(stats: StatsView, channel: Channel) -> Lists:
     return {"publishes": publishes, "deliveries": deliveries}
 
 
-def delivered_view(stats: StatsView, channel: Channel, queue: Queue) -> Item | None:
+def delivered_view(stats: StatsView, channel: Channel, queue: Queue) -> RatesView | None:
     got = channel.rates.queues.get(queue) if channel.rates is not None else None
     if got is None:
         return None
@@ -57,7 +90,7 @@ def delivered_view(stats: StatsView, channel: Channel, queue: Queue) -> Item | N
     return {"stats": delivered_stats(stats, channel, queue, got), "channel_details": details}
 
 
-def published_view(stats: StatsView, channel: Channel, exchange: Exchange) -> Item | None:
+def published_view(stats: StatsView, channel: Channel, exchange: Exchange) -> RatesView | None:
     published = channel.rates.exchanges.get(exchange) if channel.rates is not None else None
     if published is None:
         return None
@@ -65,29 +98,28 @@ def published_view(stats: StatsView, channel: Channel, exchange: Exchange) -> It
     return {"stats": published_stats(stats, channel, exchange, published), "channel_details": details}
 
 
-def published_stats(stats: StatsView, channel: Channel, exchange: Exchange, published: PublishCounters) -> Item:
+def published_stats(stats: StatsView, channel: Channel, exchange: Exchange, published: PublishCounters) -> Any:
     return stats.details("channel_exchange", pair(channel, exchange), published_counters(published))
 
 
-def delivered_stats(stats: StatsView, channel: Channel, queue: Queue, got: DeliveryCounters) -> Item:
+def delivered_stats(stats: StatsView, channel: Channel, queue: Queue, got: DeliveryCounters) -> Any:
     return stats.details("channel_queue", pair(channel, queue), delivering_counters(got))
 
 
-def routed_stats(stats: StatsView, exchange: Exchange, queue: Queue, count: int) -> Item:
+def routed_stats(stats: StatsView, exchange: Exchange, queue: Queue, count: int) -> Any:
     return stats.details("exchange_queue", route(exchange, queue), {"publish": count})
 
 
-def place_of(one: Exchange | Queue) -> Item:
-    return {"name": one.name, "vhost": one.vhost}
+def place_of(one: Exchange | Queue) -> Place:
+    return Place(one.name, one.vhost)
 
 
-def channel_name(channel: Channel) -> str:
+def channel_name(channel: ChannelState) -> str:
     """Return the name of a channel: the connection's name and the channel number."""
     return f"{channel.connection.name} ({channel.number})"
 
 
-def channel_details(caller: Caller, channel: Channel) -> Item:
-    """The identity of a channel as a part of another object; empty unless the caller sees the connection."""
+def channel_details(caller: Caller, channel: ChannelState) -> ChannelDetails:
     connection = channel.connection
     if not caller.sees_connection(connection):
         return {}

@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET, Struct, UnsetType
+
 from warren.broker.amqp.table_json import json_of_table
 from warren.broker.core.telemetry.event_exchange import INTERNAL
 from warren.broker.plugin import Exchange, Host
 
-from ..framework.pagination import Item
+from ..framework.pagination import Lists
 from ..stats.counters import exchange_counters, exchange_key
-from .detailed_rates import of_exchange
-from .lists import Lists
+from ..stats.rates import Counted
+from .detailed_rates import RatesView, of_exchange
 from .stats import StatsView
 
 
-def exchange_view(stats: StatsView, exchange: Exchange) -> Item:
-    """The fields of an exchange."""
-    item: Item = {
-        "name": exchange.name,
-        "vhost": exchange.vhost,
-        "type": exchange.type_name,
-        "durable": exchange.durable,
-        "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal,
-        "arguments": json_of_table(exchange.arguments),
-        "user_who_performed_action": exchange.declared_by or INTERNAL,
-    }
+class ExchangeView(Struct):
+    """An exchange; a single one has detailed rates."""
+
+    name: str
+    vhost: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    arguments: dict[str, object]
+    user_who_performed_action: str
+    policy: str | UnsetType = UNSET
+    message_stats: Counted | UnsetType = UNSET
+    incoming: list[RatesView] | UnsetType = UNSET
+    outgoing: list[RatesView] | UnsetType = UNSET
+
+
+def exchange_view(stats: StatsView, exchange: Exchange) -> ExchangeView:
+    flags = exchange.durable, exchange.auto_delete, exchange.internal
+    arguments, declared_by = json_of_table(exchange.arguments), exchange.declared_by or INTERNAL
+    view = ExchangeView(exchange.name, exchange.vhost, exchange.type_name, *flags, arguments, declared_by)
     if exchange.policy is not None:
-        item["policy"] = exchange.policy.name
+        view.policy = exchange.policy.name
     if stats.enabled:
-        item |= stats.message_stats("exchange", exchange_key(exchange), exchange_counters(exchange))
-    return item
+        counted = stats.message_stats("exchange", exchange_key(exchange), exchange_counters(exchange))
+        view.message_stats = counted.get("message_stats", UNSET)
+    return view
 
 
 def lists_of_exchange(host: Host, stats: StatsView, exchange: Exchange) -> Lists:

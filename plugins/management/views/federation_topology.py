@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any, TypedDict
 from urllib.parse import urlsplit
+
+import msgspec
 
 from warren.broker.amqp.federation_headers import BOUND_FROM
 from warren.broker.amqp.table_json import json_of_table
@@ -19,7 +22,6 @@ from warren.broker.plugin import Exchange, Queue, Table
 from warren.broker.session.channel import Channel
 from warren.broker.session.connection import Connection
 
-from ..framework.pagination import Item
 from ..stats.counters import channel_counters, channel_key, queue_counters, queue_key
 from ..stats.federation_links import Row, link_counters, link_key
 from .consumer import consumers_of
@@ -31,6 +33,22 @@ UPSTREAM_OBJECT = "federation: "  # the beginning of the names of their exchange
 CONNECTION_NAME = "Federation link"  # the beginning of the names of their connections
 BINDINGS = 100  # of an internal exchange whose paths are read; most have the same
 BROKERS = 250  # that are farther away than one link
+
+
+class BrokerView(msgspec.Struct):
+    name: str
+    is_cluster_name: bool
+
+
+class TopologyView(TypedDict):
+    """Brokers, this one first, and the links between them, `from` an upstream `to` a downstream broker."""
+
+    cluster_name: str
+    brokers: list[BrokerView]
+    links: list[dict[str, object]]
+
+
+Item = dict[str, Any]
 
 
 class Topology:
@@ -86,8 +104,7 @@ class Topology:
                 if len(self._distant) < BROKERS:
                     self._distant[upstream, downstream] = None
 
-    def view(self) -> Item:
-        """Return the brokers, this one first, and the links."""
+    def view(self) -> TopologyView:
         known = {(link["from"], link["to"]) for link in self.links}
         distant: list[Item] = [
             {"from": upstream, "to": downstream, "distant": True}
@@ -97,7 +114,7 @@ class Topology:
         links = [*self.links, *distant]
         named = self._named.union(*self._distant)
         names = {str(link[end]) for link in links for end in ("from", "to")} - {self.here}
-        brokers = [{"name": name, "is_cluster_name": name in named} for name in [self.here, *sorted(names)]]
+        brokers = [BrokerView(name, name in named) for name in [self.here, *sorted(names)]]
         return {"cluster_name": self.here, "brokers": brokers, "links": links}
 
 

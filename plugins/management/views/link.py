@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any, NotRequired, TypedDict
 
-from ..framework.pagination import Item
 from ..stats.federation_links import Row, link_counters, link_key
-from .stats import StatsView
+from ..stats.rates import Counted
+from .stats import StatsView, with_fields
 
 ALIKE = ("vhost", "type", "upstream", "id", "status", "uri")  # the same in the service's rows
 # Fields that RabbitMQ does not have.
@@ -17,10 +18,34 @@ MORE = (
 )
 
 
-def link_view(stats: StatsView, row: Row) -> Item:
-    """Return the fields of a link from the service's row; fields that do not apply are left out."""
+@with_fields(str, *("exchange", "upstream_exchange", "queue", "upstream_queue", "consumer_tag", "error", "state"))
+@with_fields(str, *("reason", "since", "next_attempt_at", "policy", "upstream_cluster_name", "upstream_vhost"))
+@with_fields(int, *("retries", "reconnects", "forwarded", "unconfirmed", "nacked", "bindings"))
+@with_fields(int, *("dropped_max_hops", "dropped_seen", "dropped_invalid"))
+class LinkView(TypedDict):
+    """A federation link; fields that do not apply are left out."""
+
+    node: str
+    vhost: str
+    type: str
+    upstream: str
+    id: str
+    status: str
+    uri: str
+    timestamp: str
+    changed_at: str
+    backlog: int | None
+    lag_ms: int | None
+    degraded: bool
+    local_connection: NotRequired[str]
+    local_channel: NotRequired[dict[str, object]]
+    message_stats: NotRequired[Counted]
+
+
+def link_view(stats: StatsView, row: Row) -> LinkView:
+    """Return the fields of a link from the service's row."""
     kind = str(row["type"])
-    item: Item = {
+    item: Any = {
         "node": row["node"],
         kind: row["name"],
         f"upstream_{kind}": row["upstream_name"],
@@ -42,15 +67,18 @@ def link_view(stats: StatsView, row: Row) -> Item:
         channel = item["local_channel"] = local_channel(row)
         if stats.enabled:
             channel["message_stats"] = stats.details("link", link_key(row), link_counters(row))
-    return item
+    view: LinkView = item
+    return view
 
 
-def detailed_link_view(stats: StatsView, row: Row) -> Item:
+def detailed_link_view(stats: StatsView, row: Row) -> LinkView:
     """Return the fields of a single link, with its counters and rates even while it is down."""
-    return link_view(stats, row) | {"message_stats": stats.details("link", link_key(row), link_counters(row))}
+    view = link_view(stats, row)
+    view["message_stats"] = stats.details("link", link_key(row), link_counters(row))
+    return view
 
 
-def local_channel(row: Row) -> Item:
+def local_channel(row: Row) -> dict[str, object]:
     """Return the channel with which the link publishes here, as RabbitMQ shows it."""
     name = row["local_connection"]
     return {

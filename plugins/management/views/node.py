@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import platform
+from typing import Any, NotRequired, TypedDict
+
+import msgspec
 
 from warren.broker.core.telemetry.resource_alarms import STORE
 from warren.broker.hosting.host import Listening
 from warren.broker.plugin import Host, Registry
 from warren.broker.product import PRODUCT
 
-from ..framework.pagination import Item
 from ..framework.request import Request
-from ..stats.counters import OVERVIEW, churn_counters
+from ..stats.counters import CHURN, OVERVIEW, churn_counters
 from ..stats.history import GAUGES
 from .federation_topology import INTERNAL
+from .stats import with_counters
 
 MECHANISMS = {
     "PLAIN": "SASL PLAIN authentication mechanism",
@@ -37,18 +40,108 @@ DESCRIPTIONS = {"http": "RabbitMQ Management", "https": "RabbitMQ Management"}
 DESCRIPTIONS |= {"http/prometheus": "RabbitMQ Prometheus", "https/prometheus": "RabbitMQ Prometheus"}
 
 
-def node_view(request: Request) -> Item:
-    """The fields of the node."""
+class FeatureView(msgspec.Struct):
+    """An exchange type, or a mechanism of authentication."""
+
+    name: str
+    description: str
+    enabled: bool
+    provided_by: str | msgspec.UnsetType = msgspec.UNSET
+    internal_purpose: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class ApplicationView(msgspec.Struct):
+    name: str
+    description: str
+    version: str
+
+
+class ListenerView(msgspec.Struct):
+    node: str
+    protocol: str
+    ip_address: str
+    port: int
+    socket_opts: dict[str, object]
+
+
+class ContextView(TypedDict):
+    """A web server, in RabbitMQ a context; of the overview also its node."""
+
+    node: NotRequired[str]
+    description: str
+    path: str
+    ip: str
+    port: str
+    ssl_opts: list[str]
+
+
+class StorageView(msgspec.Struct):
+    """The store of messages; its alarm is set while it cannot store."""
+
+    kind: str
+    guarantee: str
+    replicated: bool
+    warning: str
+    place: str
+    alarm: bool
+
+
+@with_counters(*GAUGES, *CHURN, *ZEROS, "gc_num", "context_switches")
+class NodeView(TypedDict):
+    """A node, with some fields beyond RabbitMQ's."""
+
+    name: str
+    type: str
+    running: bool
+    being_drained: bool
+    partitions: list[str]
+    cluster_links: list[str]
+    os_pid: str
+    os: str
+    fd_total: int
+    sockets_total: int
+    proc_total: int
+    mem_limit: int
+    mem_alarm: bool
+    mem_calculation_strategy: str
+    disk_free_limit: int
+    disk_free_alarm: bool
+    rates_mode: str
+    uptime: int
+    run_queue: int
+    processors: int
+    net_ticktime: int
+    db_dir: str
+    config_files: list[str]
+    event_loop: dict[str, object]
+    journal: dict[str, object]
+    build: str
+    storage: StorageView
+    not_restored: list[str]
+    log_files: list[str]
+    exchange_types: list[FeatureView]
+    auth_mechanisms: list[FeatureView]
+    applications: list[ApplicationView]
+    contexts: list[ContextView]
+    enabled_plugins: list[str]
+    metrics_gc_queue_length: NotRequired[dict[str, int]]
+    ra_open_file_metrics: NotRequired[dict[str, int]]
+    memory: NotRequired[dict[str, object]]
+    binary: NotRequired[dict[str, int]]
+
+
+def node_view(request: Request) -> NodeView:
     node, host, state, readings = request.node, request.host, request.state, request.state.readings
     asked, now_ms = request.ranges, node.clock.now_ms()
-    alarms = node.alarms.on()
+    alarms, version = node.alarms.on(), node.version
     gauges = dict(zip(GAUGES, readings.gauges(), strict=True))
-    more: Item = {}
-    if request.flag("memory"):
-        more["memory"] = memory_view(request)
-    if request.flag("binary"):
-        more["binary"] = {}
-    return {
+    numbers = dict.fromkeys(ZEROS, 0) | {"gc_num": readings.gc_num, "context_switches": readings.context_switches}
+    counted: Any = {
+        **state.samples.details("node", OVERVIEW, gauges, asked, now_ms),
+        **state.samples.details("overview", OVERVIEW, churn_counters(node.churn), asked, now_ms),
+        **state.samples.details("node", OVERVIEW, numbers),
+    }
+    view: NodeView = {
         "name": node.name,
         "type": "disc",
         "running": True,
@@ -78,51 +171,36 @@ def node_view(request: Request) -> Item:
         "storage": storage_view(request),
         "not_restored": node.not_restored(),
         "log_files": host.control.log.locations(),
-        **node_parts(request),
-        **state.samples.details("node", OVERVIEW, gauges, asked, now_ms),
-        **state.samples.details("overview", OVERVIEW, churn_counters(node.churn), asked, now_ms),
-        **state.samples.details("node", OVERVIEW, dict.fromkeys(ZEROS, 0)),
-        **state.samples.details("node", OVERVIEW, {"gc_num": readings.gc_num}),
-        **state.samples.details("node", OVERVIEW, {"context_switches": readings.context_switches}),
-        "metrics_gc_queue_length": dict.fromkeys(GC_QUEUES, 0),
-        "ra_open_file_metrics": {"ra_log_wal": 0, "ra_log_segment_writer": 0},
-        **more,
-    }
-
-
-def storage_view(request: Request) -> Item:
-    """The fields about what stores messages, and whether it cannot at present."""
-    status = request.host.storage()
-    return {
-        "kind": status.kind,
-        "guarantee": status.guarantee,
-        "replicated": status.replicated,
-        "warning": status.warning,
-        "place": status.place,
-        "alarm": STORE in request.node.alarms.on(),
-    }
-
-
-def node_parts(request: Request) -> Item:
-    """The fields about plugins, exchange types, listeners and applications."""
-    node, host = request.node, request.host
-    return {
         "exchange_types": exchange_type_views(node.registry),
         "auth_mechanisms": [
-            {"name": name, "description": text, "enabled": name in host.settings.mechanisms}
-            for name, text in MECHANISMS.items()
+            FeatureView(name, text, name in host.settings.mechanisms) for name, text in MECHANISMS.items()
         ],
         "applications": [
-            {"name": "rabbit", "description": "RabbitMQ", "version": node.version},
-            {"name": "rabbitmq_management", "description": "RabbitMQ Management Console", "version": node.version},
-            {"name": "warren", "description": PRODUCT, "version": request.state.product_version},
+            ApplicationView("rabbit", "RabbitMQ", version),
+            ApplicationView("rabbitmq_management", "RabbitMQ Management Console", version),
+            ApplicationView("warren", PRODUCT, request.state.product_version),
         ],
         "contexts": [context_view(one) for one in host.listening() if is_web(one)],
         "enabled_plugins": host.plugins(),
     }
+    view |= counted
+    view |= {
+        "metrics_gc_queue_length": dict.fromkeys(GC_QUEUES, 0),
+        "ra_open_file_metrics": {"ra_log_wal": 0, "ra_log_segment_writer": 0},
+    }
+    if request.flag("memory"):
+        view["memory"] = memory_view(request)
+    if request.flag("binary"):
+        view["binary"] = {}
+    return view
 
 
-def memory_view(request: Request) -> Item:
+def storage_view(request: Request) -> StorageView:
+    now, alarm = request.host.storage(), STORE in request.node.alarms.on()
+    return StorageView(now.kind, now.guarantee, now.replicated, now.warning, now.place, alarm)
+
+
+def memory_view(request: Request) -> dict[str, object]:
     """The fields about the memory of the process, in bytes."""
     total = request.state.readings.mem_used
     return {**memory_by_use(request), "strategy": "rss", "total": {"erlang": total, "rss": total, "allocated": total}}
@@ -133,14 +211,14 @@ def memory_by_use(request: Request) -> dict[str, int]:
     return request.state.readings.memory_by_use(request.state.samples.used_bytes)
 
 
-def exchange_type_views(registry: Registry) -> list[Item]:
+def exchange_type_views(registry: Registry) -> list[FeatureView]:
     """The exchange types of the node."""
-    return [
-        {"name": name, "description": registry.find(name).description or distribution, "enabled": True}
-        | {"provided_by": distribution}
-        | ({"internal_purpose": "federation"} if name == INTERNAL else {})
-        for name, distribution in registry.distributions()
-    ]
+    views = []
+    for name, distribution in registry.distributions():
+        purpose = "federation" if name == INTERNAL else msgspec.UNSET
+        description = registry.find(name).description or distribution
+        views.append(FeatureView(name, description, True, distribution, purpose))
+    return views
 
 
 def is_web(listening: Listening) -> bool:
@@ -148,23 +226,15 @@ def is_web(listening: Listening) -> bool:
     return listening.protocol in DESCRIPTIONS
 
 
-def listener_view(host: Host, listening: Listening) -> Item:
-    """The fields of a listener."""
-    options: Item = {"ip": listening.host, "port": listening.port, "protocol": listening.protocol}
+def listener_view(host: Host, listening: Listening) -> ListenerView:
+    options: dict[str, object] = {"ip": listening.host, "port": listening.port, "protocol": listening.protocol}
     if not is_web(listening):
         config = host.config
         options = {"backlog": config.tcp_backlog, "nodelay": config.tcp_nodelay, "exit_on_close": False}
-    return {
-        "node": host.node.name,
-        "protocol": listening.protocol,
-        "ip_address": listening.host,
-        "port": listening.port,
-        "socket_opts": options,
-    }
+    return ListenerView(host.node.name, listening.protocol, listening.host, listening.port, options)
 
 
-def context_view(listening: Listening) -> Item:
-    """The fields of a web server, in RabbitMQ a context."""
+def context_view(listening: Listening) -> ContextView:
     return {
         "description": DESCRIPTIONS[listening.protocol],
         "path": "/",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from warren.broker.amqp.properties import timestamp
 from warren.broker.core.definitions.exporter import arguments_with_type
@@ -13,56 +13,116 @@ from warren.broker.core.queues.queue_sizes import queue_sizes
 from warren.broker.plugin import Host, Queue
 from warren.broker.session.connection import Connection
 from warren.broker.session.consumer import ChannelConsumer
-from warren.broker.session.events import pid
 
-from ...http.auth import Caller
-from ..framework.pagination import Item
+from ..framework.pagination import Lists
 from ..framework.request import Request
 from ..stats.counters import length_counters, lengths, queue_counters, queue_key
 from ..stats.history import LENGTHS
+from ..stats.rates import Counted
 from ..stats.watermarks import oldest_age_s
-from .consumer import consumer_lists, consumers_of
-from .detailed_rates import of_queue
-from .lists import Lists
-from .stats import NO_GARBAGE, NO_REDUCTIONS, StatsView
+from .connection import PeerView
+from .consumer import ConsumerView, consumer_lists, consumers_of
+from .detailed_rates import RatesView, of_queue
+from .stats import NO_GARBAGE, NO_REDUCTIONS, Process, StatsView, with_counters, with_fields
 
 STORAGE_VERSION = 2  # of RabbitMQ's newest classic queues
-HEAD_TIMESTAMP = "head_message_timestamp"  # of classic queues
 UNSET = ("policy", "operator_policy", "exclusive_consumer_tag", "single_active_consumer_tag")
 
 
-class Part(NamedTuple):
-    """A group of fields of a queue, and the function that makes those that the queue has.
+class QueueProperties(TypedDict):
+    """The declared properties of a queue."""
 
-    `names` are those of all fields of the group; the group without names has all fields that no other names.
-    """
+    name: str
+    vhost: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    exclusive: bool
+    arguments: dict[str, object]
+    node: str
+    state: str
+
+
+class QueueSettings(QueueProperties, total=False):
+    """The properties with the policies, the replicas of a quorum queue, and process ids at the unix socket."""
+
+    leader: str
+    members: list[str]
+    online: list[str]
+    replicated: bool
+    guarantee: str
+    policy: str | None
+    operator_policy: str | None
+    owner_pid: str | None
+    exclusive_consumer_pid: str | None
+
+
+@with_fields(int, *("messages_ram", "messages_ready_ram", "messages_unacknowledged_ram", "messages_paged_out"))
+@with_fields(int, *("messages_persistent", "memory", "message_bytes", "message_bytes_ready", "message_bytes_ram"))
+@with_fields(int, *("message_bytes_unacknowledged", "message_bytes_paged_out", "message_bytes_persistent"))
+class QueueState(Process, total=False):
+    """The statistics that are not sampled."""
+
+    effective_policy_definition: dict[str, object]
+    consumers: int
+    consumer_utilisation: float
+    consumer_capacity: float
+    exclusive_consumer_tag: str | None
+    single_active_consumer_tag: str | None
+    owner_pid_details: PeerView
+    head_message_timestamp: int | None
+    storage_version: int
+    delivery_limit: int
+    messages_dlx: int
+    message_bytes_dlx: int
+    messages_ready_high: int
+    messages_ready_normal: int
+    messages_ready_returned: int
+    open_files: dict[str, int]
+    publishers: int
+
+
+@with_counters(*LENGTHS)
+class QueueView(QueueSettings, QueueState, total=False):
+    """A queue; a single one has consumers and detailed rates, and null for what is not set."""
+
+    message_stats: Counted
+    idle_since: str
+    oldest_ready_message_age: float
+    incoming: list[RatesView]
+    deliveries: list[RatesView]
+    consumer_details: list[ConsumerView]
+
+
+class Part(NamedTuple):
+    """A group of fields of a queue, and the function that makes those that the queue has."""
 
     names: frozenset[str]
-    make: Callable[[Request, StatsView, Queue], Item]
+    make: Callable[[Request, StatsView, Queue], Any]
 
 
-def queue_view(request: Request, stats: StatsView, queue: Queue) -> Item:
+def queue_view(request: Request, stats: StatsView, queue: Queue) -> QueueView:
     """The fields of a queue, as in lists."""
     return view_of_parts(PARTS, request, stats, queue)
 
 
-def view_of_parts(parts: Iterable[Part], request: Request, stats: StatsView, queue: Queue) -> Item:
+def view_of_parts(parts: Iterable[Part], request: Request, stats: StatsView, queue: Queue) -> QueueView:
     """The fields of a queue that these parts make."""
-    item: Item = {}
+    item: Any = {}
     for part in parts:
         item |= part.make(request, stats, queue)
-    return item
+    view: QueueView = item
+    return view
 
 
 def parts_with(names: Collection[str]) -> list[Part]:
     """Return the parts that make these fields, so that sorting by one field of very many queues is fast."""
-    rest = frozenset(names).difference(*(part.names for part in PARTS))
-    return [part for part in PARTS if not part.names.isdisjoint(names) or (rest and not part.names)]
+    return [part for part in PARTS if not part.names.isdisjoint(names)]
 
 
-def properties(request: Request, stats: StatsView, queue: Queue) -> Item:
+def properties(request: Request, stats: StatsView, queue: Queue) -> QueueSettings:
     """The declared properties of a queue, and its policies."""
-    item: Item = {
+    item: QueueSettings = {
         "name": queue.name,
         "vhost": queue.vhost,
         "type": queue.settings.type,
@@ -74,25 +134,39 @@ def properties(request: Request, stats: StatsView, queue: Queue) -> Item:
         "state": "running",
     }
     if queue.settings.type == QUORUM:
-        item |= replica_fields(request)
+        node, status = request.node.name, request.host.storage()  # beyond RabbitMQ's fields, what its store does
+        item |= {"leader": node, "members": [node], "online": [node]}
+        item |= {"replicated": status.replicated, "guarantee": status.guarantee}
     if queue.policy is not None:
         item["policy"] = queue.policy.name
     if queue.operator_policy is not None:
         item["operator_policy"] = queue.operator_policy.name
-    return item | process_ids(queue) if stats.pids else item
+    if stats.pids:
+        exclusive = queue.consumers.first() if queue.consumers.exclusive else None
+        item["owner_pid"] = str(queue.owner) if queue.owner is not None else None
+        item["exclusive_consumer_pid"] = exclusive.channel.pid if isinstance(exclusive, ChannelConsumer) else None
+    return item
 
 
-def state_fields(request: Request, stats: StatsView, queue: Queue) -> Item:
+def state_fields(request: Request, stats: StatsView, queue: Queue) -> QueueState:
     """The fields of the statistics that no other part makes."""
     if not stats.enabled:
         return {}
-    item: Item = {"effective_policy_definition": dict(queue.effective)}
-    item |= queue_sizes(queue) | consumer_fields(queue) | owner_fields(request.caller, queue) | {**NO_REDUCTIONS}
+    item: QueueState = {"effective_policy_definition": dict(queue.effective)}
+    sizes: Any = queue_sizes(queue)
+    item |= sizes
+    add_consumers(item, queue)
+    if isinstance(queue.owner, Connection) and request.caller.sees_connection(queue.owner):
+        peer = queue.owner.peer
+        item["owner_pid_details"] = {"name": queue.owner.name, "peer_host": peer.host, "peer_port": peer.port}
+    item |= NO_REDUCTIONS
     if queue.settings.type == QUORUM:
-        return item | quorum_fields(request.node.name, queue)
-    if (first := first_timestamp(queue)) is not None:
-        item[HEAD_TIMESTAMP] = first
-    return item | {"storage_version": STORAGE_VERSION}
+        add_quorum_fields(item, request.node.name, queue)
+    else:
+        if (first := first_timestamp(queue)) is not None:
+            item["head_message_timestamp"] = first
+        item["storage_version"] = STORAGE_VERSION
+    return item
 
 
 def first_timestamp(queue: Queue) -> int | None:
@@ -102,19 +176,19 @@ def first_timestamp(queue: Queue) -> int | None:
     return timestamp(message.property_bytes) if message is not None else None
 
 
-def length_fields(request: Request, stats: StatsView, queue: Queue) -> Item:
+def length_fields(request: Request, stats: StatsView, queue: Queue) -> Any:
     return stats.details("queue", queue_key(queue), length_counters(lengths(queue))) if stats.totals else {}
 
 
-def counter_fields(request: Request, stats: StatsView, queue: Queue) -> Item:
+def counter_fields(request: Request, stats: StatsView, queue: Queue) -> Any:
     return stats.message_stats("queue", queue_key(queue), queue_counters(queue)) if stats.enabled else {}
 
 
-def idle_fields(request: Request, stats: StatsView, queue: Queue) -> Item:
+def idle_fields(request: Request, stats: StatsView, queue: Queue) -> Any:
     return stats.idle_since("queue", queue_key(queue)) if stats.enabled else {}
 
 
-def age_fields(request: Request, stats: StatsView, queue: Queue) -> Item:
+def age_fields(request: Request, stats: StatsView, queue: Queue) -> Any:
     """The age of the oldest ready message in seconds, or no field if there is none or it is not known yet."""
     if not stats.enabled or not queue.ready:
         return {}
@@ -130,49 +204,32 @@ def lists_of_queue(host: Host, stats: StatsView, queue: Queue) -> Lists:
     return {**of_queue(host, stats, queue), **consumer_lists(stats.caller, consumers_of(queue))}
 
 
-def queue_view_with_unset(request: Request, stats: StatsView, queue: Queue) -> Item:
+def queue_view_with_unset(request: Request, stats: StatsView, queue: Queue) -> QueueView:
     """The fields of a queue, including unset ones as null."""
-    unset: Item = dict.fromkeys(UNSET)
-    item = unset | queue_view(request, stats, queue)
+    item: Any = dict.fromkeys(UNSET) | view_of_parts(PARTS, request, stats, queue)
     if stats.enabled:
         item["garbage_collection"] = NO_GARBAGE
         if queue.settings.type != QUORUM:
-            item.setdefault(HEAD_TIMESTAMP, None)
-    return item
+            item.setdefault("head_message_timestamp", None)
+    view: QueueView = item
+    return view
 
 
-def consumer_fields(queue: Queue) -> Item:
-    """The fields about the consumers of a queue."""
+def add_consumers(item: QueueState, queue: Queue) -> None:
+    """Add the fields about the consumers of a queue."""
     consumers = queue.consumers
     capacity: float = 1.0 if consumers.any_ready() else 0  # true if a message would be delivered at once
-    item: Item = {"consumers": len(consumers), "consumer_utilisation": capacity, "consumer_capacity": capacity}
+    item |= {"consumers": len(consumers), "consumer_utilisation": capacity, "consumer_capacity": capacity}
     if consumers.exclusive:
         item["exclusive_consumer_tag"] = consumers.first().tag
     if isinstance(consumers, SingleActiveConsumers) and consumers.active is not None:
         item["single_active_consumer_tag"] = consumers.active.tag
-    return item
 
 
-def process_ids(queue: Queue) -> Item:
-    """The process ids of the exclusive owner connection and of the exclusive consumer."""
-    exclusive = queue.consumers.first() if queue.consumers.exclusive else None
-    return {
-        "owner_pid": str(queue.owner) if queue.owner is not None else None,
-        "exclusive_consumer_pid": pid(exclusive.channel) if isinstance(exclusive, ChannelConsumer) else None,
-    }
-
-
-def replica_fields(request: Request) -> Item:
-    """The nodes with replicas of a quorum queue: only this one; and, beyond RabbitMQ's fields, what its store does."""
-    node, status = request.node.name, request.host.storage()
-    replicas = {"leader": node, "members": [node], "online": [node]}
-    return replicas | {"replicated": status.replicated, "guarantee": status.guarantee}
-
-
-def quorum_fields(node: str, queue: Queue) -> Item:
-    """The fields of quorum queues; counters of RabbitMQ's implementation are 0."""
+def add_quorum_fields(item: QueueState, node: str, queue: Queue) -> None:
+    """Add the fields of quorum queues; counters of RabbitMQ's implementation are 0."""
     outbox = queue.outbox if queue.settings.dead_letters_at_least_once else None
-    return {
+    item |= {
         "delivery_limit": queue.settings.delivery_limit,
         "messages_dlx": len(outbox) if outbox is not None else 0,
         "message_bytes_dlx": outbox.persistent_bytes if outbox is not None else 0,
@@ -184,24 +241,10 @@ def quorum_fields(node: str, queue: Queue) -> Item:
     }
 
 
-def owner_fields(caller: Caller, queue: Queue) -> Item:
-    """The connection that owns an exclusive queue, or no field if there is none or the caller does not see it."""
-    if not isinstance(queue.owner, Connection) or not caller.sees_connection(queue.owner):
-        return {}
-    peer = queue.owner.peer
-    return {"owner_pid_details": {"name": queue.owner.name, "peer_host": peer.host, "peer_port": peer.port}}
-
-
-PROPERTIES = ("name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "node", "state")
-REPLICAS, POLICIES, PIDS = (
-    ("leader", "members", "online", "replicated", "guarantee"),
-    ("policy", "operator_policy"),
-    ("owner_pid", "exclusive_consumer_pid"),
-)
 PARTS = (
-    Part(frozenset((*PROPERTIES, *REPLICAS, *POLICIES, *PIDS)), properties),
+    Part(frozenset(QueueSettings.__annotations__), properties),
     Part(frozenset((*LENGTHS, *(f"{name}_details" for name in LENGTHS))), length_fields),
-    Part(frozenset(), state_fields),  # makes all that the others do not name
+    Part(frozenset(QueueState.__annotations__), state_fields),
     Part(frozenset({"message_stats"}), counter_fields),
     Part(frozenset({"idle_since"}), idle_fields),
     Part(frozenset({"oldest_ready_message_age"}), age_fields),

@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any, TypedDict, TypeVar
 
 from ..framework.request import Request
 from ..stats.history import Key
+from ..stats.rates import Rate
 
-# Of Erlang processes; tools expect numbers.
-NO_REDUCTIONS: Mapping[str, object] = {"reductions": 0, "reductions_details": {"rate": 0.0}}
+T = TypeVar("T")
+
+
+class Process(TypedDict, total=False):
+    """The fields of an Erlang process; tools expect numbers."""
+
+    reductions: int
+    reductions_details: Rate
+    garbage_collection: dict[str, int]
+
+
+# Parts of views, whose types name the fields.
+NO_REDUCTIONS: Any = {"reductions": 0, "reductions_details": {"rate": 0.0}}
 NO_GARBAGE = dict.fromkeys(("max_heap_size", "min_bin_vheap_size", "min_heap_size", "fullsweep_after", "minor_gcs"), 0)
-NO_PROCESS: Mapping[str, object] = {**NO_REDUCTIONS, "garbage_collection": NO_GARBAGE}
+NO_PROCESS: Any = {**NO_REDUCTIONS, "garbage_collection": NO_GARBAGE}
+
+
+def with_fields(kind: object, *names: str) -> Callable[[T], T]:
+    """Add fields of one kind to the type of a view, which may leave them out."""
+
+    def add(view: T) -> T:
+        changed: Any = view
+        changed.__annotations__ |= dict.fromkeys(names, kind)
+        changed.__optional_keys__ |= set(names)
+        return view
+
+    return add
+
+
+def with_counters(*names: str) -> Callable[[T], T]:
+    """Add the fields of these counters to the type of a view, which has them unless statistics are off."""
+    counters, rates = with_fields(int, *names), with_fields(Rate, *(f"{name}_details" for name in names))
+    return lambda view: rates(counters(view))
 
 
 class StatsView:
@@ -35,13 +66,15 @@ class StatsView:
         self.enabled = not request.flag("disable_stats")
         self.totals = self.enabled or request.flag("enable_queue_totals")
 
-    def details(self, kind: str, key: Key, counters: Mapping[str, int]) -> dict[str, object]:
+    # What these return is a part of a view, whose type names the fields.
+
+    def details(self, kind: str, key: Key, counters: Mapping[str, int]) -> Any:
         return self._samples.details(kind, key, counters, self._asked, self._now_ms)
 
-    def message_stats(self, kind: str, key: Key, counters: Mapping[str, int]) -> dict[str, object]:
+    def message_stats(self, kind: str, key: Key, counters: Mapping[str, int]) -> Any:
         return self._samples.message_stats(kind, key, counters, self._asked, self._now_ms)
 
-    def idle_since(self, kind: str, key: Key) -> dict[str, object]:
+    def idle_since(self, kind: str, key: Key) -> Any:
         """Return `{"idle_since": ...}` if no counter has changed for longer than an interval."""
         since_ms = self._samples.last_change_ms(kind, key)
         if since_ms is None or self._now_ms - since_ms <= self._samples.interval_ms:

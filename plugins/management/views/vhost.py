@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
+from typing import NotRequired, TypedDict
+
 from warren.broker.plugin import VHost
 
-from ..framework.pagination import Item
 from ..stats.counters import length_counters, message_counters, vhost_key
-from ..stats.history import BYTE_COUNTERS
+from ..stats.history import BYTE_COUNTERS, LENGTHS
+from ..stats.rates import Counted
 from ..stats.vhost_totals import Totals
-from .stats import StatsView
+from .stats import StatsView, with_counters
 
 
-def vhost_view(node: str, stats: StatsView, totals: Totals, vhost: VHost) -> Item:
-    """The fields of a virtual host; `node` is the name of the node."""
+class VHostMetadata(TypedDict):
+    description: str
+    tags: list[str]
+    default_queue_type: str
+
+
+@with_counters(*LENGTHS, *BYTE_COUNTERS)
+class VHostView(TypedDict):
+    """A virtual host."""
+
+    name: str
+    description: str
+    tags: list[str]
+    default_queue_type: str
+    metadata: VHostMetadata
+    protected_from_deletion: bool
+    tracing: bool
+    cluster_state: dict[str, str]
+    message_stats: NotRequired[Counted]
+
+
+def vhost_view(node: str, stats: StatsView, totals: Totals, vhost: VHost) -> VHostView:
     kept = vhost.metadata
-    default_queue_type = kept.default_queue_type or "classic"
-    item: Item = {
-        "name": vhost.name,
+    metadata: VHostMetadata = {
         "description": kept.description,
         "tags": list(kept.tags),
-        "default_queue_type": default_queue_type,
-        "metadata": {
-            "description": kept.description,
-            "tags": list(kept.tags),
-            "default_queue_type": default_queue_type,
-        },
+        "default_queue_type": kept.default_queue_type or "classic",
+    }
+    item: VHostView = {
+        "name": vhost.name,
+        "description": metadata["description"],
+        "tags": metadata["tags"],
+        "default_queue_type": metadata["default_queue_type"],
+        "metadata": metadata,
         "protected_from_deletion": kept.protected,
         "tracing": vhost.firehose is not None,
         "cluster_state": {node: "running"},

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from warren.broker.hosting.enabled_plugins import VARIABLE, missing_plugins
+from warren.broker.hosting.feature_flags import VARIABLE, missing_plugins
 
 KNOWN = ("rabbitmq_federation", "rabbitmq_management")
 

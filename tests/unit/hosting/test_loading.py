@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.broker_process import run
 from tests.support.checkout import ROOT, write_distribution
-from warren.broker.core.exchanges.registry import Registry
+from warren.broker.core.exchanges.built_in import new_registry
+from warren.broker.core.exchanges.exchange_type import Registry
 from warren.broker.hosting.loading import COMMANDS, SERVICES, PluginError, load_exchange_types, load_services
 
 WORKS = """
@@ -53,7 +54,7 @@ def said(registry: Registry) -> str:
 
 
 def test_the_plugins_of_this_checkout_are_found(folder: Path) -> None:
-    registry = Registry()
+    registry = new_registry()
     load_exchange_types(registry)
     types = dict(registry.distributions())
     assert types["direct"] == "" and types["x-presence"] == types["x-modulus-hash"]
@@ -62,7 +63,7 @@ def test_the_plugins_of_this_checkout_are_found(folder: Path) -> None:
 
 def test_a_type_of_another_distribution_has_the_name_of_its_entry_point(folder: Path) -> None:
     distribution(folder, "loading_works", "x-works = loading_works:Exchange")
-    registry = Registry()
+    registry = new_registry()
     load_exchange_types(registry)
     assert dict(registry.distributions())["x-works"] == "loading_works 1.5"
     assert registry.find("x-works").__name__ == "Exchange"
@@ -88,7 +89,7 @@ def test_a_plugin_that_cannot_be_used_is_named_in_one_line(
 ) -> None:
     sys.modules.pop("loading_bad", None)
     distribution(folder, "loading_bad", entries, module)
-    line = said(Registry())
+    line = said(new_registry())
     assert reason in line and "loading_bad 1.5" in line and "\n" not in line
     assert line.startswith(f"exchange type '{entries.partition(' ')[0]}' of ")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.in_process import InProcessPeer, socket_of
-from warren.broker.net import server
+from warren.broker.net import fair_turns
 from warren.broker.net.transport import FIRST_PIECE, Transport
 from warren.broker.session.connection import Connection
 from warren.broker.wire.method_encoder import HEARTBEAT
@@ -53,7 +53,7 @@ def test_a_transport_that_asks_to_be_flushed_more_than_once_has_one_turn() -> No
 
 
 def test_connections_with_much_input_are_served_one_piece_each_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "TURN_S", 0.0)
+    monkeypatch.setattr(fair_turns, "TURN_S", 0.0)
     broker = InProcessPeer()
     clients = [broker.connect() for _ in range(3)]
     transports = [socket_of(client).transport for client in clients]
@@ -79,7 +79,7 @@ def test_connections_with_much_input_are_served_one_piece_each_in_turn(monkeypat
 
 
 def test_input_that_was_read_before_the_socket_was_lost_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "TURN_S", 0.0)
+    monkeypatch.setattr(fair_turns, "TURN_S", 0.0)
     broker = InProcessPeer()
     client = broker.connect()
     ch = client.channel()
@@ -98,7 +98,7 @@ def test_input_that_was_read_before_the_socket_was_lost_is_served(monkeypatch: p
 
 
 def test_output_for_which_a_turn_has_no_time_is_flushed_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "FLUSH_S", -1.0)
+    monkeypatch.setattr(fair_turns, "FLUSH_S", -1.0)
     broker = InProcessPeer()
     transports = [socket_of(broker.connect()).transport for _ in range(5)]
     flushed: list[Transport] = []

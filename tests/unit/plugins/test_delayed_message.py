@@ -24,8 +24,8 @@ from warren.broker.core.jobs.long_routes import Place
 from warren.broker.core.jobs.scheduler import Job
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues.enqueue import EnqueueResult
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.route_target import EnqueueResult
 from warren.broker.core.vhost import emissions
 from warren.broker.core.vhost.exchange_host import ExchangeHost
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange

@@ -8,8 +8,8 @@ from tests.support.session import new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, framed
-from warren.broker.core.queues.enqueue import EnqueueResult
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.route_target import EnqueueResult
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.plugin import UpstreamExchange
 from warren.plugins.exchanges.federated_presence import PATHS_LIMIT, TEXT_LIMIT, Presence, RemotePresences

@@ -22,7 +22,7 @@ from warren.broker.core.queues.arguments import ARGUMENTS_BYTES
 from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.broker.session import alarm_blocking
-from warren.broker.session.alarm_blocking import CREATE_LIMIT, unblock
+from warren.broker.session.alarm_blocking import CREATE_LIMIT
 from warren.broker.session.operator_channel import OperatorChannel, PublishOutcome
 from warren.broker.session.settings import Settings
 
@@ -274,7 +274,7 @@ def test_what_is_new_is_declared_and_bound_after_memory_is_free_again(
     assert before == ((1, False, 1) if low_on == MEMORY else (3, True, 2))
     node.alarms.clear(low_on)
     for ch, connection in clients:
-        unblock(connection)
+        connection.unblock()
         assert ch.next().name.endswith("Ok")
     assert (len(vhost.queues), "new" in vhost.exchanges, len(vhost.exchanges["x"].outgoing)) == (3, True, 2)
 
@@ -309,7 +309,7 @@ def test_a_connection_that_declares_on_and_on_while_memory_is_low_waits_until_it
         ch.send(Queue.Declare)
         assert connection.blocked and len(node.vhosts["/"].queues) == made + CREATE_LIMIT
         node.alarms.clear(MEMORY)
-        unblock(connection)
+        connection.unblock()
         assert ch.next().name == ch.next().name == "Queue.DeclareOk"
 
 
@@ -327,7 +327,7 @@ def test_a_consumer_with_long_arguments_waits_while_memory_is_low_and_no_other_d
     ch.send(Basic.Consume, queue="q", consumer_tag="long", arguments={"x-text": "v" * 2_000})
     assert connection.blocked and len(node.vhosts["/"].queues["q"].consumers) == 2_000
     node.alarms.clear(MEMORY)
-    unblock(connection)
+    connection.unblock()
     assert ch.next().name == "Basic.ConsumeOk"
 
 

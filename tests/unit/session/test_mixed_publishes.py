@@ -219,7 +219,7 @@ def test_the_number_of_patterns_and_of_counted_lengths_is_bounded() -> None:
 
 def test_few_patterns_are_made_at_once_and_they_count_as_work_of_the_connection() -> None:
     connection = pipe_of(connected(new_node())).connection
-    checked = CheckedProperties(connection)
+    checked = CheckedProperties(connection.charge)
     encoded = [raw_of({"headers": {"a": "x" * length}}) for length in range(100)]
     for _ in range(PATTERN_AFTER - 1):
         for each in encoded:

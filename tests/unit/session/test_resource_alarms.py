@@ -18,7 +18,6 @@ from warren.broker.core.node.node import Node
 from warren.broker.core.telemetry import resource_alarms
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY, RESOURCES
 from warren.broker.session import alarm_blocking
-from warren.broker.session.alarm_blocking import unblock
 
 REASON = "low on disk"
 
@@ -47,7 +46,7 @@ class Scenario:
         """Clear the alarm and unblock connections as the server does."""
         self.node.alarms.clear(self.resource)
         for ch in (self.publisher, self.other):
-            unblock(pipe_of(ch.client).connection)
+            pipe_of(ch.client).connection.unblock()
 
 
 @pytest.fixture
@@ -241,7 +240,7 @@ def test_declarations_with_long_arguments_wait_for_space_on_a_full_disk(scenario
     assert names(ch.client) == ["Connection.Blocked"] and not ch.client.inbox(1)
     scenario.node.alarms.set(MEMORY)
     scenario.node.alarms.clear(MEMORY)
-    unblock(pipe_of(ch.client).connection)
+    pipe_of(ch.client).connection.unblock()
     assert not names(ch.client) and not ch.client.inbox(1), "the disk is still full"
     scenario.end()
     assert names(ch.client) == ["Connection.Unblocked"]

@@ -5,8 +5,9 @@ from tests.support.http import Api, Response
 from tests.support.prepared import ENDS_AT_ONCE, path_of, readable, right_status
 from warren.broker.core.access.passwords import hash_password
 from warren.plugins.http.auth import Guard
+from warren.plugins.http.responses import HTTPError
 from warren.plugins.management.api import routes
-from warren.plugins.management.framework.router import Route, Routes, values
+from warren.plugins.management.framework.router import Route, Routes
 
 ROUTES = {(route.method, shape(route.path)): route for route in routes().all}
 
@@ -92,14 +93,15 @@ def nothing(request: object) -> None: ...
 
 
 def found(table: Routes, method: str, path: str) -> tuple[str, dict[str, str]] | None:
-    at = table.find(path)
-    if at is None or method not in at[0]:
+    try:
+        route, segments = table.find(method, path)
+    except HTTPError:
         return None
-    return at[0][method].path, values(at[0][method], at[1])
+    return route.path, segments
 
 
 def test_a_path_is_cut_before_it_is_decoded() -> None:
-    guard = Guard("any", "", lambda caller, vhost: None)
+    guard = Guard("any", "")
     paths = ("/queues", "/queues/detailed", "/queues/{vhost}", "/queues/{vhost}/{queue}", "/links/{vhost}/down")
     table = Routes(Route("GET", path, guard, nothing) for path in (*paths, "/links/state/down", "/links/{vhost}"))  # type: ignore[arg-type]
     assert found(table, "GET", "/queues/%2F/a%2Fb") == ("/queues/{vhost}/{queue}", {"vhost": "/", "queue": "a/b"})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.hashing import FakeHashing
-from tests.support.http import Api, asgi_scope, request
+from tests.support.http import Api, asgi_scope, incoming_of, request
 from tests.support.polling import until_async
 from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
@@ -57,7 +57,7 @@ class Body:
 def read(body: Body, user: str = "guest", quota: Quota | None = None, idle_s: float = 300.0) -> bytes:
     quota = quota or Quota(LIMIT, LIMIT)
     with asyncio.Runner(loop_factory=Loop) as runner:
-        data = runner.run(bodies.Reader(quota, user, LIMIT, "too long", idle_s).read(body.receive, None))
+        data = runner.run(bodies.read(incoming_of(body.receive, user), quota, LIMIT, "too long", idle_s))
     assert not quota.used
     return data
 

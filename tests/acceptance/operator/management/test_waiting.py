@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.http import Api, request
+from tests.support.http import Api, incoming_of, request
 from tests.support.polling import until_async
 from warren.broker.config import HTTPListener, SSLOptions
-from warren.plugins.http.asgi import run_while_connected
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.http.responses import Response
 from warren.plugins.management import http_api
@@ -156,7 +155,7 @@ def test_work_ends_with_its_client() -> None:
 
     async def visit() -> None:
         with pytest.raises(ConnectionResetError):
-            await run_while_connected(leave, work())
+            await incoming_of(leave).run_while_connected(work())
         assert ended == [True]
 
     asyncio.run(visit())

@@ -36,7 +36,7 @@ from tests.faults.simulation.postgresql import SimulatedServer
 from tests.support.amqp_client import Channel
 from warren.broker.core.jobs import scheduler
 from warren.broker.core.telemetry.resource_alarms import LONG_BYTES, STORE
-from warren.broker.net import server
+from warren.broker.net import fair_turns
 from warren.broker.session import connection
 from warren.plugins.throughput.export import exporter, name_codes, queue_runs, sampling, snapshots, writer
 
@@ -71,7 +71,7 @@ def set_small_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make turns and steps short, so that few messages take the paths of very many, unless they are compiled."""
     monkeypatch.setattr(scheduler, "TURN_COST", 100)
     monkeypatch.setattr(scheduler, "PUMP_LIMIT", 20)
-    monkeypatch.setattr(server, "TURN_S", 0.0002)
+    monkeypatch.setattr(fair_turns, "TURN_S", 0.0002)
     monkeypatch.setattr(connection, "AT_ONCE_COST", 20)
     monkeypatch.setattr(connection, "STEP_COST", 10)
     monkeypatch.setattr(exporter, "SLICE", 2)

@@ -14,7 +14,7 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import Users
 from warren.broker.core.definitions.recorder import COUNTED, NOT_COUNTED, Recorder
 from warren.broker.core.definitions.restore import Restored, restore
-from warren.broker.core.exchanges.exchange_type import Emission
+from warren.broker.core.exchanges.exchange_context import Emission
 from warren.broker.core.exchanges.fanout import FanoutExchange
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.metadata.records import (

@@ -16,7 +16,7 @@ from tests.support.session import SlowJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.delayed import DROP_COST, DROP_SLICE, RETRY_MS, DelayedExchange
-from warren.broker.core.exchanges.recovered import RecoveredMessages
+from warren.broker.core.exchanges.exchange_context import RecoveredMessages
 from warren.broker.core.jobs.scheduler import TURN_COST, Job, Scheduler
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.ports import RecoveredQueue

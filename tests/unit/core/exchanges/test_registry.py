@@ -4,10 +4,10 @@ import pytest
 
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
+from warren.broker.core.exchanges.built_in import new_registry
 from warren.broker.core.exchanges.direct import DirectExchange
-from warren.broker.core.exchanges.exchange_type import ExchangeType
+from warren.broker.core.exchanges.exchange_type import ExchangeType, Registry
 from warren.broker.core.exchanges.headers import HeadersExchange
-from warren.broker.core.exchanges.registry import Registry
 
 
 class EchoExchange(ExchangeType):
@@ -23,7 +23,7 @@ class TwiceExchange(ExchangeType):
 
 @pytest.fixture
 def registry() -> Registry:
-    return Registry()
+    return new_registry()
 
 
 def test_the_built_in_types_are_there(registry):
@@ -42,7 +42,7 @@ def test_each_exchange_gets_a_state_of_its_own(registry):
 def test_a_plugin_registers_its_type_like_a_built_in_one(registry):
     registry.register("x-echo", EchoExchange)
     assert type(registry.create("x-echo", "x", Table.EMPTY)) is EchoExchange
-    assert "x-echo" not in Registry().names()
+    assert "x-echo" not in new_registry().names()
 
 
 def test_the_registry_lists_the_distribution_of_each_type(registry):

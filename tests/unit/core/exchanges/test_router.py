@@ -8,9 +8,9 @@ from tests.support.clock import FakeClock
 from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges.built_in import new_registry
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.exchange_type import DESTINATIONS, STEP_COST
-from warren.broker.core.exchanges.registry import Registry
 from warren.broker.core.exchanges.router import SEARCH_COST, Search
 from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.binding import Binding
@@ -33,7 +33,7 @@ class Map:
 
     def exchange(self, name: str, type_: str = "fanout", alternate: str | None = None) -> None:
         arguments = Table.of({"alternate-exchange": alternate}) if alternate is not None else Table.EMPTY
-        router = Registry().create(type_, name, arguments)
+        router = new_registry().create(type_, name, arguments)
         self.exchanges[name] = Exchange(
             "/", name, router, type_, durable=False, auto_delete=False, internal=False, arguments=arguments
         )

@@ -12,7 +12,7 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import InternalUser
-from warren.broker.core.exchanges.exchange_type import Emission
+from warren.broker.core.exchanges.exchange_context import Emission
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.queues.dead_lettering import RETRY_MS
 from warren.broker.session.internal_publisher import InternalPublisher

@@ -14,10 +14,10 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.core.messages.message import Message, ShedMessage
 from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.queues import fifo as line_module
-from warren.broker.core.queues import ready_messages, reread
+from warren.broker.core.queues import ready_messages
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
-from warren.broker.core.queues.reread import EXHAUSTED_MS, REREAD_MS
+from warren.broker.core.queues.ready_messages import EXHAUSTED_MS, REREAD_MS
 
 RESIDENT, UNPAGE = 3, 4
 
@@ -221,7 +221,7 @@ def test_a_queue_with_unread_messages_is_not_empty() -> None:
 
 
 def test_after_a_short_fault_all_messages_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reread, "REFUSED_LIMIT", 2 * UNPAGE)  # of which only those that fail again count
+    monkeypatch.setattr(ready_messages, "REFUSED_LIMIT", 2 * UNPAGE)  # of which only those that fail again count
     queue, journal = paged(50 * UNPAGE, *range(RESIDENT + 1, 50 * UNPAGE + 1))
     queue.host.ledger.limit_bytes = UNLIMITED_BYTES
     assert len(drained(queue)) == RESIDENT
@@ -246,7 +246,7 @@ def test_messages_reread_after_a_fault_stay_within_the_ledger() -> None:
 
 
 def test_reads_from_a_failing_disk_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reread, "REFUSED_LIMIT", 2 * UNPAGE)
+    monkeypatch.setattr(ready_messages, "REFUSED_LIMIT", 2 * UNPAGE)
     queue, journal = paged(100, *range(RESIDENT + 1, 101))
     while queue.ready_messages.default.chunks.stored:
         drained(queue)

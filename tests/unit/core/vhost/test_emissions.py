@@ -9,7 +9,7 @@ from tests.support.queues import limit_dead_letters
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.definitions.importer import import_definitions
-from warren.broker.core.exchanges.exchange_type import Emission
+from warren.broker.core.exchanges.exchange_context import Emission
 from warren.broker.core.jobs.scheduler import STORE_SHIFT
 from warren.broker.core.messages.binding import Binding
 from warren.broker.core.messages.message import Address, framed

@@ -10,7 +10,7 @@ from warren.broker.amqp.errors import AccessRefused, NotFound, PreconditionFaile
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange import Exchange
-from warren.broker.core.exchanges.exchange_type import Emission
+from warren.broker.core.exchanges.exchange_context import Emission
 from warren.broker.core.exchanges.fanout import FanoutExchange
 from warren.broker.core.exchanges.route_cache import RouteCache
 from warren.broker.core.messages.binding import Binding
