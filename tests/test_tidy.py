@@ -323,7 +323,7 @@ PARTS_MAY_IMPORT: dict[str, set[str]] = {
     "plugins/migration": {
         *("plugin", "amqp", "core.metadata.patterns", "core.metadata.unfinished_import", "core.policies.policy_keys"),
         "core.policies.upstream_parameters",
-        *("ctl.api_client", "ctl.exit_status", "standard_streams"),
+        *("ctl.api_client", "ctl.errors", "standard_streams"),
     },
     "plugins/prometheus": {"plugin", "product", "core", "session", "runtime", "config"},
     "plugins/throughput": {"plugin", "system_errors", "amqp", "core", "net.connection_limits", "runtime", "config"},

@@ -1,7 +1,7 @@
 """The errors of AMQP 0-9-1, one class for each reply code, and those of operators' requests.
 
 The class alone decides whether an error closes the channel ("soft" in the specification) or the connection ("hard"),
-never the place that raised it. `session.closing` turns errors into channel.close and connection.close.
+never the place that raised it. `Channel.close` and `Connection` turn errors into channel.close and connection.close.
 """
 
 from __future__ import annotations

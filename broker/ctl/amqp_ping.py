@@ -4,7 +4,9 @@ import socket
 import sys
 from urllib.parse import unquote, urlsplit
 
-from .exit_status import UNAVAILABLE, USAGE
+from pamqp import base, commands, common, exceptions, frame
+
+from .errors import UNAVAILABLE, USAGE
 
 TIMEOUT_S = 10.0
 FRAME_LIMIT = 131_072  # bytes; no frame of a handshake is larger
@@ -19,19 +21,14 @@ def ping(url: str) -> int:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "127.0.0.1", parts.port or 5672
+        if parts.scheme != "amqp":
+            raise ValueError
     except ValueError:  # its text may contain a part of the password
         print("warrenctl: --url: not an amqp:// URL", file=sys.stderr)
         return USAGE
-    if parts.scheme != "amqp":
-        print("warrenctl: --url: not an amqp:// URL", file=sys.stderr)
-        return USAGE
+    user, password = (unquote("guest" if part is None else part) for part in (parts.username, parts.password))
     try:
-        _handshake(
-            (host, port),
-            unquote("guest" if parts.username is None else parts.username),
-            unquote("guest" if parts.password is None else parts.password),
-            unquote(parts.path[1:]) or "/",
-        )
+        _handshake((host, port), user, password, unquote(parts.path[1:]) or "/")
     except (OSError, Unavailable) as error:
         reason = (isinstance(error, OSError) and error.strerror) or str(error) or "no answer"
         print(f"warrenctl: {host}:{port}: {' '.join(reason.split())}", file=sys.stderr)
@@ -42,8 +39,6 @@ def ping(url: str) -> int:
 
 def _handshake(address: tuple[str, int], user: str, password: str, vhost: str) -> None:
     """Open a connection up to connection.open-ok and close it. Raises OSError, Unavailable."""
-    from pamqp import commands, common
-
     # With this capability a failed login is answered with connection.close 403 instead of a closed socket.
     properties: common.FieldTable = {"product": "warrenctl", "capabilities": {"authentication_failure_close": True}}
     with socket.create_connection(address, timeout=TIMEOUT_S) as peer:
@@ -59,16 +54,11 @@ def _handshake(address: tuple[str, int], user: str, password: str, vhost: str) -
         _expect(peer, "Connection.CloseOk")
 
 
-def _send(peer: socket.socket, method: object) -> None:
-    from pamqp import base, frame
-
-    assert isinstance(method, base.Frame)
+def _send(peer: socket.socket, method: base.Frame) -> None:
     peer.sendall(frame.marshal(method, 0))
 
 
 def _expect(peer: socket.socket, name: str) -> object:
-    from pamqp import commands, exceptions, frame
-
     head = _receive(peer, 7)
     if head.startswith(b"AMQP"):
         raise Unavailable("the peer speaks another version of AMQP")
@@ -88,9 +78,8 @@ def _expect(peer: socket.socket, name: str) -> object:
 
 def _receive(peer: socket.socket, size: int) -> bytes:
     received = b""
-    while len(received) < size:
-        piece = peer.recv(size - len(received))
-        if not piece:
-            raise Unavailable("the peer closed the connection during the handshake")
+    while piece := peer.recv(size - len(received)):
         received += piece
-    return received
+        if len(received) == size:
+            return received
+    raise Unavailable("the peer closed the connection during the handshake")

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from ..system_errors import file_error, read_text
-from .exit_status import USAGE, ExitError, Unreachable
+from .errors import USAGE, APIError, ExitError, NotFound, Unreachable
 
 PORTS = {"http": 15672, "https": 15671}
 SOCKET_NAME = "ctl.sock"  # in the node's data folder
@@ -27,21 +27,6 @@ NOT_HTTP = f"what listens there does not speak HTTP; {WHERE}"
 NO_URL = "warrenctl: --url: not an http:// or https:// URL (signs such as / and @ are percent-encoded in a password)"
 PIECE_BYTES = 1 << 16  # of a response body, between two checks of the deadline
 EMPTY: Mapping[str, str] = {}
-
-
-class APIError(Exception):
-    """A response with an error status: the status, the error code, the reason as text, and the decoded body."""
-
-    def __init__(self, status: int, error: str, reason: str, answer: object = None) -> None:
-        super().__init__(status, error, reason)
-        self.answer = answer
-        self.status = status
-        self.error = error
-        self.reason = reason
-
-
-class NotFound(APIError):
-    """The object does not exist (404)."""
 
 
 class API:
@@ -66,6 +51,7 @@ class API:
         if parts.scheme not in PORTS or not host or "@" in parts.path + parts.query + parts.fragment:
             raise ExitError(USAGE, NO_URL)
         self.host, self.port = host, port or PORTS[parts.scheme]
+        self.address = f"{host}:{self.port}"  # as errors show it
         self._prefix = parts.path.rstrip("/") + "/api/"
         user, password = parts.username, parts.password
         if user is None and not password_file:
@@ -73,23 +59,14 @@ class API:
         elif password is None:
             password = quote(password_of(password_file))
         self._authorization = basic_credentials(unquote(user or "guest"), unquote(password or ""))
-        if parts.scheme == "https":
-            import ssl
-
-            context = ssl.create_default_context()
-            self._begin(http.client.HTTPSConnection(host, self.port, timeout=timeout_s, context=context), timeout_s)
-        else:
-            self._begin(http.client.HTTPConnection(host, self.port, timeout=timeout_s), timeout_s)
+        secure = parts.scheme == "https"  # the default context verifies the server
+        connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        self._begin(connect(host, self.port, timeout=timeout_s), timeout_s)
 
     def _begin(self, connection: http.client.HTTPConnection, timeout_s: float | None) -> None:
         self._connection = connection
         self._used = False
         self._deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-
-    @property
-    def address(self) -> str:
-        """The address, as errors show it."""
-        return f"{self.host}:{self.port}"
 
     def get(self, *path: str, **query: str) -> Any:
         return self.request("GET", path, query=query)
@@ -110,7 +87,7 @@ class API:
         body: object = None,
         query: Mapping[str, str] = EMPTY,
         headers: Mapping[str, str] = EMPTY,
-        authorization: str = "",
+        login: tuple[str, str] | None = None,
     ) -> Any:
         """Return the decoded JSON of the response, its text if it is not JSON, or None if it is empty.
 
@@ -120,8 +97,8 @@ class API:
         data = None
         if body is not None:
             data = (body if isinstance(body, str) else json.dumps(body)).encode("utf-8", "surrogateescape")
-        sent = {"content-type": "application/json", **self._credentials(authorization), **headers}
-        try:
+        sent = {"content-type": "application/json", **self._credentials(login), **headers}
+        with self._reachable():
             try:
                 response = self._exchange(method, target, data, sent)
             except ConnectionError:
@@ -130,65 +107,56 @@ class API:
                 self._connection.close()  # the kept-alive connection had been closed
                 response = self._exchange(method, target, data, sent)
             self._used = True
-            found = self._read(response)
-        except TimeoutError:
-            raise
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise self._unreachable(error) from None
-        answer = decode(found, response.getheader("content-type", ""))
-        if response.status >= 300:
-            raise error_of(response.status, answer)
-        return answer
+            return self._answer(response)
 
     def lines(self, *path: str, **query: str) -> Iterator[str]:
         """Send a GET request and return the lines of the response as they arrive.
 
         Raises APIError, NotFound, Unreachable, TimeoutError.
         """
-        try:
-            response = self._exchange("GET", self._target(path, query), None, self._credentials(""))
+        with self._reachable():
+            response = self._exchange("GET", self._target(path, query), None, self._credentials())
             if response.status >= 300:
-                raise error_of(response.status, decode(self._read(response), response.getheader("content-type", "")))
-        except TimeoutError:
-            raise
-        except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from None
+                self._answer(response)
         return self._lines(response)
 
     def _lines(self, response: http.client.HTTPResponse) -> Iterator[str]:
-        try:
-            while True:
+        while True:
+            with self._reachable():
                 self._apply_deadline()
                 line = response.readline()
-                if not line:
-                    return
-                yield line.decode("utf-8", "backslashreplace").rstrip("\n")
-        except TimeoutError:
-            raise
-        except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from None
+            if not line:
+                return
+            yield line.decode("utf-8", "backslashreplace").rstrip("\n")
 
     def wait_for_end(self) -> None:
         """Wait until the node closes the connection. Raises TimeoutError."""
         connected: socket.socket | None = self._connection.sock
-        if connected is None:
-            return
         self._apply_deadline()
         try:
-            while connected.recv(1):
+            while connected is not None and connected.recv(1):
                 pass
-        except TimeoutError:
-            raise
-        except OSError:
-            return
+        except OSError as error:
+            if isinstance(error, TimeoutError):
+                raise
 
     def _target(self, path: tuple[str, ...], query: Mapping[str, str]) -> str:
         target = self._prefix + "/".join(quote(segment, safe="", errors="surrogateescape") for segment in path)
         return f"{target}?{urlencode(query)}" if query else target
 
-    def _credentials(self, authorization: str) -> dict[str, str]:
-        header = authorization or self._authorization
+    def _credentials(self, login: tuple[str, str] | None = None) -> dict[str, str]:
+        header = basic_credentials(*login) if login else self._authorization
         return {"authorization": header} if header else {}
+
+    @contextmanager
+    def _reachable(self) -> Iterator[None]:
+        """Raise Unreachable for other errors than a timeout and one of the API."""
+        try:
+            yield
+        except (APIError, TimeoutError):
+            raise
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._unreachable(error) from None
 
     def _unreachable(self, error: Exception) -> Unreachable:
         self._connection.close()
@@ -207,6 +175,16 @@ class API:
         self._connection.request(method, target, data, dict(headers))
         self._apply_deadline()
         return self._connection.getresponse()
+
+    def _answer(self, response: http.client.HTTPResponse) -> Any:
+        """Return the decoded body. Raises APIError, NotFound, OSError, HTTPException."""
+        answer = decode(self._read(response), response.getheader("content-type", ""))
+        if response.status < 300:
+            return answer
+        fields = answer if isinstance(answer, dict) else {}
+        error, reason = str(fields.get("error", "")), fields.get("reason")
+        text = reason if isinstance(reason, str) else json.dumps(reason) if reason else f"HTTP status {response.status}"
+        raise (NotFound if response.status == 404 else APIError)(response.status, error, text, answer)
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:
         """Read a body. Raises OSError, HTTPException, also for one of more than ANSWER_LIMIT bytes."""
@@ -247,13 +225,9 @@ class LocalAPI(API):
 
     def __init__(self, folder: Path, timeout_s: float | None) -> None:
         """Prepare the connection, which the first request opens."""
-        self._path = folder / SOCKET_NAME
+        self.address = str((folder / SOCKET_NAME).absolute())
         self._prefix, self._authorization = "/api/", ""
         self._begin(UnixConnection(folder, timeout_s), timeout_s)
-
-    @property
-    def address(self) -> str:
-        return str(self._path.absolute())
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -320,10 +294,3 @@ def decode(data: bytes, media_type: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-def error_of(status: int, answer: object) -> APIError:
-    fields = answer if isinstance(answer, dict) else {}
-    error, reason = str(fields.get("error", "")), fields.get("reason")
-    text = reason if isinstance(reason, str) else json.dumps(reason) if reason else f"HTTP status {status}"
-    return (NotFound if status == 404 else APIError)(status, error, text, answer)

@@ -1,50 +1,33 @@
 """The parser of the command line: options may come before the command, after it or between its arguments."""
 
-from __future__ import annotations
-
-import difflib
 import os
 import re
 import sys
 from collections.abc import Mapping
 
-import click
+from .call import Call, Options
+from .command import SHORT, Command, options_in
+from .commands import COMMANDS, GROUPS
 
-from .catalogue import COMMANDS, GROUPS
-from .command import SHORT, Command
-from .request import Request
-
-USAGE = 64  # EX_USAGE
 PROGRAM, PLUGINS_PROGRAM = "warrenctl", "rabbitmq-plugins"
 PROGRAMS = (  # by these names it may be called
     *(PROGRAM, "rabbitmqctl", "rabbitmq-diagnostics", "rabbitmq-queues", "rabbitmq-streams", "rabbitmq-upgrade"),
     PLUGINS_PROGRAM,
 )
-
-# long name -> short ones; the options with a value, and the flags
-GLOBAL_VALUES = {
-    "node": "-n",
-    "timeout": "-t",
-    "formatter": "",
-    "data": "",
-    "url": "",
-    "password-file": "",
-    "erlang-cookie": "",
-    "rabbitmq-home": "",
-    "script-name": "",
-    "vhost": "-p",
-}
-GLOBAL_FLAGS = {"quiet": "-q", "silent": "-s", "longnames": "-l", "no-table-headers": "", "dry-run": ""}
-GLOBAL_FLAGS |= {"help": "-?", "version": ""}
-
+# Options of all commands
+GLOBAL = options_in(
+    "[--node <node>] [--timeout <timeout>] [--formatter <formatter>] [--data <folder>] [--url <url>]"
+    "[--password-file <file>] [--erlang-cookie <cookie>] [--rabbitmq-home <folder>] [--script-name <name>]"
+    "[--vhost <vhost>] [--quiet] [--silent] [--longnames] [--no-table-headers] [--dry-run] [--help] [--version]"
+)
+GLOBAL_SHORT = {"node": "-n", "timeout": "-t", "quiet": "-q", "silent": "-s", "longnames": "-l", "help": "-?"}
+SWITCHES = "[--node <node>] [--timeout <timeout>] [--quiet]"
 WHERE = (
     "--data DIR   the folder of the node's data, with its control socket; default: $RABBITMQ_MNESIA_DIR or ./data",
     "--url URL    the node's HTTP API in its place, http://USER@HOST:15672, for most commands",
     "--password-file FILE   the password for --url, on its first line; default: $WARRENCTL_PASSWORD",
 )
 CREDENTIALS = re.compile(r"(?<=:)//.*@", re.DOTALL)  # in a URL; greedy, as removing too much is better than too little
-
-SWITCHES = "[--node <node>] [--timeout <timeout>] [--quiet]"
 
 
 class BadCommandLine(Exception):
@@ -66,96 +49,98 @@ def names() -> list[str]:
     return [command.name for commands in groups().values() for command in commands]
 
 
-def parameters(short: Mapping[str, str] = SHORT) -> list[click.Parameter]:
-    """Return click's parameters for the options of all commands. `short` are the short names."""
-    values, flags = dict(GLOBAL_VALUES), dict(GLOBAL_FLAGS)
-    for command in COMMANDS.values():
-        values |= {name: short.get(name, "") for name in command.values}
-        flags |= {name: short.get(name, "") for name in command.flags if name not in flags}
-    found: list[click.Parameter] = [
-        click.Option([f"--{name}", *([short] if short else []), name.replace("-", "_")], is_flag=is_flag, default=None)
-        for names, is_flag in ((values, False), (flags, True))
-        for name, short in names.items()
-    ]
-    found.append(click.Argument(["words"], nargs=-1, type=click.UNPROCESSED))
-    return found
-
-
-def parse(line: list[str]) -> Request:
+def parse(line: list[str]) -> Call:
     """Parse a command line; an empty command asks for the general help. Raises BadCommandLine."""
-    command = command_of(line)
-    own = COMMANDS[command].short if command in COMMANDS else SHORT
-    parser = click.Command("warrenctl", params=parameters(own), add_help_option=False)
     try:
-        context = parser.make_context("warrenctl", list(line), resilient_parsing=False)
-    except click.NoSuchOption as error:
-        raise BadCommandLine(complaint(f"Invalid options for this command:\n{error.option_name} : ", line)) from None
-    except click.UsageError as error:
-        raise BadCommandLine(complaint(" ".join(error.format_message().split()), line)) from None
-    words = [str(word) for word in context.params.pop("words")]
-    given = {name.replace("_", "-"): value for name, value in context.params.items() if value is not None}
-    options: dict[str, str | bool] = {name: value for name, value in given.items() if value is not False}
+        # Short options mean different things in different commands.
+        first = next((word for word in split(line, SHORT, lenient=True)[0] if not word.startswith("-")), "")
+    except BadCommandLine:  # an option without its value
+        first = ""
+    words, options = split(line, COMMANDS[first].short if first in COMMANDS else SHORT)
     name = words.pop(0) if words else ""
     if name == "help":
         name, options["help"] = words.pop(0) if words else "", True
     if not name:
-        return Request("", [], options)
+        return Call("", [], options)
     if name not in names():
         raise BadCommandLine(unknown(name))
-    request = Request(name, words, options)
-    if not options.get("help"):
-        check(COMMANDS[name], request, line)
-    return request
+    call = Call(name, words, options)
+    if not call.flag("help"):
+        check(COMMANDS[name], call, line)
+    return call
 
 
-def command_of(line: list[str]) -> str:
-    """Return the first word that is neither an option nor an option's value, or "".
+def split(line: list[str], short: Mapping[str, str], lenient: bool = False) -> tuple[list[str], Options]:
+    """Return the words and the options of a command line; `lenient` ignores unknown options. Raises BadCommandLine."""
+    values = GLOBAL | {name: value for command in COMMANDS.values() for name, value in command.options.items()}
+    letters = {letter: name for name, letter in {**GLOBAL_SHORT, **short}.items()}
+    words: list[str] = []
+    options: Options = {}
+    rest = list(line)
 
-    It is needed before the line is parsed, because short options mean different things in different commands.
-    """
-    parser = click.Command(
-        "warrenctl", params=parameters(), add_help_option=False, context_settings={"ignore_unknown_options": True}
-    )
-    try:
-        words = parser.make_context("warrenctl", list(line), resilient_parsing=True).params["words"]
-    except click.UsageError:  # an option without its value: `parse` reports it
-        return ""
-    return next((word for word in words or () if not word.startswith("-")), "")
+    def take(option: str, name: str, value: str | None) -> bool:
+        """Take an option; return whether it has a value, the given one or else the next word."""
+        if name not in values:
+            if not lenient:
+                raise BadCommandLine(complaint(f"Invalid options for this command:\n{option} : ", line))
+        elif values[name]:
+            if value is None and not rest:
+                raise BadCommandLine(complaint(f"Option '{option}' requires an argument.", line))
+            options[name] = rest.pop(0) if value is None else value
+            return True
+        elif value is not None and option.startswith("--"):
+            raise BadCommandLine(complaint(f"Option '{option}' does not take a value.", line))
+        else:
+            options[name] = True
+        return False
+
+    while rest and (word := rest.pop(0)) != "--":
+        if word[:1] != "-" or word == "-":
+            words.append(word)
+        elif word.startswith("--"):
+            option, equals, value = word.partition("=")
+            take(option, option[2:], value if equals else None)
+        else:  # letters, of which the last may be followed by its value
+            for index, letter in enumerate(word[1:], 2):
+                if take(f"-{letter}", letters.get(f"-{letter}", ""), word[index:] or None):
+                    break
+    return words + rest, options
 
 
-def check(command: Command, request: Request, line: list[str]) -> None:
+def check(command: Command, call: Call, line: list[str]) -> None:
     """Check options and number of arguments. Raises BadCommandLine."""
-    known = {*GLOBAL_VALUES, *GLOBAL_FLAGS, *command.values, *command.flags}
-    strange = [f"--{name} : " for name in request.options if name not in known]
+    strange = [f"--{name} : " for name in call.options if name not in GLOBAL and name not in command.options]
+    problem = ""
     if strange:
-        raise BadCommandLine(complaint("\n".join(["Invalid options for this command:", *strange]), line, command))
-    if len(request.arguments) < command.least:
-        raise BadCommandLine(complaint("not enough arguments.", line, command))
-    if command.most is not None and len(request.arguments) > command.most:
-        raise BadCommandLine(complaint("too many arguments.", line, command))
+        problem = "\n".join(["Invalid options for this command:", *strange])
+    elif len(call.arguments) < command.least:
+        problem = "not enough arguments."
+    elif command.most is not None and len(call.arguments) > command.most:
+        problem = "too many arguments."
+    if problem:
+        raise BadCommandLine(complaint(problem, line, command))
 
 
 def complaint(text: str, line: list[str], command: Command | None = None) -> str:
     shown = " ".join([CREDENTIALS.sub("//", word) for word in line])
-    lines = [f"Error (argument validation): {text}", "Arguments given:", "\t" + shown]
-    return "\n".join([*lines, "", usage(command)])
+    return f"Error (argument validation): {text}\nArguments given:\n\t{shown}\n\n{usage(command)}"
 
 
 def unknown(name: str) -> str:
-    close = difflib.get_close_matches(name, names(), 1)
-    hint = [f"Did you mean '{close[0]}'? "] if close else [""]
-    return "\n".join(["", f"Command '{name}' not found. ", *hint, *([] if close else [usage(None)])])
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, names(), 1)
+    hint = f"Did you mean '{close[0]}'? " if close else f"\n{usage()}"
+    return f"\nCommand '{name}' not found. \n{hint}"
 
 
-def usage(command: Command | None) -> str:
+def usage(command: Command | None = None) -> str:
     if command is None:
         return f"Usage\n\n{program()} {SWITCHES} <command> [<command options>]"
-    lines = [f"Usage\n\n{program()} {SWITCHES} {command.usage}"]
-    if "<column>" in command.usage:
-        from .commands.table import COLUMNS  # imports the HTTP client, which few commands need here
-
-        lines += ["", "<column>", f"\tmust be one of {', '.join(COLUMNS[command.name])}"]
-    return "\n".join(lines)
+    text = f"Usage\n\n{program()} {SWITCHES} {command.usage}"
+    if command.columns and "<column>" in command.usage:
+        text += f"\n\n<column>\n\tmust be one of {', '.join(command.columns)}"
+    return text
 
 
 def help_of(command: Command) -> str:
@@ -163,7 +148,7 @@ def help_of(command: Command) -> str:
 
 
 def help_of_all() -> str:
-    lines = ["", usage(None), "", *WHERE, "", "Available commands:", ""]
+    lines = ["", usage(), "", *WHERE, "", "Available commands:", ""]
     for title, commands in groups().items():
         lines += [f"{title}:", ""]
         lines += [f"   {command.name:<34}{command.about}" for command in sorted(commands, key=lambda one: one.name)]

@@ -1,17 +1,35 @@
-"""Formats of results: table, json, csv, pretty_table, erlang. Lists are written row by row."""
+"""The answers of commands, and their formats: table, json, csv, pretty_table, erlang. Lists are written row by row."""
 
-from __future__ import annotations
-
-import csv
 import json
 import re
-from collections.abc import Callable, Iterable
-from typing import TextIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TextIO
 
 from ..standard_streams import printable
 
-Row = list[object]
-Rows = Iterable[Row]
+Answer = object
+"""The output of a command: Rows, a Report, Lines, a JSON value, or None to print nothing."""
+
+
+class Rows(NamedTuple):
+    """A list: column names, and rows that are made while they are written."""
+
+    columns: list[str]
+    rows: Iterable[Sequence[object]]
+
+
+class Report(NamedTuple):
+    """A result as text for people and as a value for programs."""
+
+    text: str
+    value: object
+
+
+class Lines(NamedTuple):
+    """Lines that are printed as they arrive."""
+
+    lines: Iterator[str]
+
 
 MACHINE = ("json", "csv")  # without banners
 
@@ -55,7 +73,10 @@ def term(value: object) -> str:
     return cell(value)
 
 
-def table(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
+Row = list[object]
+
+
+def table(columns: list[str], rows: Iterable[Row], headings: bool, out: TextIO) -> None:
     """Write tab-separated rows; the headings come with the first row."""
     for row in rows:
         if headings:
@@ -64,7 +85,7 @@ def table(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
         print("\t".join([cell(value) for value in row]), file=out)
 
 
-def json_list(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
+def json_list(columns: list[str], rows: Iterable[Row], headings: bool, out: TextIO) -> None:
     print("[", file=out)
     comma = ""
     for row in rows:
@@ -73,15 +94,17 @@ def json_list(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> No
     print("]", file=out)
 
 
-def csv_list(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
-    writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
+def csv_list(columns: list[str], rows: Iterable[Row], headings: bool, out: TextIO) -> None:
+    from csv import QUOTE_ALL, writer
+
+    lines = writer(out, quoting=QUOTE_ALL, lineterminator="\n")
     if headings:
-        writer.writerow(columns)
+        lines.writerow(columns)
     for row in rows:
-        writer.writerow([cell(value) for value in row])
+        lines.writerow([cell(value) for value in row])
 
 
-def pretty_table(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
+def pretty_table(columns: list[str], rows: Iterable[Row], headings: bool, out: TextIO) -> None:
     """Write a framed table; its widths need all rows first."""
     lines = [columns] if headings else []
     lines += [[cell(value) for value in row] for row in rows]
@@ -93,45 +116,38 @@ def pretty_table(columns: list[str], rows: Rows, headings: bool, out: TextIO) ->
     for number, line in enumerate(lines):
         if number:
             print("├" + "┼".join(bars) + "┤", file=out)
-        print(
-            "│" + "│".join([f" {text}".ljust(width) for text, width in zip(line, widths, strict=True)]) + "│", file=out
-        )
+        print(f"│{'│'.join([f' {text}'.ljust(width) for text, width in zip(line, widths, strict=True)])}│", file=out)
     print("└" + "┴".join(bars) + "┘", file=out)
-
-
-def erlang(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
-    terms = [
-        "[" + ",".join([f"{{{atom(name)},{term(value)}}}" for name, value in zip(columns, row, strict=True)]) + "]"
-        for row in rows
-    ]
-    print("[" + ",".join(terms) + "]", file=out)
-
-
-def atom(name: str) -> str:
-    return name if PLAIN_ATOM.fullmatch(name) else f"'{name}'"
 
 
 PLAIN_ATOM = re.compile(r"[a-z]\w*", re.ASCII)
 ATOMS = ("status", "type")  # columns whose values are written as Erlang atoms
 
 
-def maps(columns: list[str], rows: Rows, headings: bool, out: TextIO) -> None:
+def atom(name: str) -> str:
+    return name if PLAIN_ATOM.fullmatch(name) else f"'{name}'"
+
+
+def joined(columns: list[str], rows: Iterable[Row], pair: Callable[[str, object], str]) -> list[str]:
+    """Return the pairs of each row, with commas between them."""
+    return [",".join([pair(name, value) for name, value in zip(columns, row, strict=True)]) for row in rows]
+
+
+def erlang(columns: list[str], rows: Iterable[Row], headings: bool, out: TextIO) -> None:
+    lists = joined(columns, rows, lambda name, value: f"{{{atom(name)},{term(value)}}}")
+    print("[" + ",".join([f"[{text}]" for text in lists]) + "]", file=out)
+
+
+def maps(columns: list[str], rows: Iterable[Row], headings: bool, out: TextIO) -> None:
     """Write the rows as an Erlang list of maps."""
-    terms = [
-        "#{"
-        + ",".join(
-            [
-                f"{atom(name)} => {atom(str(value)) if name in ATOMS else term(value)}"
-                for name, value in zip(columns, row, strict=True)
-            ]
-        )
-        + "}"
-        for row in rows
-    ]
-    print("[" + ",\n ".join(terms) + "]", file=out)
+
+    def pair(name: str, value: object) -> str:
+        return f"{atom(name)} => {atom(str(value)) if name in ATOMS else term(value)}"
+
+    print("[" + ",\n ".join([f"#{{{text}}}" for text in joined(columns, rows, pair)]) + "]", file=out)
 
 
-FORMATS: dict[str, Callable[[list[str], Rows, bool, TextIO], None]] = {
+FORMATS: dict[str, Callable[[list[str], Iterable[Row], bool, TextIO], None]] = {
     "table": table,
     "json": json_list,
     "csv": csv_list,
@@ -146,9 +162,7 @@ def text_of(value: object) -> str:
     """Return the text of a result that is not a list of records."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list):
-        return "\n".join([compact(part) for part in value])
-    return compact(value)
+    return "\n".join([compact(part) for part in (value if isinstance(value, list) else [value])])
 
 
 def json_of(value: object) -> str:

@@ -1,93 +1,60 @@
 """`wait` and `await_startup`: retry until the node has started; `wait` also gives up when its process ends."""
 
-from __future__ import annotations
-
+import math
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..system_errors import file_error, read_text
+from .call import Call
 from .command import ANY_NODE
-from .command_line import complaint
-from .exit_status import DATA, UNAVAILABLE, USAGE, ExitError, Unreachable
-from .request import Request
-
-if TYPE_CHECKING:
-    from .node import Node
+from .errors import DATA, UNAVAILABLE, USAGE, CommandError, ExitError, Unreachable
 
 POLL_S = 0.1  # between attempts
 APPLICATIONS = "applications 'rabbit_and_plugins'"  # the text that scripts search for
 
 
-class StartupWait:
-    """Repeated attempts to connect, up to `timeout_s` seconds (None: forever)."""
+def connect_when_started(
+    call: Call, timeout_s: float | None, print_line: Callable[[str], None], connect: Callable[[], None]
+) -> None:
+    """Connect once the node answers. Raises CommandError (64), ExitError, TimeoutError."""
+    until_s = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
+    pid = None
+    if call.command == "wait":
+        pid = pid_of(call, until_s, print_line)
+        node = call.text("node", ANY_NODE)
+        print_line(f"Waiting for erlang distribution on node '{node}' while OS process '{pid}' is running")
+    while not call.node:
+        if pid is not None and not is_running(pid):
+            raise ExitError(UNAVAILABLE, "Error:\nprocess_not_running")
+        try:
+            connect()
+        except Unreachable:
+            pause(until_s)
+    if pid is not None:
+        print_line(f"Waiting for {APPLICATIONS} to start on node '{call.node}'")
+        print_line(f"{APPLICATIONS.capitalize()} are running on node '{call.node}'")
 
-    def __init__(
-        self, request: Request, line: list[str], timeout_s: float | None, print_line: Callable[[str], None]
-    ) -> None:
-        self._request = request
-        self._line = line
-        self._until = time.monotonic() + timeout_s if timeout_s is not None else None
-        self._print_line = print_line
 
-    def connect(self, connect: Callable[[], Node]) -> Node:
-        """Return the node once it answers. Raises ExitError, TimeoutError."""
-        if self._request.command == "await_startup":
-            return self._retry(connect, lambda: True)
-        pid = self._pid()
-        node = self._request.text("node", ANY_NODE)
-        self._print_line(f"Waiting for erlang distribution on node '{node}' while OS process '{pid}' is running")
-        remote = self._retry(connect, lambda: is_running(pid))
-        self._print_line(f"Waiting for {APPLICATIONS} to start on node '{remote.name}'")
-        self._print_line(f"{APPLICATIONS.capitalize()} are running on node '{remote.name}'")
-        return remote
-
-    def _retry(self, connect: Callable[[], Node], alive: Callable[[], bool]) -> Node:
-        while alive():
-            try:
-                return connect()
-            except Unreachable:
-                self._pause()
-        raise ExitError(UNAVAILABLE, "Error:\nprocess_not_running")
-
-    def _pid(self) -> int:
-        """Return the process id of --pid or the pid file, once it exists. Raises ExitError, TimeoutError."""
-        given = self._request.options.get("pid")
-        if given is not None and self._request.arguments:
-            raise self._wrong('"Cannot specify both pid and pidfile"')
-        if given is not None:
-            return self._number(str(given))
-        if not self._request.arguments:
-            raise self._wrong('"No pid or pidfile specified"')
-        file = Path(self._request.arguments[0])
-        self._print_line(f"Waiting for pid file '{file}' to appear")
-        while True:
-            text = text_in(file)
-            if text:
-                pid = self._number(text)
-                self._print_line(f"pid is {pid}")
-                return pid
-            self._pause()
-
-    def _pause(self) -> None:
-        """Raises TimeoutError."""
-        if self._until is not None and time.monotonic() > self._until:
-            raise TimeoutError
-        time.sleep(POLL_S)
-
-    def _number(self, text: str) -> int:
-        """Return the text as a process id. Raises ExitError."""
-        pid = process_id(text)
-        if pid is None:
-            raise self._wrong(f"Invalid options for this command:\n--pid : {text}")
-        return pid
-
-    def _wrong(self, text: str) -> ExitError:
-        from .catalogue import COMMANDS
-
-        return ExitError(USAGE, complaint(text, self._line, COMMANDS[self._request.command]))
+def pid_of(call: Call, until_s: float, print_line: Callable[[str], None]) -> int:
+    """Return the process id of --pid or the pid file, once it exists. Raises CommandError, ExitError, TimeoutError."""
+    given, files = "pid" in call.options, call.arguments
+    if given == bool(files):
+        text = "Cannot specify both pid and pidfile" if given else "No pid or pidfile specified"
+        raise CommandError(USAGE, f'"{text}"', argument=True)
+    text = call.text("pid")
+    if files:
+        print_line(f"Waiting for pid file '{Path(files[0])}' to appear")
+        while not (text := text_in(Path(files[0]))):
+            pause(until_s)
+    pid = process_id(text)
+    if pid is None:
+        raise CommandError(USAGE, f"Invalid options for this command:\n--pid : {text}", argument=True)
+    if files:
+        print_line(f"pid is {pid}")
+    return pid
 
 
 def text_in(file: Path) -> str:
@@ -116,18 +83,22 @@ def pid_in(file: Path) -> int | None:
 
 def wait_for_exit(pid: int, timeout_s: float | None) -> None:
     """Wait until a process has ended. Raises TimeoutError."""
-    until = time.monotonic() + timeout_s if timeout_s is not None else None
+    until_s = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
     while is_running(pid):
-        if until is not None and time.monotonic() > until:
-            raise TimeoutError
-        time.sleep(POLL_S)
+        pause(until_s)
+
+
+def pause(until_s: float) -> None:
+    """Raises TimeoutError after `until_s`."""
+    if time.monotonic() > until_s:
+        raise TimeoutError
+    time.sleep(POLL_S)
 
 
 def is_running(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
+        with suppress(PermissionError):  # the process exists and belongs to another user
+            os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # it is somebody else's, and there  # the process exists and belongs to another user
-        return True
     return True

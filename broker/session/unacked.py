@@ -61,8 +61,11 @@ class Settlement(Enum):
         return self in (Settlement.NACK, Settlement.RETURN)
 
 
-Unacked = tuple[Queue, "CreditConsumer | None", int, Message]
-"""A delivery that is not settled: queue, consumer (None for basic.get), position in the queue, message."""
+Unacked = tuple[Queue, Any, int, Message]
+"""A delivery that is not settled: queue, consumer (None for basic.get), position in the queue, message.
+
+The consumer is a CreditConsumer: as its type, compiled code would check it at each look, and more slowly than a class.
+"""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -10,8 +10,8 @@ from urllib.parse import quote, urlsplit
 from warren.broker.amqp.errors import Invalid
 from warren.broker.core.metadata.patterns import Pattern
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
-from warren.broker.ctl.api_client import API, NotFound
-from warren.broker.ctl.exit_status import UNAVAILABLE, ExitError
+from warren.broker.ctl.api_client import API
+from warren.broker.ctl.errors import UNAVAILABLE, ExitError, NotFound
 
 REQUEST_S = 120.0  # of all requests of one call: the definitions of a large broker take a while
 QUEUE_COLUMNS = (

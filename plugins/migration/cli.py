@@ -73,8 +73,7 @@ class Migrate(Command):
         parser.add_argument("--stop", action="store_true", help="remove the links of an earlier run, and leave")
 
     def run(self, options: Namespace) -> int:
-        from warren.broker.ctl.api_client import APIError
-        from warren.broker.ctl.exit_status import UNAVAILABLE, ExitError, Unreachable
+        from warren.broker.ctl.errors import UNAVAILABLE, APIError, ExitError, Unreachable
 
         try:
             return migrate(options)
@@ -100,7 +99,7 @@ class Migrate(Command):
 def migrate(options: Namespace) -> int:
     """Run the command; return the exit status. Raises ExitError, APIError, Unreachable, TimeoutError."""
     from warren.broker.ctl.api_client import API, LocalAPI
-    from warren.broker.ctl.exit_status import USAGE, ExitError
+    from warren.broker.ctl.errors import USAGE, ExitError
 
     from .brokers import REQUEST_S, Broker
     from .migration import Migration, Options
@@ -175,7 +174,7 @@ def migrate(options: Namespace) -> int:
 
 def source_of(connect: Callable[[], API], stops: bool) -> Broker | None:
     """Return the source; None if it does not answer and the links are only to be removed. Raises as `Broker` does."""
-    from warren.broker.ctl.exit_status import Unreachable
+    from warren.broker.ctl.errors import Unreachable
 
     from .brokers import Broker
 
@@ -192,7 +191,7 @@ def stop(mover: Mover, migration: Migration | None = None) -> None:
 
     A `migration`, unless its source does not answer, also waits for the end of their connections there.
     """
-    from warren.broker.ctl.exit_status import UNAVAILABLE, ExitError
+    from warren.broker.ctl.errors import UNAVAILABLE, ExitError
 
     from .migration import LOOK_S
 
@@ -246,7 +245,7 @@ def amqp_uri(source: Broker, url: str, password_file: str) -> str:
 
 def check_permissions(source: Broker, uri: str, made: Plan) -> None:
     """Raises ExitError (69) if the user of the links may not read a queue of the old broker."""
-    from warren.broker.ctl.exit_status import UNAVAILABLE, ExitError
+    from warren.broker.ctl.errors import UNAVAILABLE, ExitError
 
     user = unquote(urlsplit(uri).username or "guest")
     closed = source.unreadable(user, made.queues)

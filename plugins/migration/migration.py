@@ -10,8 +10,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from warren.broker.ctl.api_client import APIError
-from warren.broker.ctl.exit_status import DATA, TIMEOUT, UNAVAILABLE, ExitError, Unreachable
+from warren.broker.ctl.errors import DATA, TIMEOUT, UNAVAILABLE, APIError, ExitError, Unreachable
 
 from .brokers import Broker, QueueName, QueueState
 from .movers import LINK_LIMIT, Mover, Moving

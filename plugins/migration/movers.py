@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
-from warren.broker.ctl.api_client import NotFound
+from warren.broker.ctl.errors import NotFound
 
 from .brokers import Broker, QueueName, with_vhost
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pika
 import pytest
 
 from warren.broker.config import Config
@@ -32,6 +33,12 @@ def ports(ready: Ready) -> list[str]:
     """The ports of all listeners, in their order."""
     addresses = [address for protocol, found in ready.items() if protocol != "control" for address in found]
     return [address.rpartition(":")[2] for address in addresses]
+
+
+def parameters(ready: Ready) -> pika.ConnectionParameters:
+    """The parameters of a connection named `mine`."""
+    port = int(ready["amqp"][0].rpartition(":")[2])
+    return pika.ConnectionParameters("127.0.0.1", port, client_properties={"connection_name": "mine"})
 
 
 def broker_process(folder: Path, *options: str) -> BrokerProcess:

@@ -21,7 +21,7 @@ from tests.acceptance.federation.interop.rabbit import free_ports
 from tests.support.broker_process import BrokerProcess, command_line, environment_of
 from tests.support.polling import until_async
 from warren.broker.ctl.api_client import API
-from warren.broker.ctl.exit_status import UNAVAILABLE
+from warren.broker.ctl.errors import UNAVAILABLE
 
 from .load import SOURCE, TARGET, Load, Outcome
 

@@ -1,1 +1,27 @@
-"""The handlers of the commands: requests to the HTTP API of Warren or RabbitMQ."""
+"""All commands of `warrenctl`: a file for each kind of object, with a row for each command."""
+
+from ..command import COMMANDS, GROUPS
+from . import (  # noqa: F401  each adds its commands
+    cluster,
+    connections_and_channels,
+    definitions,
+    eval,
+    exchanges_and_bindings,
+    features,
+    federation,
+    listeners,
+    log,
+    memory_and_disk,
+    node,
+    parameters,
+    permissions,
+    plugins,
+    policies,
+    queues_and_consumers,
+    status,
+    tls,
+    users,
+    vhosts,
+)
+
+__all__ = ["COMMANDS", "GROUPS"]

@@ -20,10 +20,11 @@ from ...core.queues.queue import Queue
 from ...core.queues.sorted_rows import SortedRows
 from ...wire import method_encoder
 from ...wire.frame_reader import Acks
-from ..unacked import ROW_COST, CreditConsumer, Settlement, Unacked, delivery_of, queue_of, unknown_tag
+from ..unacked import ROW_COST, Settlement, Unacked, delivery_of, queue_of, unknown_tag
 
 if TYPE_CHECKING:
     from ..channel import Channel
+    from ..consumer import ChannelConsumer
 
 TOGETHER: Final = 5_000  # deliveries that are settled at once if none is copied; more of them become a job
 COST: Final = 2  # of one settlement beside copies, in the scheduler's units
@@ -64,7 +65,8 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
     before, changes, consumed, shed = len(entries), 0, 0, 0
     run: list[Message] = []  # of one queue, and one consumer
     of: Queue | None = None
-    by: CreditConsumer | None = None
+    by: ChannelConsumer | None = None
+    consumer: ChannelConsumer | None
     try:
         for tag in tags:
             entry = entries.pop(tag, None)
@@ -110,7 +112,7 @@ def tags_up_to(channel: Channel, tag: int) -> range:
     return tags
 
 
-def release(channel: Channel, queue: Queue, messages: list[Message], consumer: CreditConsumer | None) -> None:
+def release(channel: Channel, queue: Queue, messages: list[Message], consumer: ChannelConsumer | None) -> None:
     """Count acknowledged messages of one queue and one consumer, and drop them. HOT: bench B, D, I, L."""
     channel.delivering.acked(len(messages))
     if channel.rates is not None:
@@ -382,6 +384,7 @@ def cost_of_copies(settlement: Settlement, deliveries: Iterable[Unacked]) -> int
 def apply_settlement(channel: Channel, settlement: Settlement, deliveries: list[Unacked], reason: str) -> set[Queue]:
     """Settle deliveries in one way; return the queues of those that were read to be dead-lettered."""
     read: set[Queue] = set()
+    consumer: ChannelConsumer | None
     if settlement is Settlement.ACK:
         for (queue, consumer), run in groupby(deliveries, _source):
             release(channel, queue, [message for _, _, _, message in run], consumer)
@@ -409,6 +412,6 @@ def apply_settlement(channel: Channel, settlement: Settlement, deliveries: list[
     return read
 
 
-def consumer_tag(consumer: CreditConsumer | None) -> str:
+def consumer_tag(consumer: ChannelConsumer | None) -> str:
     """Return the consumer's tag, or an empty text for basic.get."""
     return consumer.tag if consumer is not None else ""

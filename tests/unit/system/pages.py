@@ -14,8 +14,8 @@ from tests.support.checkout import ROOT
 from tests.unit.config.sample import of_key
 from warren.broker import cli
 from warren.broker.config.keys import SECTIONS
-from warren.broker.ctl.catalogue import GROUPS
 from warren.broker.ctl.command_line import WHERE
+from warren.broker.ctl.commands import GROUPS
 from warren.broker.hosting.loading import load_commands
 
 FOLDER = ROOT / "broker" / "system" / "man"

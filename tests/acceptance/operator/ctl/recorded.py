@@ -38,6 +38,7 @@ IN_ORDER: list[Line] = [
         "",
     ),
     ("list_topic_permissions -p v -q", 0, "user\texchange\twrite\tread\nu\tamq.topic\ta\tb\n", ""),
+    ("list_user_topic_permissions u -q", 0, "vhost\texchange\twrite\tread\nv\tamq.topic\ta\tb\n", ""),
     (
         "clear_topic_permissions -p v u amq.topic",
         0,
@@ -72,6 +73,8 @@ IN_ORDER: list[Line] = [
         'Clearing runtime parameter "no" for component "federation-upstream" on vhost "/" ...\n',
         ERROR.format("Parameter does not exist"),
     ),
+    ("clear_parameter federation-upstream origin -q", 0, "", ""),
+    ("list_parameters -q", 0, "", ""),
     ("""set_global_parameter g '{"a":1}'""", 0, 'Setting global runtime parameter "g" to "{"a":1}" ...\n', ""),
     ("clear_global_parameter g", 0, 'Clearing global runtime parameter "g" ...\n', ""),
     (

@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 import pika
 import pytest
 
-from tests.support.warrenctl import Controlled, Ready, Told, Warrenctl, broker_process, commanded
-from warren.broker.ctl.catalogue import COMMANDS
-from warren.broker.ctl.commands.table import COMMANDS as ANSWERED
-from warren.broker.ctl.main import main, write
+from tests.support.warrenctl import Controlled, Ready, Told, Warrenctl, broker_process, commanded, parameters
+from warren.broker.ctl.commands import COMMANDS
+from warren.broker.ctl.commands.definitions import write
+from warren.broker.ctl.main import main
 from warren.broker.hosting import node_control
 
 from .recorded import IN_ORDER, expected
@@ -28,10 +28,6 @@ pytestmark = pytest.mark.sockets
 def test_commands_print_and_exit_as_rabbitmqctl_does(ready: Ready, warrenctl: Warrenctl) -> None:
     found = [(line, *warrenctl(line)) for line, *_ in IN_ORDER]
     assert found == expected(ready, IN_ORDER)
-
-
-def test_each_command_has_a_handler() -> None:
-    assert COMMANDS.keys() - {"version", "report"} == ANSWERED.keys()
 
 
 def test_each_command_of_rabbitmq_is_there_or_listed_as_missing() -> None:
@@ -75,7 +71,7 @@ def test_cipher_suites_have_three_formats(warrenctl: Warrenctl) -> None:
     assert warrenctl("cipher_suites --format x")[0] == 65
 
 
-@pytest.mark.parametrize("command", [name for name, one in COMMANDS.items() if "vhost" in one.values])
+@pytest.mark.parametrize("command", [name for name, one in COMMANDS.items() if "vhost" in one.options])
 def test_an_unknown_virtual_host_is_an_error(warrenctl: Warrenctl, command: str) -> None:
     status, _, err = warrenctl(f"{command} -p nosuch {' '.join(['zz'] * COMMANDS[command].least)}")
     if command == "clear_permissions":  # no error in RabbitMQ either: there are none to clear
@@ -86,13 +82,22 @@ def test_an_unknown_virtual_host_is_an_error(warrenctl: Warrenctl, command: str)
         assert (status, err) == (65, "Virtual host 'nosuch' does not exist\n")
 
 
-@pytest.mark.parametrize("command", [name for name, one in COMMANDS.items() if "vhost" in one.values])
+@pytest.mark.parametrize("command", [name for name, one in COMMANDS.items() if "vhost" in one.options])
 def test_an_empty_name_of_a_virtual_host_is_not_the_default_one(warrenctl: Warrenctl, command: str) -> None:
     """A script gives it where a variable is not set."""
     status, _, err = warrenctl(f"{command} -p '' {' '.join(['zz'] * COMMANDS[command].least)}")
     assert status >= 64 and err
     if command.startswith(("list_", "clear_", "delete_", "purge_")) and command != "clear_topic_permissions":  # no user
         assert (status, err) == (65, "Virtual host '' does not exist\n")
+
+
+def test_the_line_before_a_result_names_the_default_virtual_host_of_the_node(
+    controlled: Controlled, in_process: Warrenctl
+) -> None:
+    assert in_process("add_vhost v")[0] == 0
+    controlled.host.node.default_vhost = "v"
+    assert in_process("list_bindings") == (0, "Listing bindings for vhost v...\n", "")
+    assert in_process("list_bindings -p /") == (0, "Listing bindings for vhost /...\n", "")
 
 
 BAD = "Error (argument validation): Bad argument:"
@@ -274,8 +279,7 @@ def test_help_names_the_columns_that_a_list_has(warrenctl: Warrenctl, command: s
 
 
 def test_no_column_about_the_memory_of_a_queue_is_empty(ready: Ready, warrenctl: Warrenctl) -> None:
-    port = int(ready["amqp"][0].rpartition(":")[2])
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+    with pika.BlockingConnection(parameters(ready)) as connection:
         channel = connection.channel()
         channel.queue_declare("sized", exclusive=True)
         channel.basic_publish("", "sized", b"12345")
@@ -284,10 +288,24 @@ def test_no_column_about_the_memory_of_a_queue_is_empty(ready: Ready, warrenctl:
         assert (name, counts) == ("sized", ["1", "1", "5"]) and int(memory) > 5
 
 
+def test_a_quorum_queue_has_one_replica_and_policies_that_match_it(ready: Ready, warrenctl: Warrenctl) -> None:
+    with pika.BlockingConnection(parameters(ready)) as connection:
+        connection.channel().queue_declare("safe", durable=True, arguments={"x-queue-type": "quorum"})
+        row = warrenctl("quorum_status safe -s")[1]
+        assert row == "rabbit@here\tleader\tvoter\tfalse\tno disk\n"
+        for name, pattern, priority in (("low", "^safe", 1), ("other", "^other", 2), ("high", "^safe", 3)):
+            assert warrenctl(f"set_policy {name} {pattern} '{{\"max-length\":9}}' --priority {priority}")[0] == 0
+        rows = warrenctl("list_policies_that_match safe -s")[1]
+        assert rows == "".join(
+            f'/\t{name}\t^safe\tall\t{{"max-length":9}}\t{n}\n' for name, n in (("high", 3), ("low", 1))
+        )
+        assert warrenctl("list_policies_that_match nothing")[0] == 65
+        assert [warrenctl(f"clear_policy {name}")[0] for name in ("low", "other", "high")] == [0, 0, 0]
+        assert warrenctl("delete_queue safe")[0] == 0
+
+
 def test_connections_are_listed_and_closed(ready: Ready, warrenctl: Warrenctl) -> None:
-    port = int(ready["amqp"][0].rpartition(":")[2])
-    properties = {"connection_name": "mine"}
-    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, client_properties=properties))
+    connection = pika.BlockingConnection(parameters(ready))
     channel = connection.channel()
     channel.queue_declare("listed")
     channel.basic_publish("", "listed", b"1")
@@ -307,8 +325,7 @@ def test_connections_are_listed_and_closed(ready: Ready, warrenctl: Warrenctl) -
 
 
 def test_events_name_the_command_line_as_user(ready: Ready, warrenctl: Warrenctl) -> None:
-    port = int(ready["amqp"][0].rpartition(":")[2])
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+    with pika.BlockingConnection(parameters(ready)) as connection:
         channel = connection.channel()
         name = channel.queue_declare("", exclusive=True).method.queue
         channel.queue_bind(name, "amq.rabbitmq.event", "user.created")
@@ -320,8 +337,7 @@ def test_events_name_the_command_line_as_user(ready: Ready, warrenctl: Warrenctl
 
 
 def test_a_long_list_is_printed_completely(ready: Ready, warrenctl: Warrenctl) -> None:
-    port = int(ready["amqp"][0].rpartition(":")[2])
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+    with pika.BlockingConnection(parameters(ready)) as connection:
         channel = connection.channel()
         names = [f"many.{number:03}" for number in range(250)]
         for name in names:
@@ -330,16 +346,18 @@ def test_a_long_list_is_printed_completely(ready: Ready, warrenctl: Warrenctl) -
     assert [one["name"] for one in listed] == names
 
 
-def test_definitions_are_exported_and_imported(warrenctl: Warrenctl, tmp_path: Path) -> None:
+def test_definitions_are_exported_and_imported(warrenctl: Warrenctl, by_http: Warrenctl, tmp_path: Path) -> None:
     file = tmp_path / "definitions.json"
-    assert warrenctl("set_global_parameter kept 5")[0] == 0
-    assert warrenctl(f"export_definitions {file}")[0] == 0
-    assert warrenctl("clear_global_parameter kept")[0] == 0
-    assert warrenctl(f"import_definitions {file}")[0] == 0
-    assert "kept\t5\n" in warrenctl("list_global_parameters")[1]
-    assert json.loads(warrenctl("export_definitions -")[1])["global_parameters"] == [{"name": "kept", "value": 5}]
-    file.write_text('{"users":')
-    assert warrenctl(f"import_definitions {file}")[0] == 65
+    for run in (warrenctl, by_http):
+        assert run("set_global_parameter kept 5")[0] == 0
+        assert run(f"export_definitions {file}")[0] == 0
+        assert run("clear_global_parameter kept")[0] == 0
+        assert run(f"import_definitions {file}")[0] == 0
+        assert "kept\t5\n" in run("list_global_parameters")[1]
+        assert json.loads(run("export_definitions -")[1])["global_parameters"] == [{"name": "kept", "value": 5}]
+        file.write_text('{"users":')
+        assert run(f"import_definitions {file}")[0] == 65
+    assert by_http(f"import_definitions --skip-if-unchanged {file}")[0] == 64
 
 
 def test_surrogates_are_written_as_in_json(warrenctl: Warrenctl, tmp_path: Path) -> None:
@@ -430,8 +448,7 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(
         ready = broker.addresses
         warrenctl = commanded(monkeypatch, capsys, "--data", str(Path(ready["control"][0]).parent))
         by_http = commanded(monkeypatch, capsys, "--url", f"http://guest:guest@{ready['http'][0]}")
-        port = int(ready["amqp"][0].rpartition(":")[2])
-        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
+        connection = pika.BlockingConnection(parameters(ready))
         channel = connection.channel()
         channel.basic_consume(channel.queue_declare("", exclusive=True).method.queue, lambda *_: None)
         assert warrenctl("drain -t 10")[0] == 0
@@ -452,7 +469,7 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(
         with pytest.raises(pika.exceptions.ConnectionClosed, match="shutdown"):
             channel.start_consuming()
         assert warrenctl("check_running")[0] == by_http("check_running")[0] == 69
-        assert warrenctl("stop_app")[0] == warrenctl("reset")[0] == 0
+        assert warrenctl("stop_app")[0] == warrenctl("reset")[0] == warrenctl("force_reset")[0] == 0
         assert warrenctl("start_app")[0] == warrenctl("start_app")[0] == 0
         assert warrenctl("check_running")[0] == 0
         assert warrenctl("reset")[0] == 69
@@ -466,7 +483,8 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(
 
 def test_a_long_path_has_a_socket_too(tmp_path: Path) -> None:
     from warren.broker.ctl.api_client import socket_address
-    from warren.broker.ctl.node import LocalNode
+    from warren.broker.ctl.call import Call
+    from warren.broker.ctl.node import connect_to_socket
     from warren.broker.hosting import local_socket
 
     folder = tmp_path / ("long" * 30)
@@ -477,7 +495,7 @@ def test_a_long_path_has_a_socket_too(tmp_path: Path) -> None:
                 assert len(name) < 108
         listening.settimeout(5)
         with pytest.raises(TimeoutError):
-            LocalNode(folder, 0.05)  # it is connected and gets no response
+            connect_to_socket(Call("ping", [], {}), folder, 0.05)  # it is connected and gets no response
 
 
 def test_no_node_at_the_socket_is_reported_with_69(

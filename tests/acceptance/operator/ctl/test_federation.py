@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.warrenctl import Controlled, Warrenctl
 from warren.broker.amqp.errors import Invalid
-from warren.broker.ctl.link_columns import COLUMNS, RABBITMQ
+from warren.broker.ctl.commands.federation import COLUMN, RABBITMQ
 from warren.broker.hosting.host import Host, Service
 
 pytestmark = pytest.mark.sockets
@@ -88,7 +88,7 @@ def rows_of(warrenctl: Warrenctl, line: str) -> list[dict[str, str]]:
 
 
 def test_links_are_listed_in_rabbitmqs_columns(links: Links, in_process: Warrenctl) -> None:
-    by_id = sorted(rows_of(in_process, f"federation_status {' '.join(RABBITMQ)}"), key=lambda row: row["id"])
+    by_id = sorted(rows_of(in_process, f"federation_status {RABBITMQ}"), key=lambda row: row["id"])
     exchange, queue, failed, _ = by_id
     changed = datetime.fromtimestamp(AT_S).strftime("%Y-%m-%d %H:%M:%S")
     same = {"vhost": "/", "upstream": "origin", "uri": "amqp://far", "last_changed": changed}
@@ -133,7 +133,7 @@ def test_links_are_written_as_erlang_writes_maps(links: Links, in_process: Warre
         assert banner == "Listing federation links on node node..."
         assert terms.startswith(map_)
         assert ",status => error,type => exchange,upstream => " in terms
-    assert in_process("federation_status -s --formatter table")[1].count("\t") == len(COLUMNS) - 1
+    assert in_process("federation_status -s --formatter table")[1].count("\t") == len(COLUMN) - 1
 
 
 def test_without_links_the_list_is_empty(controlled: Controlled, in_process: Warrenctl) -> None:

@@ -1,19 +1,19 @@
 """Commands over the HTTP API of a running broker."""
 
 import json
-from pathlib import Path
 
 import pika
 import pytest
 
 from tests.support.polling import until
-from tests.support.warrenctl import Ready, Warrenctl, commanded
-from warren.broker.ctl.catalogue import COMMANDS
-from warren.broker.ctl.commands.table import LOCAL_ONLY
+from tests.support.warrenctl import Ready, Warrenctl, commanded, parameters
+from warren.broker.ctl.commands import COMMANDS
 
 from .recorded import IN_ORDER, expected
 
 pytestmark = pytest.mark.sockets
+
+LOCAL_ONLY = sorted(name for name, command in COMMANDS.items() if command.local)
 
 
 def test_commands_print_and_exit_over_http_as_over_the_socket(
@@ -105,11 +105,6 @@ def sorted_lines(output: tuple[int, str, str]) -> tuple[int, list[str], str]:
     return status, sorted(out.splitlines()), err.partition("Arguments given")[0]
 
 
-def parameters(ready: Ready, name: str = "mine") -> pika.ConnectionParameters:
-    port = int(ready["amqp"][0].rpartition(":")[2])
-    return pika.ConnectionParameters("127.0.0.1", port, client_properties={"connection_name": name})
-
-
 @pytest.mark.parametrize(
     ("close", "reason"),
     [
@@ -128,18 +123,6 @@ def test_connections_are_closed_for_a_reason(ready: Ready, by_http: Warrenctl, c
     with pytest.raises(pika.exceptions.ConnectionClosed, match=reason):
         channel.start_consuming()
     until(lambda: by_http("list_connections -s pid")[1] == "")
-
-
-def test_definitions_are_exported_and_imported(by_http: Warrenctl, tmp_path: Path) -> None:
-    file = tmp_path / "definitions.json"
-    assert by_http("set_global_parameter kept 5")[0] == 0
-    assert by_http(f"export_definitions {file}")[0] == 0
-    assert by_http("clear_global_parameter kept")[0] == 0
-    assert by_http(f"import_definitions {file}")[0] == 0
-    assert "kept\t5\n" in by_http("list_global_parameters")[1]
-    file.write_text('{"users":')
-    assert by_http(f"import_definitions {file}")[0] == 65
-    assert by_http(f"import_definitions --skip-if-unchanged {file}")[0] == 64
 
 
 def test_status_over_http_has_the_sections_of_the_socket(warrenctl: Warrenctl, by_http: Warrenctl) -> None:
@@ -195,7 +178,7 @@ def test_a_vhost_is_protected_and_described(by_http: Warrenctl) -> None:
     assert by_http("delete_vhost w")[0] == 0
 
 
-@pytest.mark.parametrize("command", sorted(LOCAL_ONLY))
+@pytest.mark.parametrize("command", LOCAL_ONLY)
 def test_socket_commands_over_http_fail_in_one_line_without_a_request(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,8 +14,9 @@ from tests.support.polling import WITHIN_S
 from tests.support.warrenctl import commanded
 from warren.broker.ctl import api_client
 from warren.broker.ctl.api_client import API, basic_credentials
+from warren.broker.ctl.call import Call
 from warren.broker.ctl.command_line import parse
-from warren.broker.ctl.exit_status import ExitError
+from warren.broker.ctl.errors import ExitError
 from warren.broker.ctl.main import Run
 
 pytestmark = pytest.mark.sockets
@@ -200,13 +201,10 @@ def test_a_password_may_come_from_a_file_or_the_environment(tmp_path: Path, monk
 def test_timeout_infinity_is_no_timeout_over_http_too(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float | None] = []
 
-    class Node:
-        name = "n"
+    def connect(call: Call, url: str, timeout_s: float | None, password_file: str) -> None:
+        asked.append(timeout_s)
 
-        def __init__(self, url: str, command: str, timeout_s: float | None, password_file: str) -> None:
-            asked.append(timeout_s)
-
-    monkeypatch.setattr("warren.broker.ctl.node.HTTPNode", Node)
+    monkeypatch.setattr("warren.broker.ctl.node.connect_to_url", connect)
     for line in ("list_users --timeout infinity", "list_users", "list_queues", "list_users --timeout 5"):
         Run(parse([*line.split(), "--url", "http://h"])).connect()
     assert asked == [None, 60.0, 60.0, 5.0]

@@ -4,7 +4,7 @@ import pika
 import pytest
 
 from tests.support.polling import until
-from tests.support.warrenctl import Controlled, Ready, Warrenctl
+from tests.support.warrenctl import Controlled, Ready, Warrenctl, parameters
 
 pytestmark = pytest.mark.sockets
 
@@ -73,9 +73,8 @@ def test_an_invalid_limit_is_refused_with_the_usage(
 
 
 def test_publishers_wait_while_memory_is_low_and_go_on_after_that(ready: Ready, warrenctl: Warrenctl) -> None:
-    port = int(ready["amqp"][0].rpartition(":")[2])
     heard: list[str] = []
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+    with pika.BlockingConnection(parameters(ready)) as connection:
         connection.add_on_connection_blocked_callback(lambda *_: heard.append("blocked"))
         connection.add_on_connection_unblocked_callback(lambda *_: heard.append("unblocked"))
         channel = connection.channel()

@@ -12,9 +12,9 @@ import pytest
 
 from tests.support.warrenctl import Warrenctl
 from warren.broker import cli
-from warren.broker.ctl.catalogue import COMMANDS
-from warren.broker.ctl.exit_status import ExitError
-from warren.broker.ctl.main import save
+from warren.broker.ctl.commands import COMMANDS
+from warren.broker.ctl.commands.definitions import save
+from warren.broker.ctl.errors import CommandError
 from warren.broker.hosting.loading import load_commands
 from warren.broker.storage.metadata_store import SQLiteMetadata
 
@@ -105,7 +105,7 @@ def test_an_export_to_a_pipe_that_its_reader_closes_early_is_not_made(tmp_path: 
     os.mkfifo(pipe)
     reader = Thread(target=lambda: os.close(os.open(pipe, os.O_RDONLY)), daemon=True)
     reader.start()
-    with pytest.raises(ExitError) as raised:
+    with pytest.raises(CommandError) as raised:
         save(str(pipe), "more than a pipe holds" * 10_000)
     reader.join()
-    assert (raised.value.status, raised.value.text) == (69, f"Error:\ncannot write {pipe}: its reader has closed it")
+    assert (raised.value.status, raised.value.text) == (69, f"cannot write {pipe}: its reader has closed it")

@@ -29,7 +29,13 @@ def test_plugins_are_listed_by_rabbitmqs_names(ready: Ready, warrenctl: Warrenct
 
 def test_an_existing_plugin_is_enabled_and_stays(ready: Ready, warrenctl: Warrenctl) -> None:
     management = "rabbitmq_management"
-    for line in (f"enable {management}", f"disable {management}", "enable --all", f"enable --offline {management}"):
+    for line in (
+        f"set {management}",
+        f"enable {management}",
+        f"disable {management}",
+        "enable --all",
+        f"enable --offline {management}",
+    ):
         status, out, err = warrenctl(line)
         assert (status, err) == (0, "")
         assert out.endswith("Applying plugin configuration to rabbit@here...\nPlugin configuration unchanged.\n")

@@ -7,10 +7,9 @@ import pika
 import pytest
 
 from tests.support.polling import until
-from tests.support.warrenctl import Ready, Warrenctl
-from warren.broker.ctl.api_client import API, APIError
-
-from .test_http import parameters
+from tests.support.warrenctl import Ready, Warrenctl, parameters
+from warren.broker.ctl.api_client import API
+from warren.broker.ctl.errors import APIError
 
 pytestmark = pytest.mark.sockets
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.warrenctl import Controlled, Warrenctl, broker_process, commanded
 from warren.broker.ctl import wait
-from warren.broker.ctl.node import Node
+from warren.broker.ctl.api_client import API
 from warren.broker.hosting import local_socket
 
 pytestmark = pytest.mark.sockets
@@ -124,6 +124,6 @@ def test_stop_returns_when_the_node_has_ended(
 
 def test_shutdown_need_not_wait(controlled: Controlled, in_process: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[str] = []
-    monkeypatch.setattr(Node, "wait_for_end", lambda node: waits.append(node.name))
+    monkeypatch.setattr(API, "wait_for_end", lambda api: waits.append(api.address))
     for line, count in (("shutdown --no-wait --timeout 5", 0), ("shutdown --wait", 1)):
         assert in_process(line)[0] == 0 and len(waits) == count

@@ -17,7 +17,8 @@ from warren.broker.config import Config, HTTPListener, Management
 from warren.broker.core.definitions.importer import begin_import
 from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of
 from warren.broker.core.policies.parameters import CLUSTER_ID
-from warren.broker.ctl.api_client import APIError, LocalAPI, NotFound, UnixConnection, basic_credentials
+from warren.broker.ctl.api_client import LocalAPI, UnixConnection, basic_credentials
+from warren.broker.ctl.errors import APIError, NotFound
 from warren.broker.hosting import local_socket
 from warren.plugins.http.auth import LOCAL
 from warren.plugins.management.api.warren import ROUTES
@@ -156,8 +157,7 @@ def test_a_stream_ends_when_its_reader_loses_the_right(tmp_path: Path) -> None:
 
 
 def test_no_header_makes_another_caller_of_a_local_one(local: LocalAPI) -> None:
-    refused = basic_credentials("nobody", "wrong")
-    assert local.request("GET", ("whoami",), authorization=refused)["name"] == "rmq-cli"
+    assert local.request("GET", ("whoami",), login=("nobody", "wrong"))["name"] == "rmq-cli"
     assert local.request("GET", ("whoami",), headers={"Host": "attacker.example"})["name"] == "rmq-cli"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.speed import without_collector
-from warren.broker.ctl.exit_status import ExitError
+from warren.broker.ctl.errors import ExitError
 from warren.plugins.migration.brokers import Broker, QueueName
 
 

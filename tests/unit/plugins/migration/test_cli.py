@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.support.checkout import ROOT
-from warren.broker.ctl.api_client import APIError
+from warren.broker.ctl.errors import APIError
 from warren.plugins.migration.cli import Migrate
 
 

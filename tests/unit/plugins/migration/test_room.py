@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from warren.broker.ctl.exit_status import UNAVAILABLE, ExitError
+from warren.broker.ctl.errors import UNAVAILABLE, ExitError
 from warren.plugins.migration import migration as module
 from warren.plugins.migration.brokers import QueueName, QueueState
 from warren.plugins.migration.migration import Migration, Options
