@@ -26,6 +26,11 @@ from .detailed_rates import RatesView, of_queue
 from .stats import NO_GARBAGE, NO_REDUCTIONS, Process, StatsView, with_counters, with_fields
 
 STORAGE_VERSION = 2  # of RabbitMQ's newest classic queues
+SIZES = (
+    *("messages_ram", "messages_ready_ram", "messages_unacknowledged_ram", "messages_paged_out", "messages_persistent"),
+    *("message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram"),
+    *("message_bytes_paged_out", "message_bytes_persistent", "memory"),
+)
 UNSET = ("policy", "operator_policy", "exclusive_consumer_tag", "single_active_consumer_tag")
 
 
@@ -57,9 +62,6 @@ class QueueSettings(QueueProperties, total=False):
     exclusive_consumer_pid: str | None
 
 
-@with_fields(int, *("messages_ram", "messages_ready_ram", "messages_unacknowledged_ram", "messages_paged_out"))
-@with_fields(int, *("messages_persistent", "memory", "message_bytes", "message_bytes_ready", "message_bytes_ram"))
-@with_fields(int, *("message_bytes_unacknowledged", "message_bytes_paged_out", "message_bytes_persistent"))
 class QueueState(Process, total=False):
     """The statistics that are not sampled."""
 
@@ -83,6 +85,7 @@ class QueueState(Process, total=False):
 
 
 @with_counters(*LENGTHS)
+@with_fields(int, *SIZES)
 class QueueView(QueueSettings, QueueState, total=False):
     """A queue; a single one has consumers and detailed rates, and null for what is not set."""
 
@@ -244,7 +247,7 @@ def add_quorum_fields(item: QueueState, node: str, queue: Queue) -> None:
 PARTS = (
     Part(frozenset(QueueSettings.__annotations__), properties),
     Part(frozenset((*LENGTHS, *(f"{name}_details" for name in LENGTHS))), length_fields),
-    Part(frozenset(QueueState.__annotations__), state_fields),
+    Part(frozenset((*QueueState.__annotations__, *SIZES)), state_fields),
     Part(frozenset({"message_stats"}), counter_fields),
     Part(frozenset({"idle_since"}), idle_fields),
     Part(frozenset({"oldest_ready_message_age"}), age_fields),

@@ -28,7 +28,7 @@ NO_PROCESS: Any = {**NO_REDUCTIONS, "garbage_collection": NO_GARBAGE}
 
 
 def with_fields(kind: object, *names: str) -> Callable[[T], T]:
-    """Add fields of one kind to the type of a view, which may leave them out."""
+    """Add fields of one kind to the type of a view, which may leave them out. No other type may extend it."""
 
     def add(view: T) -> T:
         changed: Any = view

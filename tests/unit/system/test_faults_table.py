@@ -12,7 +12,7 @@ ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| [^|]+ \| [^|]+ \| ([^|]+) \|$", re.MU
 
 
 def test_the_rows_are_the_scenarios_by_number_and_name() -> None:
-    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "measurements.md").read_text(encoding="utf-8")
     section = text.partition("\n## Faults\n")[2].partition("\n## ")[0]
     rows = ROW.findall(section)
     assert [(int(number), name) for number, name, _ in rows] == [(one.number, one.name) for one in SCENARIOS]
