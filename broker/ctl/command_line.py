@@ -5,6 +5,8 @@ import re
 import sys
 from collections.abc import Mapping
 
+import click
+
 from .call import Call, Options
 from .command import SHORT, Command, options_in
 from .commands import COMMANDS, GROUPS
@@ -73,38 +75,22 @@ def parse(line: list[str]) -> Call:
 def split(line: list[str], short: Mapping[str, str], lenient: bool = False) -> tuple[list[str], Options]:
     """Return the words and the options of a command line; `lenient` ignores unknown options. Raises BadCommandLine."""
     values = GLOBAL | {name: value for command in COMMANDS.values() for name, value in command.options.items()}
-    letters = {letter: name for name, letter in {**GLOBAL_SHORT, **short}.items()}
-    words: list[str] = []
-    options: Options = {}
-    rest = list(line)
-
-    def take(option: str, name: str, value: str | None) -> bool:
-        """Take an option; return whether it has a value, the given one or else the next word."""
-        if name not in values:
-            if not lenient:
-                raise BadCommandLine(complaint(f"Invalid options for this command:\n{option} : ", line))
-        elif values[name]:
-            if value is None and not rest:
-                raise BadCommandLine(complaint(f"Option '{option}' requires an argument.", line))
-            options[name] = rest.pop(0) if value is None else value
-            return True
-        elif value is not None and option.startswith("--"):
-            raise BadCommandLine(complaint(f"Option '{option}' does not take a value.", line))
-        else:
-            options[name] = True
-        return False
-
-    while rest and (word := rest.pop(0)) != "--":
-        if word[:1] != "-" or word == "-":
-            words.append(word)
-        elif word.startswith("--"):
-            option, equals, value = word.partition("=")
-            take(option, option[2:], value if equals else None)
-        else:  # letters, of which the last may be followed by its value
-            for index, letter in enumerate(word[1:], 2):
-                if take(f"-{letter}", letters.get(f"-{letter}", ""), word[index:] or None):
-                    break
-    return words + rest, options
+    letters = {**GLOBAL_SHORT, **short}
+    options: list[click.Parameter] = [
+        click.Option([f"--{name}", *filter(None, [letters.get(name)])], is_flag=not value, default=None)
+        for name, value in values.items()
+    ]
+    words = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)
+    settings = {"ignore_unknown_options": lenient}
+    parser = click.Command(PROGRAM, params=[*options, words], add_help_option=False, context_settings=settings)
+    try:
+        found = parser.make_context(PROGRAM, list(line), resilient_parsing=lenient).params
+    except click.NoSuchOption as error:
+        raise BadCommandLine(complaint(f"Invalid options for this command:\n{error.option_name} : ", line)) from None
+    except click.UsageError as error:
+        raise BadCommandLine(complaint(" ".join(error.format_message().split()), line)) from None
+    arguments = [str(word) for word in found.pop("words") or ()]
+    return arguments, {name.replace("_", "-"): value for name, value in found.items() if value not in (None, False)}
 
 
 def check(command: Command, call: Call, line: list[str]) -> None:

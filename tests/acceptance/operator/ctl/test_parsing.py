@@ -1,13 +1,10 @@
 """Command lines of rabbitmqctl, parsed as rabbitmqctl does."""
 
-import random
 import shlex
 
-import click
 import pytest
 
-from warren.broker.ctl.command import SHORT
-from warren.broker.ctl.command_line import GLOBAL, GLOBAL_SHORT, BadCommandLine, help_of, help_of_all, parse, split
+from warren.broker.ctl.command_line import GLOBAL_SHORT, BadCommandLine, help_of, help_of_all, parse
 from warren.broker.ctl.commands import COMMANDS, GROUPS
 
 POLICY = ["exchange-federation", r"^federated\.", '{"federation-upstream-set":"all"}']
@@ -95,39 +92,6 @@ def test_a_wrong_line_gets_rabbitmqs_error(line: str, says: str) -> None:
     with pytest.raises(BadCommandLine) as wrong:
         parse(shlex.split(line))
     assert says in str(wrong.value)
-
-
-PIECES = (
-    "- -- --- -p -pv -p=v -q -qs -qspv -q- --=x --quiet=1 --vhost --vhost=a=b --vhost= -x -qx -E -eu -N5 -é --no-table"
-    " --nonsense=1 a list list_queues"
-)
-
-
-def test_lines_are_parsed_by_the_rules_of_click() -> None:
-    """Random lines, of which some have no meaning, give the same words, options and errors."""
-    values = GLOBAL | {name: value for command in COMMANDS.values() for name, value in command.options.items()}
-    letters = GLOBAL_SHORT | SHORT
-    options = [
-        click.Option([f"--{name}", *filter(None, [letters.get(name)])], is_flag=not value, default=None)
-        for name, value in values.items()
-    ]
-    words = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)
-    parser = click.Command("warrenctl", params=[*options, words], add_help_option=False)
-    chosen = random.Random(1)
-    for _ in range(1_000):
-        line = chosen.choices([*PIECES.split(), ""], k=chosen.randint(1, 6))
-        try:
-            found = parser.make_context("warrenctl", list(line)).params
-            given = {name.replace("_", "-"): value for name, value in found.items() if value not in (None, False)}
-            expected: object = (list(given.pop("words")), given)
-        except click.NoSuchOption as error:
-            expected = f"Invalid options for this command:\n{error.option_name} : \n"
-        except click.UsageError as error:
-            expected = error.format_message()
-        try:
-            assert (line, split(line, SHORT)) == (line, expected)
-        except BadCommandLine as error:
-            assert isinstance(expected, str) and f"(argument validation): {expected}" in str(error), line
 
 
 def test_an_option_is_of_the_same_kind_in_all_commands() -> None:
