@@ -424,7 +424,8 @@ class Queue:
     def heads(self) -> list[Entry]:
         """The messages that may be next: the first, and of those that came with it the first of each source.
 
-        AMQP 4.7 orders messages on one path alone: dead letters of different queues mix in any order.
+        AMQP 4.7 orders messages on one path alone: dead letters of different queues mix in any order. So one with a
+        lower priority may come, and leave, before one of another queue.
         """
         return self._first_of(self.ready)
 
@@ -446,6 +447,8 @@ class Queue:
         self._set_order(ordered + rest)
 
     def _set_order(self, ready: list[Entry]) -> None:
+        """Give messages the places of those with their priority, in this order."""
+        ready = sorted(ready, key=lambda entry: -entry.priority)
         positions = sorted(entry.order for entry in ready)
         for entry, (_, position) in zip(ready, positions, strict=True):
             entry.position = position
@@ -455,8 +458,7 @@ class Queue:
     def _first_of(ready: list[Entry]) -> list[Entry]:
         found: list[Entry] = []
         for entry in ready:
-            first = ready[0]
-            if entry.priority != first.priority or entry.arrival[0] != first.arrival[0]:
+            if entry.arrival[0] != ready[0].arrival[0]:
                 break
             if entry.arrival[1] not in [one.arrival[1] for one in found]:
                 found.append(entry)

@@ -328,8 +328,10 @@ class Model:
             step = self.choices.choose([None, *steps] if may_stop or not steps else steps)
             if step is None:
                 return
-            step[0](step[1])
-            waiting = {step[1]} | waiting if step[1].overdue(self.now_ms) else set()
+            work, queue = step
+            work(queue)
+            waits = work == self._advance and queue.overdue(self.now_ms)
+            waiting = {queue} | waiting if waits else set()
 
     def _advance(self, queue: Queue) -> bool:
         """Deliver what the frames show; the limit applies when no consumer has room (Queue Length Limit)."""

@@ -103,6 +103,28 @@ def test_each_copy_of_a_message_may_be_for_another_consumer() -> None:
         machine.publish_all(FIRST, burst, mandatory=False)
 
 
+def test_a_full_queue_works_again_after_it_published_dead_letters_to_itself() -> None:
+    to_q0 = {"x-dead-letter-routing-key": "q0", "x-dead-letter-strategy": "at-most-once"}
+    with history(q0=to_q0 | {"x-overflow": "drop-head", "x-max-length": 1}, q2=to_q0) as machine:
+        machine.add_consumer(FIRST, "q2", "a", no_ack=False, exclusive=False, priority=None)
+        machine.limit(FIRST, 1, shared=False)
+        machine.add_consumer(FIRST, "q0", "b", no_ack=False, exclusive=False, priority=None)
+        for body, name in ((b"1", "q2"), (b"2", "q2"), (b"3", "q0")):
+            machine.publish_all(FIRST, [message(body, name)], mandatory=False)
+        machine.settle_one(FIRST, 3, True, REJECT)
+        assert [entry.message.body for entry in machine.model.queues["q0"].ready] == [b"3"]
+
+
+def test_dead_letters_of_one_queue_may_leave_before_those_of_another_with_a_higher_priority_come() -> None:
+    to_q0 = {"x-dead-letter-routing-key": "q0", "x-dead-letter-strategy": "at-most-once"}
+    with history(q0=to_q0, q2=to_q0) as machine:
+        for name in ("q0", "q2"):
+            machine.add_consumer(FIRST, name, name, no_ack=False, exclusive=False, priority=None)
+        for body, name, priority in ((b"1", "q2", 0), (b"2", "q0", 1)):
+            machine.publish_all(FIRST, [message(body, name, priority=priority)], mandatory=False)
+        machine.settle_one(FIRST, 2, True, REJECT)
+
+
 def test_a_message_that_may_not_wait_comes_after_deliveries_of_a_full_queue() -> None:
     with history(q0={"x-max-length": 2}, q2={"x-message-ttl": 0}) as machine:
         for name in ("q0", "q2"):
