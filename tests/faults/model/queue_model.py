@@ -425,7 +425,8 @@ class Queue:
         """The messages that may be next: the first, and of those that came with it the first of each source.
 
         AMQP 4.7 orders messages on one path alone: dead letters of different queues mix in any order. So one with a
-        lower priority may come, and leave, before one of another queue.
+        lower priority may come, and leave, before one of another queue, and before later ones of its own, since a queue
+        may publish them in parts.
         """
         return self._first_of(self.ready)
 
@@ -460,7 +461,9 @@ class Queue:
         for entry in ready:
             if entry.arrival[0] != ready[0].arrival[0]:
                 break
-            if entry.arrival[1] not in [one.arrival[1] for one in found]:
+            source = entry.arrival[1]
+            positions = [one.position for one in found if one.arrival[1] == source]
+            if not positions or source and entry.position < min(positions):
                 found.append(entry)
         return found
 

@@ -125,6 +125,19 @@ def test_dead_letters_of_one_queue_may_leave_before_those_of_another_with_a_high
         machine.settle_one(FIRST, 2, True, REJECT)
 
 
+def test_a_queue_may_publish_its_dead_letters_in_parts() -> None:
+    """Long headers take long to be changed: the first message is delivered before the second one is published."""
+    to_q0 = {"x-dead-letter-routing-key": "q0", "x-dead-letter-strategy": "at-most-once"}
+    with history(q0={}, q2=to_q0) as machine:
+        for name in ("q0", "q2"):
+            machine.add_consumer(FIRST, name, name, no_ack=False, exclusive=False, priority=None)
+        for body, priority in ((b"1", 0), (b"2", 1)):
+            long = message(body, "q2", priority=priority, headers={"long": "x" * 20_000})
+            machine.publish_all(FIRST, [long], mandatory=False)
+        machine.settle_one(FIRST, 2, True, REJECT)
+        assert [one.entry.message.body for one in machine.model.channels[FIRST].unacked.values()] == [b"1", b"2"]
+
+
 def test_a_message_that_may_not_wait_comes_after_deliveries_of_a_full_queue() -> None:
     with history(q0={"x-max-length": 2}, q2={"x-message-ttl": 0}) as machine:
         for name in ("q0", "q2"):
