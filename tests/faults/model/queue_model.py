@@ -15,6 +15,8 @@ QUORUM_DELIVERY_LIMIT, QUORUM_PRIORITIES, QUORUM_PRIORITY = 20, 31, 4
 QUORUM_POLICY = {"delivery-limit", "dead-letter-strategy"}
 RETURNS_LIMIT = 1 << 30  # more than messages come back
 RETURNED = -1  # the arrival of messages that came back with the end of their channel
+Identity = tuple[str, str, bytes, tuple[tuple[str, str, int], ...]]
+"""Of a message: its exchange, routing key and body, and of each death the queue, reason and count."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,10 @@ class Message:
     rejections: int = 0
 
     @property
-    def identity(self) -> tuple[str, str, bytes]:
-        """The exchange, the routing key and the body, in which most messages differ."""
-        return self.exchange, self.key, self.body
+    def identity(self) -> Identity:
+        """What copies of a message, and most messages, differ in."""
+        deaths = tuple((death.queue, death.reason, death.count) for death in self.deaths)
+        return self.exchange, self.key, self.body, deaths
 
     @property
     def keys(self) -> list[str]:
@@ -436,7 +439,7 @@ class Queue:
         self._set_order([entry, *self.ready])
         self.ready.remove(entry)
 
-    def take_order(self, seen: Sequence[tuple[str, str, bytes]]) -> None:
+    def take_order(self, seen: Sequence[Identity]) -> None:
         """Take the order in which these identities of the messages are `seen`, as far as that is open."""
         rest, ordered = list(self.ready), []
         for identity in seen:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.errors import UnsatisfiedAssumption
 from hypothesis.stateful import run_state_machine_as_test
+from pamqp.commands import Basic, Tx
 from pamqp.commands import Queue as QueueMethods
-from pamqp.commands import Tx
 
 from tests.support.hypothesis_settings import examples
 
@@ -123,6 +123,18 @@ def test_dead_letters_of_one_queue_may_leave_before_those_of_another_with_a_high
         for body, name, priority in ((b"1", "q2", 0), (b"2", "q0", 1)):
             machine.publish_all(FIRST, [message(body, name, priority=priority)], mandatory=False)
         machine.settle_one(FIRST, 2, True, REJECT)
+
+
+def test_copies_that_died_in_other_queues_are_told_apart() -> None:
+    """The copy of q1 expires, and then pushes copies out of q0 and q2, which are full."""
+    with history() as machine:
+        for name, arguments in (("q0", {"x-max-length": 2}), ("q1", {"x-message-ttl": 0}), ("q2", {"x-max-length": 2})):
+            to_all = {"x-queue-type": "classic", "x-dead-letter-exchange": FANOUT}
+            machine.declare_queue(FIRST, name, to_all | arguments, "durable")
+            machine.bind(FIRST, name, FANOUT)
+        machine.publish_all(FIRST, [message(b"1", "", FANOUT, expiration="0")], mandatory=False)
+        get = (Basic.Get, {"queue": "q2", "no_ack": True})
+        machine.request(OTHER, lambda channel: machine.model.get(channel, "q2", no_ack=True), get)
 
 
 def test_a_queue_may_publish_its_dead_letters_in_parts() -> None:
