@@ -226,3 +226,20 @@ def test_what_returns_to_an_exclusive_queue_at_the_end_of_its_connection_has_exp
         machine.publish_all(FIRST, [message(b"1", "q1")], mandatory=False)
         machine.end(FIRST, how)
         assert [entry.message.body for entry in machine.model.queues["q0"].ready] == [b"1"]
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_the_exclusive_queues_of_a_connection_end_side_by_side(expires: bool) -> None:
+    """A dead letter of one for the other is lost if that is gone, else it goes on to the third queue."""
+    to_all = {"x-queue-type": "classic", "x-dead-letter-exchange": FANOUT}
+    with history() as machine:
+        machine.declare_queue(FIRST, "q0", to_all, "exclusive")
+        machine.declare_queue(FIRST, "q1", {"x-message-ttl": 0} if expires else {}, "auto_delete")
+        machine.declare_queue(FIRST, "q2", to_all | {"x-message-ttl": 0}, "exclusive")
+        for name in ("q1", "q2"):
+            machine.bind(FIRST, name, FANOUT)
+        for key, name in ((SECOND, "q0"), (SECOND, "q2"), (OTHER, "q1")):
+            machine.add_consumer(key, name, name, no_ack=False, exclusive=False, priority=None)
+        burst = [message(b"1", "q0", expiration="0"), message(b"2", "q2")]
+        machine.publish_all(FIRST, burst[: 1 + expires], mandatory=False)
+        machine.end(FIRST, "hard")
