@@ -25,9 +25,10 @@ from tests.support.amqp_client import Client, Silence
 from tests.support.in_process import InProcessPeer
 from tests.support.peer import Peer
 from tests.support.queues import ready_messages
+from warren.broker.amqp.field_table import Table
 
 from .channel_model import ACK, NACK, REJECT, RETURN, Channel, Refused
-from .queue_model import WARREN, Consumer, Dialect, Message, Queue
+from .queue_model import WARREN, Consumer, Dialect, Identity, Message, Queue
 from .session_model import Choices, Key, Mismatch, Model, check, queue_type
 from .session_model import Exchange as ExchangeModel
 
@@ -81,14 +82,15 @@ class SessionMachine(RuleBasedStateMachine):
     profile: ClassVar[str] = "mixed"
     dialect: ClassVar[Dialect] = WARREN
     patience_ms: ClassVar[int | None] = None  # for frames; nothing is on its way within a process
-    MAX_PATHS: ClassVar[int] = 2_000  # of choices, in all steps: a history that needs more to be explained is given up
+    # Of choices, in all steps: a history that needs more to be explained is given up, before `Choices.LIMIT` hides some
+    MAX_PATHS: ClassVar[int] = 900
 
     def __init__(self) -> None:
         super().__init__()
         self.peer = self.new_peer()
         self.model = Model(partial(timestamp_s, self.peer.in_process), self.dialect)
         self.models = [self.model]
-        self.paths = 0  # that were followed
+        self.paths = 0  # that were followed, without the first one of each step
         self.clients: dict[int, Client] = {}
         self.published = 0
         self.admin = self.peer.connect().channel()
@@ -172,6 +174,9 @@ class SessionMachine(RuleBasedStateMachine):
         for before in models:
             choices, may_choose = Choices(wide), wide or before.may_choose
             while True:
+                self.paths += bool(found) or failed is not None
+                if self.paths > self.MAX_PATHS and (found or len(models) > 1):
+                    raise UnsatisfiedAssumption("too many paths")
                 model = copy.deepcopy(before) if may_choose else before
                 try:
                     self.attempt(model, choices, rules, came)
@@ -180,9 +185,6 @@ class SessionMachine(RuleBasedStateMachine):
                     failed = mismatch
                 if not (may_choose and choices.next_path()):
                     break
-                self.paths += 1
-                if self.paths > self.MAX_PATHS and (found or len(models) > 1):
-                    raise UnsatisfiedAssumption("too many paths")
         if failed is not None and not found:
             raise failed
         return list(found.values())
@@ -207,12 +209,12 @@ class SessionMachine(RuleBasedStateMachine):
                 counts = came.message_count, came.consumer_count
                 check(f"counts of {queue_type(queue)}", (len(queue.ready), self.model.consumer_count(queue)), counts)
 
-    def messages_of(self, name: str) -> list[tuple[str, str, bytes]] | None:
+    def messages_of(self, name: str) -> list[Identity] | None:
         """The identities of the ready messages of a queue, in their order, or None if they cannot be seen."""
         if not isinstance(self.peer, InProcessPeer):
             return None
         ready = ready_messages(self.peer.node.vhosts["/"].queues[name])
-        return [(message.address.exchange, message.address.routing_key, message.body) for message in ready]
+        return [(one.address.exchange, one.address.routing_key, one.body, deaths_of(one.headers)) for one in ready]
 
     def call(self, key: Key, kind: type[base.Frame], rules: Callable[[Channel], None] = lambda channel: None,
              **fields: Any) -> None:  # fmt: skip
@@ -628,6 +630,13 @@ def refuse(code: int) -> Callable[[Channel], None]:
         raise Refused(code)
 
     return rules
+
+
+def deaths_of(headers: Table) -> tuple[tuple[str, str, int], ...]:
+    """The queue, reason and count of each entry of x-death."""
+    value = headers.get("x-death")
+    entries: Any = value[1] if value is not None else []
+    return tuple((entry.text("queue"), entry.text("reason"), entry.integer("count")) for _, entry in entries)
 
 
 def timestamp_s(in_process: bool, now_ms: int) -> int:

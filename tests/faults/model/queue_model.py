@@ -15,6 +15,8 @@ QUORUM_DELIVERY_LIMIT, QUORUM_PRIORITIES, QUORUM_PRIORITY = 20, 31, 4
 QUORUM_POLICY = {"delivery-limit", "dead-letter-strategy"}
 RETURNS_LIMIT = 1 << 30  # more than messages come back
 RETURNED = -1  # the arrival of messages that came back with the end of their channel
+Identity = tuple[str, str, bytes, tuple[tuple[str, str, int], ...]]
+"""Of a message: its exchange, routing key and body, and of each death the queue, reason and count."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,10 @@ class Message:
     rejections: int = 0
 
     @property
-    def identity(self) -> tuple[str, str, bytes]:
-        """The exchange, the routing key and the body, in which most messages differ."""
-        return self.exchange, self.key, self.body
+    def identity(self) -> Identity:
+        """What copies of a message, and most messages, differ in."""
+        deaths = tuple((death.queue, death.reason, death.count) for death in self.deaths)
+        return self.exchange, self.key, self.body, deaths
 
     @property
     def keys(self) -> list[str]:
@@ -424,7 +427,9 @@ class Queue:
     def heads(self) -> list[Entry]:
         """The messages that may be next: the first, and of those that came with it the first of each source.
 
-        AMQP 4.7 orders messages on one path alone: dead letters of different queues mix in any order.
+        AMQP 4.7 orders messages on one path alone: dead letters of different queues mix in any order. So one with a
+        lower priority may come, and leave, before one of another queue, and before later ones of its own, since a queue
+        may publish them in parts.
         """
         return self._first_of(self.ready)
 
@@ -434,7 +439,7 @@ class Queue:
         self._set_order([entry, *self.ready])
         self.ready.remove(entry)
 
-    def take_order(self, seen: Sequence[tuple[str, str, bytes]]) -> None:
+    def take_order(self, seen: Sequence[Identity]) -> None:
         """Take the order in which these identities of the messages are `seen`, as far as that is open."""
         rest, ordered = list(self.ready), []
         for identity in seen:
@@ -446,6 +451,8 @@ class Queue:
         self._set_order(ordered + rest)
 
     def _set_order(self, ready: list[Entry]) -> None:
+        """Give messages the places of those with their priority, in this order."""
+        ready = sorted(ready, key=lambda entry: -entry.priority)
         positions = sorted(entry.order for entry in ready)
         for entry, (_, position) in zip(ready, positions, strict=True):
             entry.position = position
@@ -455,10 +462,11 @@ class Queue:
     def _first_of(ready: list[Entry]) -> list[Entry]:
         found: list[Entry] = []
         for entry in ready:
-            first = ready[0]
-            if entry.priority != first.priority or entry.arrival[0] != first.arrival[0]:
+            if entry.arrival[0] != ready[0].arrival[0]:
                 break
-            if entry.arrival[1] not in [one.arrival[1] for one in found]:
+            source = entry.arrival[1]
+            positions = [one.position for one in found if one.arrival[1] == source]
+            if not positions or source and entry.position < min(positions):
                 found.append(entry)
         return found
 

@@ -328,8 +328,10 @@ class Model:
             step = self.choices.choose([None, *steps] if may_stop or not steps else steps)
             if step is None:
                 return
-            step[0](step[1])
-            waiting = {step[1]} | waiting if step[1].overdue(self.now_ms) else set()
+            work, queue = step
+            work(queue)
+            waits = work == self._advance and queue.overdue(self.now_ms)
+            waiting = {queue} | waiting if waits else set()
 
     def _advance(self, queue: Queue) -> bool:
         """Deliver what the frames show; the limit applies when no consumer has room (Queue Length Limit)."""
@@ -656,6 +658,11 @@ class Model:
 
         What another channel or queue returned to it before, beyond the limit or after its time, has left it already.
         """
+        self._remove(queue)
+        self._dead_letter(queue)
+
+    def _remove(self, queue: Queue) -> None:
+        """Delete a queue, but for the dead letters that it has to publish."""
         self._remove_overdue(queue)
         queue.deleted = True
         queue.ready.clear()
@@ -667,7 +674,6 @@ class Model:
             del channel.consumers[consumer.tag]
             self._cancels.append(((channel.connection, channel.number), consumer.tag))
         queue.consumers.clear()
-        self._dead_letter(queue)
 
     def delete_queue(self, channel: Channel, name: str, condition: str) -> None:
         """queue.delete, which returns the number of ready messages; a queue that does not exist is no error."""
@@ -707,12 +713,23 @@ class Model:
         self.channels.pop((channel.connection, channel.number), None)
 
     def end_connection(self, connection: int) -> None:
-        """End its channels, then delete its exclusive queues."""
+        """End its channels, then delete its exclusive queues.
+
+        AMQP 4.7 leaves their order open, and whether all are gone before one has published its dead letters.
+        """
         self.connections.discard(connection)
         for channel in [one for one in self.channels.values() if one.connection == connection]:
             self.end_channel(channel)
-        for queue in [one for one in self.queues.values() if one.owner == connection]:
-            self.delete(queue)
+        owned = [one for one in self.queues.values() if one.owner == connection]
+        together = self.choices.wide and self.choices.choose((False, True))
+        for queue in owned if together else ():
+            self._remove(queue)
+        while owned:
+            queue = self.choices.choose(owned) if self.choices.wide else owned[0]
+            owned.remove(queue)
+            if not together:
+                self._remove(queue)
+            self._dead_letter(queue)
 
 
 def last_of(targets: Sequence[Queue], letter: Letter) -> Queue | None:

@@ -81,5 +81,5 @@ def test_messages_that_wait_in_another_order() -> None:
     model = model_with()
     publish(model, b"1", b"2", came=[])
     queue = model.queues["q"]
-    queue.take_order([("", "q", b"2"), ("", "q", b"1")])
+    queue.take_order([("", "q", b"2", ()), ("", "q", b"1", ())])
     assert [entry.message.body for entry in queue.ready] == [b"1", b"2"]

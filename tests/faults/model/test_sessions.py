@@ -8,8 +8,8 @@ import pytest
 from hypothesis import seed, settings
 from hypothesis.errors import UnsatisfiedAssumption
 from hypothesis.stateful import run_state_machine_as_test
+from pamqp.commands import Basic, Tx
 from pamqp.commands import Queue as QueueMethods
-from pamqp.commands import Tx
 
 from tests.support.hypothesis_settings import FUZZ, examples
 
@@ -106,6 +106,53 @@ def test_each_copy_of_a_message_may_be_for_another_consumer() -> None:
         machine.publish_all(FIRST, burst, mandatory=False)
 
 
+def test_a_full_queue_works_again_after_it_published_dead_letters_to_itself() -> None:
+    to_q0 = {"x-dead-letter-routing-key": "q0", "x-dead-letter-strategy": "at-most-once"}
+    with history(q0=to_q0 | {"x-overflow": "drop-head", "x-max-length": 1}, q2=to_q0) as machine:
+        machine.add_consumer(FIRST, "q2", "a", no_ack=False, exclusive=False, priority=None)
+        machine.limit(FIRST, 1, shared=False)
+        machine.add_consumer(FIRST, "q0", "b", no_ack=False, exclusive=False, priority=None)
+        for body, name in ((b"1", "q2"), (b"2", "q2"), (b"3", "q0")):
+            machine.publish_all(FIRST, [message(body, name)], mandatory=False)
+        machine.settle_one(FIRST, 3, True, REJECT)
+        assert [entry.message.body for entry in machine.model.queues["q0"].ready] == [b"3"]
+
+
+def test_dead_letters_of_one_queue_may_leave_before_those_of_another_with_a_higher_priority_come() -> None:
+    to_q0 = {"x-dead-letter-routing-key": "q0", "x-dead-letter-strategy": "at-most-once"}
+    with history(q0=to_q0, q2=to_q0) as machine:
+        for name in ("q0", "q2"):
+            machine.add_consumer(FIRST, name, name, no_ack=False, exclusive=False, priority=None)
+        for body, name, priority in ((b"1", "q2", 0), (b"2", "q0", 1)):
+            machine.publish_all(FIRST, [message(body, name, priority=priority)], mandatory=False)
+        machine.settle_one(FIRST, 2, True, REJECT)
+
+
+def test_copies_that_died_in_other_queues_are_told_apart() -> None:
+    """The copy of q1 expires, and then pushes copies out of q0 and q2, which are full."""
+    with history() as machine:
+        for name, arguments in (("q0", {"x-max-length": 2}), ("q1", {"x-message-ttl": 0}), ("q2", {"x-max-length": 2})):
+            to_all = {"x-queue-type": "classic", "x-dead-letter-exchange": FANOUT}
+            machine.declare_queue(FIRST, name, to_all | arguments, "durable")
+            machine.bind(FIRST, name, FANOUT)
+        machine.publish_all(FIRST, [message(b"1", "", FANOUT, expiration="0")], mandatory=False)
+        get = (Basic.Get, {"queue": "q2", "no_ack": True})
+        machine.request(OTHER, lambda channel: machine.model.get(channel, "q2", no_ack=True), get)
+
+
+def test_a_queue_may_publish_its_dead_letters_in_parts() -> None:
+    """Long headers take long to be changed: the first message is delivered before the second one is published."""
+    to_q0 = {"x-dead-letter-routing-key": "q0", "x-dead-letter-strategy": "at-most-once"}
+    with history(q0={}, q2=to_q0) as machine:
+        for name in ("q0", "q2"):
+            machine.add_consumer(FIRST, name, name, no_ack=False, exclusive=False, priority=None)
+        for body, priority in ((b"1", 0), (b"2", 1)):
+            long = message(body, "q2", priority=priority, headers={"long": "x" * 20_000})
+            machine.publish_all(FIRST, [long], mandatory=False)
+        machine.settle_one(FIRST, 2, True, REJECT)
+        assert [one.entry.message.body for one in machine.model.channels[FIRST].unacked.values()] == [b"1", b"2"]
+
+
 def test_a_message_that_may_not_wait_comes_after_deliveries_of_a_full_queue() -> None:
     with history(q0={"x-max-length": 2}, q2={"x-message-ttl": 0}) as machine:
         for name in ("q0", "q2"):
@@ -182,3 +229,20 @@ def test_what_returns_to_an_exclusive_queue_at_the_end_of_its_connection_has_exp
         machine.publish_all(FIRST, [message(b"1", "q1")], mandatory=False)
         machine.end(FIRST, how)
         assert [entry.message.body for entry in machine.model.queues["q0"].ready] == [b"1"]
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_the_exclusive_queues_of_a_connection_end_side_by_side(expires: bool) -> None:
+    """A dead letter of one for the other is lost if that is gone, else it goes on to the third queue."""
+    to_all = {"x-queue-type": "classic", "x-dead-letter-exchange": FANOUT}
+    with history() as machine:
+        machine.declare_queue(FIRST, "q0", to_all, "exclusive")
+        machine.declare_queue(FIRST, "q1", {"x-message-ttl": 0} if expires else {}, "auto_delete")
+        machine.declare_queue(FIRST, "q2", to_all | {"x-message-ttl": 0}, "exclusive")
+        for name in ("q1", "q2"):
+            machine.bind(FIRST, name, FANOUT)
+        for key, name in ((SECOND, "q0"), (SECOND, "q2"), (OTHER, "q1")):
+            machine.add_consumer(key, name, name, no_ack=False, exclusive=False, priority=None)
+        burst = [message(b"1", "q0", expiration="0"), message(b"2", "q2")]
+        machine.publish_all(FIRST, burst[: 1 + expires], mandatory=False)
+        machine.end(FIRST, "hard")
