@@ -394,7 +394,8 @@ class Model:
     def _next(self, queue: Queue, content: Content) -> Entry | None:
         """Return the message that came, of those that may be next; copies of one message differ in their headers.
 
-        One that differs is a mistake, unless another copy came too: each may be for another consumer, or come later.
+        One that differs is a mistake, unless another copy came too: each may be for another consumer, or come later. So
+        may one that another queue has not published yet.
         """
         alike = [entry for entry in queue.heads() if entry.message.body == content.body]
         for entry in alike:
@@ -403,7 +404,7 @@ class Model:
                 return entry
         left = [frame for frames in self._frames.values() for _, frame in frames.left]
         copies = [frame for frame in left if isinstance(frame, Content) and frame.body == content.body]
-        return alike[-1] if alike and len(copies) < 2 else None
+        return alike[-1] if alike and len(copies) < 2 and not self.choices.wide else None
 
     def _check_entry(self, place: str, queue: Queue, content: Content, entry: Entry) -> None:
         redelivered, delivery_count = entry.shown
