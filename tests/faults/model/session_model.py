@@ -77,13 +77,10 @@ class Choices:
     wide  whether each queue may work at any time, also between the publishes that came at once
     """
 
-    LIMIT = 1_000  # paths, more than any step needs to be explained
-
     def __init__(self, wide: bool = False) -> None:
         self.wide = wide
         self._path: list[tuple[int, int]] = []  # the index of each choice, and the number of options
         self._at = 0
-        self._paths = 1
         self._known: set[str] = set()
 
     def choose(self, options: Sequence[T]) -> T:
@@ -104,8 +101,7 @@ class Choices:
     def next_path(self) -> bool:
         """Take the next path from the start; return False after the last one."""
         self._at = 0
-        self._paths += 1
-        while self._path and self._paths <= self.LIMIT:
+        while self._path:
             index, count = self._path.pop()
             if index + 1 < count:
                 self._path.append((index + 1, count))
