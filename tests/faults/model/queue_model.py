@@ -103,7 +103,7 @@ class Message:
 
     @property
     def identity(self) -> Identity:
-        """What copies of a message, and most messages, differ in."""
+        """The values in which most messages differ, and copies of one message."""
         deaths = tuple((death.queue, death.reason, death.count) for death in self.deaths)
         return self.exchange, self.key, self.body, deaths
 

@@ -229,7 +229,7 @@ def test_what_returns_to_an_exclusive_queue_at_the_end_of_its_connection_has_exp
 
 
 def test_another_copy_of_a_message_may_push_it_out() -> None:
-    """What came back to q0 is beyond the limit once the copy that q2 drops has come."""
+    """The message that came back to q0 is beyond the limit once the copy that q2 drops has come."""
     with history() as machine:
         for name, arguments in (("q2", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q0"}), ("q0", {})):
             machine.declare_queue(FIRST, name, {"x-queue-type": "classic", "x-max-length": 1} | arguments, "durable")
