@@ -82,8 +82,7 @@ class SessionMachine(RuleBasedStateMachine):
     profile: ClassVar[str] = "mixed"
     dialect: ClassVar[Dialect] = WARREN
     patience_ms: ClassVar[int | None] = None  # for frames; nothing is on its way within a process
-    # Of choices, in all steps: a history that needs more to be explained is given up, before `Choices.LIMIT` hides some
-    MAX_PATHS: ClassVar[int] = 900
+    MAX_PATHS: ClassVar[int] = 900  # of choices, in all steps: a history that needs more to be explained is given up
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,7 +174,7 @@ class SessionMachine(RuleBasedStateMachine):
             choices, may_choose = Choices(wide), wide or before.may_choose
             while True:
                 self.paths += bool(found) or failed is not None
-                if self.paths > self.MAX_PATHS and (found or len(models) > 1):
+                if self.paths > self.MAX_PATHS:
                     raise UnsatisfiedAssumption("too many paths")
                 model = copy.deepcopy(before) if may_choose else before
                 try:

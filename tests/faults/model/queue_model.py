@@ -103,7 +103,7 @@ class Message:
 
     @property
     def identity(self) -> Identity:
-        """The exchange, key, body and deaths, in which copies of a message, and most messages, differ."""
+        """The values in which most messages differ, and copies of one message."""
         deaths = tuple((death.queue, death.reason, death.count) for death in self.deaths)
         return self.exchange, self.key, self.body, deaths
 

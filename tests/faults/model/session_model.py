@@ -77,13 +77,10 @@ class Choices:
     wide  whether each queue may work at any time, also between the publishes that came at once
     """
 
-    LIMIT = 1_000  # paths, more than any step needs to be explained
-
     def __init__(self, wide: bool = False) -> None:
         self.wide = wide
         self._path: list[tuple[int, int]] = []  # the index of each choice, and the number of options
         self._at = 0
-        self._paths = 1
         self._known: set[str] = set()
 
     def choose(self, options: Sequence[T]) -> T:
@@ -104,8 +101,7 @@ class Choices:
     def next_path(self) -> bool:
         """Take the next path from the start; return False after the last one."""
         self._at = 0
-        self._paths += 1
-        while self._path and self._paths <= self.LIMIT:
+        while self._path:
             index, count = self._path.pop()
             if index + 1 < count:
                 self._path.append((index + 1, count))
@@ -394,7 +390,8 @@ class Model:
     def _next(self, queue: Queue, content: Content) -> Entry | None:
         """Return the message that came, of those that may be next; copies of one message differ in their headers.
 
-        One that differs is a mistake, unless another copy came too: each may be for another consumer, or come later.
+        One that differs is a mistake, unless another copy came too: each may be for another consumer, or come later. So
+        may one that another queue has not published yet.
         """
         alike = [entry for entry in queue.heads() if entry.message.body == content.body]
         for entry in alike:
@@ -403,7 +400,7 @@ class Model:
                 return entry
         left = [frame for frames in self._frames.values() for _, frame in frames.left]
         copies = [frame for frame in left if isinstance(frame, Content) and frame.body == content.body]
-        return alike[-1] if alike and len(copies) < 2 else None
+        return alike[-1] if alike and len(copies) < 2 and not self.choices.wide else None
 
     def _check_entry(self, place: str, queue: Queue, content: Content, entry: Entry) -> None:
         redelivered, delivery_count = entry.shown

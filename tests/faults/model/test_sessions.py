@@ -231,6 +231,20 @@ def test_what_returns_to_an_exclusive_queue_at_the_end_of_its_connection_has_exp
         assert [entry.message.body for entry in machine.model.queues["q0"].ready] == [b"1"]
 
 
+def test_another_copy_of_a_message_may_push_it_out() -> None:
+    """The message that came back to q0 is beyond the limit once the copy that q2 drops has come."""
+    with history() as machine:
+        for name, arguments in (("q2", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q0"}), ("q0", {})):
+            machine.declare_queue(FIRST, name, {"x-queue-type": "classic", "x-max-length": 1} | arguments, "durable")
+            machine.bind(FIRST, name, FANOUT)
+            machine.add_consumer(FIRST, name, name, no_ack=False, exclusive=False, priority=None)
+        machine.publish_all(FIRST, [message(b"1", "", FANOUT)], mandatory=False)
+        machine.publish_all(FIRST, [message(b"2", "q2")], mandatory=False)
+        machine.recover_all(FIRST)
+        bodies = [one.entry.message.body for one in machine.model.channels[FIRST].unacked.values()]
+        assert sorted(bodies) == [b"1", b"2"]
+
+
 @pytest.mark.parametrize("expires", [False, True])
 def test_the_exclusive_queues_of_a_connection_end_side_by_side(expires: bool) -> None:
     """A dead letter of one for the other is lost if that is gone, else it goes on to the third queue."""
