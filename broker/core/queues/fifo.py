@@ -441,7 +441,7 @@ class Fifo:
         self.head = self.tail
         self.fresh.clear()
         self.returned, self.chunks = None, ChunkList(self._ledger)
-        self.timed = False
+        self.timed = self.exhausted = False
         self.header_bytes = 0
         return [chunk for chunk in removed if chunk is not None and chunk.count]
 

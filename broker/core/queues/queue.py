@@ -445,8 +445,8 @@ class Queue(RouteTarget):
                     self._trim()
             if timed and self._slice:
                 self._expire(self.ready_messages.all)  # the messages now in front
-                if self._slice and (when_ms := self.ready_messages.next_deadline_ms()) > self.host.clock.now_ms():
-                    self.host.scheduler.pump_at(self, when_ms)  # one that is due could not be read: `Reread` does
+                if self._slice and (when_ms := self.ready_messages.next_deadline_ms()) != NEVER:
+                    self.host.scheduler.pump_at(self, when_ms)
         finally:
             self._feeding = False
         if self.held_publishers.held:

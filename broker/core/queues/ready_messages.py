@@ -334,13 +334,18 @@ class ReadyMessages(ReadyTotals):
         return self.read_bytes + SLICE_BYTES, self.removed_bytes + removed_bytes
 
     def next_deadline_ms(self) -> int:
-        """Return the earliest deadline of the first messages, or NEVER; now, if very many have to be read back."""
+        """Return the earliest deadline of the first messages, or NEVER; now, if very many have to be read back.
+
+        One that could not be read for a shortage is not tried before EXHAUSTED_MS.
+        """
         self._charge_looks(len(self.all))
         earliest_ms, read_end = NEVER, self.read_bytes + SLICE_BYTES
         for fifo in self.all:
             if self.read_bytes >= read_end:
                 return self._queue.host.clock.now_ms()
             deadline_ms = fifo.first_deadline_ms() if fifo.timed else NEVER
+            if deadline_ms != NEVER and fifo.exhausted:
+                deadline_ms = max(deadline_ms, self._queue.host.clock.now_ms() + EXHAUSTED_MS)
             if deadline_ms != NEVER and (earliest_ms == NEVER or deadline_ms < earliest_ms):
                 earliest_ms = deadline_ms
         return earliest_ms

@@ -1,5 +1,6 @@
 """A queue compared with a model: a sorted list, and consumers asked in turn for each message."""
 
+from itertools import count
 from typing import Any
 
 import pytest
@@ -367,3 +368,18 @@ def test_a_deadline_that_passes_while_a_message_is_delivered(ttl_ms: int) -> Non
     queue.add_consumer(Taker("1", queue, log := [], True, 0, 1_000))
     queue.pump()
     assert queue.ready == 0 and len(log) == (ttl_ms > 2)
+
+
+@pytest.mark.pure("it replaces the clock's time")
+def test_a_deadline_that_passes_between_two_looks_at_the_clock_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = new_queue(arguments=Table.of({"x-message-ttl": 100}))
+    clock = queue.host.clock
+    assert isinstance(clock, FakeClock)
+    for number in range(50):
+        enqueue([message(number, False, b"x")], queue)
+        clock.advance(1)
+    at_rest, looks = clock.now_ms, count()
+    monkeypatch.setattr(clock, "now_ms", lambda: at_rest() + next(looks))
+    queue.pump()
+    clock.advance(1000)
+    assert not queue.ready
