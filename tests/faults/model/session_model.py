@@ -334,7 +334,8 @@ class Model:
         moved = False
         self._remove_overdue(queue)
         while queue.ready and (takers := queue.takers()):
-            if not any(self._deliver(queue, consumer) for consumer in takers):
+            # The first message to any of them, before others that may be next: that changes no place.
+            if not any(self._deliver(queue, taker, first) for first in (True, False) for taker in takers):
                 return moved  # the next delivery to each of them is of another queue, or missing
             moved, queue.came_back = True, False
             queue.expire(self.now_ms)
@@ -364,8 +365,8 @@ class Model:
         self._advance(queue)
         return bool(queue.ready and queue.takers())
 
-    def _deliver(self, queue: Queue, consumer: Consumer) -> bool:
-        """Deliver the next message, if it is the next delivery of the queue on the consumer's channel.
+    def _deliver(self, queue: Queue, consumer: Consumer, first: bool = False) -> bool:
+        """Deliver the next message, or only the `first`, if it is the next delivery of the queue on the channel.
 
         Those of different queues come in any order there (AMQP 4.7): queues work side by side.
         """
@@ -376,7 +377,7 @@ class Model:
         if frames is None or delivery is None or delivery[1].method.consumer_tag != consumer.tag:
             return False
         index, content = delivery
-        entry = self._next(queue, content)
+        entry = self._next(queue, content, first)
         if entry is None:
             return False  # it may be a dead letter that is still to come
         if index < self._replies.get(((channel.connection, channel.number), consumer.tag), -1):
@@ -387,20 +388,22 @@ class Model:
         self._check_entry("delivery", queue, content, entry)
         return True
 
-    def _next(self, queue: Queue, content: Content) -> Entry | None:
+    def _next(self, queue: Queue, content: Content, first: bool = False) -> Entry | None:
         """Return the message that came, of those that may be next; copies of one message differ in their headers.
 
         One that differs is a mistake, unless another copy came too: each may be for another consumer, or come later. So
         may one that another queue has not published yet.
         """
-        alike = [entry for entry in queue.heads() if entry.message.body == content.body]
+        heads = queue.ready[:1] if first else queue.heads()
+        alike = [entry for entry in heads if entry.message.body == content.body]
         for entry in alike:
             with suppress(Mismatch):
                 self._check_entry("delivery", queue, content, entry)
                 return entry
         left = [frame for frames in self._frames.values() for _, frame in frames.left]
         copies = [frame for frame in left if isinstance(frame, Content) and frame.body == content.body]
-        return alike[-1] if alike and len(copies) < 2 and not self.choices.wide else None
+        mistaken = alike and len(copies) < 2 and not first and not self.choices.wide
+        return alike[-1] if mistaken else None
 
     def _check_entry(self, place: str, queue: Queue, content: Content, entry: Entry) -> None:
         redelivered, delivery_count = entry.shown

@@ -231,6 +231,23 @@ def test_what_returns_to_an_exclusive_queue_at_the_end_of_its_connection_has_exp
         assert [entry.message.body for entry in machine.model.queues["q0"].ready] == [b"1"]
 
 
+def test_messages_for_several_channels_keep_their_places() -> None:
+    """A dead letter has come behind the others: it is not the first of what comes back."""
+    with history() as machine:
+        to_all = {"x-dead-letter-exchange": FANOUT, "x-message-ttl": 0}
+        for name, arguments in (("q0", to_all), ("q1", {})):
+            machine.declare_queue(FIRST, name, {"x-queue-type": "classic"} | arguments, "durable")
+        machine.bind(FIRST, "q1", FANOUT)
+        for key in (SECOND, FIRST):
+            machine.add_consumer(key, "q1", "a", no_ack=False, exclusive=False, priority=None)
+        burst = [message(b"%d" % at, "q1") for at in range(3)]
+        copied = Message(b"3", "", "q1", {"headers": {"CC": ["q0"]}}, copies=("q0",))
+        machine.publish_all(FIRST, [*burst, copied], mandatory=False)
+        machine.settle_one(SECOND, 1, False, ACK)
+        machine.recover_all(SECOND)
+        machine.end(FIRST, "refused")
+
+
 def test_another_copy_of_a_message_may_push_it_out() -> None:
     """The message that came back to q0 is beyond the limit once the copy that q2 drops has come."""
     with history() as machine:
