@@ -80,7 +80,7 @@ class Task:
 class Pumpable(Protocol):
     """A queue, as the scheduler sees it. It is in `pending` while it is `dirty`.
 
-    timer  calls `on_due` at `due_ms`; None if the queue waits for no time (`Scheduler.pump_at`)
+    timer  for `on_due` at `due_ms`, or some turns later; None if the queue waits for no time (`Scheduler.pump_at`)
     """
 
     name: str
@@ -189,8 +189,7 @@ class Scheduler:
             queue.timer = None
 
     def _come_due(self, queue: Pumpable) -> None:
-        queue.timer = None
-        self._due.append(queue)
+        self._due.append(queue)  # once: its timer is there until it is pumped
         if not self._running:
             self._run_in_turn()
             self._expect()
@@ -198,6 +197,7 @@ class Scheduler:
 
     def _pump_due(self, queue: Pumpable) -> None:
         """Pump a queue whose time has come, as a step of a job."""
+        queue.timer = None
         commit = self._journal.enter(None)
         try:
             cost = queue.on_due() + self.pump()

@@ -8,7 +8,7 @@ from tests.support.clock import FakeClock
 from tests.support.queues import message
 from tests.support.session import SlowJournal
 from warren.broker.core.jobs.scheduler import LONG_COST, PUMP_COST, PUMP_LIMIT, TURN_COST, Job, Scheduler
-from warren.broker.core.messages.ports import DISK_FULL, Commit
+from warren.broker.core.messages.ports import DISK_FULL, Commit, Timer
 
 STEPS = 3
 
@@ -182,6 +182,8 @@ class Costly:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self.dirty = False
+        self.timer: Timer | None = None
+        self.due_ms = 0
         self.pumps = 0
 
     def pump(self) -> int:
@@ -193,6 +195,10 @@ class Costly:
     def schedule_pump(self) -> None:
         self.dirty = True
         self._scheduler.pending.append(self)
+
+    def on_due(self) -> int:
+        self.schedule_pump()
+        return PUMP_COST
 
 
 def test_many_who_pump_in_one_turn_share_one_limit(jobs: Jobs) -> None:
@@ -207,6 +213,18 @@ def test_many_who_pump_in_one_turn_share_one_limit(jobs: Jobs) -> None:
     for queue in queues:
         queue.schedule_pump()
     assert PUMP_LIMIT <= scheduler.pump() <= 2 * PUMP_LIMIT, "what pumps charge elsewhere counts"
+
+
+def test_a_queue_that_is_due_waits_once_for_a_turn_that_has_time(jobs: Jobs) -> None:
+    scheduler, clock = jobs.scheduler, jobs.clock
+    queue = Costly(scheduler)
+    scheduler.pump_at(queue, clock.now_ms())
+    scheduler.charge(TURN_COST)
+    clock.run_next(clock.now_ms())
+    assert not queue.pumps and len(scheduler) == 1, "the turn has time left"
+    scheduler.pump_later(queue)
+    jobs.turns()
+    assert queue.pumps == 1 and queue.timer is None and not len(scheduler)
 
 
 def test_a_turn_pumps_one_queue_after_others_have_pumped_as_many_as_it_has_time_for(jobs: Jobs) -> None:
