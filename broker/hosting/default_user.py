@@ -12,7 +12,7 @@ from ..core.access.users import User
 from ..core.metadata.records import StoredUser
 
 SALT_BYTES = 4  # of RabbitMQ's hashes
-PASSWORD_BYTES = 18  # of randomness: 24 characters
+PASSWORD_BYTES = 18  # of randomness: 36 characters
 
 Report = Callable[[str, str, dict[str, object]], None]
 
@@ -21,7 +21,7 @@ def default_user(config: Config, report: Report) -> StoredUser:
     """Make the user that the configuration names. A generated password is printed once, on the standard output."""
     password = config.initial_password
     if password is None:
-        password = secrets.token_urlsafe(PASSWORD_BYTES)
+        password = secrets.token_hex(PASSWORD_BYTES)  # no dash begins it, as one begins an option
         # Not in the log, as files, exchanges and collectors keep its lines for readers who are no administrators.
         text = f"The new user '{config.default_user}' has this password, which is shown only once: {password}"
         print(text, flush=True)
