@@ -175,14 +175,38 @@ class ChannelHost(Publisher):
         if not self.replies_due:
             self.request_flush()
 
+    @property
+    def always_read(self) -> bool:
+        """Whether it is read also while queues that it publishes to are congested."""
+        return False
+
     def throttle(self, queue: Queue) -> None:
-        """Stop reading until the queue has drained or makes no progress. Connections with consumers are always read."""
-        raise NotImplementedError
+        """Stop reading until the queue has drained or makes no progress, unless the connection is always read."""
+        if queue in self.publisher_throttle.queues or self.always_read:
+            return
+        queue.held_publishers.hold(self)
+        if self.publisher_throttle.add(queue):
+            self.hold()
 
     def drained(self, queue: RouteTarget) -> None:
         self.publisher_throttle.queues.pop(cast("Queue", queue), None)
         if not self.publisher_throttle.queues:
-            self.transport.release()
+            self.release()
+
+    def leave_queues(self) -> None:
+        """Let no queue hold the connection back any more."""
+        for queue in self.publisher_throttle.queues:
+            queue.held_publishers.forget(self)
+        self.publisher_throttle.queues.clear()
+        self.release()
+
+    def hold(self) -> None:
+        """Stop reading."""
+        self.transport.hold()
+
+    def release(self) -> None:
+        """Read again."""
+        self.transport.release()
 
     def disowned(self, queue: RouteTarget) -> None:
         self.owned.pop(queue.name, None)

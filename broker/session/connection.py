@@ -410,12 +410,9 @@ class Connection(ChannelHost):
         if self.interrupted and not self._queued:
             self._work()
 
-    def throttle(self, queue: Queue) -> None:
-        if queue in self.publisher_throttle.queues or any(channel.consumers for channel in self.channels.values()):
-            return
-        queue.held_publishers.hold(self)
-        if self.publisher_throttle.add(queue):
-            self.transport.hold()
+    @property
+    def always_read(self) -> bool:
+        return any(channel.consumers for channel in self.channels.values())
 
     # Alarms
 
@@ -545,10 +542,7 @@ class Connection(ChannelHost):
         self.channels.clear()
         self.confirming.clear()
         self.stalled.clear()
-        for queue in self.publisher_throttle.queues:
-            queue.held_publishers.forget(self)
-        self.publisher_throttle.queues.clear()
-        self.transport.release()
+        self.leave_queues()
         if self.vhost is None:
             cleared()
         else:

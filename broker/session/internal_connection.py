@@ -7,7 +7,6 @@ from collections.abc import Callable
 from ..amqp.errors import AMQPError
 from ..core.access.users import User
 from ..core.node.node import Node
-from ..core.queues.queue import Queue
 from ..core.vhost.vhost import VHost, allow_new
 from .channel import Channel
 from .channel_host import CLOSED, RUNNING, ChannelHost
@@ -45,8 +44,9 @@ class InternalConnection(ChannelHost):
     def request_flush(self) -> None:
         """Do nothing: no input waits for the output."""
 
-    def throttle(self, queue: Queue) -> None:
-        """Do nothing: each publish is asked for by a request of its own."""
+    @property
+    def always_read(self) -> bool:
+        return True  # each publish is asked for by a request of its own
 
     def close(self, error: AMQPError) -> None:
         self.state = CLOSED

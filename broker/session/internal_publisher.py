@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
 from ..amqp import properties
 from ..amqp.errors import AMQPError, InternalFault, Invalid
@@ -32,7 +31,7 @@ from ..core.messages.message import Address, Message
 from ..core.messages.ports import Timer
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
-from ..core.queues.route_target import EnqueueResult, RouteTarget
+from ..core.queues.route_target import EnqueueResult
 from ..core.queues.x_death import DEATHS
 from ..core.vhost.vhost import VHost
 from .channel import Channel
@@ -146,21 +145,21 @@ class PublisherConnection(InternalConnection):
     def request_flush(self) -> None:
         self.changed()
 
-    def throttle(self, queue: Queue) -> None:
-        if queue in self.publisher_throttle.queues:
-            return
-        queue.held_publishers.hold(self)
-        if self.publisher_throttle.add(queue):
-            self.held = True
-            if self._timer is None:
-                self._check_later()
+    @property
+    def always_read(self) -> bool:
+        return False
 
-    def drained(self, queue: RouteTarget) -> None:
-        self.publisher_throttle.queues.pop(cast("Queue", queue), None)
-        if not self.publisher_throttle.queues:
-            self._stop()
-            self.held = False
-            self.changed()
+    def hold(self) -> None:
+        self.held = True
+        if self._timer is None:
+            self._check_later()
+
+    def release(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.held = False
+        self.changed()
 
     def close(self, error: AMQPError) -> None:
         super().close(error)
@@ -169,15 +168,8 @@ class PublisherConnection(InternalConnection):
     def end_channel(self, channel: Channel) -> None:
         """End the channel; no queue holds the connection any more, and the cycle with the publisher is broken."""
         super().end_channel(channel)
-        for queue in self.publisher_throttle.queues:
-            queue.held_publishers.forget(self)
-        self._stop()
         self.changed = lambda: None
-
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self.leave_queues()
 
     def _check_later(self) -> None:
         clock = self.node.clock

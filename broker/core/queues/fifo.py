@@ -114,8 +114,8 @@ class ReadyTotals:
         """Read unread messages again, as there is room in memory."""
         raise NotImplementedError
 
-    def reread_soon(self) -> None:
-        """Read unread messages again in one of the next turns, as there is room in memory."""
+    def reread_later(self, wait_ms: int) -> None:
+        """Read unread messages again after this time, or at an earlier time that is already set."""
         raise NotImplementedError
 
 
@@ -373,7 +373,7 @@ class Fifo:
         if not ready.count:
             ready.own = False
         if ready.awaits_room:
-            ready.reread_soon()
+            ready.reread_later(0)
         return messages, taken_bytes
 
     def remove_due(self, now_ms: int, limit: int, removed_end: int, read_end: int) -> list[Message]:

@@ -249,7 +249,6 @@ class ReadyMessages(ReadyTotals):
             queue.host.scheduler.start(f"rereading of {queue}", self._reread_all(queue))
 
     def reread_later(self, wait_ms: int = REREAD_MS) -> None:
-        """Read unread messages again after this time, or at an earlier time that is already set."""
         host = self._queue.host
         when_ms = host.clock.now_ms() + wait_ms
         self.reread_ms = min(self.reread_ms or when_ms, when_ms)
@@ -281,9 +280,6 @@ class ReadyMessages(ReadyTotals):
             if self.unread_count and not queue.deleted:
                 self.reread_later(wait_ms)
 
-    def reread_soon(self) -> None:
-        self.reread_later(0)
-
     def remove_due(self, fifos: list[Fifo], now_ms: int, limit: int) -> tuple[list[Message], int]:
         """Remove due messages from the front of each of these fifos, at most `limit`, up to `_slice_ends`.
 
@@ -296,7 +292,7 @@ class ReadyMessages(ReadyTotals):
             if fifo.timed and self.removed_bytes < removed_end and self.read_bytes < read_end:
                 dead += fifo.remove_due(now_ms, limit - len(dead), removed_end, read_end)
         if dead and self.awaits_room:
-            self.reread_soon()
+            self.reread_later(0)
         return dead, limit - len(dead) if self.read_bytes < read_end and self.removed_bytes < removed_end else 0
 
     def drop_excess(self, max_length: int, max_bytes: int, limit: int) -> tuple[list[Message], int]:
@@ -318,8 +314,6 @@ class ReadyMessages(ReadyTotals):
                 messages = fifo.take(excess, 0)[0]
                 self.removed_bytes += frame_bytes(messages)
                 dropped += messages
-                if self.awaits_room:
-                    self.start_rereading()
             else:
                 message = fifo.pop()[1]
                 self.removed_bytes += len(message.frames)

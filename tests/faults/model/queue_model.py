@@ -16,7 +16,7 @@ QUORUM_POLICY = {"delivery-limit", "dead-letter-strategy"}
 RETURNS_LIMIT = 1 << 30  # more than messages come back
 RETURNED = -1  # the arrival of messages that came back with the end of their channel
 Identity = tuple[str, str, bytes, tuple[tuple[str, str, int], ...]]
-"""Of a message: its exchange, routing key and body, and of each death the queue, reason and count."""
+"""The exchange, routing key and body of a message, and the queue, reason and count of each of its deaths."""
 
 
 @dataclass(frozen=True)
