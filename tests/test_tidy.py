@@ -351,7 +351,7 @@ def test_the_broker_imports_no_plugin_and_a_plugin_only_what_its_line_of_the_tab
 
 # plugin -> other plugins, or modules of them, that it may import; those that are not named import none
 PLUGINS_MAY_IMPORT = {
-    "management": {"http", "throughput.file_format.report_folder"},
+    "management": {"http", "throughput.file_format.report_folder", "web"},
     "prometheus": {"http", "management"},
     "throughput": {"exchanges"},
 }

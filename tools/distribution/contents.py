@@ -10,7 +10,7 @@ from tests.support.wheel import PACKAGES
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NAME = f"{PROJECT['name']}-{PROJECT['version']}"
-UI = "warren/plugins/management/ui"
+UI, WEB = "warren/plugins/management/ui", "warren/plugins/web"
 OTHERS = {
     "warren/broker/system/warren.service",
     "warren/py.typed",
@@ -19,7 +19,7 @@ OTHERS = {
     "warren/plugins/throughput/analysis/report.schema.json",
 }
 PAGES = ("warren.1", "warren.conf.5", "warrenctl.8")
-LICENSES = {"LICENSE", f"{UI}/LICENSE.uPlot"}
+LICENSES = {"LICENSE", f"{WEB}/LICENSE.uPlot"}
 METADATA = {
     "METADATA",
     "RECORD",
@@ -39,7 +39,9 @@ def modules() -> set[str]:
 
 def package_files() -> set[str]:
     """The files of the package `warren`: modules, the user interface, and few others."""
-    ui = {f"warren/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / UI[7:]).rglob("*") if path.is_file()}
+    folders = [ROOT / folder.removeprefix("warren/") for folder in (UI, WEB)]
+    paths = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    ui = {f"warren/{path.relative_to(ROOT).as_posix()}" for path in paths}
     return {"warren/__init__.py", *(f"warren/{module}" for module in modules()), *ui, *OTHERS}
 
 

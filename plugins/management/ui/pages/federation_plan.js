@@ -84,7 +84,7 @@ function check(topology, brokers) {
 }
 
 /** A word as a POSIX shell reads it: quoted, unless it has only letters, digits and a few marks. */
-export const quoted = (word) => (/^[\w./:@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+const quoted = (word) => (/^[\w./:@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 /** The commands for a broker. */
 export function commands({ upstreams, policy }, vhost) {

@@ -2,13 +2,14 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h, fill } from "../core/dom.js";
-import * as format from "../core/format.js";
 import { form } from "../core/form.js";
-import { Table, whole } from "../core/table.js";
+import { List } from "../core/list.js";
 import * as tasks from "../core/tasks.js";
-import { deleteObjects, editColumn, folded, link, section, short, vhostField } from "./parts.js";
+import { h, fill, short } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
 import { preview } from "./policies.js";
+import { deleteObjects, editColumn, folded, link, section, vhostField } from "./widgets.js";
 
 const ONE = "federation-upstream";
 const SET = "federation-upstream-set";
@@ -164,7 +165,7 @@ function federateForm(context) {
 /** The section of a page with the policies that federate, and the form to add one. */
 export function policySection(context) {
   const all = async (signal) => (await api.get(context.vhost ? path`policies/${context.vhost}` : "policies", {}, signal)).filter(federates);
-  const table = new Table({
+  const table = new List({
     name: "federation-policies",
     label: "Policies that federate",
     columns: COLUMNS,

@@ -2,17 +2,16 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h, fill } from "../core/dom.js";
-import * as format from "../core/format.js";
 import { argumentsTable, fieldRow, form } from "../core/form.js";
+import { List } from "../core/list.js";
 import * as session from "../core/session.js";
-import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
+import { h, facts, fill, short } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
 import { namesOf, policiesOfSet } from "./federation_policies.js";
 import { GROUPS } from "./federation_settings.js";
-import {
-  deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, vhostField,
-} from "./parts.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, vhostField } from "./widgets.js";
 
 const COMPONENT = "federation-upstream-set";
 const OVERRIDES = GROUPS.flatMap((group) => group.fields)
@@ -109,7 +108,7 @@ function setForm(context, { label, submit, fixed, value, keep = false, latest, n
 
 function createList(context) {
   const all = (signal) => api.get(context.vhost ? path`parameters/${COMPONENT}/${context.vhost}` : `parameters/${COMPONENT}`, {}, signal);
-  const table = new Table({
+  const table = new List({
     name: "federation-upstream-sets",
     label: "Upstream sets",
     columns: COLUMNS,

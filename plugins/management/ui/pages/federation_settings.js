@@ -1,9 +1,9 @@
 /** The settings of an upstream, in RabbitMQ's groups, and the form to enter them. */
 
-import * as session from "../core/session.js";
-import { h } from "../core/dom.js";
-import * as format from "../core/format.js";
 import { fieldRow, form } from "../core/form.js";
+import * as session from "../core/session.js";
+import { h } from "../web/dom.js";
+import * as format from "../web/format.js";
 
 const HIDDEN = "[redacted]";
 const YES_NO = [
@@ -140,7 +140,7 @@ const FIELDS = GROUPS.flatMap((group) => group.fields);
 const uris = (value) => [value ?? []].flat().map(String);
 
 /** Return the value of the parameter: what was entered, with the types that the broker stores. Empty inputs are left out. */
-export function valueOf(entered) {
+function valueOf(entered) {
   const value = {};
   for (const field of FIELDS) {
     const given = entered[field.name];

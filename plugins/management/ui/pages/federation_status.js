@@ -2,15 +2,15 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { Chart, rangeChooser, rangeQuery } from "../core/chart.js";
 import { confirm } from "../core/dialog.js";
-import { h, fill } from "../core/dom.js";
-import * as format from "../core/format.js";
+import { List, paged } from "../core/list.js";
 import * as router from "../core/router.js";
+import { SamplesChart, rangeChooser, rangeQuery } from "../core/samples_chart.js";
 import * as session from "../core/session.js";
-import { Table, paged } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { facts, heading, link, section, short, state } from "./parts.js";
+import { h, facts, fill, short } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { heading, link, section, state } from "./widgets.js";
 
 const UP = ["running", "starting"];
 const isDown = (one) => !UP.includes(one.status);
@@ -182,7 +182,7 @@ function createStatus(context) {
   const target = () => `federation-links${context.vhost ? path`/${context.vhost}` : ""}${onlyDown.checked ? "/state/down" : ""}`;
   const columns = [...COLUMNS];
   if (session.may.makePolicies()) columns.push({ id: "operations", title: "Operations", cell: restartButtons(context) });
-  const table = new Table({
+  const table = new List({
     name: "federation-links",
     label: "Federation links",
     filtered: "name or upstream",
@@ -235,7 +235,7 @@ function details(one) {
 
 function createLink(context) {
   const { vhost, id } = context.params;
-  const chart = new Chart(
+  const chart = new SamplesChart(
     "Inbound messages",
     [
       ["Published here", "publish"],

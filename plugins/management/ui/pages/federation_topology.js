@@ -2,12 +2,13 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h, fill, svg } from "../core/dom.js";
-import * as format from "../core/format.js";
+import { List } from "../core/list.js";
 import * as router from "../core/router.js";
 import * as session from "../core/session.js";
-import { Table, whole } from "../core/table.js";
-import { link, section, state } from "./parts.js";
+import { h, fill, svg } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
+import { link, section, state } from "./widgets.js";
 
 const RADIUS = 9; // of a broker
 const LABEL = 7.5; // width of a character, about
@@ -197,7 +198,7 @@ function create(context) {
   const notes = h("p");
   let topology = { brokers: [], links: [] };
   const chosen = () => topology.links.filter((one) => (!from || one.from === from) && (!to || one.to === to));
-  const table = new Table({
+  const table = new List({
     name: "federation-topology",
     label: "Links of the topology",
     columns: COLUMNS,

@@ -2,19 +2,18 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h, fill } from "../core/dom.js";
-import * as format from "../core/format.js";
+import { List } from "../core/list.js";
 import * as router from "../core/router.js";
-import { Table, whole } from "../core/table.js";
 import * as session from "../core/session.js";
 import * as tasks from "../core/tasks.js";
+import { h, facts, fill, short } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
 import { namesOf, policiesOf, policySection } from "./federation_policies.js";
 import { GROUPS, restored, upstreamForm } from "./federation_settings.js";
-import {
-  deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, vhostField,
-} from "./parts.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, vhostField } from "./widgets.js";
 
-export const COMPONENT = "federation-upstream";
+const COMPONENT = "federation-upstream";
 const URIS = [
   ["amqp://server-name", "to a broker, without credentials and with the virtual host of the same name"],
   ["amqp://user:password@server-name/my-vhost", "with credentials and a virtual host of another name"],
@@ -82,7 +81,7 @@ const examples = () =>
 
 function createList(context) {
   const all = (signal) => api.get(context.vhost ? path`parameters/${COMPONENT}/${context.vhost}` : `parameters/${COMPONENT}`, {}, signal);
-  const table = new Table({
+  const table = new List({
     name: "federation-upstreams",
     label: "Upstreams",
     columns: COLUMNS,

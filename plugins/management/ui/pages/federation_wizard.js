@@ -3,14 +3,14 @@
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
-import { h, fill, show } from "../core/dom.js";
-import * as format from "../core/format.js";
 import { fieldRow } from "../core/form.js";
 import * as session from "../core/session.js";
 import * as tasks from "../core/tasks.js";
+import { h, fill, show } from "../web/dom.js";
+import * as format from "../web/format.js";
 import { commands, plan, TOPOLOGIES } from "./federation_plan.js";
-import { section } from "./parts.js";
 import { preview } from "./policies.js";
+import { section } from "./widgets.js";
 
 const target = (vhost, name) => path`parameters/federation-upstream/${vhost}/${name}`;
 const inputOf = (row) => row.querySelector("input, select");

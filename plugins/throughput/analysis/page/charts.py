@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from .markup import byte_size, duration, name, short
 
 COLOURS = 11
-UPLOT = Path(__file__).parents[3] / "management" / "ui" / "lib"
+UPLOT = Path(__file__).parents[3] / "web"
 FORMATS: dict[str, Callable[[float], str]] = {
     "s": duration,
     "us": lambda microseconds: duration(microseconds / 1e6),
