@@ -363,7 +363,7 @@ def test_the_broker_imports_no_plugin_and_a_plugin_only_what_its_line_of_the_tab
 PLUGINS_MAY_IMPORT = {
     "management": {"http", "message_log.file_format.report_folder", "web"},
     "prometheus": {"http", "management"},
-    "message_log": {"exchanges"},
+    "message_log": {"exchanges", "web"},
 }
 
 

@@ -1,6 +1,7 @@
 /** Charts over time, drawn by uPlot, with a value of each line beside its name: that of the time below the cursor. */
 
 import { h, fill, show } from "./dom.js";
+import { axisTime } from "./format.js";
 import { preference, prefer } from "./preferences.js";
 import * as theme from "./theme.js";
 
@@ -27,13 +28,6 @@ function colour(name) {
   const resolved = getComputedStyle(probe).color;
   probe.remove();
   return resolved;
-}
-
-/** A time in seconds as the time of day, or as a day if the times of the axis are days apart. */
-function clock(at, step, timeZone) {
-  const day = { day: "2-digit", month: "short" };
-  const time = { hour: "2-digit", minute: "2-digit", second: step < 60 ? "2-digit" : undefined, hourCycle: "h23" };
-  return new Date(at * 1000).toLocaleString([], { timeZone, ...(step < 86400 ? time : day) });
 }
 
 /** The width of the axis with these values, none of which is cut off. */
@@ -124,7 +118,7 @@ export class Chart {
   /** Show the values at a place of the time axis, or those of the legend if it is null. */
   #showAt(place) {
     const [times] = this.#data;
-    const at = typeof place === "number" && place < times.length ? ` at ${clock(times[place], 0, this.#options.timeZone)}` : null;
+    const at = typeof place === "number" && place < times.length ? ` at ${axisTime(times[place], 0, this.#options.timeZone)}` : null;
     for (const line of this.#lines) {
       const value = this.#data[line.at + 1][place] ?? null;
       fill(line.value, at === null ? line.text : `${value === null ? "none" : this.#options.format(value)}${at}`);
@@ -141,7 +135,7 @@ export class Chart {
       hooks: { setCursor: [(plot) => this.#showAt(plot.cursor.idx)] },
       scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0) * 1.05, Math.max(0, high ?? 0) * 1.05 || 1] } },
       axes: [
-        { ...axis, space: LABEL_WIDTH + 20, size: 32, values: (_, times) => times.map((at) => clock(at, times[1] - times[0], timeZone)) },
+        { ...axis, space: LABEL_WIDTH + 20, size: 32, values: (_, times) => times.map((at) => axisTime(at, times[1] - times[0], timeZone)) },
         { ...axis, size: widthOfLabels, values: (_, values) => values.map((value) => format(value)), ...(steps && { incrs: steps }) },
       ],
       series: [{}, ...this.#lines.map((line) => ({

@@ -72,6 +72,16 @@ export function time(value) {
 /** The time of day in the reader's zone. */
 export const clock = (value) => new Date(value).toLocaleTimeString();
 
+/**
+ * A time in seconds as the time of day, with seconds if the times of the axis are less than a minute apart, or as a day if
+ * they are days apart. The time zone is the reader's unless given.
+ */
+export function axisTime(at, step, timeZone) {
+  const day = { day: "2-digit", month: "short" };
+  const time = { hour: "2-digit", minute: "2-digit", second: step < 60 ? "2-digit" : undefined, hourCycle: "h23" };
+  return new Date(at * 1000).toLocaleString([], { timeZone, ...(step < 86400 ? time : day) });
+}
+
 /** A share of 1 as a percentage. */
 export const percent = (value) => (isNumber(value) ? `${short.format(value * 100)} %` : "");
 

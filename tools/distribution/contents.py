@@ -15,7 +15,8 @@ OTHERS = {
     "warren/broker/system/warren.service",
     "warren/py.typed",
     "warren/plugins/message_log/analysis/page/page.css",
-    "warren/plugins/message_log/analysis/page/page.js",
+    "warren/plugins/message_log/analysis/page/drawings.js",
+    "warren/plugins/message_log/analysis/page/report.js",
     "warren/plugins/message_log/analysis/report.schema.json",
 }
 PAGES = ("warren.1", "warren.conf.5", "warrenctl.8")
