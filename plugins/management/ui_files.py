@@ -13,8 +13,8 @@ from starlette.responses import RedirectResponse, Response
 
 from .. import web
 from ..http.asgi import GZIP_FROM, Application, Incoming, compress_now
-from .framework.context import State
-from .http_api import fixed_headers
+from .framework.http_api import fixed_headers
+from .framework.state import ManagementState
 
 FOLDER = Path(__file__).with_name("ui")
 SHARED = "web"  # the path of the files that reports use as well
@@ -70,7 +70,7 @@ class UIFiles(Application):
     All files are read at the first request, so a page is never mixed with scripts of another version.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ManagementState) -> None:
         self._prefix = state.config.path_prefix.rstrip("/")
         self._config = state.config
         self._files: dict[str, StoredFile] | None = None

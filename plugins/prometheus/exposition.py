@@ -19,7 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encode
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from ..http.slices import SLICE_S, in_slices
+from ..http.time_slices import SLICE_S, in_slices
 from .families import Rows
 
 PIECE = 50  # samples written in one step: some hundredths of a millisecond

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import add
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-from ..http.slices import in_slices
+from ..http.time_slices import in_slices
 from .scope import Scope
 
 T = TypeVar("T")

@@ -14,13 +14,13 @@ import msgspec
 
 from ...http.asgi import Incoming
 from ...http.auth import NONE, Guard
+from ...http.limits import Quota
 from ...http.responses import HTTPError, Response, missing
 from . import bodies
-from .context import State
 from .line_stream import LineStream
 from .pagination import Listing
-from .quota import Quota
 from .request import Request
+from .state import ManagementState
 
 Answered = Response[Any] | Listing[Any] | LineStream
 Handler = Callable[[Request], Answered | Awaitable[Answered]]
@@ -87,7 +87,7 @@ class Route:
     def summary(self) -> str:
         return (self.handler.__doc__ or "").strip().partition("\n")[0]
 
-    async def read(self, incoming: Incoming, quota: Quota, state: State) -> msgspec.Struct | bytes:
+    async def read(self, incoming: Incoming, quota: Quota, state: ManagementState) -> msgspec.Struct | bytes:
         """Return the body of a request, decoded. Raises HTTPError (400, 408, 503)."""
         config, body = state.config, self.body
         assert body is not None, "the route takes none"

@@ -40,7 +40,7 @@ class Scrapes:
         return self._sums
 
 
-class State:
+class MetricsState:
     """Configuration, scrape statistics and the readings of the process."""
 
     def __init__(self, host: Host) -> None:
