@@ -27,7 +27,7 @@ GZIP_WINDOW = 31  # the largest window of zlib, with the header of gzip
 
 
 class Incoming:
-    """A request as the client sent it, parsed once, with the way to answer it.
+    """A request, parsed once, with the methods that answer it.
 
     path     as sent, percent-encoding included
     headers  by lower-case name; the last one wins

@@ -23,7 +23,7 @@ TAGS = frozenset((ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT))
 
 
 class Caller:
-    """The user of a request, with the rights that `tags` give: those of the user's tags that the API knows."""
+    """The user of a request, with the rights of `tags`, which are the user's tags that the API knows."""
 
     __slots__ = ("user", "tags", "administers", "monitors", "makes_policies", "manages", "is_local")
 
@@ -46,7 +46,7 @@ class Caller:
         return self.monitors or vhost.name in self.user.permissions
 
     def sees_connection(self, connection: ChannelHost) -> bool:
-        """True if the user may know name, user and address of a connection: one of its own, or with monitoring any."""
+        """True if the user may see name, user and address of a connection: its own ones, or all with monitoring."""
         return self.monitors or connection.user is self.user
 
 
@@ -113,7 +113,7 @@ def credentials(header: str | None) -> tuple[str, bytes]:
         raise bad("the header Authorization is not of the scheme Basic")
     try:
         name, colon, password = base64.b64decode(rest.strip(), validate=True).partition(b":")
-    except ValueError:  # binascii.Error among them, and another for a text that is not ASCII
+    except ValueError:  # including binascii.Error; for a text that is not ASCII it is another one
         colon = b""
     if not colon:
         raise bad("the header Authorization has no name and password in base64")
@@ -141,7 +141,7 @@ async def authenticate(host: Host, header: str | None, peer: Peer) -> Caller:
 
 
 async def verify_password(host: Host, name: str, password: bytes, loopback: bool, source: str = "") -> User | None:
-    """Return the user if the password is right, or else None. Raises HTTPError (503) if too many logins wait."""
+    """Return the user if the password is right, or None. Raises HTTPError (503) if too many logins wait."""
     answer: asyncio.Future[User | None] = asyncio.get_running_loop().create_future()
 
     def set_answer(user: User | None) -> None:

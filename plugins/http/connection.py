@@ -99,7 +99,7 @@ class Protocol(H11Protocol):
             self._wait()
 
     def _wait(self, again: bool = False) -> None:
-        """Go on in a later turn, and read nothing until then; `again` if some input was handled in this one."""
+        """Continue in a later turn, and read nothing until then; `again` if some input was handled in this one."""
         self._waits = True
         self.flow.hold()
         self._pace.call_in_turn(self._go_on, again)
@@ -133,7 +133,7 @@ class Protocol(H11Protocol):
             self._wait(again=True)
 
     def _has_unwanted_body(self) -> bool:
-        """Whether the client sends the body of a request that is answered already."""
+        """True if the client still sends the body of a request that is answered."""
         return self.cycle is not None and self.cycle.response_complete and self.conn.their_state is h11.SEND_BODY
 
     def _begin_request(self) -> None:
@@ -179,7 +179,7 @@ class Protocol(H11Protocol):
         if self.slot is not None:
             self.slot.leave()
         super().connection_lost(exc)
-        self._unset_keepalive_if_required()  # after a reset, too; else its timer keeps the connection in memory
+        self._unset_keepalive_if_required()  # after a reset, too; otherwise its timer keeps the connection in memory
 
     def _unsupported_upgrade_warning(self) -> None:
         """Log nothing: a request for another protocol may be answered as any other (RFC 9110, 7.8)."""

@@ -15,7 +15,7 @@ from h11._receivebuffer import ReceiveBuffer, blank_line_regex
 from uvicorn.protocols.http.flow_control import FlowControl
 
 BOTH_LENGTHS = {b"content-length", b"transfer-encoding"}
-HEAD_BYTES = 16 << 10  # of a head, or of what follows the last chunk: to parse it takes up to 5 ms
+HEAD_BYTES = 16 << 10  # of a head, or of the trailer after the last chunk; parsing it takes up to 5 ms
 TOO_LONG = 431
 LINE_ENDS = (b"\r\n", b"\n")
 
@@ -68,11 +68,11 @@ class PacedConnection(h11.Connection):
 
     @property
     def waiting_bytes(self) -> int:
-        """The length of what was received and is not parsed yet."""
+        """The length of the received input that is not parsed yet."""
         return len(self._receive_buffer)
 
     def drop(self) -> None:
-        """Drop what was received and is not parsed yet."""
+        """Drop the received input that is not parsed yet."""
         self._receive_buffer = StrictBuffer()
 
     def next_event(self) -> Any:

@@ -30,7 +30,9 @@ class Quota:
         return True
 
     def has_room(self, key: str, amount: int, own: int | None = None) -> bool:
-        """True if no limit would be exceeded. `own` is what the caller has in use: alone, it may exceed them."""
+        """True if no limit would be exceeded. `own` is the amount of the caller, who may exceed
+        them if nobody else uses anything.
+        """
         used = self._by_key.get(key, 0)
         counted = min(own, self.key_limit) if own is not None else None
         return (used + amount <= self.key_limit or used == own) and (
@@ -46,5 +48,5 @@ class Quota:
             del self._by_key[key]
 
     def release(self, key: str, amount: int = 1) -> None:
-        """Subtract what was taken."""
+        """Subtract from the amount in use."""
         self.add(key, -amount)

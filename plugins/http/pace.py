@@ -1,7 +1,7 @@
-"""The pace of HTTP: how much all connections and requests together do in one turn of the loop.
+"""The pace of HTTP: the limit of the work of all connections and requests in one turn of the loop.
 
 The loop reads all ready sockets in one turn, each up to 32 times, and h11 makes an event of each chunk of a body,
-however short: 1 MiB of such chunks took two seconds. And what hundreds of requests do in short slices adds up, too.
+however short: 1 MiB of such chunks took two seconds. The short slices of hundreds of requests add up, too.
 """
 
 from __future__ import annotations
@@ -11,38 +11,39 @@ from collections import deque
 from collections.abc import Callable
 from weakref import WeakKeyDictionary, proxy
 
-TURN_S = 0.003  # for all connections and requests in one turn of the loop; what is begun is finished
+TURN_S = 0.003  # for all connections and requests in one turn of the loop; a step that has begun is finished
 
 
 class Pace:
-    """The time that a loop has for HTTP in one turn, and those that wait for a later one."""
+    """The time that a loop has for HTTP in one turn, and the functions that wait for a later turn."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = proxy(loop)  # so that `pace_of` keeps no loop in memory
         self._left_s = TURN_S
         self._waiting: deque[Callable[[], None]] = deque()
-        self._again: deque[Callable[[], None]] = deque()  # of those that have had a turn, and go on
+        self._again: deque[Callable[[], None]] = deque()  # functions that continue the work of an earlier turn
         self._expected = False  # a next turn is scheduled
 
     def has_time(self) -> bool:
-        """Whether there is time for more in this turn, and nothing waits for it."""
+        """True if there is time left in this turn, and no function waits for it."""
         return self._left_s > 0 and not self._waiting and not self._again
 
     def charge(self, time_s: float) -> None:
-        """Charge this turn for what was done, or for what follows from it."""
+        """Charge this turn for work, done or expected."""
         self._left_s -= time_s
         self._expect()
 
     def call_in_turn(self, fn: Callable[[], None], again: bool = False) -> None:
-        """Call a function in a later turn that has time, in the order of these calls. It charges what it takes.
+        """Call a function, which charges its time, in a later turn that has time, in the order of these calls.
 
-        Those that go on are called `again`, in turn with the others: a short request waits for no long ones.
+        Functions that continue their work are called `again`, alternately with new ones: a short request does not wait
+        for long ones.
         """
         (self._again if again else self._waiting).append(fn)
         self._expect()
 
     async def time(self, time_s: float) -> None:
-        """Return in a turn that has time, and charge it so much."""
+        """Return in a turn that has time, and charge it `time_s`."""
         if self.has_time():
             self.charge(time_s)
             return

@@ -94,7 +94,7 @@ def not_found(reason: str) -> HTTPError:
 
 
 def no_vhost(method: str) -> HTTPError:
-    """A virtual host in the path that does not exist; only for what is put into it the reason names it (404)."""
+    """A virtual host in the path that does not exist (404). Only the reason of PUT and POST names it."""
     return not_found(NO_VHOST) if method in ("PUT", "POST") else missing()
 
 
@@ -121,7 +121,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def json_of(value: object) -> bytes:
-    """Encode a value. A byte that is not UTF-8 becomes an escaped surrogate (U+DC80 to U+DCFF), as imports take it."""
+    """Encode a value. Imports accept the escaped surrogates (U+DC80 to U+DCFF) of bytes that are not UTF-8."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:

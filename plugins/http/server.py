@@ -65,7 +65,7 @@ class UvicornLogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError):
-            return  # a request in progress at the end of the server, of which another message tells
+            return  # a request in progress at the end of the server, which another message reports
         now_ms = self._host.now_ms()
         text = str(record.msg)
         if now_ms < self._due_ms.get(text, 0):

@@ -1,4 +1,4 @@
-"""Long work in short slices, so that the loop serves others in between."""
+"""Long work in short slices of time, between which the loop serves others."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .pace import pace_of
 T = TypeVar("T")
 
 SLICE_S = 0.0002  # the delay that a slice may add to a message
-# While others keep the loop busy, one request at a time gets a longer slice, so that lists come to an end.
+# While other work keeps the loop busy, one request at a time gets a longer slice, so that its list is completed.
 BUSY_S = 0.003  # between two slices
-LONGER, EVERY_S = 10, 0.01  # times as long, so often
+LONGER, EVERY_S = 10, 0.01  # the factor of a longer slice, and the time between two of them
 RUN = 500  # objects sorted in one step: up to 2 ms
 TEXT_BYTES = 64 << 10  # of the pieces of a response
 
@@ -87,7 +87,7 @@ async def done_in_slices(objects: Iterable[T], do: Callable[[T], object]) -> Non
 async def sorted_in_slices(
     objects: Iterable[T], key: Callable[[T], Any], reverse: bool = False, count: int | None = None
 ) -> list[T]:
-    """Return the first `count` objects of what `sorted` returns, or all of them.
+    """Return the sorted objects, or the first `count` of them.
 
     Runs are sorted in one turn of the loop each, and merged in slices.
     """
@@ -109,7 +109,7 @@ async def sorted_in_slices(
 
 
 def drain(objects: list[T]) -> Iterator[T]:
-    """Yield the objects and release each one, as releasing very many at once would block the loop."""
+    """Yield the objects and release each one, because releasing very many in one step would block the loop."""
     objects.reverse()
     while objects:
         yield objects.pop()

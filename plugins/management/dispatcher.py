@@ -19,10 +19,9 @@ METRICS = "prometheus"  # the entry point of the service
 
 
 class Dispatcher(Application):
-    """An application: requests for metrics go to the Prometheus service, if it runs.
+    """An application that passes requests to the Prometheus service for metrics, to the API, or to the files of the UI.
 
-    Others go to the API if their path is below it, or else to the files of the user interface. The API refuses those
-    whose Host header is no name of this node.
+    Requests whose Host header is not a name of this node are refused.
     """
 
     def __init__(self, host: Host, api: HTTPAPI, files: UIFiles) -> None:

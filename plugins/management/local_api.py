@@ -19,7 +19,7 @@ BODIES_BYTES = 512 << 20  # of bodies being read
 class LocalAPI(HTTPAPI):
     """The application for callers that the socket has identified by uid; headers are not checked.
 
-    It keeps working while the services of the node are stopped.
+    It also works while the services of the node are stopped.
     """
 
     request_s = None
@@ -31,7 +31,7 @@ class LocalAPI(HTTPAPI):
 
     @property
     def _state(self) -> ManagementState:
-        """The state of the running service, with its samples, or else a state without samples."""
+        """The state of the running service with its samples, or a state without samples."""
         service = self._host.services.get(MANAGEMENT)
         state = service.state if isinstance(service, ManagementService) else None
         return state or self._own_state

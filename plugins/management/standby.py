@@ -1,6 +1,6 @@
 """The HTTP API of a standby, which has no node: nearly each request is answered with 503, health checks with a reason.
 
-Callers at the unix socket learn the name of the node, and can stop the process.
+Callers at the unix socket can get the name of the node, and stop the process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Metrics of connections. RabbitMQ labels a connection's process `channel`, so the label is kept."""
+"""Metrics of connections. The label of a connection's process is `channel`, as in RabbitMQ."""
 
 from __future__ import annotations
 

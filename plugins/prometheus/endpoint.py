@@ -19,7 +19,7 @@ from .scope import BadPattern, Scope
 from .scrape_stream import ScrapesInProgress, ScrapeStream, join_chunks
 from .state import MetricsState
 
-AT_ONCE = 2  # scrapes that make a chunk at the same time, as each may use the processor for seconds
+AT_ONCE = 2  # scrapes that make a chunk at the same time; each may use the processor for seconds
 SCRAPE_S = 120.0  # for a whole scrape: ten times Prometheus' timeout
 PLAIN = "text/plain"
 REALM = {"www-authenticate": 'Basic realm="RabbitMQ Prometheus"'}

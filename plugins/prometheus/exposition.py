@@ -24,7 +24,7 @@ from ..http.time_slices import SLICE_S, in_slices
 from .families import Rows
 
 PIECE = 50  # samples written in one step: some hundredths of a millisecond
-PLAIN = "text/plain; version=0.0.4"  # as RabbitMQ sends it: without a charset, which is UTF-8 anyway
+PLAIN = "text/plain; version=0.0.4"  # without a charset, as in RabbitMQ; it is UTF-8
 END = b"# EOF\n"  # of OpenMetrics
 SPECIAL = re.compile(r'[\\\n"]')
 ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})  # in the values of labels

@@ -27,7 +27,7 @@ Row = tuple[Texts, Values]
 
 
 class Rows:
-    """The labels of all objects in one list, and a column of values for each family.
+    """The labels of all objects as one list, and a column of values for each family.
 
     There is no tuple for each object: 100,000 tuples would start the garbage collector, which visits all in one turn.
     """

@@ -77,7 +77,7 @@ class ScrapeStream:
                 self.sending = None
 
     def abort(self) -> None:
-        """End the sending of a chunk at once."""
+        """End the sending of a chunk now."""
         assert self.sending is not None
         self.aborted = True
         self.sending.reschedule(asyncio.get_running_loop().time())

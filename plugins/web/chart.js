@@ -34,7 +34,7 @@ function colour(name) {
 const widthOfLabels = (_, labels) =>
   Math.max(LABEL_WIDTH, 16 + CHARACTER_WIDTH * Math.max(0, ...(labels ?? []).map((label) => label.length)));
 
-const charts = new WeakMap(); // by element, so that those of closed pages can be freed
+const charts = new WeakMap(); // by element, so that the charts of closed pages can be freed
 
 /** Draw all charts of the page again, in the present colours and widths. */
 export function redraw() {
@@ -115,7 +115,7 @@ export class Chart {
     else if (width && width !== this.#plot.width) this.#plot.setSize({ width, height: HEIGHT });
   }
 
-  /** Show the values at a place of the time axis, or those of the legend if it is null. */
+  /** Show the values at a place of the time axis, or the texts of the legend if it is null. */
   #showAt(place) {
     const [times] = this.#data;
     const at = typeof place === "number" && place < times.length ? ` at ${axisTime(times[place], 0, this.#options.timeZone)}` : null;

@@ -1,6 +1,6 @@
 /** Elements made from data: every text is set as text, never parsed as HTML. */
 
-const listeners = new WeakMap(); // by element and type of the event, so that an element can take over those of another
+const listeners = new WeakMap(); // by element and type of the event, so that an element can take over the listeners of another
 
 /** Listen for events of an element; a later listener for the same type replaces this one. */
 function listen(element, type, listener) {
@@ -26,7 +26,7 @@ export function h(tag, attributes = {}, ...children) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on")) listen(element, key.slice(2), value);
     else if (key === "data") Object.assign(element.dataset, value);
-    else if (key === "value") element[element.matches("input, textarea") ? "defaultValue" : "value"] = value; // what an emptied form returns to
+    else if (key === "value") element[element.matches("input, textarea") ? "defaultValue" : "value"] = value; // the value of an emptied form
     else if (key === "class") element.classList.add(...value.split(" ").filter(Boolean));
     else element.setAttribute(key, value === true ? "" : String(value));
   }
@@ -43,7 +43,7 @@ export function append(element, children) {
   return element;
 }
 
-/** True for what the reader may have changed. */
+/** True for an element with inputs, which the reader may have changed. */
 const hasFields = (element) => element.matches("input, select, textarea") || element.querySelector("input, select, textarea") !== null;
 
 /** True if two elements differ at most in their children. */
@@ -55,7 +55,7 @@ function takeListeners(element, other) {
   for (const [type, listener] of Object.entries(listeners.get(other) ?? {})) listen(element, type, listener);
 }
 
-/** Make the children of an element equal to those of another; what is equal keeps its node, its focus and its selection. */
+/** Make the children of an element equal to the children of another; equal nodes stay, with focus and selection. */
 function update(element, other) {
   const old = [...element.childNodes];
   const given = [...other.childNodes];
@@ -71,8 +71,8 @@ function update(element, other) {
 }
 
 /**
- * Set the content of an element. Nodes that are equal to those it has are not put in: the old ones stay, with the new
- * listeners, so that nothing flickers or loses the focus. Nodes that know each other are put in by `replaceChildren`.
+ * Set the content of an element. Nodes equal to the present ones are not inserted: the present ones stay, with the new
+ * listeners, so that nothing flickers or loses the focus. Nodes that refer to each other need `replaceChildren`.
  */
 export function fill(element, ...children) {
   const flat = children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);

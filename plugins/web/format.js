@@ -1,4 +1,4 @@
-/** Numbers, sizes, rates, durations and times as people read them. Unknown values are empty texts. */
+/** Texts of numbers, sizes, rates, durations and times. Unknown values are empty texts. */
 
 const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });

@@ -1,4 +1,4 @@
-/** What a reader has chosen: refresh interval, virtual host, columns, page sizes. They outlive the tab, never a secret. */
+/** The choices of a reader, such as refresh interval, virtual host and columns. They are stored, and are never secrets. */
 
 const PREFIX = "warren.";
 
@@ -12,7 +12,7 @@ export function preference(name, otherwise) {
   }
 }
 
-/** Store a choice; without storage it holds until the page is left. */
+/** Store a choice; without storage it is lost when the page is closed. */
 export function prefer(name, value) {
   try {
     localStorage.setItem(PREFIX + name, JSON.stringify(value));

@@ -20,7 +20,7 @@ const FILTER_MS = 250; // after the last key
  *   always?: boolean, wide?: boolean, help?: string}} Column
  */
 
-/** How many rows are shown of how many: `Displaying 50 of 1,200`. */
+/** The number of shown rows and of all rows: `Displaying 50 of 1,200`. */
 function displayed(shown, filtered, total) {
   const all = filtered === total ? "" : `, filtered from ${count(total)}`;
   return `Displaying ${count(shown)} of ${count(filtered)}${all}`;
@@ -44,10 +44,10 @@ export class Table {
    * @param {(item) => string|string[]} options.key the identity of an item: a name, or several that are one together
    * @param {(query, signal) => Promise<{items, total, filtered, pages}>} options.load `paged(path)` or `whole(load)`
    * @param {Array<{label, run: (items) => Promise, danger?: boolean}>} [options.actions] for chosen rows
-   * @param {string} [options.empty] what an empty list says
+   * @param {string} [options.empty] the text of an empty list
    * @param {boolean} [options.small] no filter, pages or stored state: a list within a page
    * @param {Object} [options.state] the filter, sorting and page to begin with
-   * @param {string} [options.filtered] what the filter compares: "name"
+   * @param {string} [options.filtered] the text that the filter compares: "name"
    */
   constructor(options) {
     this.#options = { actions: [], empty: "nothing here", filtered: "name", ...options };
@@ -268,7 +268,7 @@ const part = (item, field) => field.split(".").reduce((value, name) => value?.[n
 
 const isMissing = (value) => value === null || value === undefined;
 
-/** The order of two values; those that are missing are last in both directions. */
+/** The order of two values; missing values are last in both directions. */
 function compare(one, other, isReverse) {
   if (isMissing(one) || isMissing(other)) return isMissing(one) - isMissing(other);
   const order = typeof one === "number" && typeof other === "number" ? one - other
@@ -276,7 +276,7 @@ function compare(one, other, isReverse) {
   return isReverse ? -order : order;
 }
 
-/** Filter, sort and cut a list that is loaded as a whole, by its field `name` or what `text` returns. */
+/** Filter, sort and cut a list that is loaded as a whole, by its field `name` or the result of `text`. */
 export function whole(load, text = (item) => item.name ?? "") {
   return async (query, signal) => {
     const all = await load(signal);

@@ -1,11 +1,11 @@
-/** Light or dark: as the reader has chosen, or as the system has it. */
+/** The theme, light or dark: the choice of the reader, or the scheme of the system. */
 
 import { h } from "./dom.js";
 import { preference, prefer } from "./preferences.js";
 
 const THEMES = [["auto", "auto"], ["light", "light"], ["dark", "dark"]];
 
-/** Has the event "changed" after another choice of the reader or the system. */
+/** The target of the event "changed", after another choice of the reader or the system. */
 export const changed = new EventTarget();
 
 function apply() {

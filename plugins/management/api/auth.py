@@ -49,7 +49,7 @@ def get_login_methods(request: Request) -> Response[dict[str, bool]]:
 
 
 async def log_in(request: Request) -> Response[str]:
-    """Check the user name and password of a form; there is no session, as each request has credentials."""
+    """Check the user name and password of a form; there is no session: each request has credentials."""
     if request.state.config.disable_basic_auth:
         raise HTTPError(401, "not_authorized", "Not_Authorized")
     body: bytes = request.body

@@ -1,4 +1,4 @@
-"""Routes for bindings, including those of each queue to the default exchange."""
+"""Routes for bindings, including the binding of each queue to the default exchange."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ async def delete_binding(request: Request) -> Response[None]:
 
 
 async def emitted(vhost: VHost, source: str) -> None:
-    """Return once all is enqueued that the type of an exchange has emitted, as for a new listener."""
+    """Return once all messages are enqueued that the type of an exchange has emitted, for example for a new binding."""
     emissions = vhost.emissions_of(source)
     if emissions is not None:
         await when(emissions.when_enqueued)
@@ -190,7 +190,7 @@ def source_and_destination(request: Request) -> tuple[Exchange, Queue | Exchange
 
 
 async def find_binding(request: Request) -> Binding:
-    """Return the binding with the key in the path, which clients may have quoted once too often or too rarely.
+    """Return the binding with the key in the path, which clients may have quoted twice or not at all.
 
     Raises HTTPError (404). Keys of very many bindings are made in slices.
     """
@@ -208,7 +208,7 @@ async def find_binding(request: Request) -> Binding:
 
 
 def spellings(key: str) -> tuple[str, ...]:
-    """Return a key as clients write it: as it is shown, with a space in place of each `+`, or not quoted."""
+    """Return the spellings of a key by clients: unchanged, with a space in place of each `+`, and not quoted."""
     return (
         key,
         key.replace("+", " "),

@@ -20,7 +20,7 @@ def name_of(consumer: ChannelConsumer) -> str:
 
 
 async def list_consumers(request: Request) -> Listing[ConsumerView]:
-    """List the consumers of the user's connections; with the tag monitoring, those of all connections."""
+    """List the consumers of the user's connections, or of all connections for users with the tag monitoring."""
     queues = [queue for vhost in request.visible_vhosts() for queue in vhost.queues.values()]
     caller = request.caller
     consumed = [queue async for queue in request.in_slices(queues) if len(queue.consumers) > 0]

@@ -32,7 +32,7 @@ FREE_VALUES = 50_000  # commas and arrays in a part of definitions in which no o
 ENTRY_VALUES = 100_000  # commas and arrays of one entry, and of all that is outside of entries
 STRING_BYTES = 4 * ENTRY_BYTES  # of a string with its escapes: an exported character is up to three times as long
 BLOCK_BYTES = 16 << 10  # of a text, in which ends of objects are looked for
-ENTRY_DEPTH = 2  # of what is in lists of the document
+ENTRY_DEPTH = 2  # of the entries of lists of the document
 COMMA, ARRAY, OBJECT, OBJECT_END = b",[{}"
 NO_MARKS = bytes(byte for byte in range(256) if byte not in b",[]{}")
 NO_JSON = "failed_to_parse_json"
@@ -47,7 +47,7 @@ UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the file name that a browser
 
 
 async def get_definitions(request: Request) -> Response[Item]:
-    """Return all definitions, or those of one virtual host, as of one moment."""
+    """Return all definitions, or the definitions of one virtual host, as of one moment."""
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
         raise bad(NO_VHOST)  # 400, where the import has 404, as in RabbitMQ
@@ -73,7 +73,7 @@ async def get_definitions(request: Request) -> Response[Item]:
 
 
 async def post_definitions(request: Request) -> Response[None]:
-    """Import definitions, all of them or none; with `leave-out` all that this broker can have."""
+    """Import definitions, all of them or none; with `leave-out` entries that this broker cannot have are skipped."""
     vhost, leave_out = request.path.get("name"), request.flag("leave-out")
     document, digest = document_of_request(request)
     permits = CallerPermits(request)
@@ -150,10 +150,10 @@ def check_shape(text: bytes) -> None:
 
 
 def problem_of_shape(text: bytes) -> str:
-    """Return what is wrong: very many values without an end of an object or in one entry, or a very long string, or "".
+    """Return the limit that a text exceeds, or "": for values without an end of an object, an entry or a string.
 
-    To decode them keeps the interpreter all the time: others get it at the end of an object. Lists of a broken text are
-    freed at once, with the lists in them, but for those in objects. Entries are objects in lists of the document.
+    Decoding keeps the interpreter until the end of an object. The lists of an invalid text are freed in one step,
+    except lists in objects. Entries are objects in lists of the document.
     """
     values = string_bytes = depth = count = outside = 0
     for part in without_strings(text):
@@ -183,7 +183,7 @@ def problem_of_shape(text: bytes) -> str:
 
 
 def without_strings(text: bytes) -> Iterator[bytes]:
-    """Yield what is outside of strings in each block of a JSON text."""
+    """Yield the bytes outside of strings in each block of a JSON text."""
     in_string = escapes = False
     for start in range(0, len(text), BLOCK_BYTES):
         block = text[start + escapes : start + BLOCK_BYTES].replace(rb"\\", b"")

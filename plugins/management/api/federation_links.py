@@ -73,7 +73,7 @@ def place(row: Row) -> tuple[str, ...]:
 
 
 def listing(request: Request, links: Iterator[Row]) -> Listing[LinkView]:
-    """A list whose pages are filtered by the names of the object and of the upstream, in this order."""
+    """Return a list whose pages are filtered by the names of the object and of the upstream, in this order."""
     stats = StatsView(request)
     return Listing(links, lambda row: link_view(stats, row), lambda row: f"{row['name']} {row['upstream']}", place)
 
@@ -86,7 +86,7 @@ class TopologyAnswer(TopologyView):
 
 
 async def get_topology(request: Request) -> Response[TopologyAnswer]:
-    """Return brokers and links as this broker knows them: its own links, and those of others that federate from it."""
+    """Return brokers and links as this broker knows them: its own links, and links of brokers that federate from it."""
     stats, topology = StatsView(request), Topology(request.node.cluster_name)
     own: list[Row] = []
     if links_of(request.host) is not None:

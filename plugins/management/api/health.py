@@ -150,7 +150,7 @@ def check_ready(request: Request) -> Response[Health]:
 
 
 def connection_limit(request: Request) -> Response[Health] | None:
-    """Return the failure if the limit is reached, or else None."""
+    """Return the failure if the limit is reached, or None."""
     limit, connections = request.host.config.connection_max, len(request.host.connections())
     if limit is None or connections < limit:
         return None

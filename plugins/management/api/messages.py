@@ -24,7 +24,7 @@ from ..framework.router import Route
 from .arguments import table_of
 from .queues import until_resumed
 
-PUBLISH_BYTES = 5 << 20  # of a message to publish; its JSON is decoded at once, in a thread that keeps the interpreter
+PUBLISH_BYTES = 5 << 20  # of a message to publish; decoding its JSON keeps the interpreter, in a thread too
 MESSAGES_LIMIT = 5_000  # of one response; they are requeued in one turn of the loop
 BODIES_BYTES = 16 << 20  # of the messages in one response; a single message may be larger
 ANSWER_BYTES = 4 * BODIES_BYTES  # of JSON, in case the first messages are larger than the average
@@ -161,7 +161,7 @@ async def get(request: Request) -> Response[None]:
             except (AMQPError, HTTPError, TimeoutError) as error:
                 if not parts or not (kept or isinstance(error, Unreadable)):
                     raise
-                break  # those that were taken are returned
+                break  # the messages taken so far are returned
             if not taken:
                 break
             before = len(parts)

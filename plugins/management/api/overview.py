@@ -1,4 +1,4 @@
-"""The overview: node, totals and rates; other users than monitoring see those of their own virtual hosts."""
+"""The overview: node, totals and rates. Users without the tag monitoring see the figures of their virtual hosts."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def check_component(request: Request, component: str) -> None:
 
 
 def put_parameter(request: Request) -> Response[None]:
-    """Set a parameter; its component applies it at once."""
+    """Set a parameter, which its component applies immediately."""
     body: ParameterBody = request.body
     component, name = request.path["component"], request.path["name"]
     check_component(request, component)
@@ -115,7 +115,7 @@ def put_parameter(request: Request) -> Response[None]:
 
 
 def delete_parameter(request: Request) -> Response[None]:
-    """Clear a parameter; its component applies that at once."""
+    """Clear a parameter, which its component applies immediately."""
     one = find_parameter(request)
     check_component(request, one.component)
     request.node.parameters.clear(one.vhost, one.component, one.name)
@@ -158,7 +158,7 @@ def get_global(request: Request) -> Response[GlobalParameterView]:
 def check_name(request: Request, name: str) -> None:
     """Raises HTTPError (401) for parameters of the broker itself, which administrators change.
 
-    The cluster's name is changed at its own route too; the hash says which definitions need not be imported again.
+    The cluster's name is changed at its own route too; the hash is of the definitions that need not be imported again.
     """
     if name == CLUSTER_NAME or is_internal(name):
         ADMIN.check(request.caller, None)

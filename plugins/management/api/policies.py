@@ -21,7 +21,7 @@ from ..framework.router import LONG_BODY_BYTES, Route
 
 
 class PolicyBody(CostlyBody, rename="kebab"):
-    """A policy; values of any type are accepted here, as the broker checks them with RabbitMQ's error texts."""
+    """A policy; values of any type are accepted here: the broker checks them with RabbitMQ's error texts."""
 
     thread_from = 512  # a long pattern takes 0.1 s to compile
 
@@ -31,12 +31,12 @@ class PolicyBody(CostlyBody, rename="kebab"):
     apply_to: Any = "all"
 
     def prepare(self) -> None:
-        """Compile the patterns, which are kept until the policy is set. The broker reports what is wrong with them."""
+        """Compile the patterns, which are kept until the policy is set. The broker reports invalid ones."""
         self.__dict__["compiled"] = compiled_of(self.pattern, self.definition)
 
 
 def compiled_of(pattern: object, definition: object) -> list[object]:
-    """Return what keeps the patterns of a policy from being compiled again."""
+    """Return the compiled patterns of a policy, which the cache holds while they are referenced."""
     inner = definition.get("federation-upstream-pattern") if isinstance(definition, dict) else None
     return [checked(pattern), checked(inner)]
 
@@ -83,7 +83,7 @@ def check_operator_policies(request: Request) -> None:
 
 
 def put_policy(request: Request, operator: bool) -> Response[None]:
-    """Set a policy; it applies at once."""
+    """Set a policy, which applies immediately."""
     if operator:
         check_operator_policies(request)
     body: PolicyBody = request.body
@@ -92,13 +92,13 @@ def put_policy(request: Request, operator: bool) -> Response[None]:
     try:
         new = request.node.policies.set(vhost, name, *given, operator, request.check_space)
     except Invalid as error:
-        # RabbitMQ escapes the reasons for browsers, except those of operator policies.
+        # RabbitMQ escapes the reasons for browsers, except the reasons of operator policies.
         raise bad(error.text if operator else html.escape(error.text, quote=False)) from None
     return put(not new)
 
 
 def delete_policy(request: Request, operator: bool) -> Response[None]:
-    """Clear a policy; the one below it applies at once."""
+    """Clear a policy; the one with the next priority applies immediately."""
     if operator:
         check_operator_policies(request)
     policy = find_policy(request, operator)

@@ -24,7 +24,7 @@ from ..stats.counters import channel_key
 from ..views.detailed_rates import ChannelDetails, channel_details
 from .queues import until_resumed
 
-UNACKED_LIMIT, UNACKED = 500, 100  # deliveries of one response: at most, and unless asked otherwise
+UNACKED_LIMIT, UNACKED = 500, 100  # deliveries of one response: the limit, and the default
 EXAMINED = 20_000  # the oldest deliveries of each channel that are looked at
 NOT_STORED = "the disk does not take it now"
 MOVE_S = 0.1  # the time of one response
@@ -169,7 +169,7 @@ async def move(request: Request) -> Response[MovedView]:
 
 
 async def is_stored(request: Request) -> bool:
-    """Wait until what was moved is on the disk, and return whether it is after STORED_S at most."""
+    """Wait for STORED_S at most until the moved messages are on the disk; return whether they are."""
     try:
         async with asyncio.timeout_at(asyncio.get_running_loop().time() + STORED_S):
             await request.complete(request.host.stored())

@@ -67,7 +67,7 @@ async def get_page(request: Request) -> Response[bytes]:
 
 
 async def of_report(request: Request, part: Callable[[Path], Value]) -> Value:
-    """Return a part of the report that the path names; what cannot be read raises HTTPError (400, 404)."""
+    """Return a part of the report that the path names. Raises HTTPError (400, 404)."""
     folder = folder_of(request) / request.path["report"]
     if folder.parent != folder_of(request) or folder.name in ("", "..", "."):
         raise missing()

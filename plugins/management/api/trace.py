@@ -1,7 +1,7 @@
 """A live trace: a stream of samples of the messages that are published and delivered in a virtual host.
 
-A traced virtual host examines each message by itself, which is several times slower. So a trace looks at the first
-messages of each second only, and lets the others pass unseen.
+A traced virtual host handles each message separately, which is several times slower. So a trace examines only the first
+messages of each second.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LiveTrace(Tracer):
         self._shown = self._seen = 0
         self._attached = False
         self._loop = asyncio.get_running_loop()
-        self._next_second()  # at once, so that no message is missed that is published after the response has begun
+        self._next_second()  # now, so that each message published after the begin of the response is seen
 
     def _next_second(self) -> None:
         if self._seen > self._shown:

@@ -127,8 +127,8 @@ async def put_user(request: Request) -> Response[None]:
 
 
 def without_password(names: list[str]) -> Mapping[str, str]:
-    """Return the header that names users whose hash is no password's, as many as HEADER_LIMIT bytes have room for."""
-    shown = names[: HEADER_LIMIT // 2]  # as many as there is room for if they are short
+    """Return the header that names users whose hash is not that of a password, cut at HEADER_LIMIT bytes."""
+    shown = names[: HEADER_LIMIT // 2]  # a name with its comma takes two bytes or more
     text = ", ".join(quote(name, "", errors="surrogateescape") for name in shown)
     if len(text) > HEADER_LIMIT:
         text = text[:HEADER_LIMIT].rpartition(", ")[0]
@@ -136,7 +136,7 @@ def without_password(names: list[str]) -> Mapping[str, str]:
 
 
 def giving(node: Node, user: User, permissions: Mapping[str, Permission]) -> Iterator[None]:
-    """Give a user permissions by virtual host in steps, as long as both exist."""
+    """Give a user permissions by virtual host in steps, while both exist."""
     for vhost, permission in permissions.items():
         if vhost in node.vhosts and node.users.get(user.name) is user:
             node.users.give(user.name, vhost, permission)
@@ -157,7 +157,7 @@ async def permissions_of(request: Request, body: UserBody) -> Mapping[str, Permi
 
 
 async def compiled(request: Request, kind: Callable[..., T], *arguments: str) -> T:
-    """Return a permission; in a thread if its patterns are long, as one may take 20 ms to compile. Raises Invalid."""
+    """Return a permission; in a thread if its patterns are long: one may take 20 ms to compile. Raises Invalid."""
     if sum(map(len, arguments)) < THREAD_FROM:
         return kind(*arguments)
     return await request.wait(asyncio.to_thread(kind, *arguments))
@@ -198,7 +198,7 @@ async def delete_users(request: Request) -> Response[None]:
 
 
 async def delete_in_slices(request: Request, users: list[User]) -> None:
-    """Delete users, who may have very many permissions. Raises HTTPError (400) before anything is deleted."""
+    """Delete users with all their permissions, in slices. Raises HTTPError (400) before anything is deleted."""
     for user in users:
         check_protected(request, user)
     await request.carry_out(chain.from_iterable(map(request.node.users.deletion, users)))

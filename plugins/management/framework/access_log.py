@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 NAME = "access.log"
 SECRET = "hash_password"  # the path segment before a password
-MODE = 0o640  # not readable by all users of the machine, as it contains names of users and objects
+MODE = 0o640  # not readable by all users of the machine, because it contains names of users and objects
 LINE = '{host} - {user} [{time:%d/%b/%Y:%H:%M:%S} +0000] "{request}" {status} {size} "{referer}" "{agent}"\n'
 
 
 class AccessLog:
     """The log file in a folder, created again after log rotation.
 
-    If the file cannot be written, requests are answered nevertheless, and the broker's log gets one error.
+    If the file cannot be written, requests are still answered, and the broker's log gets one error.
     """
 
     def __init__(self, folder: str, report: Callable[[str, str, dict[str, object]], None]) -> None:

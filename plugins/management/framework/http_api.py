@@ -35,10 +35,10 @@ STORING_LIMIT = 128  # changes that wait for the disk at the same time, so that 
 # Requests in progress after login and body, without health checks.
 REQUESTS_LIMIT = 512
 SOURCE_REQUESTS_LIMIT = 64  # from one source address; eight of them can use up all
-STREAMS_LIMIT, USER_STREAMS_LIMIT = 64, 32  # line streams, which are open for as long as their readers wish
+STREAMS_LIMIT, USER_STREAMS_LIMIT = 64, 32  # line streams, which may stay open without limit
 BODIES_BYTES = 256 << 20  # of bodies being read, of all users
 USER_BODIES_BYTES = 64 << 20  # of one user
-START_S = 0.001  # what a request that reads charges to the pace: its first step may list 100,000 objects, in up to 5 ms
+START_S = 0.001  # charged to the pace for a request that reads: its first step may list 100,000 objects, in up to 5 ms
 CHUNK_BYTES = 256 << 10  # of a response, written to the socket in one turn of the loop
 NO_CONTENT = 204
 CONTENT_SECURITY = "script-src 'self'; object-src 'self'"
@@ -91,7 +91,7 @@ class HTTPAPI(Application):
             answer = Response(500, {"error": "internal_server_error", "reason": "see the broker's log"})
         if isinstance(answer, LineStream):
             if self._open_streams.take(incoming.user):
-                self._log_request(incoming, 200, 0)  # at its beginning, as it may never end
+                self._log_request(incoming, 200, 0)  # at the beginning, because the stream may have no end
                 try:
                     return await self._send_lines(incoming, answer)
                 finally:
@@ -125,7 +125,7 @@ class HTTPAPI(Application):
         request.enter(route.guard, route.vhost_required)
         if route.body is not None:
             request.body = await route.read(incoming, self._bodies, self._state)
-            request.enter(route.guard, route.vhost_required)  # again: rights may have been taken away meanwhile
+            request.enter(route.guard, route.vhost_required)  # again: the rights may have changed
         if not route.is_limited:
             return await self._work(route, request)
         if not self._requests.take(incoming.source):
@@ -232,13 +232,13 @@ class HTTPAPI(Application):
         await incoming.write(b"", more=False)
 
     def close(self) -> None:
-        """End all line streams, which otherwise have no end, and waits for room."""
+        """End all line streams, and all waits for room."""
         for stream in self._streams:
             stream.end()
         self._unread.close()
 
     async def _send(self, incoming: Incoming, answer: Response[Any], unread: Unread) -> None:
-        """Send a response, compressed if it is long, the client takes that and the listener does it; log it."""
+        """Send and log a response, compressed if it is long and client and listener allow that."""
         parts = answer.parts()
         size = sum(map(len, parts))
         headers = {**self._headers, **answer.headers}

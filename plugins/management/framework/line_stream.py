@@ -1,4 +1,4 @@
-"""A response of lines without a fixed end, sent as they are logged."""
+"""A response of lines without a fixed end, each sent when it is logged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 
 NDJSON = "application/x-ndjson"
 WAITING_LIMIT = 1000  # lines for a slow reader; further ones are dropped and counted
-WAITING_SIZE = 1 << 20  # characters of those lines, as a line can have headers of 128 KiB
+WAITING_SIZE = 1 << 20  # characters of those lines; a line can have headers of 128 KiB
 
 
 class LineStream:

@@ -47,7 +47,7 @@ class Constant:
         self._made: asyncio.Task[Response[bytes]] | None = None
 
     async def answer(self, request: Request) -> Response[bytes]:
-        """Return the response; the first call makes it, and the others wait for that."""
+        """Return the response; the first call makes it, and the other calls wait for the first."""
         if self._made is None or self._made.cancelled() or (self._made.done() and self._made.exception() is not None):
             self._made = asyncio.create_task(asyncio.to_thread(self._encode, request))
         return await asyncio.shield(self._made)  # the caller may be cancelled while others wait
@@ -58,7 +58,7 @@ class Constant:
 
 
 def with_documentation(routes: Sequence[Route]) -> list[Route]:
-    """Return the routes with those of the documentation added."""
+    """Return the routes, and the routes of the documentation."""
     all_routes = list(routes)
     for_programs = Constant(lambda request: json_of(document(all_routes, request.node.version)), "application/json")
     for_people = Constant(lambda request: page(all_routes).encode(), "text/html; charset=utf-8")

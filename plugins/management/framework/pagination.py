@@ -1,4 +1,4 @@
-"""Lists: filtering, sorting, paging and choice of columns, in short slices so that the loop serves others in between.
+"""Lists: filtering, sorting, paging and choice of columns, in short slices between which the loop serves others.
 
 Items are made only for the objects of the response. An object may be deleted before its item is made.
 """
@@ -34,8 +34,8 @@ BAD_PAGE = "Pagination parameters are invalid"
 class Listing(Generic[V]):
     """A list of objects with the functions that make its response, a list of V.
 
-    `describe` makes the item of an object. `describe_some` returns a function that makes at least the named fields of
-    it; None if that would not be cheaper. `name` is what pages filter by; None for a list without pages. `order` is
+    `describe` makes the item of an object. `describe_some` returns a function that makes at least the named fields;
+    None if that would not be cheaper. `name` is what pages filter by; None for a list without pages. `order` is
     the sort key of the default order; None if the objects have it. Objects that are not in a list are read in slices,
     so their source must not change meanwhile.
     """

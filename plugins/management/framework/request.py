@@ -1,4 +1,4 @@
-"""A request as handlers see it: caller, path, query, body, and the objects of the broker that they name."""
+"""A request for handlers: caller, path, query, body, and the objects of the broker that they name."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ class Request:
         self.guard = NONE  # of the route
         self._channels: list[OperatorChannel] = []
         self._acting = False
-        self._listed: list[tuple[Callable[[Caller, VHost], bool], list[VHost]]] = []  # what is in lists, and why
+        # The virtual hosts of lists in the response, with the right that showed them.
+        self._listed: list[tuple[Callable[[Caller, VHost], bool], list[VHost]]] = []
 
     @property
     def node(self) -> Node:
@@ -105,7 +106,7 @@ class Request:
         if not caller.tags <= self.caller.tags or any(hidden):
             raise not_now("the rights of the user have changed while the response was made")
 
-    # Waits. Handlers wait only by these methods: what they have checked of the broker's state before may have changed.
+    # Waits. Handlers wait only by these methods, because the state that they have checked may change meanwhile.
 
     async def wait(self, awaitable: Awaitable[T]) -> T:
         """Return the result of an awaitable, after which the caller's rights are checked again.
@@ -117,13 +118,13 @@ class Request:
         return result
 
     async def complete(self, awaitable: Awaitable[T]) -> T:
-        """Return the result of an awaitable that completes a change: what is done is not refused any more."""
+        """Return the result of an awaitable that completes a change, which is not refused any more."""
         return await awaitable
 
     async def carry_out(self, steps: Iterable[object]) -> None:
         """Do the steps of a change, and wait for another turn of the loop after each slice of them.
 
-        All are done, also if the client leaves: half a deletion might leave a right without what restricts it.
+        All are done even if the client disconnects: an incomplete deletion might leave a right without its restriction.
         """
         turn, rest = Turn(), iter(steps)
         with self.acting():
@@ -158,7 +159,7 @@ class Request:
             yield
 
     def check_space(self, size: int, stored: bool) -> None:
-        """Check that the disk has space for a new parameter of so many bytes. Raises HTTPError (503).
+        """Check that the disk has space for a new parameter of `size` bytes. Raises HTTPError (503).
 
         Administrators are not refused, as policies and limits get space back.
         """

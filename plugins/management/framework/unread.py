@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 FREE_BYTES = 64 << 10  # of each response, which do not count, so that very short ones are never refused
 SHORT_BYTES = 1 << 20  # of a response that is made beside others of its source which have waited
-ROOM_S = 20.0  # that a response waits for room before it is refused
+ROOM_S = 20.0  # a response waits this long for room before it is refused
 WAITING_LIMIT, SOURCE_WAITING_LIMIT = 256, 32  # responses that wait, so that they do not use up all requests
 
 
 class UnreadQuota(Quota):
-    """The bytes of all responses, by source address, and the responses that wait for room, in order.
+    """The bytes of all responses by source address, and the responses that wait for room, in order.
 
-    Of those of one source that have waited, one is made at a time, as several would take the room from each other, and
-    short ones beside it.
+    Of the responses of one source that have waited, one long response is made at a time, because several would take the
+    room from each other. Short ones are made beside it.
     """
 
     __slots__ = ("_closed", "_counts", "_turns", "_waiting")
@@ -37,7 +37,7 @@ class UnreadQuota(Quota):
         self._closed = False
 
     def close(self) -> None:
-        """End all waits without room, and let no response wait any more, as the node stops."""
+        """End all waits without room, and let no response wait any more: the node stops."""
         self._closed = True
         for waiting in self._waiting.values():
             if not waiting.done():
@@ -78,7 +78,7 @@ class UnreadQuota(Quota):
             self._counts.release(unread.source)
 
     def _admit(self) -> None:
-        """Wake those that wait for which there is room now."""
+        """Wake the waiting responses for which there is room now."""
         for unread, waiting in self._waiting.items():
             if not waiting.done() and self._admits(unread):
                 waiting.set_result(True)
@@ -96,8 +96,8 @@ class UnreadQuota(Quota):
 class Unread:
     """The bytes of one response to `source`, from when they are made until the client has read them.
 
-    They count against the limits of the node and of the source address. A response alone may exceed them. One for which
-    there is no room is dropped, and made again once there is some: parts of several would wait for each other for ever.
+    They count against the limits of the node and of the source address, which a single response may exceed. A response
+    without room is dropped, and made again once there is room: parts of several responses would block each other.
     """
 
     __slots__ = ("source", "_counted", "_kept", "_quota", "_size", "_until", "_wanted")
@@ -107,7 +107,7 @@ class Unread:
         self._quota = quota
         self._size = 0
         self._counted = 0
-        self._kept = 0  # of what is counted: room that is kept for a response which has waited
+        self._kept = 0  # part of `_counted`: room that is kept for a response that has waited
         self._wanted = 0  # room that a refused response waits for
         self._until: float | None = None  # when it has waited for ROOM_S
 
@@ -124,7 +124,7 @@ class Unread:
 
     @property
     def is_short(self) -> bool:
-        """True if the response is short, as far as it was made."""
+        """True if the part of the response that was made is short."""
         return self._wanted <= SHORT_BYTES
 
     def check(self) -> None:
@@ -148,7 +148,7 @@ class Unread:
         if more > 0 and refuse and not self._may_grow(more):
             # Twice as much, so that few attempts are in vain.
             self._wanted = max(counted, min(2 * counted, self._quota.key_limit))
-            self.resize(0, refuse=False)  # at once, so that others need not be refused
+            self.resize(0, refuse=False)  # now, so that others need not be refused
             raise too_many()
         self._counted = counted
         self._size = size

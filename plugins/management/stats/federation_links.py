@@ -19,7 +19,7 @@ class Links(Protocol):
 
     @property
     def refused_count(self) -> int:
-        """The number of links that are not started as the limit is reached."""
+        """The number of links that are not started because the limit is reached."""
 
     def count_by_status(self) -> Mapping[str, int]:
         """Return the number of links of each status that links have."""

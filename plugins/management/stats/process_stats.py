@@ -29,11 +29,11 @@ class Readings:
 
     @property
     def mem_used(self) -> int:
-        """Resident bytes; 0 if the system does not report them. The same holds for the other values."""
+        """Resident bytes. Each value of this class is 0 if the system does not report it."""
         return self._host.resources.used_bytes() or 0
 
     def memory_by_use(self, samples_bytes: int) -> dict[str, int]:
-        """The bytes of messages, by what holds them, and of samples, and the rest as one part."""
+        """The bytes of messages by their holder, the bytes of samples, and the rest as one part."""
         node = self._host.node
         ledger = node.ledger
         used = dict.fromkeys(MEMORY, 0)

@@ -26,7 +26,7 @@ class Totals:
 
 
 async def totals_of(vhosts: Iterable[VHost], connections: Iterable[Connection]) -> Totals:
-    """Return the sums, computed in slices as there may be many queues."""
+    """Return the sums, computed in slices, because there may be many queues."""
     totals = Totals()
     queues: list[Queue] = []
     for vhost in vhosts:

@@ -49,7 +49,7 @@ class Marks:
         self.times_ms = [*times_ms, self.times_ms[-1]]
 
     def seen_ms(self, number: int) -> int | None:
-        """Return the time of the first tick at which this number existed; None if that is still to come."""
+        """Return the time of the first tick at which this number existed; None if it does not exist yet."""
         index = bisect_right(self.numbers, number)
         return self.times_ms[index] if index < len(self.times_ms) else None
 
@@ -100,7 +100,7 @@ class Watermarks:
             yield
 
     def _drop(self, kind: str, key: Key) -> Iterator[None]:
-        """Forget an object, and yield after each of its numberings: to free all marks at once would take long."""
+        """Forget an object, and yield after each of its numberings: freeing all marks in one step would take long."""
         watched = self._watched.pop((kind, key), None)
         while watched is not None and watched.marks:
             watched.marks.popitem()

@@ -19,16 +19,16 @@ const main = h("main", { id: "main", tabindex: -1 });
 const banner = h("div.banner", { role: "alert", hidden: true });
 const refreshed = h("small.refreshed");
 let poll = null;
-let leave = null; // ends what the open page has started
+let leave = null; // ends the work of the open page
 let overview = null;
-let vhosts = []; // the names of those that the user may enter
+let vhosts = []; // the names of the virtual hosts that the user may enter
 let section = ""; // of the open page
 const vhostChoice = h("select", { "aria-label": "Virtual host", onchange: () => {
   prefer("vhost", vhostChoice.value);
   open();
 } });
 
-/** What pages get: the chosen virtual host ("" for all) and all names, the parts of the address, `refresh` to load at once. */
+/** The context of a page: the chosen virtual host ("" for all), all virtual hosts, the parts of the address, and `refresh`. */
 function contextOf(params, query) {
   return {
     params, query, overview, vhosts,
@@ -86,8 +86,8 @@ async function refresh(page, signal) {
     fill(refreshed, `refreshed ${clock(Date.now())}`);
   } catch (error) {
     if (error.name === "AbortError") return;
-    if (!(error instanceof api.APIError)) fill(banner, `This page has failed: ${error.message}. It tries again by itself.`);
-    else if (error.status === 0) fill(banner, `${error.message}. This page tries again by itself.`);
+    if (!(error instanceof api.APIError)) fill(banner, `This page has failed: ${error.message}. It will be loaded again.`);
+    else if (error.status === 0) fill(banner, `${error.message}. This page will be loaded again.`);
     else if (error.status === 404) fill(banner, "This object does not exist any more, or you may not see it.");
     else fill(banner, `The broker refused a request: ${error.message}`);
     show(banner, true);
@@ -96,7 +96,7 @@ async function refresh(page, signal) {
   }
 }
 
-/** How an entry of the menu is current: it is the open page, or the list of the open object's page. */
+/** The aria-current of an entry of the menu: it is the open page, or the list of the open object's page. */
 function currentIn(entry, page) {
   if (entry === page) return "page";
   return !page?.menu && entry.route === (page?.list ?? page?.route.split("/")[0]) ? "true" : null;
@@ -110,13 +110,13 @@ function drawSide(section, page) {
     h("a", { href: router.address(one.route.split("/")), "aria-current": currentIn(one, page) }, one.menu)));
 }
 
-/** Offer the virtual hosts there are now. Where the chosen one is gone, all are chosen. */
+/** Offer the present virtual hosts. If the chosen one was deleted, all are chosen. */
 async function loadVhosts() {
   try {
     vhosts = (await api.get("vhosts", { columns: "name" })).map((one) => one.name);
   } catch (error) {
     if (!(error instanceof api.APIError)) throw error;
-    return; // the page itself says so
+    return; // the page shows the error
   }
   document.body.classList.toggle("one-vhost", vhosts.length === 1);
   if (!vhosts.includes(preference("vhost", ""))) prefer("vhost", "");

@@ -38,7 +38,7 @@ def consumer_lists(caller: Caller, consumers: Iterable[ChannelConsumer]) -> List
 
 
 def consumers_of(queue: Queue) -> list[ChannelConsumer]:
-    """Return the consumers of clients; those of federation have no channel to name."""
+    """Return the consumers of clients; a consumer of federation has no channel to name."""
     return [consumer for consumer in queue.consumers.all() if isinstance(consumer, ChannelConsumer)]
 
 

@@ -52,7 +52,7 @@ Item = dict[str, Any]
 
 
 class Topology:
-    """The brokers and links that are known so far. `here` is the cluster name of this broker."""
+    """The known brokers and links. `here` is the cluster name of this broker."""
 
     def __init__(self, here: str) -> None:
         self.here = here
@@ -88,7 +88,7 @@ class Topology:
         self.links.append({"from": upstream, "to": self.here} | own_link(stats, row))
 
     def add_downstream(self, link: Item | None) -> None:
-        """Add a link of another broker; those of this broker are in the list with more details."""
+        """Add a link of another broker; the links of this broker are listed with more details."""
         if link is None or link["to"] == self.here or (link["vhost"], link["id"]) in self._ids:
             return
         self._ids.add((link["vhost"], link["id"]))

@@ -65,7 +65,7 @@ class ListenerView(msgspec.Struct):
 
 
 class ContextView(TypedDict):
-    """A web server, in RabbitMQ a context; of the overview also its node."""
+    """A web server, in RabbitMQ a context; in the overview with its node."""
 
     node: NotRequired[str]
     description: str
@@ -76,7 +76,7 @@ class ContextView(TypedDict):
 
 
 class StorageView(msgspec.Struct):
-    """The store of messages; its alarm is set while it cannot store."""
+    """The store of messages; its alarm is set while it cannot store messages."""
 
     kind: str
     guarantee: str

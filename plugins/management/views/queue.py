@@ -87,7 +87,7 @@ class QueueState(Process, total=False):
 @with_counters(*LENGTHS)
 @with_fields(int, *SIZES)
 class QueueView(QueueSettings, QueueState, total=False):
-    """A queue; a single one has consumers and detailed rates, and null for what is not set."""
+    """A queue; a single one has consumers and detailed rates, and null for fields that are not set."""
 
     message_stats: Counted
     idle_since: str
@@ -98,7 +98,7 @@ class QueueView(QueueSettings, QueueState, total=False):
 
 
 class Part(NamedTuple):
-    """A group of fields of a queue, and the function that makes those that the queue has."""
+    """A group of fields, and the function that returns the ones that a queue has."""
 
     names: frozenset[str]
     make: Callable[[Request, StatsView, Queue], Any]
@@ -137,7 +137,7 @@ def properties(request: Request, stats: StatsView, queue: Queue) -> QueueSetting
         "state": "running",
     }
     if queue.settings.type == QUORUM:
-        node, status = request.node.name, request.host.storage()  # beyond RabbitMQ's fields, what its store does
+        node, status = request.node.name, request.host.storage()  # fields that RabbitMQ does not have
         item |= {"leader": node, "members": [node], "online": [node]}
         item |= {"replicated": status.replicated, "guarantee": status.guarantee}
     if queue.policy is not None:

@@ -1,4 +1,4 @@
-"""Counters, rates and ranges as a request asks for them."""
+"""Counters of objects with the rates and ranges that a request asks for."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ export function path(texts, ...values) {
   return texts.reduce((whole, text, at) => whole + encodeURIComponent(values[at - 1]) + text);
 }
 
-/** How paths name the default exchange, as a segment cannot be empty. */
+/** The name of the default exchange in paths, because a segment cannot be empty. */
 export const DEFAULT_EXCHANGE = "amq.default";
 
 const DOTS = /(^|\/)\.\.?(\/|$)/; // names that a browser would remove from a path, encoded or not
@@ -34,7 +34,7 @@ function urlOf(target, query) {
   return url;
 }
 
-/** Wait for what the network brings: a response, or its body, which may break off. Raises APIError. */
+/** Wait for a response or its body, which may be incomplete. Raises APIError. */
 async function arrival(promise) {
   try {
     return await promise;
@@ -78,7 +78,7 @@ async function json(response) {
   try {
     return text ? JSON.parse(text) : null;
   } catch {
-    throw new APIError(0, "Something else than the broker answers: a proxy, perhaps");
+    throw new APIError(0, "The answer is not from the broker: a proxy, perhaps");
   }
 }
 

@@ -1,4 +1,4 @@
-/** Dialogs: a confirmation that names what will happen, and one with any content. */
+/** Dialogs: a confirmation that names the consequence, and one with any content. */
 
 import { h } from "../web/dom.js";
 
@@ -29,10 +29,10 @@ export function dialog(title, content) {
 const NAMED = 20; // names shown in a confirmation
 
 /**
- * Ask before something is done that cannot be undone.
+ * Ask before an action that cannot be undone.
  * @param {string} title "Delete 3 queues?"
- * @param {string} consequence what happens: "Their messages are lost."
- * @param {string[]} names of what will go
+ * @param {string} consequence of the action: "Their messages are lost."
+ * @param {string[]} names of the objects
  * @param {string} action the label of the button
  * @returns {Promise<boolean>}
  */

@@ -30,7 +30,7 @@ export function fieldRow(field) {
     help ? h("small", { id: `${id}-help` }, help) : null);
 }
 
-/** Return what was entered: texts, numbers (of number fields; empty ones are left out), booleans, files. */
+/** Return the entered values: texts, numbers (of number fields; empty ones are left out), booleans, files. */
 function valuesOf(form) {
   const values = {};
   for (const input of form.elements) {
@@ -73,8 +73,8 @@ function copy(field, other) {
 }
 
 /**
- * Show an object as it is stored now in the form that changes it. A field that has another content than what was stored
- * keeps it, and a row that was removed stays away.
+ * Show an object as it is stored now in the form that changes it. A field whose content differs from the stored value
+ * keeps it, and a row that was removed is not added again.
  * @param {HTMLFormElement} form
  * @param {HTMLFormElement} fresh a form of the same fields that was made for the object
  */
@@ -92,8 +92,8 @@ export function follow(form, fresh) {
 }
 
 /**
- * Make a form ready for the next object, which is often of the same virtual host and type: selects keep their choice, as
- * do fields and rows whose content is another one than what was sent.
+ * Make a form ready for the next object, which is often of the same virtual host and type: selects keep their choice, and
+ * fields and rows that were changed after the form was sent keep their content.
  */
 function empty(element, sent) {
   for (const [name, field] of fieldsOf(element)) {
@@ -109,9 +109,9 @@ function empty(element, sent) {
  * Make a form. A refusal is shown below it; while it is being sent its button is disabled.
  * @param {{fields: Array, submit: string, run: (values, stored) => Promise, extra?: Node[],
  *   danger?: boolean, label?: string, keep?: boolean, clear?: () => void, latest?: () => Promise<Object>}} options
- *   `fields` may contain nodes among the fields; after `run` the form is emptied, but for its selects and what was entered
- *   meanwhile, unless `keep` is set; `clear` empties what else `extra` has, unless something was entered; `latest` lets the
- *   form follow the object that it changes, and returns it, before the values are read
+ *   `fields` may contain nodes among the fields; after `run` the form is emptied, except its selects and later entries,
+ *   unless `keep` is set; `clear` empties the inputs of `extra`, unless something was entered meanwhile; `latest` lets the
+ *   form follow the object that it changes, and returns the object, before the values are read
  */
 export function form({ fields, submit, run, extra = [], danger = false, label, keep = false, clear = () => {}, latest }) {
   const problem = h("p.problem", { role: "alert", hidden: true });

@@ -1,4 +1,4 @@
-/** Keys: `/` goes to the filter, `g` and a letter to a section, `?` lists them. */
+/** Keys: `/` moves the focus to the filter, `g` and a letter open a section, `?` lists the keys. */
 
 import { dialog } from "./dialog.js";
 import * as router from "./router.js";

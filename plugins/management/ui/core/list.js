@@ -16,8 +16,8 @@ export class List extends Table {
   #inAddress;
 
   /**
-   * @param {Object} options those of Table, and `local: true` for one of several lists of a page, whose state is not in the
-   *   address
+   * @param {Object} options the options of Table, and `local: true` for one of several lists of a page, whose state is not
+   *   in the address
    */
   constructor(options) {
     const inAddress = !options.small && !options.local;

@@ -1,4 +1,4 @@
-/** Addresses of pages: `#/queues/%2F/name?tab=x`, which can be shared and go back and forth with the browser. */
+/** Addresses of pages: `#/queues/%2F/name?tab=x`, which can be shared, and which the browser keeps in its history. */
 
 /** Return the address of a page; each segment is encoded. */
 export function address(segments, query = {}) {

@@ -1,4 +1,4 @@
-/** Who is signed in. The credentials live in this tab, until it is closed or the user logs out. */
+/** The user of this tab. The credentials are stored in the tab, until it is closed or the user logs out. */
 
 const KEY = "warren.credentials";
 

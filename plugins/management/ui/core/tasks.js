@@ -1,4 +1,4 @@
-/** Long work, shown at the foot of the page with its progress; each task can be stopped. */
+/** Tasks that take long, shown at the foot of the page with their progress; each can be stopped. */
 
 import { h, fill } from "../web/dom.js";
 import { count } from "../web/format.js";
@@ -31,8 +31,8 @@ function taskRow(title, total) {
 }
 
 /**
- * Run `work` for each item, one after the other, and show how far it is. A refused item does not end the task.
- * @param {string} title what is done: "Delete queues"
+ * Run `work` for each item, one after the other, and show the progress. A refused item does not end the task.
+ * @param {string} title of the task: "Delete queues"
  * @param {Array} items
  * @param {(item, signal: AbortSignal) => Promise} work
  * @returns {Promise<{done: number, failed: Array<{item, error}>, stopped: boolean}>}
@@ -57,12 +57,12 @@ export async function each(title, items, work) {
 }
 
 /**
- * Repeat `step` until `total` is done, and show how far it is; a refused step ends the task.
- * @param {string} title what is done: "Move messages"
+ * Repeat `step` until `total` is done, and show the progress; a refused step ends the task.
+ * @param {string} title of the task: "Move messages"
  * @param {number} total
  * @param {(left: number) => Promise<{done: number, problem?: string, more: boolean}>} step one part of the work; not
- *   interrupted by Stop, as its result would be unknown. `problem` says why the work ends with this part
- * @returns {Promise<number>} how much is done
+ *   interrupted by Stop, because its result would be unknown. `problem` is why the work ends with this part
+ * @returns {Promise<number>} the amount that is done
  */
 export async function repeat(title, total, step) {
   const row = taskRow(title, total);

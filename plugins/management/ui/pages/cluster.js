@@ -37,7 +37,7 @@ const NAME = { id: "name", title: "Name", sort: "name", always: true, cell: (one
 
 function createParameters(context) {
   const remove = (ones) => deleteObjects(ones, {
-    kind: "parameter", action: "Clear", consequence: "Their components apply that at once.", describe: (one) => one.name, target: targetOf,
+    kind: "parameter", action: "Clear", consequence: "Their components apply the change immediately.", describe: (one) => one.name, target: targetOf,
   });
   const value = { id: "value", title: "Value", cell: (one) => h("code.detail", {}, JSON.stringify(one.value)) };
   const actions = [{ label: "Clear", run: remove, danger: true }];
@@ -132,7 +132,7 @@ function createLog() {
     type: "button", onclick: () => save(new Blob([kept.map((line) => `${line}\n`).join("")], { type: "text/plain" }), "warren.log"),
   }, "Download these lines");
   let started = false;
-  // The last lines are read once the stream has begun, so that none is missed; those that come both ways are shown once.
+  // The last lines are read once the stream has begun, so that none is missed; a line that both return is shown once.
   const stream = async () => {
     let waiting = [];
     const addNew = (line) => { if (!kept.includes(line)) add(line); };
@@ -145,7 +145,7 @@ function createLog() {
       }
     };
     const take = (line) => (waiting === null ? add(line) : waiting.push(line));
-    // Without the last lines, which may be refused, the page shows those that follow.
+    // If the last lines are refused, the page shows the following ones.
     await api.lines("warren/log/stream", {}, stop.signal, take, () => { catchUp().catch(() => {}); });
   };
   const follow = async () => {

@@ -1,4 +1,4 @@
-/** Export and import of definitions; an import first shows what it would change. */
+/** Export and import of definitions; an import first shows its changes. */
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
@@ -27,7 +27,7 @@ function ordered(value) {
 
 const text = (value) => JSON.stringify(ordered(value));
 
-/** True if the import would leave the object as it is: what the file says is what the broker has. */
+/** True if the import would not change the object: the file and the broker have the same. */
 const isEqual = (given, existing) => Object.keys(given).every((key) => text(given[key]) === text(existing[key]));
 
 /** Compare a document with the broker's definitions: `[{section, added: [], changed: [], same: count}]`. */
@@ -56,18 +56,18 @@ function listed(title, names) {
 
 function preview(found, skipped) {
   if (found instanceof Error) {
-    return [h("p", {}, `What the import would change is unknown: ${found.message}`), listed("Left out", skipped)];
+    return [h("p", {}, `The changes of the import are unknown: ${found.message}`), listed("Left out", skipped)];
   }
   const rows = found.map(({ section, added, changed, same }) => h("tr", {}, h("td", {}, section.replaceAll("_", " ")),
     [added.length, changed.length, same].map((number) => h("td.number", {}, format.count(number)))));
   return [
-    h("div.scroll", {}, h("table", { "aria-label": "What the import would change" },
+    h("div.scroll", {}, h("table", { "aria-label": "Changes of the import" },
       h("thead", {}, h("tr", {}, h("th", {}, ""), ["new", "changed", "as they are"].map((title) => h("th.number", {}, title)))),
       h("tbody", {}, rows))),
     found.map(({ section, added, changed }) => [
       listed(`New ${section.replaceAll("_", " ")}`, added), listed(`Changed ${section.replaceAll("_", " ")}`, changed),
     ]),
-    h("p", {}, "Nothing is deleted. Queues and exchanges that exist with other properties stay as they are."),
+    h("p", {}, "Nothing is deleted. Queues and exchanges that exist with other properties are not changed."),
     listed("Left out", skipped),
   ];
 }

@@ -31,7 +31,7 @@ function upstreamsOf(topology, at, number, above) {
   return Array.from({ length: number }, (_, other) => other).filter((other) => other !== at);
 }
 
-/** A URI, or a list of those that were separated by spaces. */
+/** A URI, or a list of URIs that were separated by spaces. */
 function uriOf({ uri }) {
   const all = uri.split(/\s+/);
   return all.length === 1 ? all[0] : all;
@@ -47,7 +47,7 @@ function hopsOf(topology, at, number, above) {
  * Plan a topology.
  * @param {{topology: string, brokers: Array<{name: string, uri: string, above: number}>, kind: "exchanges"|"queues",
  *   pattern: string, policy: string, priority?: number, hops?: number}} options `hops` replaces what the topology needs
- * @returns {Array<{name: string, upstreams: Array<{name, value}>, policy: Object|null}>} what each broker sets
+ * @returns {Array<{name: string, upstreams: Array<{name, value}>, policy: Object|null}>} the settings of each broker
  */
 export function plan({ topology, brokers, kind, pattern, policy, priority, hops }) {
   check(topology, brokers);
@@ -81,7 +81,7 @@ function check(topology, brokers) {
   }
 }
 
-/** A word as a POSIX shell reads it: quoted, unless it has only letters, digits and a few marks. */
+/** A word for a POSIX shell: quoted, unless it has only letters, digits and a few marks. */
 const quoted = (word) => (/^[\w./:@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 /** The commands for a broker. */

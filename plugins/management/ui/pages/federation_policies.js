@@ -1,4 +1,4 @@
-/** Policies that federate exchanges or queues: the list, and a form with a live list of what the pattern matches. */
+/** Policies that federate exchanges or queues: the list, and a form with a live list of the matching objects. */
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
@@ -72,7 +72,7 @@ const COLUMNS = [
 
 const removePolicies = (policies) =>
   deleteObjects(policies, { kind: "policy", kinds: "policies",
-    consequence: "The links that they ask for end, and their queues upstream are deleted.",
+    consequence: "Their links end, and the queues of the links upstream are deleted.",
     describe: (one) => `${one.name} (${one.vhost}): ${one.pattern}`, target });
 
 function federateForm(context) {
@@ -109,7 +109,7 @@ function federateForm(context) {
     },
   });
   const { vhost, upstream } = element.elements;
-  let offeredOf = ""; // the virtual host of those that are offered
+  let offeredOf = ""; // the virtual host of the offered upstreams
 
   async function offerUpstreams() {
     const of = vhost.value;

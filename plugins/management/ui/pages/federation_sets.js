@@ -40,11 +40,11 @@ const COLUMNS = [
 /** Ask, then delete the sets; the question names the policies that use them. */
 const removeSets = (sets) =>
   deleteObjects(sets, { kind: "upstream set",
-    consequence: "The links that policies ask for through it end. The upstreams stay.",
+    consequence: "The links of policies that use it end. The upstreams stay.",
     describe: async (one) => `${one.name} (${one.vhost}): used by ${namesOf(await policiesOfSet(one.vhost, one.name))}`,
     target });
 
-/** The names of the upstreams that can be members, as the choices of an input; `load` asks for them anew. */
+/** The names of the upstreams that can be members, as the choices of an input; `load` loads them again. */
 function knownUpstreams() {
   const element = h("datalist", { id: "known-upstreams" });
   const load = async (vhost, signal) => {
@@ -111,7 +111,7 @@ function createList(context) {
     fixed: [
       vhostField(context),
       { name: "name", label: "Name", required: true,
-        help: "The name “all” stands for all upstreams of the virtual host, so it cannot be used." },
+        help: "The name “all” is the set of all upstreams of the virtual host, so it cannot be used." },
     ],
   });
   return {

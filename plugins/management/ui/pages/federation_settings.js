@@ -79,7 +79,7 @@ export const GROUPS = [
 const FIELDS = GROUPS.flatMap((group) => group.fields);
 const uris = (value) => [value ?? []].flat().map(String);
 
-/** Return the value of the parameter: what was entered, with the types that the broker stores. Empty inputs are left out. */
+/** Return the value of the parameter from the entered texts, with the types that the broker stores. Empty inputs are left out. */
 function valueOf(entered) {
   const value = {};
   for (const field of FIELDS) {
@@ -92,9 +92,9 @@ function valueOf(entered) {
 }
 
 /**
- * Put passwords back that were shown as [redacted], where the reader has them: the API sends them to administrators.
- * A URI that was not changed is stored as it was; one that was changed keeps the password of the same user, unless `stored`
- * is another value than `seen`, on which the change was made: its password may be for another broker. Raises Error then.
+ * Restore passwords that were shown as [redacted], if the API has sent them: it sends them to administrators.
+ * A URI that was not changed stays the same; one that was changed keeps the password of the same user, unless `stored`
+ * differs from `seen`, the value that was changed: its password may be for another broker. Raises Error then.
  */
 export function restored(entered, stored, seen) {
   const known = uris(stored);

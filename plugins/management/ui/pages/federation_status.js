@@ -34,7 +34,7 @@ function attempts(one) {
   return `${format.counted(one.retries, "attempt")} failed${next}`;
 }
 
-/** The state of a link: whether it runs, whether messages flow and why not, and the error of one that is down. */
+/** The state of a link: its status, its flow of messages with the reason, and its error. */
 function stateOf(one) {
   const notes = [one.state, one.reason].filter(Boolean).join(": ");
   return [state(one.status, one.degraded ? "waiting" : undefined), notes ? h("small.detail", {}, notes) : null,
@@ -71,7 +71,7 @@ const COLUMNS = [
     shown: false, help: "failed attempts since the link last ran" },
   { id: "next", title: "Next attempt", sort: "next_attempt_at", cell: (one) => format.time(one.next_attempt_at), shown: false },
   { id: "reconnects", title: "Reconnects", sort: "reconnects", number: true,
-    cell: (one) => format.count(one.reconnects), shown: false, help: "how often the link ran and failed" },
+    cell: (one) => format.count(one.reconnects), shown: false, help: "failures of the link while it ran" },
   { id: "unconfirmed", title: "Unconfirmed", sort: "unconfirmed", number: true,
     cell: (one) => format.count(one.unconfirmed), shown: false },
   { id: "changed", title: "Last changed", sort: "changed_at", cell: (one) => format.time(one.changed_at) },
@@ -91,7 +91,7 @@ async function restart(links) {
   return true;
 }
 
-/** A button to restart one link: the same element for as long as the link is listed. */
+/** A button to restart one link: the same element while the link is listed. */
 function restartButtons(context) {
   const buttons = new Map();
   return (one) => {

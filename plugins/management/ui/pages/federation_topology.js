@@ -66,7 +66,7 @@ function placesOf(brokers, width, height) {
   );
 }
 
-/** The names of brokers in the upper half are above them, those of the others below. */
+/** True for a broker in the upper half, whose name is above it; the names of the others are below. */
 const isUpper = (place, height) => place.y < height / 2 - 1;
 
 /** The curve of an edge, from the rim of a broker to that of another, and the place of its text. */
@@ -128,7 +128,7 @@ function draw({ brokers, links }, width) {
       svg("path", { d: "M 0 0 L 10 5 L 0 10 z" })),
   );
   return svg("svg",
-    { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Topology: the table below says the same" },
+    { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Topology: the table below has the same links" },
     svg("defs", {}, arrows),
     edgesOf(links).map((edge) => drawEdge(edge, places, height)),
     brokers.map((broker, at) => drawBroker(broker, at, places.get(broker.name), { width, height })));

@@ -28,7 +28,7 @@ const URIS = [
 const target = ({ vhost, name }) => path`parameters/${COMPONENT}/${vhost}/${name}`;
 const shownUris = (value) => [value.uri].flat().map((one) => format.uri(String(one)));
 
-/** The columns of all settings, named and ordered as in RabbitMQ; those of rare settings are hidden at first. */
+/** The columns of all settings, named and ordered as in RabbitMQ; columns of rare settings are hidden at first. */
 const SHOWN = ["prefetch-count", "reconnect-delay", "ack-mode", "max-hops"];
 const COLUMNS = [
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },

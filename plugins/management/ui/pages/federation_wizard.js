@@ -170,7 +170,7 @@ function create(context) {
           h("code", {}, ".*"),
           " there."),
         result)),
-    async refresh() {}, // nothing here changes by itself
+    async refresh() {}, // only the reader changes the page
   };
 }
 

@@ -4,7 +4,7 @@
  * A page has `route` (segments, `:name` for a variable one), `section`, `title`, `menu` (its name in the menu of the
  * section), `list` (of an object's page: the route of its list, where that is not its own first segment), `may` (whether
  * this user may see it), and `create(context)`, which returns `{element, refresh(signal), leave?}`: the element is shown
- * at once, `refresh` loads what it shows and is called again at the chosen interval, `leave` ends what the page has
+ * at once, `refresh` loads what it shows and is called again at the chosen interval, `leave` ends the work that the page has
  * started.
  */
 

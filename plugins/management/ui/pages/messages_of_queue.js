@@ -17,7 +17,7 @@ const MODES = [
   ["reject_requeue_true", "Reject requeue true (puts them back)", "",
     "As peek, and it counts as a failed delivery: a queue with a delivery limit drops messages that exceed it."],
   ["ack_requeue_false", "Automatic ack (removes them)", "Remove",
-    "The messages are removed from the queue. What is shown here is the only copy."],
+    "The messages are removed from the queue. This page then has the only copy."],
   ["reject_requeue_false", "Reject requeue false (dead-letters or drops them)", "Remove",
     "The messages are removed from the queue and go to its dead letter exchange. Without one they are lost."],
 ];

@@ -1,4 +1,4 @@
-/** Nodes: columns of the overview, alarms with what to do, and the page of a node with its memory. */
+/** Nodes: columns of the overview, alarms with advice, and the page of a node with its memory. */
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
@@ -32,7 +32,7 @@ const COLUMNS = [
     ],
   },
   {
-    id: "lag", title: "Loop lag p99", number: true, help: "how late the event loop runs what is due",
+    id: "lag", title: "Loop lag p99", number: true, help: "the delay of due work in the event loop",
     cell: (node) => milliseconds(node.event_loop?.lag?.p99_ms),
   },
   {
@@ -74,7 +74,7 @@ async function reset(node) {
 const namesOf = (ones) => ones.map((one) => one.name).join(", ");
 const milliseconds = (value) => (value === undefined ? "" : format.duration(value / 1000));
 
-/** What is wrong with a node, and what to do about it; an empty list for a healthy one. */
+/** The alarms of a node, with advice; an empty list for a healthy node. */
 export function alarmTexts(node) {
   const texts = [];
   if (node.mem_alarm) {

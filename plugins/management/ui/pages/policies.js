@@ -34,7 +34,7 @@ const wayOf = (operator) => (operator ? "operator-policies" : "policies");
 const target = (policy, operator) => `${wayOf(operator)}/${encodeURIComponent(policy.vhost)}/${encodeURIComponent(policy.name)}`;
 
 const remove = (operator) => (policies) => deleteObjects(policies, {
-  kind: "policy", kinds: "policies", action: "Clear", consequence: "The next policy that matches takes effect at once.",
+  kind: "policy", kinds: "policies", action: "Clear", consequence: "The next matching policy takes effect immediately.",
   describe: (one) => `${one.name} (${one.vhost})`, target: (one) => target(one, operator),
 });
 

@@ -26,7 +26,7 @@ const CLASSES = [
   ["Paged out", "_paged_out"],
 ];
 
-const AGE_HELP = "its age, to the interval of the statistics";
+const AGE_HELP = "its age, with the accuracy of the statistics interval";
 
 /** The counts and bytes of messages by class; made once, then only its texts change. */
 function sizesTable() {

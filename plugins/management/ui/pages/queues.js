@@ -39,7 +39,7 @@ const COLUMNS = [
   },
   {
     id: "oldest", title: "Oldest ready message", sort: "oldest_ready_message_age", number: true, shown: false,
-    help: "its age, to the interval of the statistics", cell: (queue) => format.age(queue.oldest_ready_message_age),
+    help: "its age, with the accuracy of the statistics interval", cell: (queue) => format.age(queue.oldest_ready_message_age),
   },
 ];
 const FIELDS = [
@@ -93,7 +93,7 @@ function addForm(context) {
       { name: "durable", label: "Durability", type: "select", options: [["true", "durable"], ["false", "transient"]] },
       {
         name: "auto_delete", label: "Auto delete", type: "select", options: [["false", "No"], ["true", "Yes"]],
-        help: "deleted when its last consumer is gone",
+        help: "deleted when its last consumer is cancelled",
       },
     ],
     async run({ vhost, name, type, durable, auto_delete }) {

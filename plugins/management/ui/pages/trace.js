@@ -1,4 +1,4 @@
-/** The live trace: messages that pass an exchange or a queue, as they go by. */
+/** The live trace: samples of the messages that pass an exchange or a queue. */
 
 import * as api from "../core/api.js";
 import { DEFAULT_EXCHANGE, path } from "../core/api.js";
@@ -67,7 +67,7 @@ function create(context) {
     body.replaceChildren();
     fill(note, `Waiting for messages. ${BOUNDS}`);
     show(buttons, true);
-    // The stream has no end: what it refuses at its start is an error of the form, what ends it later a note.
+    // An error before the stream has begun is shown in the form, a later one as a note.
     api.lines(path`warren/trace/${vhost}`, { exchange, queue }, own.signal, take(vhost)).then(
       () => fill(note, "The trace has ended."),
       (error) => fill(note, endOf(error)),

@@ -1,4 +1,4 @@
-/** The unacknowledged messages of a queue: who has them, and for how long. */
+/** The unacknowledged messages of a queue, with their consumers and ages. */
 
 import * as api from "../core/api.js";
 import { List } from "../core/list.js";
@@ -19,7 +19,7 @@ const COLUMNS = [
   { id: "connection", title: "Connection", shown: false, cell: ({ channel_details: { connection_name: name } }) => (name ? link.connection(name) : "") },
   { id: "user", title: "User", cell: ({ channel_details: { user } }) => (user ? link.user(user) : "") },
   {
-    id: "age", title: "Age", sort: "age", number: true, help: "since the delivery, to the interval of the statistics",
+    id: "age", title: "Age", sort: "age", number: true, help: "since the delivery, with the accuracy of the statistics interval",
     cell: (one) => format.age(one.age),
   },
   { id: "exchange", title: "Exchange", shown: false, cell: (one) => one.exchange },
@@ -39,7 +39,7 @@ export function unackedMessages(here) {
   return {
     element: h("div", {}, table.element, note),
     async refresh(signal, count, exclusive) {
-      if (exclusive) note.textContent = "Those of an exclusive queue are not shown, as they are its connection's alone.";
+      if (exclusive) note.textContent = "Messages of an exclusive queue are not shown: they belong to its connection.";
       try {
         unacked = count ? await api.get(`${here}/unacked`, { limit: MOST }, signal) : [];
       } catch (error) {

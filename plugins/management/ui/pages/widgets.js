@@ -15,7 +15,7 @@ const SAVED_MS = 10_000; // by then the browser has read the file
 
 const linkTo = (segments, name, text = name) => h("a.name", { href: address(segments), title: name }, text);
 
-/** Links to the pages of objects; names alone where the user may not see the page. */
+/** Links to the pages of objects; only the name if the user may not see the page. */
 export const link = {
   queue: (vhost, name) => linkTo(["queues", vhost, name], name),
   exchange: (vhost, name) => linkTo(["exchanges", vhost, name || DEFAULT_EXCHANGE], name, name || "(AMQP default)"),
@@ -30,7 +30,7 @@ export const link = {
   node: (name) => (may.monitor() ? linkTo(["nodes", name], name) : short(name)),
 };
 
-/** A column of links to the forms that change the objects of a list; `segments` are those of an object's page. */
+/** A column of links to the forms that change the objects of a list; `segments` returns the address of an object's page. */
 export const editColumn = (segments) => ({
   id: "edit", title: "Operations",
   cell: (one) => h("a", { href: address(segments(one), { edit: "true" }), "aria-label": `Edit ${one.name}` }, "Edit"),
@@ -119,8 +119,8 @@ export function editSection(title, context, load, makeForm) {
 }
 
 /**
- * The field of a form in which a virtual host is chosen: the one of the frame, unless `chosen` is given. It is hidden
- * where there is nothing to choose.
+ * The field of a form in which a virtual host is chosen: the one of the frame, unless `chosen` is given. It is hidden if
+ * there is only one.
  */
 export function vhostField({ vhost, vhosts }, chosen = vhost) {
   const value = chosen || (vhosts.includes("/") || vhosts.length === 0 ? "/" : vhosts[0]);
@@ -129,7 +129,7 @@ export function vhostField({ vhost, vhosts }, chosen = vhost) {
 }
 
 /**
- * Hide the forms of a page that the user has no right to send. Without an answer they stay, and the API refuses them.
+ * Hide the forms of a page that the user has no right to send. If the rights cannot be loaded, the forms stay.
  * @param {string} vhost
  * @param {Array<[right: "configure"|"write"|"read", name: string, element: HTMLElement]>} forms each with the right that it
  *   needs, and the queue or exchange on which
@@ -151,7 +151,7 @@ export function heading(kind, name, vhost) {
  * Ask, then delete objects of one kind, one after the other.
  * @param {Array} objects
  * @param {{kind: string, kinds?: string, action?: string, consequence: string,
- *   describe: (one) => string|Promise<string>, target: (one) => string}} options `kind` and `kinds` are what they are called,
+ *   describe: (one) => string|Promise<string>, target: (one) => string}} options `kind` and `kinds` are the noun,
  *   `action` is a verb, `describe` names an object in the question, `target` is its path in the API
  * @returns {Promise<boolean>} whether all were deleted
  */
@@ -164,7 +164,7 @@ export async function deleteObjects(objects, { kind, kinds = `${kind}s`, action 
   return !stopped && failed.length === 0;
 }
 
-/** Do what a button asks for; a refusal is shown at the foot of the page. */
+/** Do the work of a button; a refusal is shown at the foot of the page. */
 export async function attempt(work) {
   try {
     await work();

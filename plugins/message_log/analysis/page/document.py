@@ -29,7 +29,7 @@ def document(report: Values) -> str:
 
 
 def content(report: Values, rows: int) -> Values:
-    """Return the data of the page, with so many rows in each table."""
+    """Return the data of the page, with at most `rows` rows in each table."""
     timeline = report.get("timeline")
     start = datetime.fromisoformat(timeline["start"]).timestamp() if timeline else None
     return {
@@ -50,7 +50,7 @@ def section_content(section: Section) -> Values:
 
 
 def page(content: Values) -> str:
-    """Return the document, which names nothing outside of itself."""
+    """Return the document, which refers to nothing outside of itself."""
     data = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     style = "".join(path.read_text("utf-8") for path in (*web.STYLES, HERE / "page.css"))
     scripts = [web.UPLOT.read_text("utf-8"), web.bundle(HERE / "report.js")]

@@ -1,4 +1,4 @@
-"""The sections of the page: what each shows, a sentence with its finding, and how bad that is."""
+"""The sections of the page: their parts, their findings in a sentence, and their impact."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def of_table(key: str, title: str, describe: Describe) -> Make:
     return make
 
 
-# What is wrong, or may be
+# Problems
 
 
 def imbalances(page: Page) -> Section | None:
@@ -297,7 +297,7 @@ def brokers(page: Page) -> Section | None:
 
 
 def near_limits(nodes: list[Values]) -> list[str]:
-    """Return the nodes of which a reading came near its limit or, of the free disk, near to twice of it."""
+    """Return the nodes with a reading near its limit."""
     near = []
     for node in nodes:
         for what, gauge, limit in (
@@ -316,7 +316,7 @@ def pairs(node: Values, gauge: str, limit: str) -> Iterable[tuple[float | None, 
     return zip(node.get(gauge) or (), node.get(limit) or (), strict=False)
 
 
-# How much, from where to where, and how fast
+# Traffic
 
 
 def rates(page: Page) -> Section | None:
@@ -361,7 +361,9 @@ def message_flow(page: Page) -> Section | None:
             ends.append((columns[kind], f"{'link ' if kind == 'link' else ''}{name}{scope}"))
         edges.append(Edge(ends[0], ends[1], row["messages"]))
     parts = [flow(edges, ("Exchanges", "Queues", "Consumers and links")), page.table("flow", "Flow of messages")]
-    return Section("flow", "Flow: exchange to queue to consumer", NORMAL + 7, "who sends to whom, by messages", parts)
+    return Section(
+        "flow", "Flow: exchange to queue to consumer", NORMAL + 7, "from each exchange to each consumer", parts
+    )
 
 
 def ack_latency(page: Page) -> Section | None:

@@ -174,7 +174,7 @@ def test_destructive_modes_say_so_and_ask(ui: UI, running: BrokerProcess) -> Non
     get = section(page, "Get messages")
     expect(get.get_by_label("Ack mode")).to_have_value("ack_requeue_true")
     get.get_by_label("Ack mode").select_option("ack_requeue_false")
-    expect(get).to_contain_text("What is shown here is the only copy.")
+    expect(get).to_contain_text("This page then has the only copy.")
     get.get_by_role("button", name="Get messages").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     expect(get.get_by_role("article")).to_have_count(0)
