@@ -189,7 +189,7 @@ def analyze(options: Namespace) -> int:
     signal.signal(signal.SIGTERM, interrupted)
     for name in CHATTY:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    progress = job.Progress()
+    progress = job.progress()
     started = False
     try:
         progress("start Spark")

@@ -10,15 +10,14 @@ import pytest
 from jsonschema import Draft202012Validator
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis import job
-from warren.plugins.throughput.analysis.conservation.check import Checked
+from warren.plugins.throughput.analysis import job, streaming
+from warren.plugins.throughput.analysis.conservation.check import Checked, check
 from warren.plugins.throughput.analysis.conservation.evidence import evidence
 from warren.plugins.throughput.analysis.conservation.manifest import check_files, read_manifest
 from warren.plugins.throughput.analysis.fact_store import Store
 from warren.plugins.throughput.analysis.hadoop_fs import Folders
 from warren.plugins.throughput.analysis.input_files import list_files, read
 from warren.plugins.throughput.analysis.reports import run
-from warren.plugins.throughput.analysis.reports.run import Reporting
 from warren.plugins.throughput.analysis.selection import ALL as EVERYTHING
 from warren.plugins.throughput.analysis.tables import Tables
 from warren.plugins.throughput.file_format import schema
@@ -55,4 +54,12 @@ def check_whole(spark: SparkSession, folder: Path, output: Path) -> Checked:
     faults = check_files(spark, str(folder), manifest, inputs, {})
     known = evidence(inputs, manifest.boots, faults)
     written = Tables(spark, str(output), True, lambda what: None)
-    return Reporting(spark, made, events, known, written).conservation()
+    return check(spark, made, events, known, written)
+
+
+def process_new_files(spark: SparkSession, folder: Path, state: Path) -> Store:
+    """Add the new files to the state of a stream, without a report."""
+    folders, store = Folders(spark), Store(spark, f"{state}/facts")
+    manifest = read_manifest(folders, str(folder))
+    streaming.process(store, job.find_input(folders, str(folder)), manifest, lambda what: None)
+    return store

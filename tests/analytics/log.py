@@ -44,7 +44,6 @@ class Log:
         self.connection: str | None = None
         self.sample_rate = 1.0
         self.lost = 0
-        self.version = schema.SCHEMA
         self.now_us = 0
         self.wall_jump_us = 0  # by how much the wall clock is off since it jumped
         self.row = 0
@@ -195,10 +194,9 @@ class Log:
         folder = self.folder / table / f"dt={first:%Y-%m-%d}" / f"hour={first:%H}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / schema.file_name(self.node, self.boot_id, self.sequence)
-        columns = arrow_schema(table, self.lost, self.version)
+        columns = arrow_schema(table, self.lost)
         pq.write_table(pa.Table.from_pylist(rows, columns), path, compression="zstd")
-        if self.version > 1:
-            listed(self.folder, path, self.node, self.boot_id)
+        listed(self.folder, path, self.node, self.boot_id)
         return path
 
     def _client(self) -> Values:
@@ -207,7 +205,7 @@ class Log:
     def _stamp(self) -> Values:
         wall_us = int(self.start.timestamp() * 1_000_000) + self.now_us + self.wall_jump_us
         return {
-            "schema": self.version,
+            "schema": schema.SCHEMA,
             "ts_us": datetime.fromtimestamp(wall_us / 1e6, UTC),
             "mono_ns": self.now_us * 1000,
             "node": self.node,

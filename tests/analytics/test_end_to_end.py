@@ -75,7 +75,7 @@ def test_what_links_took_has_come(federated: Federated, report: Report) -> None:
     taken = {name: load.counts["federated_out"] for name, load in loads.items()}
     assert links[upstream_queue("c"), "b@test"]["taken"] == taken["b"]
     assert links[upstream_queue("b"), "a@test"]["taken"] + links[WORK, "a@test"]["taken"] == taken["a"]
-    assert sum(link["came"] for link in links.values()) == federated.total["federated_in"]
+    assert sum(link["arrived"] for link in links.values()) == federated.total["federated_in"]
     told = {(row["link"], row["node"], row["upstream"], row["most_hops"]) for row in report["links"]}
     assert told == {
         (WORK, "c@test", "work", 1), (upstream_queue("b"), "b@test", "news", 1),
@@ -133,5 +133,5 @@ def test_a_row_that_is_removed_is_found_and_nothing_else_also_where_a_broker_was
     # What was consumed just before the kill may not be in the log.
     assert all("confirmed persistent messages not there after a kill" in reason for reason in settled)
     assert [boot["stopped"] for boot in check["boots"] if boot["node"] == "b@test"] == [True, False, True]
-    kept = {row["told"]: row for row in check["restarts"] if row["queue"] == "kept"}
-    assert {told: (row["before"], row["after"]) for told, row in kept.items()} == {True: (8, 8), False: (8, 8)}
+    kept = {row["stopped"]: row for row in check["restarts"] if row["queue"] == "kept"}
+    assert {stopped: (row["before"], row["after"]) for stopped, row in kept.items()} == {True: (8, 8), False: (8, 8)}

@@ -71,7 +71,7 @@ def test_the_rate_of_a_link_is_over_the_time_from_its_first_arrival_to_the_last(
     tables = {table: read(spark, table, files[table].paths) for table in schema.TABLES}
     crossed = by_link(crossings(tables[schema.EVENTS]))
     (row,) = links(tally(crossed), lags(crossed), tables[schema.METRICS]).collect()
-    assert (row["came"], row["messages_per_s"]) == (11, 1.1)
+    assert (row["arrived"], row["messages_per_s"]) == (11, 1.1)
 
 
 def queue(observed_s: float, ready: int, slope: float) -> dict[str, Any]:

@@ -290,25 +290,6 @@ def not_comparable(log: Log) -> None:
 
 
 @scene
-def old_version(log: Log) -> None:
-    """Version 1 has no manifest, no link, and its snapshots may be ahead of the log; connected clients saw the stop."""
-    log.link, log.version = {}, 1
-    log.tables[schema.QUEUE_STATS].clear()
-    log.snapshot(schema.START)
-    published(log, 10)
-    later = Log(log.folder, log.node, log.boot_id + "+", log.start + LATER)
-    later.link, later.version = {}, 1
-    stopped(log)
-    later.recovered("work", 4)
-    later.snapshot(schema.START)
-    published(later, 10)
-    later.write()
-    published(later, 10)
-    later.snapshot()
-    next(path for path in later.write() if "events" in path.parts).unlink()
-
-
-@scene
 def queue_never_seen(log: Log) -> None:
     """Nobody knows whether it was durable."""
     published(log, 10)
@@ -354,7 +335,6 @@ WELL = [
 UNCERTAIN = {
     "boot_missing": "the log of the boot before is missing",
     "writer_killed_too": "records that a killed writer had not finished are lost",
-    "old_version": "a snapshot counts more records than the log has",
 }
 FOUND: dict[str, dict[str, int]] = {
     "newest_file_deleted": {imbalances.FILE_MISSING: 30, imbalances.MISSING: 30},
@@ -391,7 +371,6 @@ def reasons_of(check: Checked, name: str) -> list[str]:
     named = {
         "lacks_previous": UNCERTAIN["boot_missing"],
         "unfinished": UNCERTAIN["writer_killed_too"],
-        "ahead": UNCERTAIN["old_version"],
     }
     return [text for field, text in named.items() if any(boot[field] for boot in boots.values())]
 
@@ -417,7 +396,6 @@ def test_a_log_that_lacks_its_end_or_its_predecessor_is_incomplete(check: Checke
         ("expired_between", 10, 0, 10, 0, 0),
         ("refused", 10, 0, 10, 0, 0),
         ("queue_never_seen", 10, 0, 0, 10, 0),
-        ("old_version", 10, 0, 4, 6, 0),
     ],
 )
 def test_the_section_durability_has_what_each_queue_kept(
@@ -438,7 +416,6 @@ def test_queues_that_need_keep_nothing_are_not_in_it(check: Checked, name: str) 
 
 def test_losses_that_are_not_certain_are_reasons(check: Checked) -> None:
     reasons = check.conservation["reasons"]
-    assert any(reason.startswith("6 confirmed persistent messages not there after a stop") for reason in reasons)
     missing = 13 + 13 + 10  # settled in the last moment, also where the journal was cut; a queue that was never seen
     assert any(
         reason.startswith(f"{missing} confirmed persistent messages not there after a kill") for reason in reasons

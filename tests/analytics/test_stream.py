@@ -21,7 +21,7 @@ from warren.plugins.throughput.analysis.reports import run
 from warren.plugins.throughput.compaction import merge
 from warren.plugins.throughput.file_format import schema
 
-from .checking import ON_THE_PAGE, batch_of, valid
+from .checking import ON_THE_PAGE, batch_of, process_new_files, valid
 from .log import Log
 
 pytestmark = pytest.mark.timeout(900)
@@ -96,10 +96,6 @@ def hour_of(log: Log) -> int:
     return log.now_us // HOUR_US
 
 
-def processed(spark: SparkSession, folder: Path, state: Path) -> Store:
-    return streaming.process_new_files(spark, str(folder), str(state), lambda what: None)
-
-
 @pytest.fixture(scope="module")
 def early_folds() -> Iterator[list[int]]:
     """Fold what is older than six hours, and keep few messages and connections each.
@@ -134,15 +130,15 @@ def reports(
     contents = {path: path.read_bytes() for path in moved}
     for path in moved:
         path.unlink()
-    processed(spark, folder, state)
+    process_new_files(spark, folder, state)
     for path, content in contents.items():
         path.write_bytes(content)
     merge.compact(folder, DAY + timedelta(hours=10))  # known files, and one that is known in part
     brokers.hours(6, 16)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
         patch.setattr(streaming.TableStream, "_update_journeys", crash)
-        processed(spark, folder, state)
-    processed(spark, folder, state)
+        process_new_files(spark, folder, state)
+    process_new_files(spark, folder, state)
     brokers.hours(16, 24)
     brokers.end()
     brokers.late()
@@ -249,7 +245,7 @@ def test_the_state_does_not_grow_with_the_age_of_the_stream(
         for _ in range(2):
             brokers.half()
         if day and day % 13 == 0:
-            store = processed(spark, brokers.folder, tmp_path / "state")
+            store = process_new_files(spark, brokers.folder, tmp_path / "state")
             names = {f"names of {table}": len(store.names(table)) for table in schema.TABLES}
             sizes.append({fact.name: store.load(fact).count() for fact in ALL} | names)
     month, last = sizes[-2:]

@@ -64,7 +64,6 @@ def test_names_of_another_kind_stay_as_they_are() -> None:
     names = FileNames.read(FileNames(odd).text())
     assert all(one in names for one in odd) and len(names) == len(odd)
     assert name(1) not in names
-    assert FileNames.read("\n".join([*odd, name(5)])).text() == FileNames([*odd, name(5)]).text()
 
 
 def numbers_of(spark: SparkSession, *numbers: int) -> DataFrame:

@@ -26,7 +26,7 @@ COUNTS = {"lost_records": 0, "duplicated": 0, "to_snapshot": 3, "sample_rate": 1
 ROWS = {"first_row": 0, "end_row": 10, "from_row": 0, "to_row": 10}
 TIMES = {"stopped": True, "first": BEGUN, "last": BEGUN + timedelta(minutes=10)}
 LINK = dict.fromkeys(("previous_boot", "previous_row", "previous_at", "retention_days", "comparable"))
-BOOT = {"node": "a", "boot_id": "b1", "ahead": False, "started": True, "version": 2, **COUNTS, **ROWS, **TIMES, **LINK}
+BOOT = {"node": "a", "boot_id": "b1", "started": True, **COUNTS, **ROWS, **TIMES, **LINK}
 AT_ONCE = Evidence(now_us=boots.micros(TIMES["last"]))
 A_FILE_S = 300 + 30  # what may be missing at the end of a running boot: a file, and three snapshots
 

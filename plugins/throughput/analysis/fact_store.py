@@ -26,6 +26,7 @@ from .hadoop_fs import FileInfo, Folders
 from .input_files import read
 from .local_table import no_rows
 from .row_numbers import ROWS
+from .tables import Values
 
 ALL = (
     *(facts.KINDS, facts.TRAFFIC, facts.LATENCIES, facts.ROUTES, facts.TRANSFERS, ROWS, facts.ATTEMPTS),
@@ -33,7 +34,6 @@ ALL = (
 )
 PARTS = 32  # of one fact; more are merged into one
 FOLDED, NOTES, ROWS_FILE = "folded", "folds", "rows.parquet"
-Values = dict[str, Any]
 
 
 class Folded(NamedTuple):
@@ -66,10 +66,10 @@ ROWS_OF = ("queues", "metrics", "costs", "paces")  # those that are rows of this
 
 
 class Fold(NamedTuple):
-    """A note about a fold: up to which batch of each table, and before which second, or None for nothing yet."""
+    """A note about a fold: the last merged batch of each table, and before which second, or None for nothing yet."""
 
     number: int
-    upto: dict[str, int]
+    merged_batch: dict[str, int]
     before_s: int | None
 
 
@@ -171,9 +171,7 @@ class Store:
         return {fact.name: fact.shorten(part) if fact.shorten is not None else part for fact, part in loaded}
 
     def facts(self) -> Facts:
-        """Return all facts. Raises OSError if an earlier version has stored some of them, without numbers of kinds."""
-        if self._parts(facts.KINDS, None) != self._parts(facts.TRAFFIC, None):
-            raise OSError(f"{self.folder} was made by an earlier version: remove it, and all files are read again")
+        """Return all facts."""
         parts: dict[str, Any] = {fact.name: self.load(fact) for fact in ALL}
         return Facts(**parts, folded=self.folded())
 
@@ -199,7 +197,7 @@ class Store:
 
     def batches(self, table: str) -> int:
         """Return the number of batches since the last fold."""
-        return self.next_batch(table) - 1 - self.fold.upto.get(table, -1)
+        return self.next_batch(table) - 1 - self.fold.merged_batch.get(table, -1)
 
     def replace(self, merged: dict[str, DataFrame], folded: Folded | None, before_s: int | None) -> None:
         """Replace the parts of all facts but journeys by `merged`, which has them by name, and what was folded.
@@ -273,7 +271,7 @@ class Store:
         names = self.folders.folders(self._place(fact))
         numbers = sorted(int(name.partition("=")[2]) for name in names if name.startswith("batch="))
         if fact is not journeys.JOURNEYS:
-            numbers = [number for number in numbers if number > self.fold.upto.get(fact.table, -1)]
+            numbers = [number for number in numbers if number > self.fold.merged_batch.get(fact.table, -1)]
         batches = [f"batch={number}" for number in numbers if before is None or number < before]
         folded = f"fold={self.fold.number}"
         return [folded, *batches] if folded in names else batches

@@ -61,6 +61,41 @@ def bucket_middle(bucket_number: Column) -> Column:
     return F.round(F.exp((bucket_number + 0.5) / FINENESS) - 1).cast("long")
 
 
+THOUSANDTHS = {"p50_us": 500, "p90_us": 900, "p99_us": 990, "p999_us": 999}
+
+
+def quantiles(histograms: DataFrame, *keys: str) -> DataFrame:
+    """Return a row with quantiles, `messages` and `max_us` for each key of histograms.
+
+    A histogram has the columns `bucket`, `records` and `highest_us`. The order in which parts of it were merged has no
+    effect on the result.
+    """
+    totals = histograms.groupBy(*keys, "bucket").agg(
+        F.sum("records").alias("records"), F.max("highest_us").alias("highest_us")
+    )
+    by_key = Window.partitionBy(*keys)
+    so_far = by_key.orderBy("bucket").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    sums = {"cumulated": F.sum("records").over(so_far), "all": F.sum("records").over(by_key)}
+    reached = {
+        name: F.min(F.when(F.col("cumulated") * 1000 >= F.col("all") * share, F.col("bucket")))
+        for name, share in THOUSANDTHS.items()
+    }
+    return (
+        totals.withColumns(sums)
+        .groupBy(*keys)
+        .agg(
+            F.sum("records").alias("messages"),
+            *[F.least(bucket_middle(bucket), F.max("highest_us")).alias(name) for name, bucket in reached.items()],
+            F.max("highest_us").alias("max_us"),
+        )
+    )
+
+
+def messages(weight: Column | str) -> Column:
+    """Return the number of messages of a weight, which is an estimate if the log is a sample."""
+    return F.round((F.col(weight) if isinstance(weight, str) else weight) / WEIGHT).cast("long")
+
+
 def weight() -> Column:
     # without F.round, which makes a text and a decimal of each number
     return F.floor(F.lit(WEIGHT) / F.col("sample_rate") + 0.5).cast("long")
@@ -225,21 +260,21 @@ def busiest_keys(part: DataFrame) -> DataFrame:
     kept = (F.col("published") > F.coalesce("cut", F.lit(-1))) | (lost > F.coalesce("lost_cut", F.lit(0)))
     return (
         part.join(F.broadcast(renamed), same, "left")
-        .withColumn("kept", (F.coalesce("others", F.lit(0)) == 0) & kept)
+        .withColumn("kept", (F.col("others") == 0) & kept)
         .withColumn("routing_key", F.when(F.col("kept"), F.col("routing_key")))
         .groupBy(*EXCHANGE, "routing_key", "kept")
         .agg(
             *[F.sum(name).alias(name) for name in ROUTE_COUNTS],
             F.sum(F.when(F.col("kept"), 0).otherwise(F.greatest("others", F.lit(1)))).alias("others"),
-            (F.coalesce(F.max("bound"), F.lit(0)) + F.coalesce(F.max("cut"), F.lit(0))).alias("bound"),
+            (F.max("bound") + F.coalesce(F.max("cut"), F.lit(0))).alias("bound"),
         )
         .drop("kept")
     )
 
 
 def own_keys(routes: DataFrame) -> DataFrame:
-    """Return the keys that are counted each. Parts of an earlier version have no other ones."""
-    return routes.where(F.coalesce("others", F.lit(0)) == 0)
+    """Return the keys that have a row of their own."""
+    return routes.where(F.col("others") == 0)
 
 
 def last_kept(keys: DataFrame, measure: Column, name: str) -> DataFrame:
@@ -293,24 +328,24 @@ def attempts(events: DataFrame) -> DataFrame:
 
 def crossings(events: DataFrame) -> DataFrame:
     """Return the messages that links took from one broker and brought to another, by identity."""
-    came, discarded = is_event(FED_IN), F.coalesce("reason", F.lit("")) != ""
+    arrived, discarded = is_event(FED_IN), F.coalesce("reason", F.lit("")) != ""
     published = F.unix_micros("ts_us") - F.col("lat_us")
     return (
         events.where(is_event(FED_IN, FED_OUT))
         .groupBy("link", "identity")
         .agg(
             count_if(is_event(FED_OUT)).alias("taken"),
-            count_if(came).alias("came"),
-            count_if(came & discarded).alias("discarded"),
-            F.max(F.when(came, F.col("node"))).alias("node"),
-            F.max(F.when(came, F.col("vhost"))).alias("vhost"),
-            F.max(F.when(came, F.col("upstream"))).alias("upstream"),
-            F.max(F.when(~came, F.col("node"))).alias("upstream_node"),
+            count_if(arrived).alias("arrived"),
+            count_if(arrived & discarded).alias("discarded"),
+            F.max(F.when(arrived, F.col("node"))).alias("node"),
+            F.max(F.when(arrived, F.col("vhost"))).alias("vhost"),
+            F.max(F.when(arrived, F.col("upstream"))).alias("upstream"),
+            F.max(F.when(~arrived, F.col("node"))).alias("upstream_node"),
             F.max("hops").alias("hops"),
-            F.min(F.when(~came, published)).alias("published"),
-            F.max(F.when(~came, F.unix_micros("ts_us"))).alias("left"),
-            F.min(F.when(came, F.unix_micros("ts_us"))).alias("entered"),
-            F.max(F.when(came, F.unix_micros("ts_us"))).alias("last_entered"),
+            F.min(F.when(~arrived, published)).alias("published"),
+            F.max(F.when(~arrived, F.unix_micros("ts_us"))).alias("left"),
+            F.min(F.when(arrived, F.unix_micros("ts_us"))).alias("entered"),
+            F.max(F.when(arrived, F.unix_micros("ts_us"))).alias("last_entered"),
         )
     )
 
@@ -345,15 +380,15 @@ def lag_us() -> Column:
 def tally(some_crossings: DataFrame) -> DataFrame:
     """Count crossings by link and by the brokers at its ends."""
     return some_crossings.groupBy(*CROSSING_TALLY).agg(
-        *[F.sum(name).alias(name) for name in ("taken", "came", "discarded")],
-        F.sum(F.greatest(F.col("came") - F.greatest("taken", F.lit(1)), F.lit(0))).alias("duplicates"),
-        F.sum(F.greatest(F.col("taken") - F.col("came"), F.lit(0))).alias("missing"),
+        *[F.sum(name).alias(name) for name in ("taken", "arrived", "discarded")],
+        F.sum(F.greatest(F.col("arrived") - F.greatest("taken", F.lit(1)), F.lit(0))).alias("duplicates"),
+        F.sum(F.greatest(F.col("taken") - F.col("arrived"), F.lit(0))).alias("missing"),
         F.min("entered").alias("entered"),
         F.max("last_entered").alias("last_entered"),
         F.max("hops").alias("most_hops"),
         F.sum("hops").alias("hops"),
         F.count("hops").alias("hopped"),
-        F.sum((lag_us() < 0).cast("long")).alias("clocks_apart"),
+        F.sum((lag_us() < 0).cast("long")).alias("negative_lags"),
     )
 
 
@@ -370,7 +405,8 @@ def lags(some_crossings: DataFrame) -> DataFrame:
 CROSSING_TALLY = (*SIDES, "vhost", "upstream_node")
 CROSSING_LAG = (*LINK, "bucket")
 TALLY_MERGE = {
-    **dict.fromkeys(("taken", "came", "discarded", "duplicates", "missing", "hops", "hopped", "clocks_apart"), "sum"),
+    **dict.fromkeys(("taken", "arrived", "discarded", "duplicates", "missing"), "sum"),
+    **dict.fromkeys(("hops", "hopped", "negative_lags"), "sum"),
     "entered": "min",
     **dict.fromkeys(("last_entered", "most_hops"), "max"),
 }
@@ -382,7 +418,7 @@ def unchanged(table: DataFrame) -> DataFrame:
 
 
 _CROSSING = {
-    **dict.fromkeys(("taken", "came", "discarded"), "sum"),
+    **dict.fromkeys(("taken", "arrived", "discarded"), "sum"),
     **dict.fromkeys(("node", "vhost", "upstream", "upstream_node", "hops", "left", "last_entered"), "max"),
     **dict.fromkeys(("published", "entered"), "min"),
 }

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from bisect import bisect_right
 from collections.abc import Iterable
 
-NAME = re.compile(r"(?P<boot>part-.+)-(?P<first>\d{6,})(?:_(?P<last>\d{6,}))?\.parquet")
+from ..file_format.schema import parse_name
 
 
 class FileNames:
@@ -25,7 +24,7 @@ class FileNames:
     def __contains__(self, name: str) -> bool:
         if self.lists(name):
             return True
-        numbered = parse(name)
+        numbered = parse_name(name)
         if numbered is None:
             return False
         boot, first, last = numbered
@@ -40,7 +39,7 @@ class FileNames:
     def add(self, names: Iterable[str]) -> None:
         numbers: dict[str, set[int]] = {}
         for name in names:
-            numbered = parse(name)
+            numbered = parse_name(name)
             if numbered is None or numbered[1] != numbered[2]:
                 self._others.add(name)
             else:
@@ -66,24 +65,11 @@ class FileNames:
 
     @staticmethod
     def read(text: str) -> FileNames:
-        """Return the set that `text` has made, or one of an earlier version, with a name in each line."""
-        if not text.startswith("{"):
-            return FileNames(text.split("\n"))
+        """Return the set that `text` has made."""
         stored = json.loads(text)
         names = FileNames(stored["names"])
         names._ranges = stored["ranges"]
         return names
-
-
-def parse(name: str) -> tuple[str, int, int] | None:
-    """Return boot, first and last number of a file, or None if it is not named as the export names files."""
-    named = NAME.fullmatch(name)
-    if named is None:
-        return None
-    first = int(named["first"])
-    last = int(named["last"] or first)
-    ends = f"{first:06}" if named["last"] is None else f"{first:06}_{last:06}"
-    return (named["boot"], first, last) if name == f"{named['boot']}-{ends}.parquet" and first <= last else None
 
 
 def joined(ranges: list[list[int]]) -> list[list[int]]:

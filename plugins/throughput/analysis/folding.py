@@ -49,9 +49,8 @@ from .reports import capacity, throughput
 from .reports.timeline import Steps
 from .row_numbers import ROWS
 from .summaries import collect, kinds, merge_metrics, merge_queues, metrics, queues
-from .tables import keyed
+from .tables import Values, keyed
 
-Values = dict[str, Any]
 DAY_S = 86_400
 KEPT_S = DAY_S  # the age up to which everything is kept as it came
 MINUTES_S = 28 * DAY_S  # the age up to which minutes are kept: reports compare weeks
@@ -204,7 +203,7 @@ def fold_readings(metrics: DataFrame, before_s: int, oldest_s: int) -> DataFrame
 def is_crossed(before_s: int) -> Column:
     """Return whether a message of a link has left the upstream and arrived, both before this second."""
     done = F.greatest("left", "last_entered") < before_s * 1_000_000
-    return F.coalesce((F.col("taken") == 1) & (F.col("came") == 1) & done, F.lit(False))
+    return F.coalesce((F.col("taken") == 1) & (F.col("arrived") == 1) & done, F.lit(False))
 
 
 def fold_crossings(crossed: DataFrame, earlier: Folded | None) -> dict[str, DataFrame]:

@@ -1,14 +1,14 @@
 """The input: which files are accepted, and the tables as DataFrames with exactly the columns of schema.py.
 
-A file is accepted or skipped as a whole. Files that are not Parquet, were not written by this export, have a version of
-the schema that is not in `schema.READABLE`, or have the name of an accepted file are skipped and counted.
+A file is accepted or skipped as a whole. Files that are not Parquet, were not written by this export, have another
+version of the schema, or have the name of an accepted file are skipped and counted.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,6 @@ from .local_table import no_rows
 
 READERS = 8  # footers read at once
 TRUNCATED, FOREIGN, UNKNOWN_SCHEMA, DUPLICATE = "not_parquet", "foreign", "unknown_schema", "duplicate"
-NAME = re.compile(r"part-.+-\d{6,}(_\d{6,})?\.parquet")
 HOUR = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 
 TYPES: dict[str, t.DataType] = {
@@ -76,8 +75,10 @@ class TableFiles(NamedTuple):
         sizes = {file.path: file.bytes for file in self.accepted}
         return sizes | {file.path: file.bytes for file in self.skipped}
 
-    def reasons(self) -> dict[str, int]:
-        return dict(sorted(Counter(file.reason for file in self.skipped).items()))
+
+def skipped_files(inputs: Mapping[str, TableFiles]) -> dict[str, int]:
+    """Return the number of skipped files of all tables by reason."""
+    return dict(sorted(Counter(file.reason for files in inputs.values() for file in files.skipped).items()))
 
 
 def columns(table: str) -> t.StructType:
@@ -140,18 +141,13 @@ def check_file(folders: Folders, file: FileInfo) -> AcceptedFile | SkippedFile:
     except NotParquet:
         return SkippedFile(file.path, TRUNCATED, file.bytes)
     version = footer.metadata.get(schema.SCHEMA_KEY)
-    if version is None or not NAME.fullmatch(file.name):
+    if version is None or schema.parse_name(file.name) is None:
         return SkippedFile(file.path, FOREIGN, file.bytes)
-    if version not in map(str, schema.READABLE):
+    if version != str(schema.SCHEMA):
         return SkippedFile(file.path, UNKNOWN_SCHEMA, file.bytes)
     age_s = footer.metadata.get(schema.FILE_AGE_KEY)
     lost = int(footer.metadata.get(schema.LOST_KEY, "0"))
     return AcceptedFile(file.path, footer.records, lost, int(age_s) if age_s else None, file.bytes)
-
-
-def boot_key(name: str) -> str:
-    """Return what the names of all files of one boot have in common: node and boot."""
-    return name.rpartition("-")[0]
 
 
 def local_records(folder: str, wanted: Callable[[str], bool] = any_file) -> int | None:

@@ -23,17 +23,16 @@ from .conservation.manifest import check_files, read_manifest
 from .fact_store import ALL, Facts, Store
 from .facts import CROSSINGS, METRICS, STATS, Fact
 from .hadoop_fs import Folders
-from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read
+from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read, skipped_files
 from .message_paths import BALANCES, JOURNEYS, STAGES, mark_closed
 from .page.document import document
 from .publication import is_free, new_run, publish, report_of
-from .report_rows import Values
-from .reports.run import Reporting
+from .reports.run import make_reports
 from .row_numbers import ROWS
 from .selection import ALL as EVERYTHING
 from .selection import Selection
 from .spark_session import fit, is_small
-from .tables import Tables
+from .tables import Tables, Values
 
 
 class JobRefused(Exception):
@@ -50,14 +49,14 @@ NO_INPUT, NO_OUTPUT = 66, 73  # EX_NOINPUT and EX_CANTCREAT of sysexits.h
 LogProgress = Callable[[str], None]  # logs the step that begins
 
 
-class Progress:
-    """A log of the job's steps on stderr, with the seconds since the start."""
+def progress() -> LogProgress:
+    """Return a log of the job's steps on stderr, with the seconds since this call."""
+    started_s = time.monotonic()
 
-    def __init__(self) -> None:
-        self._started = time.monotonic()
+    def log(step: str) -> None:
+        print(f"warren analyze: {time.monotonic() - started_s:6.1f} s  {step}", file=sys.stderr, flush=True)
 
-    def __call__(self, what: str) -> None:
-        print(f"warren analyze: {time.monotonic() - self._started:6.1f} s  {what}", file=sys.stderr, flush=True)
+    return log
 
 
 def find_input(folders: Folders, folder: str, selection: Selection = EVERYTHING) -> dict[str, TableFiles]:
@@ -71,11 +70,6 @@ def find_input(folders: Folders, folder: str, selection: Selection = EVERYTHING)
     return inputs
 
 
-def fit_to(spark: SparkSession, inputs: dict[str, TableFiles]) -> None:
-    """Fit Spark's settings to the size of the input."""
-    fit(spark, event_count(inputs))
-
-
 def event_count(inputs: dict[str, TableFiles]) -> int:
     return sum(file.records for file in inputs[schema.EVENTS].accepted)
 
@@ -83,16 +77,12 @@ def event_count(inputs: dict[str, TableFiles]) -> int:
 def describe_input(folder: str, inputs: dict[str, TableFiles], selection: Selection) -> Values:
     """Return the section "input" of report.json."""
     everything = [file for files in inputs.values() for file in files.accepted]
-    reasons: dict[str, int] = {}
-    for files in inputs.values():
-        for reason, count in files.reasons().items():
-            reasons[reason] = reasons.get(reason, 0) + count
     return {
         "folder": folder,
         "selection": selection.describe(),
         "files": len(everything),
         "events": event_count(inputs),
-        "skipped": reasons,
+        "skipped": skipped_files(inputs),
         "skipped_files": sorted(file.path for files in inputs.values() for file in files.skipped)[:100],
         "missing_hours": missing_hours(everything),
     }
@@ -164,8 +154,7 @@ def report(
     events = selection.events(read(spark, schema.EVENTS, inputs[schema.EVENTS].paths))
     fit(spark, facts_bytes // FACT_BYTES)
     tables = Tables(spark, place, is_small(event_count(inputs)), log)
-    reporting = Reporting(spark, facts, events, evidence, tables)
-    made = reporting.run(describe_input(folder, inputs, selection))
+    made = make_reports(spark, facts, events, evidence, tables, describe_input(folder, inputs, selection))
     jumped = [boot for boot in made["conservation"]["boots"] if boot["clock_moved_us"] > JUMP_US]
     made["input"]["unprocessed_files"] = evidence.unprocessed
     made["input"]["clock_jumps"] = [{name: boot[name] for name in CLOCK} for boot in jumped]
@@ -220,7 +209,7 @@ def batch(
     old = read_old(spark, compared)
     manifest = read_manifest(folders, folder).part(selection.has_file)
     inputs = find_input(folders, folder, selection)
-    fit_to(spark, inputs)
+    fit(spark, event_count(inputs))
     with new_run(folders, output) as place:
         store = Store(spark, f"{place}/_facts")
         with ThreadPoolExecutor(1) as aside:

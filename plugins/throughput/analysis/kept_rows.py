@@ -24,9 +24,7 @@ def most_attempts(attempts: DataFrame) -> DataFrame:
 
     That row has their number, `others`, and no message and counts.
     """
-    again = attempts.withColumn("others", F.coalesce("others", F.lit(0))).where(
-        (F.greatest("redelivered", "requeued") > 1) | (F.col("others") > 0)
-    )
+    again = attempts.where((F.greatest("redelivered", "requeued") > 1) | (F.col("others") > 0))
     own = F.col("others") == 0
     order = (F.desc("own"), F.desc("redelivered"), F.desc("requeued"), F.asc("boot_id"), F.asc("msg_seq"))
     place = F.row_number().over(Window.partitionBy(*QUEUE).orderBy(*order))
@@ -67,7 +65,7 @@ def busiest_connections(transfers: DataFrame) -> DataFrame:
         .withColumn("messages", messages)
         .withColumn("place", place)
         .withColumn("one", first.cast("long"))
-        .withColumn("others", F.when(kept, F.coalesce("others", F.lit(0))).otherwise(F.col("one")))
+        .withColumn("others", F.when(kept, F.col("others")).otherwise(F.col("one")))
         .withColumn("conn_id", F.when(kept, F.col("conn_id")).otherwise(OTHERS)),
         TRANSFER_KEYS,
         TRANSFERS.merge,

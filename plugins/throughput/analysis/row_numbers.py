@@ -43,19 +43,14 @@ def rows(events: DataFrame) -> DataFrame:
     )
 
 
-def blocks() -> Column:
-    """Return the number of blocks of a row. Parts of an earlier version have no runs."""
-    return F.coalesce("blocks", F.lit(1)).cast("long")
-
-
 def present() -> Column:
     """Return how many numbers a row has."""
-    return F.bit_count("bits") * blocks()
+    return F.bit_count("bits") * F.col("blocks")
 
 
 def end() -> Column:
     """Return the block after the last one of a row."""
-    return F.col("block") + blocks()
+    return F.col("block") + F.col("blocks")
 
 
 def runs(parts: DataFrame) -> DataFrame:
@@ -67,7 +62,7 @@ def runs(parts: DataFrame) -> DataFrame:
 def join(parts: DataFrame) -> DataFrame:
     """Join the rows of each boot and region that overlap or make one run. Only a run can overlap with other blocks."""
     key = (*BOOT, "region")
-    known = merged(parts.withColumn("blocks", blocks()), (*key, "block"), _MERGE)
+    known = merged(parts, (*key, "block"), _MERGE)
     before = Window.partitionBy(*key).orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
     full = F.col("bits") == ALL
     reached = F.max(F.when(full, end())).over(before)

@@ -25,11 +25,12 @@ from .file_names import FileNames
 from .folding import tidy
 from .hadoop_fs import Folders
 from .input_files import AcceptedFile, DamagedFile, TableFiles, read
-from .job import NO_OUTPUT, JobRefused, LogProgress, find_input, fit_to, read_old, report
+from .job import NO_OUTPUT, JobRefused, LogProgress, event_count, find_input, read_old, report
 from .message_paths import BALANCES, BOOT, JOURNEYS, STAGES, balances, mark_closed, stages
 from .publication import is_free, new_run, publish
-from .report_rows import Values
 from .row_numbers import BLOCK_BITS, REGION_BITS, ROWS, by_region
+from .spark_session import fit
+from .tables import Values
 
 BATCH_BYTES = 1 << 30  # files of a batch
 FILES_PER_BATCH = 1000
@@ -74,18 +75,9 @@ def follow(
         time.sleep(every_s)
 
 
-def process_new_files(spark: SparkSession, folder: str, state: str, log: LogProgress) -> Store:
-    """Add the new files to the facts."""
-    folders = Folders(spark)
-    store = Store(spark, f"{state}/facts")
-    manifest = read_manifest(folders, folder)
-    process(store, find_input(folders, folder), manifest, log)
-    return store
-
-
 def process(store: Store, inputs: dict[str, TableFiles], manifest: Manifest, log: LogProgress) -> None:
     """Add those of the files that are new to the facts. Raises DamagedFile."""
-    fit_to(store.spark, inputs)
+    fit(store.spark, event_count(inputs))
     for table in ORDER:
         TableStream(store, table, log).process(inputs[table].accepted, manifest)
     tidy(store)

@@ -14,11 +14,9 @@ from pyspark.sql import types as t
 
 from . import message_paths
 from .fact_store import Facts
-from .facts import KIND, STAGES, by_kind
-from .quantiles import quantiles
-from .tables import keyed
+from .facts import KIND, STAGES, by_kind, quantiles
+from .tables import Values, keyed
 
-Values = dict[str, Any]
 QUEUE = ("node", "vhost", "queue")
 METRIC = ("node", "boot_id", "name", "link")
 CONSUMED = ("consumers", "prefetch", "utilisation", "unacked", "ready")  # whose mean is that of times with consumers

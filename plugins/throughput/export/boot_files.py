@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +16,6 @@ from ..file_format import schema
 from .manifest import FinishedFile, Manifest
 
 READ_BYTES = 1 << 20
-SEQUENCE = re.compile(r"-(\d{6,})\.parquet$")
 
 
 def unlisted_files(folder: Path, node: str, boot_id: str, manifest: Manifest) -> list[FinishedFile]:
@@ -27,9 +25,9 @@ def unlisted_files(folder: Path, node: str, boot_id: str, manifest: Manifest) ->
     unlisted = []
     for table in schema.TABLES:
         for path in sorted(folder.glob(f"{table}/dt=*/hour=*/{prefix}*.parquet")):
-            # Those of a compaction have two numbers in their names, and are listed in its manifest.
-            name = path.relative_to(folder).as_posix()
-            if SEQUENCE.search(path.name) and name not in listed:
+            name, part = path.relative_to(folder).as_posix(), schema.parse_name(path.name)
+            # The file of a compaction is listed in the manifest of the compaction.
+            if part is not None and part.first == part.last and name not in listed:
                 with contextlib.suppress(pa.ArrowInvalid):
                     unlisted.append(describe_file(folder, name))
     return unlisted
@@ -56,9 +54,9 @@ def next_sequences(files: list[FinishedFile]) -> dict[str, int]:
     """Return the sequence number of the next file of each table."""
     sequences = dict.fromkeys(schema.TABLES, 0)
     for file in files:
-        number = SEQUENCE.search(file.path)
-        if number is not None and file.table in sequences:
-            sequences[file.table] = max(sequences[file.table], int(number[1]) + 1)
+        part = schema.parse_name(file.path.rpartition("/")[2])
+        if part is not None and file.table in sequences:
+            sequences[file.table] = max(sequences[file.table], part.last + 1)
     return sequences
 
 

@@ -5,7 +5,7 @@
     index.html                goes to the page of the current run
     report.json, tables       links to those of the current run, on a local disk
 
-The output of Warren before the pointer has `report.json` and `index.html` directly in the folder.
+Readers also accept the folder of one run.
 """
 
 from __future__ import annotations

@@ -189,8 +189,7 @@ def is_part(name: str) -> bool:
 
 def is_known(metadata: pq.FileMetaData) -> bool:
     """Whether a file is an export of a version that can be read."""
-    version = (metadata.metadata or {}).get(schema.SCHEMA_KEY.encode())
-    return version in [str(known).encode() for known in schema.READABLE]
+    return (metadata.metadata or {}).get(schema.SCHEMA_KEY.encode()) == b"%d" % schema.SCHEMA
 
 
 def order(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -19,8 +19,8 @@ What is certain:
   missing beyond that is lost. This is wrong only if the writer was more than a second behind, if the first fast
   consumer of the node came in its last second, or if the queue was purged or deleted, or very many messages expired,
   then.
-- Nothing is certain (`lost` is 0) of a boot whose log lacks records (`whole` is false), of exports of version 1, and of
-  queues that no snapshot shows, whose durability is unknown (`durable` is null).
+- Nothing is certain (`lost` is 0) about a boot whose log lacks records (`whole` is false), and about queues that no
+  snapshot shows, whose durability is unknown (`durable` is null).
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from ...file_format.schema import CONFIRM, DELIVER, FED_IN, LEAVING, PUBLISH, ST
 from ..fact_store import Facts
 from ..facts import by_kind, count_if, is_event
 from ..local_table import local_table
-from ..summaries import Values, kinds
-from ..tables import keyed
+from ..summaries import kinds
+from ..tables import Values, keyed
 from .boots import Boot
-from .checked_range import BOOT, ORDERED
+from .checked_range import BOOT
 
 QUEUE = (*BOOT, "vhost", "queue")
 PAIR: dict[str, t.DataType] = {
     **dict.fromkeys(("node", "boot_id", "next_boot_id"), t.StringType()),
-    **dict.fromkeys(("stopped", "stored", "exact", "whole"), t.BooleanType()),
+    **dict.fromkeys(("stopped", "stored", "whole"), t.BooleanType()),
 }
 
 
@@ -81,11 +81,10 @@ def durability(
 
 def pair_row(boot: Boot, later: Boot) -> tuple[Any, ...]:
     """Return a row of PAIR. `stored`: what the boot had at its start was on the disk."""
-    exact = min(boot["version"] or 0, later["version"] or 0) >= ORDERED
     stored = boot["comparable"] is not False
     rows = boot["end_row"] - boot["first_row"] + boot["unfinished"] + boot["lost_records"]
     whole = boot["records"] - boot["duplicated"] == rows
-    return boot["node"], boot["boot_id"], later["boot_id"], boot["stopped"], stored, exact, whole
+    return boot["node"], boot["boot_id"], later["boot_id"], boot["stopped"], stored, whole
 
 
 def judge(queues: DataFrame) -> DataFrame:
@@ -94,7 +93,7 @@ def judge(queues: DataFrame) -> DataFrame:
     stopped = F.col("stopped")
     missing = at_least_0(kept - there)
     settled = F.col("taken") + F.coalesce("settled_per_s", F.lit(0)) * 2
-    certain = F.col("exact") & F.col("whole") & F.coalesce("durable", F.lit(False))
+    certain = F.col("whole") & F.coalesce("durable", F.lit(False))
     lost = F.when(stopped, missing).otherwise(at_least_0(missing - settled))
     return queues.where((kept + F.col("unconfirmed") > 0) | (there > 0)).select(
         *QUEUE,

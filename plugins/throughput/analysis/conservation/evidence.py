@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from warren.broker.config import Throughput
 
 from ...file_format import schema
-from ..input_files import TableFiles, boot_key
+from ..input_files import TableFiles, skipped_files
 from .manifest import FileFaults
 
 REASONS = {
@@ -70,7 +70,7 @@ SILENT_SNAPSHOTS = 3
 
 
 def key_of(node: str, boot_id: str) -> str:
-    return boot_key(schema.file_name(node, boot_id, 0))
+    return schema.boot_key(schema.file_name(node, boot_id, 0))
 
 
 def evidence(
@@ -80,15 +80,12 @@ def evidence(
     unprocessed: int = 0,
 ) -> Evidence:
     """Return the evidence of the files of all tables, and of their manifests."""
-    skipped: dict[str, int] = {}
     lost: dict[str, int] = {}
     ages: dict[str, int] = {}
     for files in inputs.values():
-        for reason, number in files.reasons().items():
-            skipped[reason] = skipped.get(reason, 0) + number
         for file in files.accepted:
-            key = boot_key(file.path.rpartition("/")[2])
+            key = schema.boot_key(file.path)
             lost[key] = max(lost.get(key, 0), file.lost_records)
             if file.file_age_s is not None:
                 ages[key] = max(ages.get(key, 0), file.file_age_s)
-    return Evidence(skipped, lost, ages, finished or {}, faults or FileFaults(), unprocessed)
+    return Evidence(skipped_files(inputs), lost, ages, finished or {}, faults or FileFaults(), unprocessed)

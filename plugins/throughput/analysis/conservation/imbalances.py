@@ -8,9 +8,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from ...file_format.schema import ENQUEUE, FED_IN, PUBLISH
+from ...file_format.schema import ENQUEUE, FED_IN, PUBLISH, boot_key
 from ..facts import LINK, SIDES, by_link, count_if, is_event, upstream_nodes
-from ..input_files import boot_key
 from ..local_table import local_table
 from .boots import Boot
 from .checked_range import BOOT
@@ -82,7 +81,7 @@ def files(spark: SparkSession, faults: FileFaults, boots: list[Boot]) -> DataFra
     names = {key_of(boot["node"], boot["boot_id"]): (boot["node"], boot["boot_id"]) for boot in boots}
     rows = [
         (
-            *(problem, *names.get(boot_key(entry.path.rpartition("/")[2]), (None, None))),
+            *(problem, *names.get(boot_key(entry.path), (None, None))),
             *(entry.path, entry.first_row, entry.last_row, entry.rows),
         )
         for problem, entries in ((FILE_MISSING, faults.missing), (FILE_CHANGED, faults.changed))
@@ -116,12 +115,12 @@ def arrivals(crossings: DataFrame, spans: DataFrame, crossed: DataFrame | None =
     known = upstream_nodes(every)
     downstreams = by_link(every, known).groupBy(*LINK).agg(F.max("node").alias("downstream"))
     sides = downstreams.join(logs, "downstream", "left")
-    short = F.greatest(F.col("taken") - F.col("came"), F.lit(0))
+    short = F.greatest(F.col("taken") - F.col("arrived"), F.lit(0))
     unseen = F.exists("dark", lambda gap: F.col("left").between(gap["since"], gap["until"]))
     logged = (F.col("stopped") | (F.col("left") <= F.col("until"))) & ~unseen
     return (
         by_link(crossings, known)
-        .select(*LINK, "identity", "taken", "came", "discarded", "left")
+        .select(*LINK, "identity", "taken", "arrived", "discarded", "left")
         .join(F.broadcast(sides), list(LINK), "left")
         .withColumn("missing", F.when(logged, short).when(F.col("until").isNotNull(), 0))
         .withColumn("pending", F.when(logged, 0).when(F.col("until").isNotNull(), short))

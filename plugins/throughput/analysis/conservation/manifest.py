@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from ...file_format import schema
 from ..hadoop_fs import Folders
-from ..input_files import TableFiles, any_file, boot_key
+from ..input_files import TableFiles, any_file
 
 READERS = 4  # files of this machine that are read at once
 LOCAL = "file:"
@@ -73,7 +73,7 @@ class Manifest:
                 self.removed.add(entry.removed)
             elif entry.path:
                 self.files[entry.path] = entry
-                boot = boot_key(entry.path.rpartition("/")[2])
+                boot = schema.boot_key(entry.path)
                 next_row = entry.last_row + 1 if entry.last_row is not None else 0
                 self.boots[boot] = max(self.boots.get(boot, 0), next_row)
 
@@ -152,20 +152,22 @@ def check_files(
 
 
 def listable(folder: str, inputs: Mapping[str, TableFiles], manifest: Manifest) -> set[str]:
-    """Return the files of boots that have a manifest. Exports of version 1 have none."""
+    """Return the files of boots that have a manifest."""
     return {
-        file.path.removeprefix(folder).lstrip("/")
+        relative_path(folder, file.path)
         for files in inputs.values()
         for file in files.accepted
-        if boot_key(file.path.rpartition("/")[2]) in manifest.boots
+        if schema.boot_key(file.path) in manifest.boots
     }
+
+
+def relative_path(folder: str, path: str) -> str:
+    return path.removeprefix(folder).lstrip("/")
 
 
 def relative_sizes(folder: str, inputs: Mapping[str, TableFiles]) -> dict[str, int]:
     """Return the sizes of all files by their paths in the folder."""
-    return {
-        path.removeprefix(folder).lstrip("/"): size for files in inputs.values() for path, size in files.sizes().items()
-    }
+    return {relative_path(folder, path): size for files in inputs.values() for path, size in files.sizes().items()}
 
 
 def checksums(spark: SparkSession, folder: str, paths: Iterable[str]) -> dict[str, str]:
@@ -179,7 +181,7 @@ def checksums(spark: SparkSession, folder: str, paths: Iterable[str]) -> dict[st
             return dict(zip(paths, readers.map(lambda path: checksum(place / path), paths), strict=True))
     read = spark.read.format("binaryFile").load([f"{folder}/{path}" for path in paths])
     rows = read.select("path", F.sha2("content", 256).alias("sha256")).collect()
-    return {row["path"].removeprefix(folder).lstrip("/"): row["sha256"] for row in rows}
+    return {relative_path(folder, row["path"]): row["sha256"] for row in rows}
 
 
 def checksum(path: Path) -> str:

@@ -105,7 +105,6 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
         ],
         "the log of the boot before is missing": [boot for boot in boots if boot["lacks_previous"]],
         "records that a killed writer had not finished are lost": [boot for boot in boots if boot["unfinished"]],
-        "a snapshot counts more records than the log has": [boot for boot in boots if boot["ahead"]],
         "there is no snapshot to compare with": [
             boot for boot in boots if boot["to_snapshot"] is None and not is_sample(boot)
         ],

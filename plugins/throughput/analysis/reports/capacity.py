@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -12,10 +10,9 @@ from pyspark.sql import types as t
 from ...file_format import schema
 from ..facts import WEIGHT, by_kind
 from ..summaries import Summaries, merge_moments, moments, slope
-from ..tables import keyed
+from ..tables import Values, keyed
 from .backlog import foreseeable, rounded
 
-Values = dict[str, Any]
 ENDLESS = 2**62  # bytes: exported by a broker without such a limit
 HISTOGRAMS = (schema.LOOP_LAG_US, schema.SYNC_US, schema.BATCH_RECORDS)
 COST = ("peak_messages_per_s", "peak_cpu", "cpu_us_per_message", "messages_per_s_at_one_cpu")
@@ -79,10 +76,15 @@ def p99(histograms: list[list[int]]) -> int | None:
         counts += [0] * (len(histogram) - len(counts))
         for bucket, count in enumerate(histogram):
             counts[bucket] += count
-    upto, total = 0, sum(counts)
+    return p99_bound(counts)
+
+
+def p99_bound(counts: list[int]) -> int | None:
+    """Return the upper bound of the bucket with the 99th percentile, or None for an empty histogram."""
+    cumulated, total = 0, sum(counts)
     for bucket, count in enumerate(counts):
-        upto += count
-        if total and upto * 100 >= total * 99:
+        cumulated += count
+        if total > 0 and cumulated * 100 >= total * 99:
             return 1 << bucket
     return None
 

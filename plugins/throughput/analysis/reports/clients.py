@@ -1,10 +1,10 @@
 """The clients by their messages, and the flow of messages from exchanges to queues to consumers."""
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...file_format import schema
-from ..facts import WEIGHT, is_event
+from ..facts import is_event, messages
 from ..kept_rows import OTHERS, busiest_connections
 
 CLIENT = ("node", "vhost", "user", "connection")
@@ -32,7 +32,7 @@ def clients(transfers: DataFrame) -> DataFrame:
         of_clients.withColumn("connection", F.nullif(F.col("conn_id"), F.lit(OTHERS)))
         .groupBy(*CLIENT)
         .agg(
-            *[scaled(F.coalesce(F.sum(weight), F.lit(0))).alias(name) for name, weight in counts.items()],
+            *[messages(F.coalesce(F.sum(weight), F.lit(0))).alias(name) for name, weight in counts.items()],
             F.sum("others").alias("others"),
         )
     )
@@ -59,9 +59,5 @@ def flow(transfers: DataFrame) -> DataFrame:
             "weight",
         )
         .groupBy(*EDGE)
-        .agg(scaled(F.sum("weight")).alias("messages"))
+        .agg(messages(F.sum("weight")).alias("messages"))
     )
-
-
-def scaled(weight: Column) -> Column:
-    return F.round(weight / WEIGHT).cast("long")

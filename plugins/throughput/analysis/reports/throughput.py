@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from ...file_format import schema
-from ..facts import UNROUTABLE, WEIGHT, by_kind
+from ..facts import UNROUTABLE, WEIGHT, by_kind, messages
 from ..local_table import local_table
+from ..tables import Values
 
-Values = dict[str, Any]
 GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
 SCOPED = ("scope", "node", "vhost", "name", "flow")  # the keys of throughput
 SCOPES = ("queue", "vhost", "user")
@@ -24,8 +24,9 @@ FLOWS = {
 }
 
 
-def messages(weight: int) -> int:
-    """Return the number of messages of a weight, which is an estimate if the log is a sample."""
+def estimate(kinds: Iterable[Values]) -> int:
+    """Return the number of messages of these kinds, which is an estimate if the log is a sample."""
+    weight: int = sum(kind["weight"] for kind in kinds)
     return (weight + WEIGHT // 2) // WEIGHT
 
 
@@ -34,8 +35,7 @@ def totals(kinds: list[Values]) -> Values:
 
     def count(*events: str, **columns: object) -> int:
         of_these = [kind for kind in kinds if kind["event"] in events]
-        fitting = [kind for kind in of_these if all(kind[name] == value for name, value in columns.items())]
-        return messages(sum(kind["weight"] for kind in fitting))
+        return estimate(kind for kind in of_these if all(kind[name] == value for name, value in columns.items()))
 
     refused = count(schema.CONFIRM, reason="nack")
     return {
@@ -95,8 +95,8 @@ def summed(rows: DataFrame, named: DataFrame, *further: str) -> DataFrame:
     return (
         rows.groupBy("series", *further, "second")
         .agg(
-            F.round(F.sum("weight") / WEIGHT).cast("long").alias("messages"),
-            F.round(F.sum("bytes") / WEIGHT).cast("long").alias("bytes"),
+            messages(F.sum("weight")).alias("messages"),
+            messages(F.sum("bytes")).alias("bytes"),
             F.sum("latency_us").alias("latency_us"),
             F.sum("timed").alias("timed"),
         )

@@ -19,9 +19,9 @@ from ..fact_store import Facts
 from ..facts import ACK_BUCKETS, WEIGHT, by_kind
 from ..local_table import local_table
 from ..summaries import QUEUE, Summaries, collect
-from ..tables import keyed
+from ..tables import Values, keyed
+from .capacity import ENDLESS, p99_bound
 
-Values = dict[str, Any]
 Ends = dict[tuple[str, str], int]  # the last second of each boot, by node and boot
 Queue = tuple[str, str | None, str]  # node, vhost, name
 SCOPE = ("node", "vhost")
@@ -49,7 +49,6 @@ GAUGES = {  # each with what is kept of a step
     schema.DESCRIPTOR_LIMIT: F.max,
     schema.CONNECTIONS: F.max,
 }
-ENDLESS = 2**62  # of a limit: there is none
 
 
 def lengths_s() -> Iterator[int]:
@@ -347,10 +346,7 @@ def loop_lag(rows: list[Values]) -> dict[int, int]:
         for row in sorted(of_boot, key=lambda row: row["step"]):
             now = row["buckets"]
             turns = [count - (before[place] if place < len(before) else 0) for place, count in enumerate(now)]
-            before, upto, total = now, 0, sum(turns)
-            for bucket, count in enumerate(turns):
-                upto += count
-                if total > 0 and upto * 100 >= total * 99:
-                    quantiles[row["step"]] = max(quantiles.get(row["step"], 0), 1 << bucket)
-                    break
+            before, bound = now, p99_bound(turns)
+            if bound is not None:
+                quantiles[row["step"]] = max(quantiles.get(row["step"], 0), bound)
     return quantiles
