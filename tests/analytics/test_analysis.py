@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis import fact_store, folding, job, spark_session, streaming
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis import fact_store, folding, job, spark_session, streaming
+from warren.plugins.message_log.file_format import schema
 
 from . import scenes
 from .checking import process_new_files, valid
