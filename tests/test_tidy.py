@@ -72,7 +72,7 @@ STARTS: dict[str, str] = {
     "plugins/message_log/analysis/conservation/manifest.py::checksums": "threads that end with the call",
     "plugins/message_log/analysis/job.py::batch": "a thread that ends with the call",
     "plugins/message_log/analysis/job.py::reduce_all": "threads that end with the call",
-    "plugins/message_log/analysis/reports/run.py::Reporting.run": "threads that end with the call",
+    "plugins/message_log/analysis/reports/run.py::make_reports": "threads that end with the call",
     "plugins/message_log/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
     "plugins/http/asgi.py::compress": "a call in a thread, awaited",
     "plugins/http/lazy_listener.py::LazyListener._serve": "a call in a thread, awaited",

@@ -182,9 +182,9 @@ def analyze(options: Namespace) -> int:
 
     from .analysis import job, streaming
     from .analysis.input_files import DamagedFile, local_records
+    from .analysis.report_inputs import AmbiguousKind
     from .analysis.selection import Selection
     from .analysis.spark_session import session
-    from .analysis.summaries import AmbiguousKind
 
     signal.signal(signal.SIGTERM, interrupted)
     for name in CHATTY:

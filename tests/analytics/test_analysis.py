@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.message_log.analysis import fact_store, folding, job, spark_session, streaming
+from warren.plugins.message_log.analysis import aggregate_store, job, rollup, spark_session, streaming
 from warren.plugins.message_log.file_format import schema
 
 from . import scenes
@@ -191,11 +191,11 @@ def test_a_stream_says_the_same_whatever_came_when(
     for path in files[len(files) // 2 :]:
         copied(path, folder / path.relative_to(ran.input))
     (tmp_path / "output.state" / "input").write_text(str(folder))
-    # What is older than ten seconds is folded to intervals of one, which is the step of a report about so short a time.
-    for name, value in (("KEPT_S", 10), ("EDGE_S", 1), ("INTERVALS_S", ((folding.HOURS_S, 1),))):
-        monkeypatch.setattr(folding, name, value)
+    # Rows older than ten seconds are rolled up to intervals of one second, the step of a report about so short a time.
+    for name, value in (("KEPT_S", 10), ("EDGE_S", 1), ("INTERVALS_S", ((rollup.HOURS_S, 1),))):
+        monkeypatch.setattr(rollup, name, value)
     streaming.follow(spark, str(folder), str(output), None, ran.said.append)
-    assert fact_store.Store(spark, str(tmp_path / "output.state" / "facts")).fold.before_s is not None
+    assert aggregate_store.Store(spark, str(tmp_path / "output.state" / "aggregates")).rollup.before_s is not None
     streamed = json.loads((output / "report.json").read_text())
     assert streamed["input"].pop("folder") == str(folder)
     batch = {**ran.report, "input": {k: v for k, v in ran.report["input"].items() if k != "folder"}}

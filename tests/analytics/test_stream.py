@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.message_log.analysis import folding, kept_rows, streaming
+from warren.plugins.message_log.analysis import rollup, streaming, top_rows
+from warren.plugins.message_log.analysis.aggregate_store import ALL, Store
 from warren.plugins.message_log.analysis.conservation.manifest import Manifest
-from warren.plugins.message_log.analysis.fact_store import ALL, Store
-from warren.plugins.message_log.analysis.file_names import FileNames
 from warren.plugins.message_log.analysis.input_files import AcceptedFile
+from warren.plugins.message_log.analysis.processed_files import ProcessedFiles
 from warren.plugins.message_log.analysis.reports import run
 from warren.plugins.message_log.compaction import merge
 from warren.plugins.message_log.file_format import schema
@@ -98,22 +98,22 @@ def hour_of(log: Log) -> int:
 
 @pytest.fixture(scope="module")
 def early_folds() -> Iterator[list[int]]:
-    """Fold what is older than six hours, and keep few messages and connections each.
+    """Rollup what is older than six hours, and keep few messages and connections each.
 
-    Returns the times before which everything was folded.
+    Returns the times before which everything was rolled up.
     """
     times: list[int] = []
-    fold = folding.fold
+    roll_up = rollup.roll_up
 
     def noted(store: Store, before_s: int, oldest_s: int) -> None:
         times.append(before_s)
-        fold(store, before_s, oldest_s)
+        roll_up(store, before_s, oldest_s)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folding, "KEPT_S", 6 * 3600)
-        patch.setattr(kept_rows, "KEPT_MESSAGES", 4)
-        patch.setattr(kept_rows, "KEPT_CONNECTIONS", 3)
-        patch.setattr(folding, "fold", noted)
+        patch.setattr(rollup, "KEPT_S", 6 * 3600)
+        patch.setattr(top_rows, "KEPT_MESSAGES", 4)
+        patch.setattr(top_rows, "KEPT_CONNECTIONS", 3)
+        patch.setattr(rollup, "roll_up", noted)
         yield times
 
 
@@ -187,15 +187,15 @@ class Names:
     """The names of processed files, in place of a store."""
 
     def __init__(self) -> None:
-        self.kept = FileNames()
+        self.kept = ProcessedFiles()
         self.batches: list[tuple[list[str], bool]] = []
 
-    def names(self, table: str) -> FileNames:
-        names = FileNames()
+    def names(self, table: str) -> ProcessedFiles:
+        names = ProcessedFiles()
         names.update(self.kept)
         return names
 
-    def note(self, table: str, batch: int, names: FileNames) -> None:
+    def note(self, table: str, batch: int, names: ProcessedFiles) -> None:
         self.kept.update(names)
 
     def next_batch(self, table: str) -> int:
@@ -229,15 +229,15 @@ def test_files_of_compactions_are_processed_once_however_often_they_are_merged(m
     assert processed_of(merged, "000000_000004") == [(["000000_000004"], True)]
     assert processed_of(merged, "000000_000004", "000002") == [(["000002"], False)], "a late one"
     assert processed_of(merged, "000000_000004", "000002") == []
-    assert len(store.kept) == 1 or FileNames.read(store.kept.text()).text() == store.kept.text()
+    assert len(store.kept) == 1 or ProcessedFiles.read(store.kept.text()).text() == store.kept.text()
     assert '"names": []' in store.kept.text() and "[[0, 4]]" in store.kept.text()
 
 
 def test_the_state_does_not_grow_with_the_age_of_the_stream(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_rows, "KEPT_MESSAGES", 4)
-    monkeypatch.setattr(kept_rows, "KEPT_CONNECTIONS", 3)
+    monkeypatch.setattr(top_rows, "KEPT_MESSAGES", 4)
+    monkeypatch.setattr(top_rows, "KEPT_CONNECTIONS", 3)
     brokers = Brokers(tmp_path / "input")
     sizes: list[dict[str, int]] = []
     for day in range(40):
@@ -247,11 +247,15 @@ def test_the_state_does_not_grow_with_the_age_of_the_stream(
         if day and day % 13 == 0:
             store = process_new_files(spark, brokers.folder, tmp_path / "state")
             names = {f"names of {table}": len(store.names(table)) for table in schema.TABLES}
-            sizes.append({fact.name: store.load(fact).count() for fact in ALL} | names)
+            sizes.append({aggregate.name: store.load(aggregate).count() for aggregate in ALL} | names)
     month, last = sizes[-2:]
-    assert store.fold.before_s is not None and store.fold.before_s > (DAY + timedelta(days=36)).timestamp()
-    for fact in (*("rows", "attempts", "transfers", "traffic", "queue_stats", "journeys"), *names):
-        assert last[fact] < month[fact] + 6, (fact, month, last)  # of the messages and connections of the last day
+    assert store.rollup.before_s is not None and store.rollup.before_s > (DAY + timedelta(days=36)).timestamp()
+    for aggregate in (*("rows", "attempts", "transfers", "traffic", "queue_stats", "journeys"), *names):
+        assert last[aggregate] < month[aggregate] + 6, (
+            aggregate,
+            month,
+            last,
+        )  # of the messages and connections of the last day
     assert last["rows"] <= 2 and last["names of events"] == 1
     assert last["attempts"] <= 2 * 2 + 4 + 1, "those of the last day, and of all others the first four and a count"
 

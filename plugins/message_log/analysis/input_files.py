@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from ..file_format import compacted, schema
+from .create_table import empty_table
 from .hadoop_fs import FileInfo, Folders, NotParquet
-from .local_table import no_rows
 
 READERS = 8  # footers read at once
 TRUNCATED, FOREIGN, UNKNOWN_SCHEMA, DUPLICATE = "not_parquet", "foreign", "unknown_schema", "duplicate"
@@ -177,7 +177,7 @@ def local_records(folder: str, wanted: Callable[[str], bool] = any_file) -> int 
 def read(spark: SparkSession, table: str, paths: list[str]) -> DataFrame:
     """Return the rows of these files."""
     reader = spark.read.schema(columns(table)).option("recursiveFileLookup", True)  # otherwise folders become columns
-    return reader.parquet(*paths) if paths else no_rows(spark, columns(table))
+    return reader.parquet(*paths) if paths else empty_table(spark, columns(table))
 
 
 def missing_hours(files: Iterable[AcceptedFile]) -> list[str]:

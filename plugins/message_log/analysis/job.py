@@ -1,4 +1,4 @@
-"""The batch job: checks the input, reduces it to facts, writes the reports, and publishes them when complete."""
+"""The batch job: checks the input, reduces it to aggregates, writes the reports, and publishes them when complete."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pyspark.sql import functions as F
 
 from ..file_format import schema
 from ..file_format.report_folder import REPORT, SUMMARY, summary_of
+from .aggregate_store import ALL, Aggregates, Store
+from .aggregates import CROSSINGS, METRICS, STATS, Aggregate
 from .compare import NoReport, compare, parse
 from .conservation import checked_range
 from .conservation.evidence import Evidence, evidence
 from .conservation.manifest import check_files, read_manifest
-from .fact_store import ALL, Facts, Store
-from .facts import CROSSINGS, METRICS, STATS, Fact
 from .hadoop_fs import Folders
 from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read, skipped_files
-from .message_paths import BALANCES, JOURNEYS, STAGES, mark_closed
+from .journeys import BALANCES, JOURNEYS, STAGES, mark_closed
 from .page.document import document
 from .publication import is_free, new_run, publish, report_of
 from .reports.run import make_reports
@@ -90,8 +90,8 @@ def describe_input(folder: str, inputs: dict[str, TableFiles], selection: Select
 
 def reduce_all(
     spark: SparkSession, inputs: dict[str, TableFiles], selection: Selection, store: Store, log: LogProgress
-) -> Facts:
-    """Make all facts from the files, as one batch. Those of a small log stay in memory, made when first needed."""
+) -> Aggregates:
+    """Make all aggregates from the files, as one batch. Those of a small log stay in memory, made when first needed."""
     small = is_small(event_count(inputs))
 
     def table(name: str) -> DataFrame:
@@ -99,13 +99,13 @@ def reduce_all(
         # Tables with one partition are aggregated and joined without a shuffle: most queries are a single task.
         return rows.coalesce(1).localCheckpoint(eager=False) if small and inputs[name].paths else rows
 
-    def reduced(fact: Fact) -> DataFrame:
-        log(f"reduce {fact.name}")
-        part = fact.make(sources.get(fact.name, events))
+    def reduced(aggregate: Aggregate) -> DataFrame:
+        log(f"reduce {aggregate.name}")
+        part = aggregate.make(sources.get(aggregate.name, events))
         if small:
             return part.localCheckpoint(eager=False)
-        store.write(fact, 0, part)
-        return store.load(fact)
+        store.write(aggregate, 0, part)
+        return store.load(aggregate)
 
     tables = {name: table(name) for name in schema.TABLES}
     every_row = selection.times(tables[schema.EVENTS])
@@ -118,27 +118,27 @@ def reduce_all(
         log(f"reduce {JOURNEYS.name}")
         return store.write_marked(mark_closed(JOURNEYS.make(events), spans, F.lit(NEVER)))
 
-    others = [fact for fact in ALL if fact.table == schema.EVENTS and fact not in (ROWS, JOURNEYS, BALANCES, STAGES)]
+    others = [each for each in ALL if each.table == schema.EVENTS and each not in (ROWS, JOURNEYS, BALANCES, STAGES)]
     with ThreadPoolExecutor(AT_ONCE) as workers:
         rows = workers.submit(reduced, ROWS)
         journeys = workers.submit(reduced, JOURNEYS) if small else workers.submit(marked, rows)
-        made: dict[str, Any] = dict(zip((fact.name for fact in others), workers.map(reduced, others), strict=True))
+        made: dict[str, Any] = dict(zip((each.name for each in others), workers.map(reduced, others), strict=True))
         made[ROWS.name] = rows.result()
-        made[JOURNEYS.name] = journeys.result() if small else store.write_folded(journeys.result(), workers)
+        made[JOURNEYS.name] = journeys.result() if small else store.write_closed(journeys.result(), workers)
     made.update({STATS.name: snapshots, METRICS.name: selection.times(tables[schema.METRICS])})
-    for fact in (BALANCES, STAGES):
-        made[fact.name] = store.load(fact)
-    return Facts(**made)
+    for aggregate in (BALANCES, STAGES):
+        made[aggregate.name] = store.load(aggregate)
+    return Aggregates(**made)
 
 
 NEVER = datetime(9999, 1, 1, tzinfo=UTC)  # no later file follows
-AT_ONCE = 2  # facts that are reduced concurrently
+AT_ONCE = 2  # aggregates that are reduced concurrently
 
 
 def report(
     spark: SparkSession,
-    facts: Facts,
-    facts_bytes: int,
+    aggregates: Aggregates,
+    aggregate_bytes: int,
     inputs: dict[str, TableFiles],
     evidence: Evidence,
     folder: str,
@@ -152,9 +152,9 @@ def report(
     `old` is the content of another report.json, to compare with.
     """
     events = selection.events(read(spark, schema.EVENTS, inputs[schema.EVENTS].paths))
-    fit(spark, facts_bytes // FACT_BYTES)
+    fit(spark, aggregate_bytes // ROW_BYTES)
     tables = Tables(spark, place, is_small(event_count(inputs)), log)
-    made = make_reports(spark, facts, events, evidence, tables, describe_input(folder, inputs, selection))
+    made = make_reports(spark, aggregates, events, evidence, tables, describe_input(folder, inputs, selection))
     jumped = [boot for boot in made["conservation"]["boots"] if boot["clock_moved_us"] > JUMP_US]
     made["input"]["unprocessed_files"] = evidence.unprocessed
     made["input"]["clock_jumps"] = [{name: boot[name] for name in CLOCK} for boot in jumped]
@@ -187,7 +187,7 @@ def read_old(spark: SparkSession, folder: str | None) -> Values | None:
 
 
 CLOCK = ("node", "boot_id", "first", "last", "clock_moved_us")
-FACT_BYTES = 10  # of a row of a fact in a file, about
+ROW_BYTES = 10  # of a row of an aggregate in a file, about
 JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
 
 
@@ -211,14 +211,14 @@ def batch(
     inputs = find_input(folders, folder, selection)
     fit(spark, event_count(inputs))
     with new_run(folders, output) as place:
-        store = Store(spark, f"{place}/_facts")
+        store = Store(spark, f"{place}/_aggregates")
         with ThreadPoolExecutor(1) as aside:
             log("check files")
             checking = aside.submit(check_files, spark, folder, manifest, inputs, {}, selection.has_file)
-            facts = reduce_all(spark, inputs, selection, store, log)
+            aggregates = reduce_all(spark, inputs, selection, store, log)
             faults = checking.result()
         known = of_part(evidence(inputs, manifest.boots, faults), selection)
-        made = report(spark, facts, store.bytes(), inputs, known, folder, place, log, old, selection)
+        made = report(spark, aggregates, store.bytes(), inputs, known, folder, place, log, old, selection)
         if not selection.of_rows:
             check_records(made, inputs)
         folders.remove(store.folder)

@@ -1,6 +1,6 @@
-"""The row numbers of the log: a fact by which missing and repeated records are found.
+"""The row numbers of the log: an aggregate by which missing and repeated records are found.
 
-A row of the fact is a block of 64 numbers of one boot, with one bit for each number, or a run: several successive
+A row of the aggregate is a block of 64 numbers of one boot, with one bit for each number, or a run: several successive
 blocks that have all their bits. A stored part has as few rows as possible, so its size is bounded by the number of
 boots and gaps. A record that comes late fills its block, and one that comes again is counted by the run that has its
 number.
@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ..file_format import schema
-from .facts import Fact, merged
-from .message_paths import BOOT
+from .aggregates import Aggregate, merged
+from .journeys import BOOT
 
 BLOCK_BITS = 6  # a block is 64 numbers
 BLOCK = 1 << BLOCK_BITS
@@ -95,4 +95,4 @@ _MERGE = {
     "bits": "bit_or",
     "records": "sum",
 }
-ROWS = Fact("rows", schema.EVENTS, rows, (*BOOT, "block"), _MERGE, shorten=runs, join=runs)
+ROWS = Aggregate("rows", schema.EVENTS, rows, (*BOOT, "block"), _MERGE, shorten=runs, join=runs)

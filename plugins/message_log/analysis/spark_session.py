@@ -16,9 +16,9 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from .class_archive import ClassArchive, class_archive
-from .facts import KEPT_KEYS
+from .aggregates import KEPT_KEYS
 from .java_check import java_program
+from .java_class_cache import ClassCache, class_cache
 
 LOCAL = "local[*]"
 ALLOCATOR = ("MALLOC_ARENA_MAX", "2")  # otherwise glibc has a heap for each of Spark's many threads
@@ -110,7 +110,7 @@ def session(
     if master is None and SUBMITTED not in os.environ:
         master = LOCAL
     java = None if master is None else java_program()
-    archive = class_archive(java, Path(pyspark.__file__).parent) if java is not None else None
+    archive = class_cache(java, Path(pyspark.__file__).parent) if java is not None else None
     spark = builder(master, records, driver_memory, further or {}, archive).getOrCreate()
     process: Any = getattr(spark.sparkContext._gateway, "proc", None)
     keep_names(spark)
@@ -132,7 +132,7 @@ def builder(
     records: int | None,
     driver_memory: str | None,
     further: Mapping[str, str],
-    archive: ClassArchive | None,
+    archive: ClassCache | None,
 ) -> SparkSession.Builder:
     """Return the builder of the session; `session` describes the arguments."""
     building = SparkSession.Builder().appName("warren analyze")

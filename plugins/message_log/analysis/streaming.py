@@ -1,4 +1,4 @@
-"""The streaming job: each run adds the new files to the facts and renews the reports.
+"""The streaming job: each run adds the new files to the aggregates and renews the reports.
 
 New are all files that no earlier run has noted, however old they are: another broker's files may come days later. They
 are processed in batches. What a batch makes is written under its number, and its files are noted at its end; so a
@@ -16,18 +16,18 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from ..file_format import schema
+from .aggregate_store import ALL, Store
+from .aggregates import METRICS, STATS, merge_parts
 from .conservation import checked_range
 from .conservation.evidence import evidence
 from .conservation.manifest import Manifest, check_files, read_manifest
-from .fact_store import ALL, Store
-from .facts import METRICS, STATS, merge_parts
-from .file_names import FileNames
-from .folding import tidy
 from .hadoop_fs import Folders
 from .input_files import AcceptedFile, DamagedFile, TableFiles, read
 from .job import NO_OUTPUT, JobRefused, LogProgress, event_count, find_input, read_old, report
-from .message_paths import BALANCES, BOOT, JOURNEYS, STAGES, balances, mark_closed, stages
+from .journeys import BALANCES, BOOT, JOURNEYS, STAGES, balances, mark_closed, stages
+from .processed_files import ProcessedFiles
 from .publication import is_free, new_run, publish
+from .rollup import tidy
 from .row_numbers import BLOCK_BITS, REGION_BITS, ROWS, by_region
 from .spark_session import fit
 from .tables import Values
@@ -59,7 +59,7 @@ def follow(
     while True:
         manifest = read_manifest(folders, folder)
         inputs = find_input(folders, folder)
-        store = Store(spark, f"{state}/facts")
+        store = Store(spark, f"{state}/aggregates")
         verified = Verified(folders, state, store)
         faults = check_files(spark, folder, manifest, inputs, verified.checksums(manifest))
         verified.note(entry.path for entry in faults.changed)
@@ -67,7 +67,7 @@ def follow(
         with new_run(folders, output) as place:
             unprocessed = [path for table in ORDER for path in unprocessed_files(store, table, inputs[table])]
             known = evidence(inputs, manifest.boots, faults, len(unprocessed))
-            made = report(spark, store.facts(), store.bytes(), inputs, known, folder, place, log, old)
+            made = report(spark, store.aggregates(), store.bytes(), inputs, known, folder, place, log, old)
             publish(folders, place)
         if every_s is None:
             return made
@@ -76,7 +76,7 @@ def follow(
 
 
 def process(store: Store, inputs: dict[str, TableFiles], manifest: Manifest, log: LogProgress) -> None:
-    """Add those of the files that are new to the facts. Raises DamagedFile."""
+    """Add those of the files that are new to the aggregates. Raises DamagedFile."""
     fit(store.spark, event_count(inputs))
     for table in ORDER:
         TableStream(store, table, log).process(inputs[table].accepted, manifest)
@@ -165,19 +165,19 @@ class TableStream:
         """Note the files as processed, and those that compactions have merged into them: others may have them too."""
         names = {file_name(file.path) for file in files}
         self._store.note(
-            self._table, batch, FileNames(names.union(*[originals(name, self._replaced) for name in names]))
+            self._table, batch, ProcessedFiles(names.union(*[originals(name, self._replaced) for name in names]))
         )
 
     def _batch(self, files: list[AcceptedFile], again: bool) -> None:
-        """Process one batch. With `again`, rows that are in the facts already are left out."""
+        """Process one batch. With `again`, rows that are in the aggregates already are left out."""
         store, batch = self._store, self._store.next_batch(self._table)
         self._log(f"batch {batch} of {self._table}: {len(files)} files")
         table = read(store.spark, self._table, [file.path for file in files])
         if again:
             table = unread(store, self._table, table).persist()
-        for fact in ALL:
-            if fact.table == self._table and fact not in (JOURNEYS, BALANCES, STAGES):
-                store.write(fact, batch, fact.make(table))
+        for aggregate in ALL:
+            if aggregate.table == self._table and aggregate not in (JOURNEYS, BALANCES, STAGES):
+                store.write(aggregate, batch, aggregate.make(table))
         if self._table == schema.EVENTS:
             if not again:
                 check_records(store, batch, files)
@@ -187,15 +187,15 @@ class TableStream:
 
     def _update_journeys(self, events: DataFrame, batch: int) -> None:
         """Merge the open journeys with those of this batch, and reduce the closed ones to counts."""
-        store, fact = self._store, JOURNEYS
-        both = merge_parts(fact, store.load(fact, batch).unionByName(fact.make(events)))
+        store, aggregate = self._store, JOURNEYS
+        both = merge_parts(aggregate, store.load(aggregate, batch).unionByName(aggregate.make(events)))
         spans = checked_range.spans(store.kept(STATS), store.load(ROWS))
         watermark = F.max("last").over(Window.partitionBy()) - F.expr(f"interval {WATERMARK}")
         marked = mark_closed(both, spans, watermark).persist()
         over = marked.where("closed").drop("closed")
         store.write(BALANCES, batch, balances(over))
         store.write(STAGES, batch, stages(over))
-        store.write(fact, batch, marked.where("not closed").drop("closed"))
+        store.write(aggregate, batch, marked.where("not closed").drop("closed"))
         marked.unpersist()
 
 
@@ -219,7 +219,7 @@ def in_batches(files: Iterable[AcceptedFile]) -> Iterator[list[AcceptedFile]]:
 
 
 def unread(store: Store, table: str, rows: DataFrame) -> DataFrame:
-    """Return those of the rows that are not in the facts."""
+    """Return those of the rows that are not in the aggregates."""
     if table == schema.EVENTS:
         number, place = F.shiftright("row", BLOCK_BITS), (F.col("row") % (1 << BLOCK_BITS)).cast("int")
         columns = [F.col(name).alias(f"seen_{name}") for name in (*BOOT, "region", "block", "bits")]
@@ -229,8 +229,9 @@ def unread(store: Store, table: str, rows: DataFrame) -> DataFrame:
         numbered = rows.withColumn("block", number).withColumn("region", F.shiftright("block", REGION_BITS))
         there = F.coalesce(F.getbit("seen_bits", place), F.lit(0)) == 1
         return numbered.join(seen, [*same, within], "left").where(~there).select(*rows.columns)
-    fact, key = (STATS, "snapshot") if table == schema.QUEUE_STATS else (METRICS, "mono_ns")
-    return rows.join(store.kept(fact).select("node", "boot_id", key).distinct(), ["node", "boot_id", key], "left_anti")
+    aggregate, key = (STATS, "snapshot") if table == schema.QUEUE_STATS else (METRICS, "mono_ns")
+    keys = ["node", "boot_id", key]
+    return rows.join(store.kept(aggregate).select(*keys).distinct(), keys, "left_anti")
 
 
 def check_records(store: Store, batch: int, files: Iterable[AcceptedFile]) -> None:

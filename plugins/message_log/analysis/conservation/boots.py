@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as t
 
-from ..local_table import local_table
+from ..create_table import create_table
 from .evidence import Evidence
 
 Boot = dict[str, Any]
@@ -95,7 +95,7 @@ def excused(boot: Boot, boots: list[Boot], newest_us: int, evidence: Evidence) -
 def table(spark: SparkSession, boots: list[Boot], spans: DataFrame) -> DataFrame:
     """Return the boots as a table, with the columns of `spans` and ADDED."""
     columns = {field.name: field.dataType for field in spans.schema.fields} | ADDED
-    return local_table(spark, columns, [[boot[name] for name in columns] for boot in boots])
+    return create_table(spark, columns, [[boot[name] for name in columns] for boot in boots])
 
 
 def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:

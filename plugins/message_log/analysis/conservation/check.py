@@ -7,10 +7,10 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..fact_store import Facts
-from ..facts import LINK
-from ..message_paths import add_names
-from ..summaries import QUEUE
+from ..aggregate_store import Aggregates
+from ..aggregates import LINK
+from ..journeys import add_names
+from ..report_inputs import QUEUE
 from ..tables import Tables, Values, first_rows
 from . import boots, checked_range, durability, gaps, imbalances, queues, verdict
 from .evidence import Evidence
@@ -28,21 +28,21 @@ class Checked(NamedTuple):
     sentence: str
 
 
-def check(spark: SparkSession, facts: Facts, events: DataFrame, evidence: Evidence, tables: Tables) -> Checked:
+def check(spark: SparkSession, known: Aggregates, events: DataFrame, evidence: Evidence, tables: Tables) -> Checked:
     """Make the tables of the check. `events` is the log, for restarts and for details of faults."""
-    spans = checked_range.spans(facts.snapshots, facts.rows)
+    spans = checked_range.spans(known.snapshots, known.rows)
     all_boots = boots.describe(spans.collect(), evidence)
     boot_table = tables.write("boots", boots.table(spark, all_boots, spans), True)
     spans = boot_table.frame
-    balance = tables.write("queues", queues.balance(facts.journeys, facts.balances, facts.snapshots, spans), True)
-    crossed = facts.folded and facts.folded.crossed
-    arrivals = tables.write("arrivals", imbalances.arrivals(facts.crossings, spans, crossed))
-    unrouted = imbalances.unrouted_boots(facts.kinds, spans if evidence.routes_compared else spans.limit(0))
+    balance = tables.write("queues", queues.balance(known.journeys, known.balances, known.snapshots, spans), True)
+    crossed = known.rolled_up and known.rolled_up.crossed
+    arrivals = tables.write("arrivals", imbalances.arrivals(known.crossings, spans, crossed))
+    unrouted = imbalances.unrouted_boots(known.kinds, spans if evidence.routes_compared else spans.limit(0))
     odd = imbalances.unrouted(events if unrouted.head(1) else events.limit(0), unrouted)
     lacking = any(boot["records"] - boot["duplicated"] != boot["end_row"] - boot["first_row"] for boot in all_boots)
-    missing_rows = gaps.gaps(facts.rows if lacking else facts.rows.limit(0), spans if lacking else spans.limit(0))
-    impossible = queues.impossible(facts.journeys, balance.frame, spans)
-    restarted = durability.durability(spark, facts, events, boots.restarts(all_boots))
+    missing_rows = gaps.gaps(known.rows if lacking else known.rows.limit(0), spans if lacking else spans.limit(0))
+    impossible = queues.impossible(known.journeys, balance.frame, spans)
+    restarted = durability.durability(spark, known, events, boots.restarts(all_boots))
     kept = tables.write("durability", restarted) if restarted is not None else None
     files = imbalances.files(spark, evidence.faults, all_boots)
     kept_frame = kept.frame if kept is not None else None
@@ -61,7 +61,7 @@ def check(spark: SparkSession, facts: Facts, events: DataFrame, evidence: Eviden
         pending = F.lit(0).cast("long").alias("pending")  # nor is any missing
         counts = counts.unionByName(crossed.select(*LINK, *CROSSED[:-1], pending))
     by_link = counts.groupBy(*LINK).agg(*[F.sum(name).alias(name) for name in CROSSED])
-    restarts = tables.write("restarts", queues.restarts(facts.snapshots, spans), True)
+    restarts = tables.write("restarts", queues.restarts(known.snapshots, spans), True)
     section = {
         "balanced": result.balanced,
         **result._asdict(),

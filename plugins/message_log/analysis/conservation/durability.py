@@ -32,10 +32,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from ...file_format.schema import CONFIRM, DELIVER, FED_IN, LEAVING, PUBLISH, START
-from ..fact_store import Facts
-from ..facts import by_kind, count_if, is_event
-from ..local_table import local_table
-from ..summaries import kinds
+from ..aggregate_store import Aggregates
+from ..aggregates import by_kind, count_if, is_event
+from ..create_table import create_table
+from ..report_inputs import kinds
 from ..tables import Values, keyed
 from .boots import Boot
 from .checked_range import BOOT
@@ -48,7 +48,7 @@ PAIR: dict[str, t.DataType] = {
 
 
 def durability(
-    spark: SparkSession, facts: Facts, events: DataFrame, restarts: list[tuple[Boot, Boot]]
+    spark: SparkSession, aggregates: Aggregates, events: DataFrame, restarts: list[tuple[Boot, Boot]]
 ) -> DataFrame | None:
     """Return one row for each queue and restart, or None if there is no restart that can be checked.
 
@@ -61,9 +61,9 @@ def durability(
     restarts = [pair for pair in restarts if all((boot["sample_rate"] or 1) == 1 for boot in pair)]
     if not restarts:
         return None
-    pairs = local_table(spark, PAIR, [pair_row(*pair) for pair in restarts])
-    kept, after = waiting(facts.journeys, events, pairs), found(facts.snapshots, pairs)
-    before = lengths(facts.snapshots, pairs)
+    pairs = create_table(spark, PAIR, [pair_row(*pair) for pair in restarts])
+    kept, after = waiting(aggregates.journeys, events, pairs), found(aggregates.snapshots, pairs)
+    before = lengths(aggregates.snapshots, pairs)
     keys = [F.equal_null(kept[name], before[name]) for name in QUEUE]
     named = [F.coalesce(kept[name], before[name]).alias(name) for name in QUEUE]
     counts = [F.coalesce(name, F.lit(0)).alias(name) for name in ("confirmed", "unconfirmed", "departed", "taken")]
@@ -71,7 +71,7 @@ def durability(
     whole = (
         both.join(F.broadcast(pairs), BOOT)
         .join(after, ["node", "next_boot_id", "vhost", "queue"], "left")
-        .join(pace(facts, restarts), "node", "left")
+        .join(pace(aggregates, restarts), "node", "left")
         .withColumn("durable", F.coalesce("durable_after", "durable_before"))
         .where(F.coalesce("durable", F.lit(True)))
     )
@@ -187,14 +187,15 @@ def found(queue_stats: DataFrame, pairs: DataFrame) -> DataFrame:
     )
 
 
-def pace(facts: Facts, restarts: list[tuple[Boot, Boot]]) -> DataFrame:
+def pace(aggregates: Aggregates, restarts: list[tuple[Boot, Boot]]) -> DataFrame:
     """Return `paces` of the nodes of which a boot was killed."""
     killed = {boot["node"] for boot, _ in restarts if not boot["stopped"]}
-    found = paces(facts.traffic, [kind for kind in kinds(facts.kinds) if kind["node"] in killed] if killed else [])
-    if facts.folded is None:
+    of_killed = [kind for kind in kinds(aggregates.kinds) if kind["node"] in killed] if killed else []
+    found = paces(aggregates.traffic, of_killed)
+    if aggregates.rolled_up is None:
         return found
-    rows = [(row["node"], row["settled_per_s"]) for row in facts.folded.paces if row["node"] in killed]
-    earlier = local_table(found.sparkSession, {"node": t.StringType(), "settled_per_s": t.LongType()}, rows)
+    rows = [(row["node"], row["settled_per_s"]) for row in aggregates.rolled_up.paces if row["node"] in killed]
+    earlier = create_table(found.sparkSession, {"node": t.StringType(), "settled_per_s": t.LongType()}, rows)
     return found.unionByName(earlier).groupBy("node").agg(F.max("settled_per_s").alias("settled_per_s"))
 
 

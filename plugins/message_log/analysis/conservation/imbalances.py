@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from ...file_format.schema import ENQUEUE, FED_IN, PUBLISH, boot_key
-from ..facts import LINK, SIDES, by_link, count_if, is_event, upstream_nodes
-from ..local_table import local_table
+from ..aggregates import LINK, SIDES, by_link, count_if, is_event, upstream_nodes
+from ..create_table import create_table
 from .boots import Boot
 from .checked_range import BOOT
 from .evidence import key_of
@@ -88,7 +88,7 @@ def files(spark: SparkSession, faults: FileFaults, boots: list[Boot]) -> DataFra
         for entry in entries
     ]
     names_of_columns = ("problem", "node", "boot_id", "file", "first_row", "last_row", "records")
-    return local_table(spark, {name: COLUMNS[name] for name in names_of_columns}, rows) if rows else None
+    return create_table(spark, {name: COLUMNS[name] for name in names_of_columns}, rows) if rows else None
 
 
 def arrivals(crossings: DataFrame, spans: DataFrame, crossed: DataFrame | None = None) -> DataFrame:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from ..facts import count_if
-from ..message_paths import OUT, QUEUE
+from ..aggregates import count_if
+from ..journeys import OUT, QUEUE
 from .checked_range import BOOT, counts_at
 
 COUNTS = ("entered", *OUT, "orphans", "remaining")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ..summaries import QUEUE, Summaries
+from ..report_inputs import QUEUE, ReportInputs
 from ..tables import Values
 
 LONG_S, AHEAD = 3600, 10
@@ -17,7 +17,7 @@ COLUMNS = {
 }
 
 
-def backlog(known: Summaries) -> list[Values]:
+def backlog(known: ReportInputs) -> list[Values]:
     """Return the backlog by queue. `slope_per_s` is a linear regression over all snapshots; times extrapolate it.
 
     They are null if the snapshots cover too short a time to tell.

@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from ...file_format import schema
-from ..facts import WEIGHT, by_kind
-from ..summaries import Summaries, merge_moments, moments, slope
+from ..aggregates import WEIGHT, by_kind
+from ..report_inputs import ReportInputs, merge_moments, moments, slope
 from ..tables import Values, keyed
 from .backlog import foreseeable, rounded
 
@@ -29,7 +29,7 @@ COLUMNS = {
 }
 
 
-def capacity(known: Summaries, costs: list[Values]) -> list[Values]:
+def capacity(known: ReportInputs, costs: list[Values]) -> list[Values]:
     """Return the capacity by node; `costs` are rows of `cpu_intervals`.
 
     `*_full_in_h` is null if the limit is not approached, or if `*_too_short`: the log is too short to tell.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ...file_format import schema
-from ..summaries import Summaries, slope
+from ..report_inputs import ReportInputs, slope
 from ..tables import Values, keyed
 
 COUNTED = (
@@ -23,7 +23,7 @@ COLUMNS = {
 }
 
 
-def churn(known: Summaries) -> list[Values]:
+def churn(known: ReportInputs) -> list[Values]:
     """Return by node how many were opened and closed, the rate, the present number, and whether a leak is suspected."""
     rows: list[Values] = []
     for (node, name), boots in keyed(known.metrics, "node", "name").items():

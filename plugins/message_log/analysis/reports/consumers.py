@@ -7,7 +7,7 @@ import math
 import pyarrow as pa
 
 from ...file_format import schema
-from ..summaries import QUEUE, Summaries
+from ..report_inputs import QUEUE, ReportInputs
 from ..tables import Values, keyed
 from .backlog import rounded
 from .throughput import estimate
@@ -27,7 +27,7 @@ COLUMNS = {
 }
 
 
-def consumers(known: Summaries) -> list[Values]:
+def consumers(known: ReportInputs) -> list[Values]:
     """Return the queues that had consumers. `advised_prefetch` is what one consumer handles in AHEAD_S."""
     held = keyed([row for row in known.latency if row["stage"] == "deliver_ack"], *QUEUE)
     settled = [kind for kind in known.kinds if kind["event"] in (schema.ACK, schema.FED_OUT) or without_ack(kind)]

@@ -7,8 +7,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...file_format import schema
-from ..facts import EXCHANGE, messages
-from ..summaries import QUEUE, Summaries
+from ..aggregates import EXCHANGE, messages
+from ..report_inputs import QUEUE, ReportInputs
 from ..tables import Values, keyed
 from .throughput import estimate
 
@@ -30,7 +30,7 @@ def unroutable(routes: DataFrame) -> DataFrame:
     )
 
 
-def given_up(known: Summaries) -> list[Values]:
+def given_up(known: ReportInputs) -> list[Values]:
     """Return messages that queues expired, dropped or dead-lettered, with the reason."""
     names = (*QUEUE, "event", "reason")
     out = [kind for kind in known.kinds if kind["event"] in (schema.EXPIRE, schema.DROP, schema.DEAD_LETTER)]
@@ -39,7 +39,7 @@ def given_up(known: Summaries) -> list[Values]:
     ]
 
 
-def redelivered(known: Summaries) -> list[Values]:
+def redelivered(known: ReportInputs) -> list[Values]:
     """Return the queues with redelivered or requeued messages."""
     rows = []
     for key, kinds in keyed(known.kinds, *QUEUE).items():

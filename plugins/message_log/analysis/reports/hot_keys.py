@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from ..facts import EXCHANGE, messages, own_keys
+from ..aggregates import EXCHANGE, messages, own_keys
 from ..simulated_exchange import HASH_TYPES, SimulatedExchange
 from ..tables import Values, keyed
 

@@ -4,11 +4,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...file_format import schema
-from ..facts import LINK, by_link, quantiles
+from ..aggregates import LINK, by_link, quantiles
 
 
 def links(tallies: DataFrame, lags: DataFrame, metrics: DataFrame) -> DataFrame:
-    """Return one row for each link, from the crossings as `facts.tally` and `facts.lags` reduce them.
+    """Return one row for each link, from the crossings as `aggregates.tally` and `aggregates.lags` reduce them.
 
     taken         messages that left the upstream queue
     arrived          messages that arrived downstream

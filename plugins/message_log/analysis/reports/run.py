@@ -9,14 +9,14 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from ..aggregate_store import Aggregates
+from ..aggregates import EXCHANGE, LINK, lags, tally
 from ..conservation.check import check
 from ..conservation.evidence import Evidence
-from ..fact_store import Facts
-from ..facts import EXCHANGE, LINK, lags, tally
-from ..kept_rows import most_attempts
-from ..message_paths import add_names
-from ..summaries import QUEUE, Summaries, collect, kinds, summarise
+from ..journeys import add_names
+from ..report_inputs import QUEUE, ReportInputs, collect, kinds, make_inputs
 from ..tables import LISTED, Columns, Tables, Values, Written, first_rows
+from ..top_rows import most_attempts
 from . import anomalies, backlog, capacity, churn, clients, consumers, failures, hot_keys, links, throughput, timeline
 
 AT_ONCE = 3  # reports that are made concurrently: most are too small to keep all cores busy
@@ -25,10 +25,10 @@ BUSIEST = ("-published", *EXCHANGE)
 
 
 class Sources(NamedTuple):
-    """The sources of reports: facts, their summaries, and the series of messages by minute and by hour."""
+    """The sources of reports: aggregates, rows made of them, and the series of messages by minute and by hour."""
 
-    facts: Facts
-    summaries: Summaries
+    aggregates: Aggregates
+    inputs: ReportInputs
     minutes: DataFrame
     hours: DataFrame
 
@@ -51,27 +51,29 @@ class Report(NamedTuple):
 
 
 def rates(sources: Sources) -> DataFrame:
-    folded = sources.facts.folded
-    return throughput.throughput(throughput.whole(sources.hours, folded and folded.ever))
+    rolled_up = sources.aggregates.rolled_up
+    return throughput.throughput(throughput.whole(sources.hours, rolled_up and rolled_up.ever))
 
 
 def capacities(sources: Sources) -> list[Values]:
-    facts, known = sources.facts, sources.summaries
-    costs = collect(capacity.cpu_intervals(facts.metrics, facts.traffic, known.kinds)) if known.metrics else []
-    return capacity.capacity(known, costs + (facts.folded.costs if facts.folded is not None else []))
+    aggregates, known = sources.aggregates, sources.inputs
+    costs = (
+        collect(capacity.cpu_intervals(aggregates.metrics, aggregates.traffic, known.kinds)) if known.metrics else []
+    )
+    return capacity.capacity(known, costs + (aggregates.rolled_up.costs if aggregates.rolled_up is not None else []))
 
 
 def federation_links(sources: Sources) -> DataFrame:
-    facts = sources.facts
-    tallies, histograms = tally(facts.crossings), lags(facts.crossings)
-    if facts.folded is not None:
-        tallies = tallies.unionByName(facts.folded.crossed)
-        histograms = histograms.unionByName(facts.folded.crossed_lags)
-    return links.links(tallies, histograms, facts.readings)
+    aggregates = sources.aggregates
+    tallies, histograms = tally(aggregates.crossings), lags(aggregates.crossings)
+    if aggregates.rolled_up is not None:
+        tallies = tallies.unionByName(aggregates.rolled_up.crossed)
+        histograms = histograms.unionByName(aggregates.rolled_up.crossed_lags)
+    return links.links(tallies, histograms, aggregates.readings)
 
 
 def odd_minutes(sources: Sources) -> DataFrame | list[Values]:
-    seconds = [kind[end] for kind in sources.summaries.kinds for end in ("first", "last")]
+    seconds = [kind[end] for kind in sources.inputs.kinds for end in ("first", "last")]
     long_enough = max(seconds, default=0) - min(seconds, default=0) >= (anomalies.MINUTES - 1) * 60
     return anomalies.anomalies(sources.minutes) if long_enough else []
 
@@ -82,57 +84,59 @@ LATENCY = {
 }
 REPORTS = (
     Report("throughput", rates, ("-messages", *throughput.SCOPED, "grain"), listed=3 * LISTED),
-    Report("latency", lambda sources: sources.summaries.latency, ("-p99_us", *QUEUE, "stage"), LATENCY),
-    Report("backlog", lambda sources: backlog.backlog(sources.summaries), ("-peak", *QUEUE), backlog.COLUMNS),
-    Report("clients", lambda sources: clients.clients(sources.facts.transfers), ("-messages", *clients.CLIENT)),
-    Report("flow", lambda sources: clients.flow(sources.facts.transfers), ("-messages", *clients.EDGE)),
-    Report("hot_exchanges", lambda sources: hot_keys.hot_exchanges(sources.facts.routes), BUSIEST),
-    Report("hot_keys", lambda sources: hot_keys.hot_keys(sources.facts.routes), (*BUSIEST, "place"), bounded=False),
+    Report("latency", lambda sources: sources.inputs.latency, ("-p99_us", *QUEUE, "stage"), LATENCY),
+    Report("backlog", lambda sources: backlog.backlog(sources.inputs), ("-peak", *QUEUE), backlog.COLUMNS),
+    Report("clients", lambda sources: clients.clients(sources.aggregates.transfers), ("-messages", *clients.CLIENT)),
+    Report("flow", lambda sources: clients.flow(sources.aggregates.transfers), ("-messages", *clients.EDGE)),
+    Report("hot_exchanges", lambda sources: hot_keys.hot_exchanges(sources.aggregates.routes), BUSIEST),
     Report(
-        *("unroutable", lambda sources: failures.unroutable(sources.facts.routes)),
+        "hot_keys", lambda sources: hot_keys.hot_keys(sources.aggregates.routes), (*BUSIEST, "place"), bounded=False
+    ),
+    Report(
+        *("unroutable", lambda sources: failures.unroutable(sources.aggregates.routes)),
         ("-unroutable", *EXCHANGE, "routing_key"),
         bounded=False,
     ),
     Report(
-        *("given_up", lambda sources: failures.given_up(sources.summaries)),
+        *("given_up", lambda sources: failures.given_up(sources.inputs)),
         ("-messages", *QUEUE, "event", "reason"),
         failures.GIVEN_UP,
     ),
     Report(
-        *("redelivered", lambda sources: failures.redelivered(sources.summaries)),
+        *("redelivered", lambda sources: failures.redelivered(sources.inputs)),
         ("-redelivered", *QUEUE),
         failures.REDELIVERED,
     ),
     Report(
-        *("poison", lambda sources: most_attempts(sources.facts.attempts)),
+        *("poison", lambda sources: most_attempts(sources.aggregates.attempts)),
         ("-redelivered", "-requeued", *QUEUE, "msg_seq"),
         bounded=False,
         messages=True,
     ),
     Report("links", federation_links, LINK),
     Report(
-        "consumers", lambda sources: consumers.consumers(sources.summaries), ("-mean_ready", *QUEUE), consumers.COLUMNS
+        "consumers", lambda sources: consumers.consumers(sources.inputs), ("-mean_ready", *QUEUE), consumers.COLUMNS
     ),
-    Report("churn", lambda sources: churn.churn(sources.summaries), ("node", "name"), churn.COLUMNS),
+    Report("churn", lambda sources: churn.churn(sources.inputs), ("node", "name"), churn.COLUMNS),
     Report("anomalies", odd_minutes, ("start", *QUEUE, "flow", "kind"), anomalies.COLUMNS, bounded=False),
     Report("capacity", capacities, ("node",), capacity.COLUMNS),
 )
 
 
 def make_reports(
-    spark: SparkSession, facts: Facts, events: DataFrame, evidence: Evidence, tables: Tables, read: Values
+    spark: SparkSession, aggregates: Aggregates, events: DataFrame, evidence: Evidence, tables: Tables, read: Values
 ) -> Values:
     """Make all reports. Returns the content of report.json.
 
     `events` is the log, read again for details of faults; `read` is the section "input".
     """
     with ThreadPoolExecutor(AT_ONCE) as workers:
-        checking = workers.submit(check, spark, facts, events, evidence, tables)
-        of_kinds = kinds(facts.kinds)
-        series = workers.submit(write_series, facts, of_kinds, tables)
-        summaries = summarise(facts, of_kinds, workers)
-        sources = Sources(facts, summaries, *series.result())
-        times = workers.submit(timeline.timeline, facts, summaries)
+        checking = workers.submit(check, spark, aggregates, events, evidence, tables)
+        of_kinds = kinds(aggregates.kinds)
+        series = workers.submit(write_series, aggregates, of_kinds, tables)
+        inputs = make_inputs(aggregates, of_kinds, workers)
+        sources = Sources(aggregates, inputs, *series.result())
+        times = workers.submit(timeline.timeline, aggregates, inputs)
         first = sorted(REPORTS, key=lambda each: each.bounded)  # those as large as the log take longest
         made = workers.map(lambda each: make(each, sources, events, tables), first)
         reports = {each.name: parts for each, parts in zip(first, made, strict=True)}
@@ -144,7 +148,7 @@ def make_reports(
         "verdict": checked.sentence,
         "reasons": checked.conservation["reasons"],
         "input": read,
-        "totals": throughput.totals(summaries.kinds),
+        "totals": throughput.totals(inputs.kinds),
         "conservation": checked.conservation,
         "durability": checked.durability,
         "timeline": times.result(),
@@ -154,12 +158,12 @@ def make_reports(
     }
 
 
-def write_series(facts: Facts, of_kinds: list[Values], tables: Tables) -> tuple[DataFrame, DataFrame]:
+def write_series(aggregates: Aggregates, of_kinds: list[Values], tables: Tables) -> tuple[DataFrame, DataFrame]:
     """Write the series of messages by second, minute and hour, each made of the finer one. Returns the last two."""
-    folded = facts.folded
-    seconds = tables.write("throughput_1s", throughput.seconds(facts.traffic, of_kinds)).frame
-    minutes = tables.write("throughput_1m", throughput.minutes(seconds, folded and folded.minutes)).frame
-    hours = tables.write("throughput_1h", throughput.hours(minutes, folded and folded.hours)).frame
+    rolled_up = aggregates.rolled_up
+    seconds = tables.write("throughput_1s", throughput.seconds(aggregates.traffic, of_kinds)).frame
+    minutes = tables.write("throughput_1m", throughput.minutes(seconds, rolled_up and rolled_up.minutes)).frame
+    hours = tables.write("throughput_1h", throughput.hours(minutes, rolled_up and rolled_up.hours)).frame
     return minutes, hours
 
 

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from ...file_format import schema
-from ..facts import UNROUTABLE, WEIGHT, by_kind, messages
-from ..local_table import local_table
+from ..aggregates import UNROUTABLE, WEIGHT, by_kind, messages
+from ..create_table import create_table
 from ..tables import Values
 
 GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
@@ -74,7 +74,7 @@ def of_series(traffic: DataFrame, kinds: list[Values], *scopes: str) -> tuple[Da
     number = {"series": t.IntegerType()}
     names = [(*key, place) for key, place in numbers.items()]
     columns = {**dict.fromkeys(SCOPED, t.StringType()), **number}
-    return by_kind(traffic, number, pairs), local_table(traffic.sparkSession, columns, names)
+    return by_kind(traffic, number, pairs), create_table(traffic.sparkSession, columns, names)
 
 
 def seconds(traffic: DataFrame, kinds: list[Values]) -> DataFrame:

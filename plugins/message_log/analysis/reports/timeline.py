@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from ...file_format import schema
-from ..fact_store import Facts
-from ..facts import ACK_BUCKETS, WEIGHT, by_kind
-from ..local_table import local_table
-from ..summaries import QUEUE, Summaries, collect
+from ..aggregate_store import Aggregates
+from ..aggregates import ACK_BUCKETS, WEIGHT, by_kind
+from ..create_table import create_table
+from ..report_inputs import QUEUE, ReportInputs, collect
 from ..tables import Values, keyed
 from .capacity import ENDLESS, p99_bound
 
@@ -89,9 +89,9 @@ class Steps:
         return kept
 
 
-def timeline(facts: Facts, known: Summaries) -> Values | None:
+def timeline(aggregates: Aggregates, known: ReportInputs) -> Values | None:
     """Return the section "timeline" of report.json, or null if there are neither events nor snapshots."""
-    boots = collect(by_boot(facts.snapshots))
+    boots = collect(by_boot(aggregates.snapshots))
     seconds = [row[name] for row in [*known.kinds, *boots] for name in ("first", "last")]
     if not seconds:
         return None
@@ -100,10 +100,10 @@ def timeline(facts: Facts, known: Summaries) -> Values | None:
     for row in [*known.kinds, *boots]:
         boot = row["node"], row["boot_id"]
         ends[boot] = max(ends[boot], row["last"])
-    oldest = collect(undelivered(facts.journeys))
+    oldest = collect(undelivered(aggregates.journeys))
     chosen = choose(known, oldest, ends)
-    counts = by_step(facts.whole_traffic, known.kinds, steps, chosen)
-    depths = collect(lengths(facts.snapshots, steps, chosen))
+    counts = by_step(aggregates.whole_traffic, known.kinds, steps, chosen)
+    depths = collect(lengths(aggregates.snapshots, steps, chosen))
     return {
         "start": datetime.fromtimestamp(steps.first, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "step_s": steps.step_s,
@@ -111,7 +111,7 @@ def timeline(facts: Facts, known: Summaries) -> Values | None:
         "rates": rates(counts, steps),
         "queues": queues(counts, depths, oldest, ends, chosen, steps),
         "ack_latency": ack_latency(counts, steps),
-        "nodes": nodes(collect(readings(facts.readings, steps)), steps),
+        "nodes": nodes(collect(readings(aggregates.readings, steps)), steps),
     }
 
 
@@ -191,7 +191,7 @@ def lengths(queue_stats: DataFrame, steps: Steps, chosen: Sequence[Queue]) -> Da
 def marked(table: DataFrame, chosen: Sequence[Queue]) -> DataFrame:
     """Add the column `chosen`: the queue, or null if it is not one of the chosen ones."""
     columns = dict.fromkeys((*QUEUE, "chosen"), t.StringType())
-    local = local_table(table.sparkSession, columns, [(*queue, queue[2]) for queue in chosen])
+    local = create_table(table.sparkSession, columns, [(*queue, queue[2]) for queue in chosen])
     same = [F.equal_null(table[name], local[name]) for name in QUEUE]
     return table.join(F.broadcast(local), same, "left").select(table["*"], local["chosen"])
 
@@ -210,7 +210,7 @@ def readings(metrics: DataFrame, steps: Steps) -> DataFrame:
 # The series, from rows of the queries
 
 
-def choose(known: Summaries, oldest: list[Values], ends: Ends) -> list[Queue]:
+def choose(known: ReportInputs, oldest: list[Values], ends: Ends) -> list[Queue]:
     """Return the queues to show: the first LINES by age, by messages, by redeliveries and by length."""
     measures: list[dict[Queue, float]] = [defaultdict(float) for _ in range(4)]
     ages, entered, redelivered, peaks = measures

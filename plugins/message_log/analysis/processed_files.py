@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ..file_format.schema import parse_name
 
 
-class FileNames:
+class ProcessedFiles:
     """A set of names of files of one table.
 
     A file of a compaction, which is named after the first and the last file that it was made of, is in the set if all
@@ -47,7 +47,7 @@ class FileNames:
         for boot, more in numbers.items():
             self._ranges[boot] = joined([*self._ranges.get(boot, []), *[[number, number] for number in more]])
 
-    def update(self, other: FileNames) -> None:
+    def update(self, other: ProcessedFiles) -> None:
         """Add all names of another set."""
         for boot, ranges in other._ranges.items():
             self._ranges[boot] = joined([*self._ranges.get(boot, []), *ranges])
@@ -64,10 +64,10 @@ class FileNames:
         return json.dumps({"ranges": self._ranges, "names": sorted(self._others)})
 
     @staticmethod
-    def read(text: str) -> FileNames:
+    def read(text: str) -> ProcessedFiles:
         """Return the set that `text` has made."""
         stored = json.loads(text)
-        names = FileNames(stored["names"])
+        names = ProcessedFiles(stored["names"])
         names._ranges = stored["ranges"]
         return names
 

@@ -17,7 +17,7 @@ UNUSED_S = 30 * 24 * 3600.0  # after which an archive of another Java or Spark i
 SILENT = "-Xlog:disable -Xlog:all=error:stderr"  # no warnings about classes that cannot be archived
 
 
-class ClassArchive:
+class ClassCache:
     """The archive at `path`: used if it is there, else made by the run that begins."""
 
     def __init__(self, path: Path) -> None:
@@ -45,7 +45,7 @@ class ClassArchive:
             self._new.unlink(missing_ok=True)
 
 
-def class_archive(java: str, spark: Path) -> ClassArchive | None:
+def class_cache(java: str, spark: Path) -> ClassCache | None:
     """Return the archive of this Java and this Spark, given by program and folder; None if no cache can be written."""
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     folder = Path(home).expanduser() / "warren"
@@ -58,7 +58,7 @@ def class_archive(java: str, spark: Path) -> ClassArchive | None:
         return None
     remove_unused(folder)
     name = hashlib.sha256(repr((str(Path(java).resolve()), str(spark), ages)).encode()).hexdigest()[:16]
-    return ClassArchive(folder / f"spark-{name}.jsa")
+    return ClassCache(folder / f"spark-{name}.jsa")
 
 
 def remove_unused(folder: Path) -> None:

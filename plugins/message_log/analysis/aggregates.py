@@ -1,8 +1,8 @@
-"""The facts: mergeable aggregates of the log's rows, from which all reports are made.
+"""The aggregates of the log's rows, from which all reports are made; parts of an aggregate can be merged.
 
-Every fact has keys and aggregated columns (sums, minima, maxima). It is therefore the same whether it is made from all
-files at once or from successive batches, on one machine or on a cluster: sums are of integers, and quantiles are read
-from histograms with fixed bounds. Pure functions of DataFrames.
+Every aggregate has keys and aggregated columns (sums, minima, maxima). It is therefore the same whether it is made from
+all files at once or from successive batches, on one machine or on a cluster: sums are of integers, and quantiles are
+read from histograms with fixed bounds. Pure functions of DataFrames.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pyspark.sql import types as t
 
 from ..file_format import schema
 from ..file_format.schema import ACK, CONFIRM, DELIVER, ENQUEUE, FED_IN, FED_OUT, PUBLISH, REQUEUE, RETURN
-from .local_table import local_table
+from .create_table import create_table
 
 WEIGHT = 1000  # of a record that represents one message; at half the sampling rate it is twice that
 FINENESS = 128  # buckets of a histogram for each factor of e: a quantile is off by 0.4 % at most
 UNROUTABLE = "unroutable"
 
 
-class Fact(NamedTuple):
-    """A fact. `merge` has the aggregate that merges each column other than the keys: sum, min, max or bit_or.
+class Aggregate(NamedTuple):
+    """An aggregate. `merge` has the aggregate that merges each column other than the keys: sum, min, max or bit_or.
 
     `shorten` is applied to a part that is stored, if its size is not bounded otherwise. `join` merges parts whose rows
     may overlap although their keys differ.
@@ -39,11 +39,11 @@ class Fact(NamedTuple):
     join: Callable[[DataFrame], DataFrame] | None = None
 
 
-def merge_parts(fact: Fact, parts: DataFrame) -> DataFrame:
-    """Merge parts of one fact."""
-    if fact.join is not None:
-        return fact.join(parts)
-    return merged(parts, fact.keys, fact.merge) if fact.keys else parts
+def merge_parts(aggregate: Aggregate, parts: DataFrame) -> DataFrame:
+    """Merge parts of one aggregate."""
+    if aggregate.join is not None:
+        return aggregate.join(parts)
+    return merged(parts, aggregate.keys, aggregate.merge) if aggregate.keys else parts
 
 
 def merged(rows: DataFrame, keys: Sequence[str], merge: Mapping[str, str]) -> DataFrame:
@@ -112,7 +112,7 @@ def is_event(*names: str) -> Column:
 def kinds(events: DataFrame) -> DataFrame:
     """Count events by KIND, with the seconds of the first and the last one, and with the number of the kind, `kind`.
 
-    The other facts have the number in place of the names.
+    The other aggregates have the number in place of the names.
     """
     second = F.unix_seconds("ts_us")
     sums = (
@@ -162,7 +162,7 @@ def kind_number() -> Column:
     """Return the number of the kind of KIND.
 
     It is a hash, so that all batches have the same number for a kind without knowing of each other. Whoever reads the
-    fact `kinds` makes sure that no two of them have the same one (`summaries.kinds`).
+    aggregate `kinds` makes sure that no two of them have the same one (`report_inputs.kinds`).
     """
     absent = [F.col(name).isNull() for name in KIND]  # a hash is the same with a null and without it
     return F.xxhash64(*KIND, *absent)
@@ -170,7 +170,7 @@ def kind_number() -> Column:
 
 def by_kind(traffic: DataFrame, columns: Mapping[str, t.DataType], rows: Sequence[Sequence[Any]]) -> DataFrame:
     """Add columns to traffic. Each row has the number of a kind and its values; kinds without a row are left out."""
-    of_kind = local_table(traffic.sparkSession, {"kind": t.LongType(), **columns}, rows)
+    of_kind = create_table(traffic.sparkSession, {"kind": t.LongType(), **columns}, rows)
     return traffic.join(F.broadcast(of_kind), "kind")
 
 
@@ -293,7 +293,7 @@ def last_kept(keys: DataFrame, measure: Column, name: str) -> DataFrame:
 
 
 def transfers(events: DataFrame) -> DataFrame:
-    """Count the messages between clients, exchanges and queues. `others` is that of `kept_rows`."""
+    """Count the messages between clients, exchanges and queues. `others` is that of `top_rows`."""
     return (
         events.where(is_event(PUBLISH, FED_IN, ENQUEUE, DELIVER))
         .groupBy(*TRANSFER_KEYS)
@@ -311,7 +311,7 @@ TRANSFER_KEYS = ("node", "vhost", "event", "exchange", "queue", "user", "conn_id
 
 
 def attempts(events: DataFrame) -> DataFrame:
-    """Return the messages that were redelivered or requeued. `others` is that of `kept_rows`."""
+    """Return the messages that were redelivered or requeued. `others` is that of `top_rows`."""
     again = is_event(DELIVER) & F.col("redelivered")
     return (
         events.where(again | is_event(REQUEUE))
@@ -433,12 +433,12 @@ _TRANSFERS = {**dict.fromkeys(("weight", "bytes", "redelivered", "others"), "sum
 _ROUTES = dict.fromkeys((*ROUTE_COUNTS, "others", "bound"), "sum")
 _LATENCY = {"records": "sum", "highest_us": "max"}
 
-KINDS = Fact("kinds", schema.EVENTS, kinds, ("kind", *KIND), _KINDS)
-TRAFFIC = Fact("traffic", schema.EVENTS, traffic, TRAFFIC_KEYS, _TRAFFIC)
-LATENCIES = Fact("latencies", schema.EVENTS, latencies, ("kind", "bucket"), _LATENCY)
-ROUTES = Fact("routes", schema.EVENTS, routes, (*EXCHANGE, "routing_key"), _ROUTES, busiest_keys)
-TRANSFERS = Fact("transfers", schema.EVENTS, transfers, TRANSFER_KEYS, _TRANSFERS)
-ATTEMPTS = Fact("attempts", schema.EVENTS, attempts, ("node", "boot_id", "vhost", "queue", "msg_seq"), _ATTEMPTS)
-CROSSINGS = Fact("crossings", schema.EVENTS, crossings, ("link", "identity"), _CROSSING)
-STATS = Fact("queue_stats", schema.QUEUE_STATS, unchanged, (), {})
-METRICS = Fact("metrics", schema.METRICS, unchanged, (), {})
+KINDS = Aggregate("kinds", schema.EVENTS, kinds, ("kind", *KIND), _KINDS)
+TRAFFIC = Aggregate("traffic", schema.EVENTS, traffic, TRAFFIC_KEYS, _TRAFFIC)
+LATENCIES = Aggregate("latencies", schema.EVENTS, latencies, ("kind", "bucket"), _LATENCY)
+ROUTES = Aggregate("routes", schema.EVENTS, routes, (*EXCHANGE, "routing_key"), _ROUTES, busiest_keys)
+TRANSFERS = Aggregate("transfers", schema.EVENTS, transfers, TRANSFER_KEYS, _TRANSFERS)
+ATTEMPTS = Aggregate("attempts", schema.EVENTS, attempts, ("node", "boot_id", "vhost", "queue", "msg_seq"), _ATTEMPTS)
+CROSSINGS = Aggregate("crossings", schema.EVENTS, crossings, ("link", "identity"), _CROSSING)
+STATS = Aggregate("queue_stats", schema.QUEUE_STATS, unchanged, (), {})
+METRICS = Aggregate("metrics", schema.METRICS, unchanged, (), {})

@@ -1,7 +1,7 @@
-"""The messages and connections that are kept each, and counts of the others: a bound for facts with a row for each.
+"""The messages with most attempts and the busiest connections, which keep rows of their own; the others are counted.
 
-Reports show the same rows. A stream keeps those that it must keep of what has ended (`folding`), and a report those of
-all that is left, so the result is that of a batch.
+So aggregates with a row for each message or connection have bounded sizes. Reports show the same rows: a stream keeps
+the top rows of messages and connections that have ended (`rollup`), and a report those of all that are left.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from ..file_format.schema import DELIVER, PUBLISH
-from .facts import TRANSFER_KEYS, TRANSFERS, is_event, merged
-from .summaries import QUEUE
+from .aggregates import TRANSFER_KEYS, TRANSFERS, is_event, merged
+from .report_inputs import QUEUE
 
 USER = ("node", "vhost", "user")
 KEPT_MESSAGES = 1000  # of one queue: those with most attempts
