@@ -11,11 +11,7 @@ import pyarrow.parquet as pq
 from tests.support.in_process import InProcessPeer
 from warren.broker.core.queues.message_log import Origin
 from warren.plugins.message_log.export.message_recorder import MessageRecorder
-from warren.plugins.message_log.export.pipe_format import (
-    BATCH,
-    SNAPSHOT_HEAD,
-    SNAPSHOT_KINDS,
-)
+from warren.plugins.message_log.export.pipe_format import BATCH, SNAPSHOT_HEAD, SNAPSHOT_KINDS
 from warren.plugins.message_log.export.record_buffer import RecordBuffer
 from warren.plugins.message_log.export.snapshot_columns import Frame, Link, columns
 from warren.plugins.message_log.export.snapshots import Changed, Snapshot, Snapshots
@@ -91,10 +87,6 @@ class Exporting:
         rows = sorted(rows_of(self.folder), key=lambda row: row["row"])
         return [row for row in rows if not names or row["event"] in names]
 
-    def escape_text(self, *fields: str) -> list[tuple[Any, ...]]:
-        """These fields of each event, in order."""
-        return [tuple(row[field] for field in fields) for row in self.events()]
-
     def snapshot(self, kind: str = schema.PERIODIC) -> list[Row]:
         for _ in self.snapshots.prepare():
             pass
@@ -134,6 +126,3 @@ def imbalance(events: list[Row], before: list[Row], after: list[Row]) -> dict[st
 
 def origin(name: str = "publisher") -> Origin:
     return Origin(name, 1, "/", "guest")
-
-
-__all__ = ["BATCH", "Exporting", "Row", "imbalance", "origin", "rows_of", "snapshot_rows", "task", "whole_files"]

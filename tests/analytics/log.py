@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from warren.plugins.message_log.export.boot_files import describe_file
 from warren.plugins.message_log.export.manifest import Manifest
 from warren.plugins.message_log.file_format import schema
-from warren.plugins.message_log.file_format.arrow_types import ARROW
+from warren.plugins.message_log.file_format.arrow_schema import ARROW
 
 START = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
 STEP_US = 1_000  # between one event and the next
@@ -78,10 +78,10 @@ class Log:
         self.declare(*queues)
         number = self._new()
         reason = columns.get("reason")
-        told = {"exchange": "x", "routing_key": "key", "size": 100, "persistent": True, **self._client(), **columns}
-        self.event(event, number, **{"routed": len(queues), **told})
+        row = {"exchange": "x", "routing_key": "key", "size": 100, "persistent": True, **self._client(), **columns}
+        self.event(event, number, **{"routed": len(queues), **row})
         if not reason:
-            self._enter(number, queues, told)
+            self._enter(number, queues, row)
         return number
 
     def dead_letter(self, number: int, queue: str, *targets: str, reason: str = "rejected") -> int:
@@ -165,7 +165,7 @@ class Log:
             "lost_records": self.lost,
             "sample_rate": self.sample_rate,
         }
-        rows = [{**common, **columns, **self._told(queue)} for queue in self.ready]
+        rows = [{**common, **columns, **self._counts_of(queue)} for queue in self.ready]
         if kind == schema.START:
             for row in rows:
                 row["recovered"] = self.recovered_before.get(row["queue"], row["ready"])
@@ -212,7 +212,7 @@ class Log:
             "boot_id": self.boot_id,
         }
 
-    def _told(self, queue: str) -> Values:
+    def _counts_of(self, queue: str) -> Values:
         return {
             "vhost": self.vhost,
             "queue": queue,

@@ -193,5 +193,5 @@ class RecordBuffer:
 
 
 def escape_text(text: str) -> str:
-    """Escape what is not UTF-8 in a text, as Parquet has only UTF-8."""
+    """Escape the bytes of a text that are not UTF-8, because Parquet has only UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

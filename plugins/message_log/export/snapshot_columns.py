@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..file_format import schema
-from ..file_format.arrow_types import ARROW
+from ..file_format.arrow_schema import ARROW
 from .pipe_format import READING, SNAPSHOT_HEAD, SNAPSHOT_KINDS
 
 COUNTERS = (*("ready", "unacked", "ready_bytes", "unacked_bytes", "published", "delivered", "redelivered", "acked"),)

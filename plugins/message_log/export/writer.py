@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..file_format import schema
-from .arrow_columns import Batches, Boot, arrow_schema
+from ..file_format.arrow_schema import arrow_schema
+from .arrow_columns import Batches, Boot
 from .boot_files import next_sequences, remove_unfinished, unlisted_files
 from .manifest import FinishedFile, Manifest
 from .node_state import NodeState

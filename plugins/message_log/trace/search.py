@@ -18,7 +18,7 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from ..file_format import compacted, schema
-from ..file_format.arrow_types import ARROW
+from ..file_format.arrow_schema import ARROW
 
 LISTINGS = 5  # at most, while compactions remove files that were listed
 MESSAGES = 100  # messages that are followed at most: a message_id need not be unique
