@@ -18,7 +18,7 @@ UPSTREAM, SHOVEL = "federation-upstream", "shovel"
 PREFETCH = 1000
 RECONNECT_S = 1
 NOT_STARTED = "the shovel does not start; the log of the RabbitMQ has the reason"
-LINK_LIMIT = "warren.federation_link_limit"  # begins the error of a link that a Warren refuses for it
+LINK_LIMIT = "warren.federation_link_limit"  # the beginning of the error of a refused link
 STARTING = "starting"
 DOWN = ("error", "terminated", "invalid_upstream_uri", "shutdown")
 
@@ -26,8 +26,9 @@ DOWN = ("error", "terminated", "invalid_upstream_uri", "shutdown")
 class Moving(NamedTuple):
     """The state of the link of one queue.
 
-    `moved` counts messages since the link began, or is None if the broker does not count them; `unconfirmed` are on
-    the way; `problem` is why it does not move any, or empty; `refused`: the broker runs no more links.
+    `moved` counts messages since the link began, or is None if the broker does not count them. `unconfirmed` messages
+    are on the way. `problem` is the reason for which it moves none, or empty. `refused` is true if the broker runs no
+    more links.
     """
 
     moved: int | None = None
@@ -114,7 +115,7 @@ class Shovels:
         self._target = target
         self._name = name
         self._uri = uri
-        self._starting: set[QueueName] = set()  # at the last look
+        self._starting: set[QueueName] = set()  # at the last request
 
     def _rows(self) -> list[tuple[QueueName, str]]:
         rows = self._target.get("parameters", SHOVEL)

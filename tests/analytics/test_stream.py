@@ -97,8 +97,8 @@ def hour_of(log: Log) -> int:
 
 
 @pytest.fixture(scope="module")
-def early_folds() -> Iterator[list[int]]:
-    """Rollup what is older than six hours, and keep few messages and connections each.
+def early_rollups() -> Iterator[list[int]]:
+    """Roll up rows that are older than six hours, and keep few messages and connections.
 
     Returns the times before which everything was rolled up.
     """
@@ -119,7 +119,7 @@ def early_folds() -> Iterator[list[int]]:
 
 @pytest.fixture(scope="module")
 def reports(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, early_folds: list[int]
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, early_rollups: list[int]
 ) -> tuple[Report, Report]:
     """The report of the stream, and of a batch over the same files."""
     place = tmp_path_factory.mktemp("stream")
@@ -155,10 +155,10 @@ def crash(*arguments: object) -> None:
     raise Crash
 
 
-def test_it_says_the_same_as_a_batch(reports: tuple[Report, Report], early_folds: list[int]) -> None:
+def test_it_says_the_same_as_a_batch(reports: tuple[Report, Report], early_rollups: list[int]) -> None:
     streamed, batch = reports
     assert streamed == batch
-    assert len(early_folds) == 2
+    assert len(early_rollups) == 2
 
 
 def test_all_files_are_processed_however_late_they_came(reports: tuple[Report, Report]) -> None:
@@ -251,11 +251,7 @@ def test_the_state_does_not_grow_with_the_age_of_the_stream(
     month, last = sizes[-2:]
     assert store.rollup.before_s is not None and store.rollup.before_s > (DAY + timedelta(days=36)).timestamp()
     for aggregate in (*("rows", "attempts", "transfers", "traffic", "queue_stats", "journeys"), *names):
-        assert last[aggregate] < month[aggregate] + 6, (
-            aggregate,
-            month,
-            last,
-        )  # of the messages and connections of the last day
+        assert last[aggregate] < month[aggregate] + 6, (aggregate, month, last)  # messages and connections of a day
     assert last["rows"] <= 2 and last["names of events"] == 1
     assert last["attempts"] <= 2 * 2 + 4 + 1, "those of the last day, and of all others the first four and a count"
 

@@ -21,7 +21,7 @@ WAYS_OUT = {
     "dropped": DROP,
     "dead_lettered": DEAD_LETTER,
 }
-OUT = ("delivered_without_ack", *WAYS_OUT)  # how a message leaves a queue
+OUT = ("delivered_without_ack", *WAYS_OUT)  # events by which a message leaves a queue
 
 
 def journeys(events: DataFrame) -> DataFrame:
@@ -114,7 +114,7 @@ STAGES = Aggregate(
 
 
 MESSAGE = ["node", "boot_id", "msg_seq"]
-NAMED = 1000  # messages that are looked up in the log at most
+NAMED = 1000  # the maximum of messages that are looked up in the log
 
 
 def add_names(found: DataFrame, events: DataFrame) -> DataFrame:

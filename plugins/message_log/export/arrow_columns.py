@@ -89,7 +89,7 @@ class Batches:
 
     @staticmethod
     def begins_anew(payload: bytes) -> bool:
-        """Whether the batch assigns new codes, so that earlier batches have to be taken first."""
+        """Return whether the batch assigns new codes, so that earlier batches must be taken first."""
         return bool(BATCH_HEAD.unpack_from(payload)[2])
 
     def add(self, payload: bytes) -> None:

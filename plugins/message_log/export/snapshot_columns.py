@@ -64,7 +64,7 @@ class Link(NamedTuple):
 
 
 def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -> dict[str, pa.Array]:
-    """Return the rows of some frames; `boot` is node and boot id, `lost` what the writer has lost besides."""
+    """Return the rows of some frames. `boot` is node and boot id, `lost` counts records that the writer has lost."""
     counts = np.array([frame.rows for frame in frames])
     total = int(counts.sum())
     heads = [frame.head for frame in frames]

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from warren.broker.plugin import Command, command_failed
 
 failed = partial(command_failed, "trace")
-NOT_FOUND, NO_INPUT, UNAVAILABLE, FAILED = 1, 66, 69, 70  # the others are of sysexits.h
+NOT_FOUND, NO_INPUT, UNAVAILABLE, FAILED = 1, 66, 69, 70  # the other statuses are those of sysexits.h
 
 
 class Trace(Command):

@@ -1,4 +1,4 @@
-"""The result of a trace as JSON values and as text: each message, what became of it in each queue, and its events."""
+"""The result of a trace as JSON values and as text: each message, its state in each queue, and its events."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _event(row: Row) -> Values:
 
 
 def _state(rows: Iterable[Row], queue: str) -> str:
-    """Return what became of a message in a queue, as far as the log goes."""
+    """Return the state of a message in a queue at the end of the log."""
     state = WAITING
     for row in rows:
         event = row["event"]
@@ -157,5 +157,5 @@ def _quoted(text: str | None) -> str:
 
 
 def _printable(line: str) -> str:
-    """Return a line with escapes for what a terminal does not show as text: clients choose most names."""
+    """Return a line with escapes for characters that are not printable, because clients choose most names."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)

@@ -1,10 +1,10 @@
-"""Durability: whether a queue has after a restart what it must have kept.
+"""Durability: whether queues still have their persistent messages after a restart.
 
 For each durable queue and each restart of which both boots are in the input, the persistent messages that were in the
 queue when the log of the first boot ends are compared with the number that the next process found in its store
-(`recovered`, before it dropped any by age or by a limit). They are those that the queue had at the start of the boot,
-which were on the disk then, and those that were published persistent in it, without those that left. Dead letters are
-not required, since the log does not say whether they are persistent.
+(`recovered`, before it dropped any by age or by a limit). The former are the messages at the start of the boot, which
+were on the disk then, and those published as persistent during the boot, without the messages that left. Dead letters
+are not required, because the log does not say whether they are persistent.
 
 What is certain:
 

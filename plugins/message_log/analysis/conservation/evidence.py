@@ -61,7 +61,7 @@ class Evidence:
         return self.lost_records.get(key_of(node, boot_id), 0)
 
     def silence_us(self, node: str, boot_id: str) -> int:
-        """Return how long nothing may be seen of a running boot: until a file is finished, and three snapshots more."""
+        """Return the greatest age of a running boot's newest record: that of a finished file plus three snapshots."""
         age_s = self.file_age_s.get(key_of(node, boot_id), MessageLogExport().file_age_s)
         return (age_s + SILENT_SNAPSHOTS * schema.SNAPSHOT_S) * 1_000_000
 

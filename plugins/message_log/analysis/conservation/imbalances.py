@@ -92,7 +92,7 @@ def files(spark: SparkSession, faults: FileFaults, boots: list[Boot]) -> DataFra
 
 
 def arrivals(crossings: DataFrame, spans: DataFrame, crossed: DataFrame | None = None) -> DataFrame:
-    """Return one row for each message that a link took, with how many copies are `missing` or `pending`.
+    """Return one row for each message that a link took, with the numbers of `missing` and `pending` copies.
 
     `crossed` are tallies of messages that have arrived and are not among the crossings any more.
 

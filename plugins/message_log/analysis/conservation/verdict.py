@@ -13,7 +13,7 @@ from .evidence import Evidence
 from .imbalances import MISSING, OF_FILES
 
 BALANCED, IMBALANCED, INCOMPLETE, SAMPLED = "balanced", "imbalanced", "incomplete", "sampled"
-NAMED = 3  # boots in one reason; more are counted
+NAMED = 3  # boots that one reason names; further ones are counted
 Boot = dict[str, Any]
 
 
