@@ -19,7 +19,7 @@ from .bindings import MANY, bindings
 from .churn import Figure
 from .client import Connection, LoadFailed
 from .confirms import QUEUE_TYPES, RATES_PER_S, Latency, confirms, disk
-from .generator import Result, run
+from .generator import Result, add_options, run
 from .loads import LOADS, Load
 from .memory import Demand
 from .process import Broker, raise_open_files, warren
@@ -59,10 +59,7 @@ def _options() -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--no-start", action="store_true", help="only the brokers named, the first is compared with")
     parser.add_argument("--serve", default="", metavar="'OPTIONS'", help="more options for `warren serve`")
-    parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run (default 4)")
-    parser.add_argument("--warmup", type=float, default=1.5, metavar="SECONDS", help="before it (default 1.5)")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each load on each broker (default 3)")
-    parser.add_argument("--only", default="", metavar="LETTERS", help="these loads only: --only ABI")
+    add_options(parser)
     parser.add_argument(
         "--connections",
         type=int,
@@ -199,14 +196,15 @@ def _measure_confirms(options: argparse.Namespace) -> None:
 
 
 def _print_demands(options: argparse.Namespace, checks: Iterable[Callable[[Broker], Iterator[Demand]]]) -> None:
-    print(report.header(report.DEMAND_COLUMNS), flush=True)
-    for check in checks:
-        with ExitStack() as stack:
-            brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
-            for broker in brokers + options.brokers:
-                for demand in check(broker):
-                    figures = (f"{demand.measured:,.2f} {demand.unit}", demand.wanted)
-                    print(report.row(report.DEMAND_COLUMNS, [demand.what, broker.name, *figures]), flush=True)
+    def measured() -> Iterator[tuple[str, Demand]]:
+        for check in checks:
+            with ExitStack() as stack:
+                brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
+                for broker in brokers + options.brokers:
+                    for demand in check(broker):
+                        yield broker.name, demand
+
+    report.print_demands(measured())
 
 
 def _measure_self(options: argparse.Namespace) -> None:

@@ -26,6 +26,7 @@ from .client import (
     Connection,
     LoadFailed,
     closed,
+    exactly,
     frame,
     longstr,
     method,
@@ -72,18 +73,6 @@ class Figure:
     lower_is_better: bool = False
 
 
-def declare_transient(sock: socket.socket, name: str) -> None:
-    """Declare a transient queue. Raises LoadFailed."""
-    sock.sendall(method(50, 10, b"\0\0" + shortstr(name) + b"\0" + longstr(b"")))
-    reply(sock, (50, 11))
-
-
-def drop(sock: socket.socket, name: str) -> None:
-    """Delete a queue. Raises LoadFailed."""
-    sock.sendall(method(50, 40, b"\0\0" + shortstr(name) + b"\0"))
-    reply(sock, (50, 41))
-
-
 def publish(key: str) -> bytes:
     """Frames of one transient message through the default exchange, on channel 1."""
     return (
@@ -91,17 +80,6 @@ def publish(key: str) -> bytes:
         + frame(HEADER, 1, struct.pack(">HHQH", 60, 0, BODY_BYTES, 0))
         + frame(BODY, 1, bytes(BODY_BYTES))
     )
-
-
-def exactly(sock: socket.socket, count: int) -> bytes:
-    """Receive that many bytes. Raises LoadFailed."""
-    try:
-        data = sock.recv(count, socket.MSG_WAITALL)
-    except BlockingIOError:
-        data = b""
-    if len(data) != count:
-        raise LoadFailed("the broker closed the connection or sent no reply")
-    return data
 
 
 def some(sock: socket.socket) -> bytes:
@@ -174,10 +152,10 @@ def visit_until(port: int, end_s: float, pipe: Pipe) -> None:
 
 def connections(broker: Broker, seconds: float) -> Iterator[Figure]:
     """Measure connections a second, from one client and from several at once."""
-    with closing(Connection(broker.port).socket) as sock:
-        declare_transient(sock, QUEUE)
+    with closing(Connection(broker.port)) as control:
+        control.declare_queue(QUEUE)
         yield from visits(broker, seconds)
-        drop(sock, QUEUE)
+        control.delete_queue(QUEUE)
 
 
 def visits(broker: Broker, seconds: float) -> Iterator[Figure]:
@@ -288,7 +266,7 @@ def declares(broker: Broker, seconds: float) -> Iterator[Figure]:
                 yield Figure(f"{undo.name}, {way}", undone / (time.monotonic() - began_s), "/s")
                 change(sock, undo, undone, made, PIPELINED)
         control.delete_exchange(EXCHANGE)
-        drop(sock, QUEUE)
+        control.delete_queue(QUEUE)
 
 
 def change(
@@ -348,7 +326,7 @@ def spread(broker: Broker, seconds: float) -> Iterator[Figure]:
             control = Connection(broker.port)
             stack.callback(control.socket.close)
             for number in range(first, first + queues):
-                declare_transient(control.socket, object_name(number))
+                control.declare_queue(object_name(number))
             consumers = [Connection(broker.port) for _ in range(CONSUMING_CONNECTIONS)]
             for number, consumer in enumerate(consumers):
                 stack.callback(consumer.socket.close)
@@ -408,8 +386,8 @@ def received_per_s(sockets: Sequence[socket.socket], size: int, seconds: float) 
 @contextmanager
 def impatient_client(broker: Broker) -> Iterator[list[float]]:
     """Another client, which asks an empty queue for messages; yields a list that gets its longest wait in seconds."""
-    with closing(Connection(broker.port).socket) as control:
-        declare_transient(control, QUEUE)
+    with closing(Connection(broker.port)) as control:
+        control.declare_queue(QUEUE)
         mine, its = FORK.Pipe()
         process = FORK.Process(target=ask, args=(broker.port, its), daemon=True)
         process.start()
@@ -423,7 +401,7 @@ def impatient_client(broker: Broker) -> Iterator[list[float]]:
             waits.append(mine.recv() if mine.poll(PATIENCE_S) else PATIENCE_S)
             process.kill()
             process.join()
-            drop(control, QUEUE)
+            control.delete_queue(QUEUE)
 
 
 def ask(port: int, pipe: Pipe) -> None:
@@ -530,8 +508,8 @@ def compare(
         runs: list[dict[str, list[Figure]]] = [{} for _ in brokers]
         for _ in range(rounds if part in REPEATED else 1):
             for broker, figures in zip(brokers, runs, strict=True):
-                with closing(Connection(broker.port).socket) as sock:
-                    drop(sock, QUEUE)  # of a run that was interrupted
+                with closing(Connection(broker.port)) as control:
+                    control.delete_queue(QUEUE)  # of a run that was interrupted
                 check = REPEATED[part](broker, seconds) if part in REPEATED else ONCE[part](broker)
                 for figure in check:
                     figures.setdefault(figure.what, []).append(figure)

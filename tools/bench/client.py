@@ -12,7 +12,7 @@ from collections.abc import Iterable
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END = b"\xce"
 CHANNEL = 1
-FRAME_MAX = 131072  # octets; lowered to what the broker offers
+FRAME_MAX = 131072  # bytes; lowered to the broker's limit
 PATIENCE_S = 60.0  # how long a reply may take; deleting a long queue is slow
 
 CONNECTION_CLOSE = (10, 50)
@@ -36,25 +36,25 @@ def method(class_id: int, method_id: int, arguments: bytes = b"", channel: int =
 
 
 def shortstr(text: str) -> bytes:
-    octets = text.encode()
-    return bytes((len(octets),)) + octets
+    data = text.encode()
+    return bytes((len(data),)) + data
 
 
-def longstr(octets: bytes) -> bytes:
-    return struct.pack(">I", len(octets)) + octets
+def longstr(data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + data
 
 
 def table(entries: Iterable[tuple[str, int | str | bool]]) -> bytes:
     """A field table of booleans, long integers and strings."""
-    octets = b""
+    data = b""
     for name, value in entries:
         if isinstance(value, bool):
-            octets += shortstr(name) + b"t" + bytes((value,))
+            data += shortstr(name) + b"t" + bytes((value,))
         elif isinstance(value, int):
-            octets += shortstr(name) + b"l" + struct.pack(">q", value)
+            data += shortstr(name) + b"l" + struct.pack(">q", value)
         else:
-            octets += shortstr(name) + b"S" + longstr(value.encode())
-    return longstr(octets)
+            data += shortstr(name) + b"S" + longstr(value.encode())
+    return longstr(data)
 
 
 def closed(class_id: int, method_id: int, arguments: bytes) -> LoadFailed:
@@ -63,6 +63,17 @@ def closed(class_id: int, method_id: int, arguments: bytes) -> LoadFailed:
         code = int.from_bytes(arguments[:2], "big")
         return LoadFailed(f"closed by the broker: {code} {arguments[3 : 3 + arguments[2]].decode(errors='replace')}")
     return LoadFailed(f"unexpected method {class_id}.{method_id}")
+
+
+def exactly(sock: socket.socket, count: int) -> bytes:
+    """Receive that many bytes. Raises LoadFailed."""
+    try:
+        data = sock.recv(count, socket.MSG_WAITALL)
+    except BlockingIOError:
+        data = b""
+    if len(data) != count:
+        raise LoadFailed("the broker closed the connection or sent no reply")
+    return data
 
 
 class Connection:
@@ -103,22 +114,13 @@ class Connection:
         """Sends the request and returns the arguments of the reply, a (class, method)."""
         self.socket.sendall(request)
         while True:
-            kind, _channel, size = struct.unpack(">BHI", self._exactly(7))
-            payload = self._exactly(size + 1)
+            kind, _channel, size = struct.unpack(">BHI", exactly(self.socket, 7))
+            payload = exactly(self.socket, size + 1)
             if kind == METHOD:
                 class_id, method_id = struct.unpack_from(">HH", payload)
                 if (class_id, method_id) == reply:
                     return payload[4:-1]
                 raise closed(class_id, method_id, payload[4:-1])
-
-    def _exactly(self, count: int) -> bytes:
-        try:
-            octets = self.socket.recv(count, socket.MSG_WAITALL)
-        except BlockingIOError:
-            octets = b""
-        if len(octets) != count:
-            raise LoadFailed("the broker ended the connection or gave no answer")
-        return octets
 
     def declare_exchange(self, name: str, kind: str, durable: bool) -> None:
         flags = bytes((2 if durable else 0,))

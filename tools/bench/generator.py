@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from argparse import ArgumentParser
 from array import array
 from collections.abc import MutableSequence
 from contextlib import suppress
@@ -188,6 +189,14 @@ def _window(load: Load, broker: Broker, pids: set[int], workers: Workers, second
         per_cpu_s=(received if load.consumers else published) / cpu_took_s if cpu_took_s else None,
         rss_bytes=rss_bytes(broker.pid) if broker.pid else None,
     )
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of runs to a command line."""
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run (default 4)")
+    parser.add_argument("--warmup", type=float, default=1.5, metavar="SECONDS", help="before it (default 1.5)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each load on each broker (default 3)")
+    parser.add_argument("--only", default="", metavar="LETTERS", help="these loads only: --only AE")
 
 
 def declare(load: Load, control: Connection) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -13,6 +13,7 @@ from .churn import Figure
 from .confirms import Latency
 from .generator import Result
 from .loads import Load
+from .memory import Demand
 
 COLUMNS = (
     ("load", 15), ("broker", 10), ("published/s", 11), ("received/s", 10), ("p50 ms", 8), ("p99 ms", 8),
@@ -103,6 +104,14 @@ def confirm_row(what: str, name: str, latencies: Sequence[Latency]) -> str:
     """The medians of the rounds."""
     figures = [statistics.median(getattr(each, field.name) for each in latencies) for field in fields(Latency)]
     return row(CONFIRM_COLUMNS, [what, name, f"{figures[0]:,.0f}", *[f"{figure:.2f}" for figure in figures[1:]]])
+
+
+def print_demands(demands: Iterable[tuple[str, Demand]]) -> None:
+    """Print each figure with the name of its broker as soon as it is measured."""
+    print(header(DEMAND_COLUMNS), flush=True)
+    for name, demand in demands:
+        cells = (demand.what, name, f"{demand.measured:,.2f} {demand.unit}", demand.wanted)
+        print(row(DEMAND_COLUMNS, cells), flush=True)
 
 
 def _text(figure: float | None, form: str) -> str:

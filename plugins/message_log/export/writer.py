@@ -42,6 +42,7 @@ LOCK_WAIT_S = 10.0  # the time for a killed broker's writer to finish its files;
 PENDING_BYTES, KEPT_BYTES = 8 << 20, 32 << 20
 UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # only Linux has the former
 METRIC_BYTES = 500  # approximate memory for a row of metrics
+STATE = "state"  # of a node, and manifests
 
 
 class Task(Boot, frozen=True):
@@ -143,10 +144,9 @@ class Writer:
         self.look()
 
     def resume(self) -> tuple[int, bool]:
-        """Continue a boot whose writer has ended. Returns the number of events in files, and whether its start is in
-        one.
+        """Continue a boot whose writer has ended. Raises OSError.
 
-        Raises OSError.
+        Returns the number of events in files, and whether the first snapshot is in one.
         """
         node, boot_id = self.task.node, self.task.boot_id
         remove_unfinished(self._folder, node, boot_id)
@@ -202,12 +202,8 @@ class Writer:
         self._close()
         self._finish_pending()
 
-    def can_end(self) -> bool:
-        """Return whether the writer of the boot before has finished its files, or has had enough time."""
-        return self._lock()
-
     def end(self) -> None:
-        """Finish all files, after the last frame and once `can_end` is true."""
+        """Finish all files, after the last frame and once `lock` returns true."""
         self._retry_s = 0.0
         self.finish()
         self._save()
@@ -216,8 +212,11 @@ class Writer:
 
     # The state of the node
 
-    def _lock(self) -> bool:
-        """Lock the node's state, which links this boot to the one before. Returns whether the link is final."""
+    def lock(self) -> bool:
+        """Lock the node's state, which links this boot to the one before. Returns whether the link is final.
+
+        It is final if the writer of the boot before has finished its files, or has had enough time for it.
+        """
         if self._state.locked:
             return True
         try:
@@ -226,7 +225,7 @@ class Writer:
                 self._clock_at_lock_s, self._exported_at_lock_s = self._clock_s(), self._state.exported_s
                 self._list_previous()
         except OSError as error:
-            self._faults.of_state(error)
+            self._faults.add(error)
         if not self._linked and time.monotonic() - self._begun_s >= LOCK_WAIT_S:
             self._state.read()
             self._linked = True
@@ -247,20 +246,20 @@ class Writer:
 
     def _save(self, durable: bool = False) -> None:
         """Store the state of this boot, and the waiting lines of the manifest."""
-        self._lock()
+        self.lock()
         try:
             self._manifest.flush()
             if self._state.locked:
                 self._state.exported_s = self._exported_s()
                 self._state.save(durable)
         except OSError as error:
-            self._faults.of_state(error)
+            self._faults.add(error)
 
     def _add_to_manifest(self, *entries: FinishedFile) -> None:
         try:
             self._manifest.add(*entries)
         except OSError as error:  # it is written later
-            self._faults.of_state(error)
+            self._faults.add(error)
 
     def _sweep(self, now: datetime, now_s: float) -> None:
         try:
@@ -270,7 +269,7 @@ class Writer:
             again = self._retention.sweep(now.date(), self._exported_s())
         except OSError as error:
             again = False
-            self._faults.of_state(error)
+            self._faults.add(error)
         self._sweep_s = now_s if again else now_s + SWEEP_S  # one day at a time
 
     # Files
@@ -312,7 +311,7 @@ class Writer:
             rows += part.rows
             part.abandon()
         self.lost_rows += rows
-        self._faults.of_events(error, rows)
+        self._faults.add(error, schema.EVENTS, rows)
 
     def _open(self, table: str, target: pa.Schema, first_us: int) -> Part:
         name = schema.file_name(self.task.node, self.task.boot_id, self._sequences[table])
@@ -337,7 +336,7 @@ class Writer:
         if time.monotonic() < self._retry_s:
             return
         # Whether there was a boot before this one must be known before the first snapshot is written.
-        if pending.frames and self._lock():
+        if pending.frames and self.lock():
             self._starting = False
             if self._write_small(schema.QUEUE_STATS, pending.frames[0].head.ts_us, self._snapshots):
                 if pending.frames[0].head.kind == schema.START:
@@ -357,7 +356,7 @@ class Writer:
             if part is not None:
                 part.abandon()
             self._retry_s = time.monotonic() + RETRY_S
-            self._faults.of_small(error, table)
+            self._faults.add(error, table)
             return False
         return True
 
@@ -380,22 +379,14 @@ class Faults:
     """The faults of writing, reported when they begin and then every RETRY_S, not for each group of rows."""
 
     def __init__(self) -> None:
-        self._reasons: dict[str, str] = {}  # by what was not written
+        self._reasons: dict[str, str] = {}  # by table, or STATE
         self._records = 0
         self._next_s = 0.0
 
-    def of_events(self, error: OSError, records: int) -> None:
+    def add(self, error: OSError, table: str = STATE, records: int = 0) -> None:
+        """Add a fault of a table, by which events were lost, or of the state and the manifest."""
+        self._reasons[table] = error.strerror or str(error)
         self._records += records
-        self._add(schema.EVENTS, error)
-
-    def of_small(self, error: OSError, table: str) -> None:
-        self._add(table, error)
-
-    def of_state(self, error: OSError) -> None:
-        self._add("state", error)
-
-    def _add(self, what: str, error: OSError) -> None:
-        self._reasons[what] = error.strerror or str(error)
         self.look()
 
     def look(self) -> None:
@@ -470,7 +461,7 @@ def main() -> None:
         if frame is None or time.monotonic() - looked_s >= LOOK_S:
             looked_s = time.monotonic()
             writer.look()
-    while not writer.can_end():
+    while not writer.lock():
         time.sleep(LOCK_LOOK_S)
     writer.end()
 
