@@ -28,7 +28,7 @@ PARTS = ("links", "beside", "bindings", "many", "far", "shards")
 
 def main() -> int:
     options = _options()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # which ends the brokers, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # which also ends the brokers
     try:
         print(report.machine() + "\n")
         with tempfile.TemporaryDirectory(prefix="warren-bench-") as folder:
@@ -91,7 +91,7 @@ def _compare(found: list[Pair], options: argparse.Namespace) -> None:
 def _in_turn(
     load: Load, found: list[Pair], options: argparse.Namespace, *, paced: bool
 ) -> dict[str, list[dict[str, float | None]]]:
-    """Each pair in turn (A B A B ...); prints the medians."""
+    """Run a load on each pair in turn (A B A B ...), and print the medians."""
     run = carried if paced else best
     results: dict[str, list[Result]] = {pair.name: [] for pair in found}
     for _ in range(options.rounds):
@@ -103,7 +103,7 @@ def _in_turn(
 
 
 def _print_rates(rounds: Iterable[Iterable[tuple[str, Result]]]) -> None:
-    """Print the medians of all rounds, after the last of them."""
+    """Print the medians of all rounds after the last one."""
     results: dict[str, list[Result]] = {}
     for what, result in chain.from_iterable(rounds):
         results.setdefault(what, []).append(result)

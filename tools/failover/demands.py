@@ -1,7 +1,7 @@
 """`make failover`: the demands on a broker with a replicated store on PostgreSQL, each with its figures.
 
-The exit status is 1 if one of them does not hold. What a figure is compared with is named by --peer: RabbitMQ's load
-is a quorum queue of whatever cluster the peer belongs to.
+The exit status is 1 if one of them does not hold. --peer names a RabbitMQ to compare figures with, whose load is a
+quorum queue of its cluster.
 """
 
 from __future__ import annotations

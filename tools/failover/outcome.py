@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a demand: whether it holds, None if that was not measured, and the figures."""
+    """The outcome of a demand: whether it holds, or None if it was not measured, and the figures."""
 
     holds: bool | None
     text: str
