@@ -100,10 +100,10 @@ class PresenceExchange(ExchangeType):
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
-        given = arguments.get(RELAY)
-        if given is not None and given[0] != "t":
-            found = type_name(given)
-            raise PreconditionFailed(f"invalid arg '{RELAY}' for exchange '{name}': expected bool, got {found}")
+        argument = arguments.get(RELAY)
+        if argument is not None and argument[0] != "t":
+            kind = type_name(argument)
+            raise PreconditionFailed(f"invalid arg '{RELAY}' for exchange '{name}': expected bool, got {kind}")
         self.routes_by_key_only = not self.relays  # or the cost of a route is that of each message
         self._removing = False  # true if the rest of the removals is due in the next turn
         self._deleted = False
@@ -128,9 +128,9 @@ class PresenceExchange(ExchangeType):
         key = binding.routing_key
         if key == "":
             return self._add_listener(binding)
-        found = presence_of_binding(binding)
-        if found is not None:
-            return self._notify(self.remote.hold(*found, binding))
+        presence_path = presence_of_binding(binding)
+        if presence_path is not None:
+            return self._notify(self.remote.hold(*presence_path, binding))
         notice = self._local_notices[binding] = local_notice("bind", binding)
         self._keys[key] = self._keys.get(key, 0) + 1
         notices = [Emission(self._listeners.all(), [notice])]
@@ -145,9 +145,9 @@ class PresenceExchange(ExchangeType):
             (self._links if of_a_link else self._listeners).remove(binding.destination)
             self._restored.discard(binding.destination)
             return ()
-        found = presence_of_binding(binding)
-        if found is not None:
-            presence, _, path = found
+        presence_path = presence_of_binding(binding)
+        if presence_path is not None:
+            presence, _, path = presence_path
             return self._notify(self.remote.release(presence, path, binding))
         del self._local_notices[binding]
         notices = [Emission(self._listeners.all(), [local_notice("unbind", binding)])]
@@ -374,11 +374,11 @@ def remote_notice(action: str, name: str, presence: Presence, exchange: str) -> 
     return framed(Address(name, ""), Properties(headers=Table.of(headers)), b"")
 
 
-def wants_summary(given: Value | None) -> bool:
+def wants_summary(argument: Value | None) -> bool:
     """Return whether a binding's argument asks for a summary: any value except false and numbers equal to 0."""
-    if given is None:
+    if argument is None:
         return True
-    kind, value = given
+    kind, value = argument
     if kind == "D" and isinstance(value, tuple):
         value = value[1]  # after the scale
     return kind not in NUMBERS or value != 0

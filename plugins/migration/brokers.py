@@ -107,8 +107,8 @@ class Broker:
                 api.delete("parameters", component, vhost, name)
 
     def definitions(self) -> Document:
-        found: Document = self.get("definitions")
-        return found
+        definitions: Document = self.get("definitions")
+        return definitions
 
     def vhosts(self) -> set[str]:
         """Return the names of all virtual hosts."""
@@ -116,14 +116,14 @@ class Broker:
 
     def declared(self, section: str) -> list[Document]:
         """Return the properties of all `queues` or `exchanges`, transient ones included."""
-        found: list[Document] = self.get(section, columns="vhost,name,type,durable,auto_delete,arguments")
-        return found
+        objects: list[Document] = self.get(section, columns="vhost,name,type,durable,auto_delete,arguments")
+        return objects
 
     def queues(self) -> dict[QueueName, QueueState]:
         """Return all queues, in order of their names."""
         rows = self.get("queues", columns=",".join(QUEUE_COLUMNS))
-        found = {QueueName(row["vhost"], row["name"]): queue_state(row) for row in rows}
-        return dict(sorted(found.items()))
+        states = {QueueName(row["vhost"], row["name"]): queue_state(row) for row in rows}
+        return dict(sorted(states.items()))
 
     def connections(self) -> list[tuple[str, str]]:
         """Return the virtual host and the client's name of each connection; the name is empty if unknown."""
@@ -192,8 +192,8 @@ def queue_state(row: Document) -> QueueState:
 
 def connection_name(row: Document) -> str:
     properties = row.get("client_properties")
-    given = properties.get("connection_name", "") if isinstance(properties, dict) else ""
-    return str(row.get("user_provided_name") or given)
+    name = properties.get("connection_name", "") if isinstance(properties, dict) else ""
+    return str(row.get("user_provided_name") or name)
 
 
 def with_vhost(uri: str, vhost: str) -> str:

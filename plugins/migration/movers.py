@@ -89,20 +89,20 @@ class Drains:
         return {"uri": uri, "drain": names, "prefetch-count": PREFETCH, "reconnect-delay": RECONNECT_S}
 
     def state(self) -> dict[QueueName, Moving]:
-        found = {}
+        states = {}
         for row in self._target.get("federation-links"):
             if row["type"] == "queue" and row["upstream"] == self._name:
                 running = row["status"] == "running"
                 problem = row.get("error", "") or (row.get("reason", "") if row.get("state") != "flowing" else "")
                 unconfirmed = row["unconfirmed"] if running else 0
                 moved = row["forwarded"] - unconfirmed
-                found[QueueName(row["vhost"], row["queue"])] = Moving(
+                states[QueueName(row["vhost"], row["queue"])] = Moving(
                     moved,
                     unconfirmed,
                     "" if running and not problem else problem or row["status"],
                     row.get("error", "").startswith(LINK_LIMIT),
                 )
-        return found
+        return states
 
     def is_link(self, connection: str) -> bool:
         return connection == f"Federation link (upstream: {self._name}, drain)"
@@ -159,22 +159,22 @@ class Shovels:
 
     def state(self) -> dict[QueueName, Moving]:
         queues = self.queues()
-        found = dict.fromkeys(queues, Moving())
+        states = dict.fromkeys(queues, Moving())
         try:
             rows = self._target.get("shovels")
         except NotFound:  # without rabbitmq_shovel_management
-            return found
+            return states
         starting = set(queues)
         for row in rows:
             queue = QueueName(row["vhost"], row["name"].removeprefix(self._prefix))
             if row["name"].startswith(self._prefix) and queue in queues and row["state"] != STARTING:
                 starting.discard(queue)
                 if row["state"] in DOWN:
-                    found[queue] = Moving(problem=str(row.get("reason") or row["state"]))
+                    states[queue] = Moving(problem=str(row.get("reason") or row["state"]))
         # RabbitMQ does not report why a shovel fails while it starts, and lists none between two attempts.
-        found |= dict.fromkeys(starting & self._starting, Moving(problem=NOT_STARTED))
+        states |= dict.fromkeys(starting & self._starting, Moving(problem=NOT_STARTED))
         self._starting = starting
-        return found
+        return states
 
     def is_link(self, connection: str) -> bool:
         return connection.startswith(f"Shovel {self._prefix}")

@@ -83,12 +83,12 @@ class Plan:
         for section, existing in (("queues", queues), ("exchanges", exchanges)):
             there = {(row["vhost"], row["name"]): properties_of(section, row) for row in existing}
             for item in self.document.get(section, []):
-                found, wanted = there.get((item["vhost"], item["name"])), properties_of(section, item)
-                if found is None or found == wanted:
+                present, properties = there.get((item["vhost"], item["name"])), properties_of(section, item)
+                if present is None or present == properties:
                     continue
-                names = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
-                with_ = ", ".join(f"{name} {as_text(found.get(name))}" for name in names)
-                not_ = ", ".join(as_text(wanted.get(name)) for name in names)
+                names = sorted(name for name in {*present, *properties} if present.get(name) != properties.get(name))
+                with_ = ", ".join(f"{name} {as_text(present.get(name))}" for name in names)
+                not_ = ", ".join(as_text(properties.get(name)) for name in names)
                 self.missing.append(f"{section[:-1]} {place(item)}: exists there with {with_}, not {not_}")
 
     def drop_orphans(self) -> None:

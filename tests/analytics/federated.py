@@ -16,6 +16,7 @@ from tests.support.federated_broker import FederatedBroker
 from tests.support.loop_thread import LoopThread
 from tests.support.polling import until
 from tests.support.proxy import Proxy
+from warren.plugins.message_log.file_format import schema
 
 NEWS, KEY, WORK = "fed.news", "k", "fed.work"
 PERSISTENT = {"delivery_mode": 2}
@@ -211,14 +212,16 @@ class Federated:
             warren.stop()
 
     def kill(self, name: str, export: Path) -> None:
-        """One of those that have stopped, on the data it has: started, killed at work, started and stopped."""
+        """Start a stopped broker on its data, kill it at work, and start and stop it again."""
         settings = self._settings.with_name("alone.conf")
         settings.write_text(f"message_log.enabled = true\nmessage_log.directory = {export}\n")
-        warren = self.warrens[name]
+        warren, manifests = self.warrens[name], export / schema.MANIFEST
+        count = len(list(manifests.iterdir()))
         warren.start(config=settings)
         load = Load(warren)
         load.publish(LOCAL, "", "acked", "acked")
         load.drained("acked")
+        until(lambda: len(list(manifests.iterdir())) > count, "the writer")
         warren.kill()
         warren.start(config=settings)
         warren.stop()

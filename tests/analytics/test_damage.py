@@ -112,7 +112,7 @@ def test_the_equation_is_off_by_what_is_missing(report: Report) -> None:
 def test_the_page_says_that_it_does_not_add_up(report: Report, folder: Path) -> None:
     (page_file,) = (folder.parent / "output").glob("runs/*/index.html")
     page = page_file.read_text()
-    assert "It does not add up" in page and "message-12" in page
+    assert "The log does not balance" in page and "message-12" in page
 
 
 def test_a_log_that_is_not_whole_is_said_to_be_so(report: Report) -> None:
@@ -120,8 +120,8 @@ def test_a_log_that_is_not_whole_is_said_to_be_so(report: Report) -> None:
     assert [re.split("[:,]", reason)[0] for reason in check["reasons"]] == [
         "records were lost",
         "a broker was killed",
-        "2 skipped files are damaged",
-        "1 skipped files are not of an export",
+        "2 skipped files are damaged or not Parquet",
+        "1 skipped files do not belong to an export",
         "1 skipped files have a version of the schema that this Warren does not read",
         "1 skipped files have the name of another file",
         "the log is a sample",

@@ -129,9 +129,9 @@ def test_a_row_that_is_removed_is_found_and_nothing_else_also_where_a_broker_was
         assert found.pop((imbalances.FILE_CHANGED, node, None))["file"].startswith("events/")
     assert found == {}
     killed, *settled = check["reasons"]
-    assert killed.startswith("a broker was killed: what it had not written yet is unknown (b@test ")
+    assert killed.startswith("a broker was killed: its last records are unknown (b@test ")
     # What was consumed just before the kill may not be in the log.
-    assert all("confirmed persistent messages not there after a kill" in reason for reason in settled)
+    assert all("confirmed persistent messages missing after a kill" in reason for reason in settled)
     assert [boot["stopped"] for boot in check["boots"] if boot["node"] == "b@test"] == [True, False, True]
     kept = {row["stopped"]: row for row in check["restarts"] if row["queue"] == "kept"}
     assert {stopped: (row["before"], row["after"]) for stopped, row in kept.items()} == {True: (8, 8), False: (8, 8)}

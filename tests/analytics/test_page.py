@@ -70,7 +70,12 @@ def test_the_verdict_is_on_top_and_contents_link_to_all_sections() -> None:
     text = document(report())
     read = Reader(text)
     assert read.open == []
-    assert text.index("It does not add up") < text.index("the reason") < text.index("Contents") < text.index("<section")
+    assert (
+        text.index("The log does not balance")
+        < text.index("the reason")
+        < text.index("Contents")
+        < text.index("<section")
+    )
     assert [link.removeprefix("#") for link in read.links] == list(read.sections)
 
 

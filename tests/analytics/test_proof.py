@@ -372,7 +372,7 @@ def test_queues_that_need_keep_nothing_are_not_in_it(check: Checked, name: str) 
 def test_losses_that_are_not_certain_are_reasons(check: Checked) -> None:
     reasons = check.conservation["reasons"]
     missing = 13 + 13 + 10  # settled in the last moment, also where the journal was cut; a queue that was never seen
-    text = f"{missing} confirmed persistent messages not there after a kill"
+    text = f"{missing} confirmed persistent messages missing after a kill"
     assert any(reason.startswith(text) for reason in reasons)
 
 

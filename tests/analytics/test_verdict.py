@@ -141,10 +141,13 @@ def test_what_the_footers_say_was_lost_makes_it_incomplete() -> None:
 
 def test_the_sentence_says_what_is_not_checked() -> None:
     assert judged({}).sentence(0) == (
-        "Nothing is missing: 10 records were checked, and what entered every queue left it, or is still there."
+        "Nothing is missing: 10 records were checked, and every message that entered a queue left it or is still in it."
     )
-    assert judged({"end_row": 25}).sentence(0).endswith("15 records are not checked, since no snapshot follows them.")
-    assert judged({}, imbalances=1, certain=1).sentence(1) == "It does not add up: 1 imbalance in 10 checked records."
+    assert judged({"end_row": 25}).sentence(0).endswith("15 records are not checked, because no snapshot follows them.")
+    assert (
+        judged({}, imbalances=1, certain=1).sentence(1)
+        == "The log does not balance: 1 imbalance in 10 checked records."
+    )
     assert "not certain" in judged({"duplicated": 1}).sentence(0)
 
 

@@ -368,8 +368,8 @@ def by_link(some_crossings: DataFrame, known: DataFrame | None = None) -> DataFr
 
 def upstream_nodes(some_crossings: DataFrame) -> DataFrame:
     """Return the upstream node of each link that the upstream logged, as the column `known`."""
-    found = some_crossings.groupBy(*SIDES).agg(F.max("upstream_node").alias("known"))
-    return found.where(F.col("known").isNotNull())
+    nodes = some_crossings.groupBy(*SIDES).agg(F.max("upstream_node").alias("known"))
+    return nodes.where(F.col("known").isNotNull())
 
 
 def lag_us() -> Column:

@@ -58,8 +58,8 @@ def local_files(folder: str, top: str) -> Iterator[FileInfo]:
     renames or deletes the file meanwhile.
     """
     with os.scandir(folder) as entries:
-        seen = [entry for entry in entries if not is_hidden(entry.name)]
-    for entry in seen:
+        visible = [entry for entry in entries if not is_hidden(entry.name)]
+    for entry in visible:
         path = f"{top}/{entry.name}"
         with suppress(FileNotFoundError):  # it was deleted meanwhile
             if entry.is_dir():

@@ -202,8 +202,8 @@ def roll_up_readings(metrics: DataFrame, before_s: int, oldest_s: int) -> DataFr
 
 def is_crossed(before_s: int) -> Column:
     """Return whether a message of a link has left the upstream and arrived, both before this second."""
-    done = F.greatest("left", "last_entered") < before_s * 1_000_000
-    return F.coalesce((F.col("taken") == 1) & (F.col("arrived") == 1) & done, F.lit(False))
+    ended = F.greatest("left", "last_entered") < before_s * 1_000_000
+    return F.coalesce((F.col("taken") == 1) & (F.col("arrived") == 1) & ended, F.lit(False))
 
 
 def roll_up_crossings(crossed: DataFrame, earlier: RolledUp | None) -> dict[str, DataFrame]:

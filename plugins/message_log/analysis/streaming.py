@@ -223,12 +223,12 @@ def unread(store: Store, table: str, rows: DataFrame) -> DataFrame:
     if table == schema.EVENTS:
         number, place = F.shiftright("row", BLOCK_BITS), (F.col("row") % (1 << BLOCK_BITS)).cast("int")
         columns = [F.col(name).alias(f"seen_{name}") for name in (*BOOT, "region", "block", "bits")]
-        seen = by_region(store.load(ROWS)).select(*columns, "blocks")
+        known = by_region(store.load(ROWS)).select(*columns, "blocks")
         same = [F.col(name) == F.col(f"seen_{name}") for name in (*BOOT, "region")]
         within = (F.col("block") >= F.col("seen_block")) & (F.col("block") < F.col("seen_block") + F.col("blocks"))
         numbered = rows.withColumn("block", number).withColumn("region", F.shiftright("block", REGION_BITS))
         there = F.coalesce(F.getbit("seen_bits", place), F.lit(0)) == 1
-        return numbered.join(seen, [*same, within], "left").where(~there).select(*rows.columns)
+        return numbered.join(known, [*same, within], "left").where(~there).select(*rows.columns)
     aggregate, key = (STATS, "snapshot") if table == schema.QUEUE_STATS else (METRICS, "mono_ns")
     keys = ["node", "boot_id", key]
     return rows.join(store.kept(aggregate).select(*keys).distinct(), keys, "left_anti")

@@ -99,7 +99,7 @@ def hour_of(place: Path) -> datetime | None:
 
 def small_files(place: Path) -> list[SmallFile]:
     """Return the small files of an hour."""
-    found = []
+    files = []
     for path in sorted(place.glob("part-*.parquet")):
         name = schema.parse_name(path.name)
         size = path.stat().st_size
@@ -108,8 +108,8 @@ def small_files(place: Path) -> list[SmallFile]:
         footer = pq.read_metadata(path)
         metadata = dict(footer.metadata or {})
         if metadata.get(schema.SCHEMA_KEY.encode()) == b"%d" % schema.SCHEMA:
-            found.append(SmallFile(path, name, size, footer.num_rows, metadata))
-    return found
+            files.append(SmallFile(path, name, size, footer.num_rows, metadata))
+    return files
 
 
 def groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:

@@ -221,13 +221,13 @@ class Batches:
         if what == SOURCE:
             return [("source_seq", int.from_bytes(content, "little"))]
         assert what == PROPERTIES
-        given = Properties.decode(content)
-        values = [("message_id", given.message_id), ("correlation", given.correlation_id)]
+        properties = Properties.decode(content)
+        values = [("message_id", properties.message_id), ("correlation", properties.correlation_id)]
         fields: list[tuple[str, Any]] = [(name, escape_text(value)) for name, value in values if value is not None]
-        if given.priority is not None:
-            fields.append(("priority", min(given.priority, 127)))
-        if given.headers is not None and self._boot.headers:
-            headers = given.headers
+        if properties.priority is not None:
+            fields.append(("priority", min(properties.priority, 127)))
+        if properties.headers is not None and self._boot.headers:
+            headers = properties.headers
             there = [(name, escape_text(text_of(headers.get(name)))) for name in self._boot.headers if name in headers]
             if there:
                 fields.append(("headers", there))

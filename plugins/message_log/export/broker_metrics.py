@@ -63,8 +63,8 @@ def link_rows(federation: Service | None, links: Iterable[Origin]) -> Iterator[l
     """
     queues = {origin.connection: origin.link for origin in links}
     metrics: list[dict[str, object]] = []
-    found: Iterator[Mapping[str, object]] = federation.each_status() if isinstance(federation, Links) else iter(())
-    for count, link in enumerate(found, 1):
+    statuses: Iterator[Mapping[str, object]] = federation.each_status() if isinstance(federation, Links) else iter(())
+    for count, link in enumerate(statuses, 1):
         name, reconnects = queues.get(str(link["local_connection"])), link["reconnects"]
         if name is not None and isinstance(reconnects, int):
             labels = [

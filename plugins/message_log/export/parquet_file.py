@@ -112,9 +112,9 @@ class Part:
     def write(self, columns: Mapping[str, pa.Array]) -> None:
         """Write a group of rows; missing columns are null. Raises OSError."""
         count = len(columns["schema"])
-        given = [columns.get(field.name, None) for field in self._target]
+        present = [columns.get(field.name, None) for field in self._target]
         arrays = [pa.nulls(count, field.type) if column is None else column
-                  for column, field in zip(given, self._target, strict=True)]  # fmt: skip
+                  for column, field in zip(present, self._target, strict=True)]  # fmt: skip
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._target), row_group_size=max(count, 1))
         self.rows += count
         if self._table == schema.EVENTS:

@@ -277,8 +277,8 @@ class Snapshot:
         return [SNAPSHOT_HEAD.pack(*self._head, queues, len(encoded)), encoded, rows]
 
     def _utilisation(self, queue: Queue) -> float:
-        seen, ready = divmod(self._samples.get(queue, 0), SEEN)
-        return ready / seen if seen else math.nan
+        samples, ready = divmod(self._samples.get(queue, 0), SEEN)
+        return ready / samples if samples else math.nan
 
 
 def prefetch(queue: Queue) -> int:

@@ -138,8 +138,8 @@ class Outlet:
         """Send a frame (`pipe_format`)."""
         if self._pipe is None or self._pipe.is_closing():
             return
-        given = list(pieces)
-        self._pipe.write(b"".join([HEAD.pack(what, sum(map(len, given))), *given]))
+        parts = list(pieces)
+        self._pipe.write(b"".join([HEAD.pack(what, sum(map(len, parts))), *parts]))
 
     async def stop(self) -> None:
         """Close the pipe and wait until the writer has written everything, for STOP_WAIT_S at most."""

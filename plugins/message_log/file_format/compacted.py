@@ -25,13 +25,13 @@ def is_manifest(name: str) -> bool:
 
 def replacements(manifest: str) -> dict[str, list[str]]:
     """Return the replaced files of one compaction by the path of its file. The last line may be cut."""
-    found = {}
+    by_file = {}
     for line in manifest.splitlines(keepends=True):
         if line.endswith("\n") and '"replaces"' in line:
             by, replaced = entry_of(line)
             if by:
-                found[by] = replaced
-    return found
+                by_file[by] = replaced
+    return by_file
 
 
 def entry_of(line: str) -> tuple[str, list[str]]:

@@ -25,15 +25,15 @@ _DETAILS = (
 )
 
 
-def describe(name: str, found: Found) -> Values:
+def describe(name: str, result: Found) -> Values:
     """Return the content of the JSON; times are in UTC."""
-    messages = [_message(rows) for rows in order(found.rows)]
+    messages = [_message(rows) for rows in order(result.rows)]
     return {
         "id": name,
         "messages": messages,
-        "complete": found.complete,
-        "files": found.files,
-        "skipped_files": found.skipped,
+        "complete": result.complete,
+        "files": result.files,
+        "skipped_files": result.skipped,
     }
 
 
@@ -126,12 +126,12 @@ def _sentence(event: Values, message: Values) -> str:
     why = f" ({reason})" if reason else ""
     if name in (schema.PUBLISH, schema.FED_IN):
         exchange = _quoted(message["exchange"] or "(default)")
-        came = "published" if name == schema.PUBLISH else f"brought by the link from {_quoted(event.get('link'))}"
+        origin = "published" if name == schema.PUBLISH else f"brought by the link from {_quoted(event.get('link'))}"
         routed = event.get("routed", 0)
         routes = (
             f"routed to {routed} queue{'' if routed == 1 else 's'}" if not reason else f"entered no queue ({reason})"
         )
-        return f"{came}{who}{where} to exchange {exchange} with key {_quoted(message['routing_key'] or '')}: {routes}"
+        return f"{origin}{who}{where} to exchange {exchange} with key {_quoted(message['routing_key'] or '')}: {routes}"
     if name == schema.DELIVER:
         again = ", redelivered" if event.get("redelivered") else ""
         automatic = ", no acknowledgement expected" if event.get("no_ack") else ""

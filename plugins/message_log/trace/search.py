@@ -146,11 +146,11 @@ def find(log: Log, name: str) -> Found:
             complete = False
             fresh = set(sorted(fresh)[: MESSAGES - len(known)])
         known |= fresh
-        found = log.rows(fresh)
-        rows += found
-        following = {number_of(row, "source_seq") for row in found if row["source_seq"]}
+        new_rows = log.rows(fresh)
+        rows += new_rows
+        following = {number_of(row, "source_seq") for row in new_rows if row["source_seq"]}
         following |= log.copies(fresh)
-        met = {row["identity"] for row in found if row["identity"]} - identities
+        met = {row["identity"] for row in new_rows if row["identity"]} - identities
         if met:
             identities |= met
             following |= log.with_identities(met)

@@ -13,8 +13,8 @@ from ..input_files import TableFiles, skipped_files
 from .manifest import FileFaults
 
 REASONS = {
-    "not_parquet": "are damaged, or not Parquet",
-    "foreign": "are not of an export",
+    "not_parquet": "are damaged or not Parquet",
+    "foreign": "do not belong to an export",
     "unknown_schema": "have a version of the schema that this Warren does not read",
     "duplicate": "have the name of another file",
 }
@@ -46,7 +46,7 @@ class Evidence:
     routes_compared: bool = True
 
     def reasons(self) -> list[str]:
-        """Return why the input is not complete."""
+        """Return the reasons for which the input is not complete."""
         skipped = {text: self.skipped[reason] for reason, text in REASONS.items() if reason in self.skipped}
         reasons = [f"{number:,} skipped files {text}" for text, number in skipped.items()]
         if self.unprocessed:

@@ -84,8 +84,8 @@ class Manifest:
 
     def expected(self, present: Container[str]) -> dict[str, Entry]:
         """Return the finished files that should be there, given the paths of those that are."""
-        gone = {path for by, paths in self.replaced.items() if by in present for path in paths} | self.removed
-        return {path: entry for path, entry in self.files.items() if path not in gone}
+        absent = {path for by, paths in self.replaced.items() if by in present for path in paths} | self.removed
+        return {path: entry for path, entry in self.files.items() if path not in absent}
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class FileFaults:
     damaged: list[str] = field(default_factory=list)
 
     def reasons(self) -> list[str]:
-        """Return why the input is not complete."""
+        """Return the reasons for which the input is not complete."""
         reasons = []
         if self.unlisted:
             reasons.append(f"{len(self.unlisted):,} files are in no manifest (such as {self.unlisted[0]})")

@@ -93,5 +93,7 @@ def advice(place: tuple[object, ...], type_name: str, keys: list[Values], rest: 
         "type": type_name,
         "busiest_share": {str(count): round(share, 6) for count, share in busiest.items()},
         "queues": max(fair, default=1),
-        "advice": f"up to {max(fair)} queues share evenly" if fair else "a few keys have most: do not partition by key",
+        "advice": f"up to {max(fair)} queues share evenly"
+        if fair
+        else "a few keys have most messages: do not partition by key",
     }

@@ -227,11 +227,11 @@ def choose(known: ReportInputs, oldest: list[Values], ends: Ends) -> list[Queue]
         ages[name_of(row)] = max(ages[name_of(row)], age_s * 1_000_000)
     for row in known.queues:
         peaks[name_of(row)] = row["peak"]
-    found: dict[Queue, None] = {}
+    chosen: dict[Queue, None] = {}
     for measure in measures:
         order = sorted((-size, [part or "" for part in name], name) for name, size in measure.items() if size > 0)
-        found.update(dict.fromkeys(name for _, _, name in order[:LINES]))
-    return list(found)
+        chosen.update(dict.fromkeys(name for _, _, name in order[:LINES]))
+    return list(chosen)
 
 
 def name_of(row: Values) -> Queue:
@@ -314,8 +314,8 @@ def ack_latency(counts: list[Values], steps: Steps) -> Values | None:
             cells[row["ack_bucket"]][row["step"]] += row["acknowledged"]
     if not cells:
         return None
-    found = [number for number in ACK_BUCKETS if number in cells]
-    numbers = range(found[0], found[-1] + 1)
+    present = [number for number in ACK_BUCKETS if number in cells]
+    numbers = range(present[0], present[-1] + 1)
     return {
         "from_us": [0 if number == ACK_BUCKETS[0] else round(10 ** (number / 2)) for number in numbers],
         "messages": [
