@@ -20,7 +20,7 @@ from .exporting import Exporting
 def spark() -> Iterator[SparkSession]:
     fault = java_fault()
     if fault:
-        pytest.skip(fault)  # make test has said so too
+        pytest.skip(fault)  # make test also prints it
     with session("local[2]", records=0, driver_memory="1g") as started:
         yield started
 

@@ -1,4 +1,4 @@
-"""The export as tests see it: a broker in this process whose log goes to a writer in this process too."""
+"""An export without other processes: a broker and the writer of its log in this process."""
 
 import time
 from collections import Counter
@@ -54,7 +54,7 @@ def rows_of(folder: Path, table: str = schema.EVENTS) -> list[Row]:
 
 
 class Exporting:
-    """`soon` counts how often there was much to take."""
+    """A broker and a writer. `soon` counts the calls for a large batch."""
 
     def __init__(self, folder: Path, one_in: int = 1, limit_bytes: int = 64 << 20, headers: tuple[str, ...] = ()):
         self.folder = folder
@@ -81,7 +81,7 @@ class Exporting:
             self.writer.take(BATCH, b"".join(pieces))
 
     def events(self, *names: str) -> list[Row]:
-        """All that is in files, in order; of these events alone, where any is named."""
+        """Return the rows of all files in order, or only those of some events."""
         self.flush()
         self.writer.finish()
         rows = sorted(rows_of(self.folder), key=lambda row: row["row"])

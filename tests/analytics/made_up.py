@@ -1,4 +1,4 @@
-"""Reports of an analysis that no log was read for: of any size, with any names."""
+"""Reports without a log: of any size, with any names."""
 
 from __future__ import annotations
 

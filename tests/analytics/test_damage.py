@@ -1,4 +1,4 @@
-"""Logs of which something is wrong, each of a broker of its own: what the job finds of it, in one run over all."""
+"""Damaged logs, each of a broker of its own: the findings of one run over all."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def report(folder: Path, spark: SparkSession) -> Report:
 
 
 def found(report: Report, name: str) -> dict[str, list[Report]]:
-    """The imbalances of one broker, by problem."""
+    """Return the imbalances of one broker by problem."""
     problems: dict[str, list[Report]] = {}
     for row in report["conservation"]["imbalances"]:
         if row["node"] == f"rabbit@{name}":
@@ -133,7 +133,7 @@ def test_a_log_that_is_not_whole_is_said_to_be_so(report: Report) -> None:
     killed = {boot["boot_id"]: boot["killed"] for boot in check["boots"] if boot["node"] == "rabbit@unstopped"}
     assert killed == {"b1": True, "b2": False}
     assert found(report, "unstopped") == {} and found(report, "sampled") == {}
-    assert check["unchecked_records"] == 2 + 100  # what the killed one published last, and the sample
+    assert check["unchecked_records"] == 2 + 100  # the last publish of the killed broker, and the sample
 
 
 def test_of_a_sample_messages_are_estimated(report: Report) -> None:

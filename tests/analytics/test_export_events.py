@@ -14,7 +14,7 @@ from .exporting import Exporting, imbalance
 
 
 def taken(ch: Channel, queue: str) -> int:
-    """The tag of the next message of the queue, which is to be settled."""
+    """Get the next message of a queue. Returns its tag."""
     found = ch.get(queue, no_ack=False)
     assert found is not None
     return found.tag

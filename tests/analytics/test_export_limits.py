@@ -1,4 +1,4 @@
-"""Omissions from the export: by sampling, by a full buffer, for privacy; and what must not be omitted."""
+"""Omissions from the export by sampling, a full buffer and for privacy; and data that must not be omitted."""
 
 import gc
 from collections import Counter
@@ -31,7 +31,7 @@ Make = Callable[..., Exporting]
 
 
 def filled(export: Exporting, count: int, arguments: dict[str, Any] | None = None) -> None:
-    """Publishes so many, and consumes them."""
+    """Publish and consume some messages."""
     ch = export.peer.connect().channel()
     ch.declare("q", arguments=arguments or {})
     ch.confirm()
@@ -125,7 +125,7 @@ def test_what_there_is_no_room_for_is_dropped_and_counted_and_leaves_a_gap(expor
 
 def test_who_publishes_never_waits_for_the_writer(exporting: Make) -> None:
     export = exporting(limit_bytes=0)
-    export.buffer.waiting_bytes = 1  # it has not taken what it was told
+    export.buffer.waiting_bytes = 1  # the writer has not read its last batch
     filled(export, MESSAGES)
     assert export.vhost.statistics.publishing.confirm == MESSAGES
     assert export.buffer.lost == export.buffer.row and export.events() == []
@@ -289,7 +289,7 @@ def test_an_idle_link_has_metrics_after_its_name_was_forgotten(exporting: Make) 
     assert not export.buffer.links
 
 
-# What is known of a message beyond its number
+# The identity of a message
 
 
 def message(body: bytes = b"body", **properties: Any) -> Message:

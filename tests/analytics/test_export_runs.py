@@ -1,4 +1,4 @@
-"""Runs of messages in queues: whatever clients do, each delivery and settlement is recorded for its own message."""
+"""Runs of messages in queues: each delivery and settlement is recorded for its own message under random load."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +17,7 @@ STEPS = 120
 
 
 class Clients:
-    """A publisher and a consumer of a queue that do things at random; `arrived` has the bodies in their order."""
+    """A publisher and a consumer of a queue with random actions; `arrived` has the bodies in their order."""
 
     def __init__(self, export: Exporting, seed: int) -> None:
         self.random = Random(seed)
@@ -81,7 +81,7 @@ class Clients:
             self.look()
 
     def look(self) -> None:
-        """Read what the consumer got."""
+        """Read the deliveries of the consumer."""
         self.export.peer.settle()
         self.consumer.sync()
         inbox = self.consumer.client.inbox(self.consumer.number)

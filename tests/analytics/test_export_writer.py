@@ -1,4 +1,4 @@
-"""The writer: which files there are when, and what becomes of records that cannot be written."""
+"""The writer: its files, their times, and records that cannot be written."""
 
 import errno
 import os

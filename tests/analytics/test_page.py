@@ -1,4 +1,4 @@
-"""The page: what it shows, in which order, of which size, and that it takes no text of a log for HTML."""
+"""The page: its content, order and size, and that texts of a log are never HTML."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ SCENES: dict[str, Scene] = {}
 
 
 def scene(make: Scene) -> Scene:
-    """A scene at the broker of its name, which is running now, and whose log has its first snapshot."""
+    """Add a scene at a running broker of its name, whose log has its first snapshot."""
     SCENES[make.__name__] = make
     return make
 
@@ -277,7 +277,7 @@ def check(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Chec
 
 
 def problems(check: Checked, node: str) -> dict[str, int]:
-    """The records of each problem of one broker."""
+    """Return the records of each problem of one broker."""
     rows = [row for row in check.conservation["imbalances"] if row["node"] == node]
     records: Counter[str] = Counter()
     for row in rows:

@@ -1,4 +1,4 @@
-"""The verdict: what makes it balanced, imbalanced or incomplete, in words and as an exit status."""
+"""The verdict: the conditions for balanced, imbalanced and incomplete, its words, and the exit status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIMES = {"stopped": True, "first": BEGUN, "last": BEGUN + timedelta(minutes=10)}
 LINK = dict.fromkeys(("previous_boot", "previous_row", "previous_at", "retention_days", "comparable"))
 BOOT = {"node": "a", "boot_id": "b1", "started": True, **COUNTS, **ROWS, **TIMES, **LINK}
 AT_ONCE = Evidence(now_us=boots.micros(TIMES["last"]))
-A_FILE_S = 300 + 30  # what may be missing at the end of a running boot: a file, and three snapshots
+A_FILE_S = 300 + 30  # the longest silence of a running boot: a file, and three snapshots
 
 
 def judged(*changed: Values, evidence: Evidence = AT_ONCE, imbalances: int = 0, certain: int = 0) -> Verdict:

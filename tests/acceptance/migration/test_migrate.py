@@ -39,7 +39,7 @@ class Pair:
         return f"http://{user}{self.brokers[name].addresses['http'][0]}"
 
     def migrate(self, *options: str, timeout: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run the command, by default for 40 s at most."""
+        """Run the command between the brokers, by default for 40 s at most."""
         words = ("--from", self.url(OLD), "--to", self.url(NEW), *(("--timeout", "40") if timeout else ()))
         return self.run(*words, *options)
 
@@ -79,7 +79,7 @@ def fill(pair: Pair, queue: str, count: int, **fields: Any) -> None:
 
 
 def without(document: dict[str, Any]) -> dict[str, Any]:
-    """Definitions without what each broker has of its own, such as the user of the command."""
+    """Return definitions without objects of each broker, such as the user of the command."""
     own = ("original_cluster_name", "explanation", "global_parameters")
     return {
         name: sorted([one for one in part if one.get("name") != "guest"], key=str) if isinstance(part, list) else part

@@ -1,4 +1,4 @@
-"""x-delayed-message: its inner type, by unit; and what it holds, through restarts, over a socket."""
+"""x-delayed-message: its inner type without a socket, and its held messages over restarts with one."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -405,7 +405,7 @@ def consume_until(channel: BlockingChannel, count: int, seconds: float) -> list[
 
 @pytest.fixture
 def standing() -> Iterator[ListeningServer]:
-    """A broker whose clock only a test moves."""
+    """A broker whose clock is moved only by a test."""
     listening = ListeningServer()
     listening.node.registry.register("x-delayed-message", DelayedMessageExchange)
     yield listening
