@@ -21,11 +21,11 @@ from tests.unit.storage.test_recovery import records_of
 from tools.bench.process import Broker
 from tools.failover.figures import QUORUM
 from tools.failover.figures import fill as fill_backlog
-from tools.failover.outcome import Outcome
+from tools.failover.outcome import Outcome, suite
 
 from .clients import WINDOW, fill, take_all
 from .faults import inject, injected, strace
-from .scenario import Lab, Scenario, Timed, both, suite
+from .scenario import Lab, Scenario, Timed, both
 
 RESTART_S, MILLION_S = 2.0, 10.0
 BACKLOG = 100_000

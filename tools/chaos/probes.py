@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection as Pipe
 
-from tools.bench.churn import BASIC_GET, PING_S, QUEUE, declare_transient, exactly, publish
-from tools.bench.client import Connection
+from tools.bench.churn import BASIC_GET, PING_S, QUEUE, publish
+from tools.bench.client import Connection, exactly
 
 FORK = multiprocessing.get_context("fork")
 PATIENCE_S = 60.0
@@ -60,7 +60,7 @@ def calm(port: int, seconds: float) -> Neighbour:
 def _ask(port: int, pipe: Pipe) -> None:
     client = Connection(port)
     times_ms: list[float] = []
-    declare_transient(client.socket, QUEUE)
+    client.declare_queue(QUEUE)
     message = publish(QUEUE)
     pipe.send(None)
     while not pipe.poll():

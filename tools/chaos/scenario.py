@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import re
-import subprocess
-import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -15,12 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.checkout import ROOT
 from tests.support.loop_thread import LoopThread
 from tools.failover.outcome import Outcome
 
 TRIES = 3
-SUITE_WITHIN_S = 4 * 3600.0
 
 
 class NotRun(Exception):
@@ -117,17 +111,6 @@ class Scenario:
 def _is_late(outcome: Outcome) -> bool:
     """Return whether only a time does not hold."""
     return isinstance(outcome, Timed) and outcome.holds is True and not outcome.in_time
-
-
-def suite(*words: str, **variables: str) -> Outcome:
-    """Run tests of the suite with these words of pytest's command line, and this environment."""
-    line = [sys.executable, "-m", "pytest", "-q", "--timeout=0", "-p", "no:cacheprovider", *words]
-    environment = {**os.environ, **variables}
-    done = subprocess.run(
-        line, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=SUITE_WITHIN_S
-    )
-    summary = re.sub(r" in [\d.]+s.*", "", (done.stdout.strip().splitlines() or [done.stderr.strip()])[-1])
-    return Outcome(done.returncode == 0, f"tests of {words[0].partition('::')[0]}: {summary}")
 
 
 def both(*outcomes: Outcome) -> Outcome:

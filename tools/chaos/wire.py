@@ -15,10 +15,10 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.peer import SocketPipe
 from tests.support.polling import until
 from tools.bench.process import cpu_s, rss_bytes
-from tools.failover.outcome import Outcome
+from tools.failover.outcome import Outcome, suite
 
 from .probes import neighbour
-from .scenario import Lab, Scenario, Timed, both, suite
+from .scenario import Lab, Scenario, Timed, both
 
 MIB = 1 << 20
 HUGE_BYTES = 0xFFFFFFFF
