@@ -29,7 +29,6 @@ def api() -> Iterator[Api]:
     peer.connect().channel()
     (connection,) = api.host.connections()
     rates = connection.channels[1].rates
-    assert rates is not None
     fanout, queue = vhost.exchanges["amq.fanout"], vhost.declare_queue("q")
     sampler = Sampler(node, api.state.samples, api.host.connections, more=api.state.more_samples)
     for number in range(OTHERS):

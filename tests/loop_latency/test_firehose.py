@@ -58,7 +58,6 @@ def test_a_publish_to_very_many_queues_names_the_first_ones(peer: MeasuredPeer, 
         peer.wait(0)
     *_, traced = vhost.queues["traces"].ready_messages.default.fresh
     headers = traced.properties.headers
-    assert headers is not None
     kind, names = headers.get("routed_queues") or ("", [])
     assert kind == "A" and isinstance(names, list)
     assert names == [("S", f"q{number}".encode()) for number in range(len(names))]

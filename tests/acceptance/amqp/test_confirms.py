@@ -1,14 +1,11 @@
 """Publisher confirms."""
 
-from collections.abc import Callable
-
 import pytest
 from pamqp.commands import Basic, Confirm, Queue, Tx
 
 from tests.support.amqp_client import Channel, Client, Content
-from tests.support.peer import Peer
+from tests.support.peer import Name, Peer
 
-Name = Callable[[str], str]
 PERSISTENT = {"delivery_mode": 2}
 
 

@@ -1,6 +1,5 @@
 """Publishing: returns, copies, and the checks of a message."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,9 +7,8 @@ from pamqp.commands import Basic, Exchange
 
 from tests.support import codec
 from tests.support.amqp_client import Channel, Content
-from tests.support.peer import Peer
+from tests.support.peer import Name, Peer
 
-Name = Callable[[str], str]
 ALL_PROPERTIES = {
     "content_type": "text/plain",
     "content_encoding": "utf-8",
@@ -86,7 +84,6 @@ def test_cc_leads_to_further_queues_and_stays(ch: Channel, name: Name) -> None:
     ch.publish("", one, b"body", {"headers": {"CC": [two, three, one]}})
     for queue in (one, two, three):
         message = ch.get(queue)
-        assert message is not None
         assert (message.method.routing_key, message.headers) == (one, {"CC": [two, three, one]})
         assert ch.get(queue) is None
 
@@ -97,7 +94,6 @@ def test_bcc_leads_to_further_queues_and_is_removed(ch: Channel, name: Name) -> 
     ch.publish("", one, b"body", {"headers": headers, "type": "t"})
     for queue in (one, two, three):
         message = ch.get(queue)
-        assert message is not None
         assert (message.headers, message.properties.message_type) == ({"CC": [two], "other": 1}, "t")
 
 

@@ -1,16 +1,12 @@
 """Exclusive and auto-delete queues in corner cases, and arguments without effect."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
 from tests.support.amqp_client import CAPABILITIES, Channel, Client
-from tests.support.peer import Peer
-
-Name = Callable[[str], str]
-
+from tests.support.peer import Name, Peer
 
 # Exclusive
 
@@ -222,7 +218,6 @@ def test_arguments_of_other_days_are_taken(ch: Channel, name: Name, durable: boo
     ch.declare(queue, durable=durable, arguments=arguments)
     ch.fill(queue, b"0", b"1", b"2", delivery_mode=2)
     out = ch.get(queue, no_ack=False)
-    assert out is not None
     ch.nack(out.tag)
     ch.sync()
     assert ch.drain(queue) == [b"0", b"1", b"2"]

@@ -1,6 +1,5 @@
 """Declaration of queues."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,8 +7,8 @@ from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import Channel
 from tests.support.codec import Typed
+from tests.support.peer import Name
 
-Name = Callable[[str], str]
 INTEGERS = "bBsuIil"
 KNOWN = {
     "x-message-ttl": (60000, 70000),

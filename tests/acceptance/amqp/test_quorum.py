@@ -1,15 +1,13 @@
 """Quorum queues: the rules of queues that are declared with this type."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import Channel, Client
-from tests.support.peer import Peer
+from tests.support.peer import Name, Peer
 
-Name = Callable[[str], str]
 QUORUM = {"x-queue-type": "quorum"}
 
 

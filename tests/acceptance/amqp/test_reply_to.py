@@ -150,7 +150,6 @@ def test_the_name_of_a_reply_queue_has_two_parts_as_in_rabbitmq(ch: Channel, que
     ch.consume(REPLY_TO, no_ack=True)
     ch.publish("", queue, b"question", {"reply_to": REPLY_TO})
     question = ch.get(queue)
-    assert question is not None
     assert re.fullmatch(r"amq\.rabbitmq\.reply-to\.[\w-]+\.[\w-]+==", str(question.properties.reply_to))
 
 

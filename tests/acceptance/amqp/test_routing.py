@@ -1,6 +1,5 @@
 """The four built-in exchange types."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,8 +7,7 @@ from pamqp.commands import Queue
 
 from tests.support.amqp_client import Channel
 from tests.support.codec import Typed
-
-Name = Callable[[str], str]
+from tests.support.peer import Name
 
 
 def declare_bound(ch: Channel, name: Name, kind: str, keys: list[str]) -> tuple[str, dict[str, str]]:

@@ -37,7 +37,6 @@ def returned(ch: Channel, queue: str, properties: bytes) -> bytes:
     """Return the property bytes with which a message comes back."""
     ch.publish("", queue, b"body", properties)
     message = ch.get(queue)
-    assert message is not None
     return message.property_bytes
 
 

@@ -1,13 +1,10 @@
 """Transactions."""
 
-from collections.abc import Callable
-
 import pytest
 from pamqp.commands import Basic, Tx
 
 from tests.support.amqp_client import Channel, Client, Content
-
-Name = Callable[[str], str]
+from tests.support.peer import Name
 
 
 def fill(ch: Channel, queue: str, count: int) -> None:
@@ -23,7 +20,6 @@ def get_tags(ch: Channel, queue: str, count: int) -> list[int]:
     tags = []
     for _ in range(count):
         message = ch.get(queue, no_ack=False)
-        assert message is not None
         tags.append(message.tag)
     return tags
 
@@ -276,7 +272,6 @@ def test_a_commit_succeeds_if_a_reply_queue_is_gone(client: Client, ch: Channel)
     asker.consume("amq.rabbitmq.reply-to", no_ack=True)
     asker.publish("", queue := ch.declare().queue, b"question", {"reply_to": "amq.rabbitmq.reply-to"})
     question = ch.get(queue)
-    assert question is not None
     ch.transact()
     ch.publish("", str(question.properties.reply_to), b"answer")
     ch.sync()

@@ -134,7 +134,6 @@ def test_expires_and_message_ttl_are_arguments_of_the_queue(up: Place, down: Pla
     down.federate("^fed", up.inside, expires=60_000, message_ttl=5_000)
     down.running()
     queue = up.queue(down.upstream_queue())
-    assert queue is not None
     arguments = dict(fields(queue.arguments))
     assert (arguments["x-expires"], arguments["x-message-ttl"]) == (("l", 60_000), ("l", 5_000))
 
