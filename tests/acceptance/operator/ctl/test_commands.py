@@ -26,8 +26,7 @@ pytestmark = pytest.mark.sockets
 
 
 def test_commands_print_and_exit_as_rabbitmqctl_does(ready: Ready, warrenctl: Warrenctl) -> None:
-    found = [(line, *warrenctl(line)) for line, *_ in IN_ORDER]
-    assert found == expected(ready, IN_ORDER)
+    assert [(one.line, *warrenctl(one.line)) for one in IN_ORDER] == expected(ready)
 
 
 def test_each_command_of_rabbitmq_is_there_or_listed_as_missing() -> None:
