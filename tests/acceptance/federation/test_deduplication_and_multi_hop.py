@@ -67,8 +67,7 @@ def chain(places: list[Place], definition: dict[str, object]) -> None:
         place.ch.declare("fed.q")
     for upstream, downstream in zip(places, places[1:], strict=False):
         downstream.policy("^fed", definition, "hops", 1)
-        downstream.federate("^fed", upstream.uri)
-        downstream.running()
+        downstream.link("^fed", upstream.uri)
 
 
 def consumers(place: Place) -> list[int]:

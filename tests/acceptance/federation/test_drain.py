@@ -165,8 +165,7 @@ def test_only_queues_that_are_listed_are_drained_and_links_of_others_stay(up: Pl
 def test_a_drain_comes_before_a_link_that_waits_for_demand(up: Place, down: Place) -> None:
     both(up, down)
     up.ch.fill("q", b"m")
-    down.federate("^q$", up.uri)
-    down.running()
+    down.link("^q$", up.uri)
     assert down.ready("q") == 0
     down.upstream("u0", up.uri, drain=["q"])
     assert down.bodies("q", 1) == [b"m"]
