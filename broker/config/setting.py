@@ -1,12 +1,16 @@
-"""A setting: the text of one key at one place of the configuration, before the key is looked up."""
+"""A setting: the text of one key at one place of the configuration, before the key is looked up; and its error."""
 
 from __future__ import annotations
 
-from .errors import ConfigError
 from .value_types import shown
 
 Path = tuple[str, ...]
 """The elements of a key between its dots; an element such as a user's name may contain dots."""
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used. Its text is one line: the place (file and line, variable or option), the key
+    and the fault."""
 
 
 class Setting:
