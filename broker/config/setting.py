@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .value_types import shown
 
 Path = tuple[str, ...]
@@ -13,16 +15,14 @@ class ConfigError(Exception):
     and the fault."""
 
 
+@dataclass(slots=True, eq=False)
 class Setting:
     """A setting. `origin` is its place for error texts; `replaces` drops what files have set for the same list."""
 
-    __slots__ = ("path", "text", "origin", "replaces")
-
-    def __init__(self, path: Path, text: str, origin: str, replaces: bool = False) -> None:
-        self.path = path
-        self.text = text
-        self.origin = origin
-        self.replaces = replaces
+    path: Path
+    text: str
+    origin: str
+    replaces: bool = False
 
     def wrong(self, reason: str) -> ConfigError:
         """Return the error for this setting."""
