@@ -214,7 +214,7 @@ class RemoteStore:
         return True
 
     def answer(self, database: OwnDatabase, text: str, parameters: Sequence[Any]) -> list[Row]:
-        """Return the rows of a statement of `Ownership`, or of `guarantee.read`."""
+        """Return the rows of a statement of `Ownership`, or of `durability.read`."""
         beat, state = self.beat, self.server.state
         if "pg_try_advisory_lock($1, (owner" in text:
             age_s = None if beat.beaten_s is None else str(self.now_s() - beat.beaten_s).encode()
