@@ -148,8 +148,7 @@ def test_messages_for_consumers_of_one_connection_that_reads_nothing(step_meter:
     arguments, rise = KINDS[kind]
     for peer in step_meter.peers():
         peer.connect().channel().declare("q0", durable=True, arguments=arguments)
-        prompter = Prompter(peer)
-        consume(prompter, rise, no_ack=True)
+        consume(Prompter(peer), rise, no_ack=True)
         peer.settle()
         step_meter.begin()
         for _ in range(3):

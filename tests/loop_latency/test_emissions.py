@@ -218,8 +218,7 @@ def test_a_message_for_a_chain_of_relays_with_very_many_listeners(peer: Measured
                 vhost.bind(f"{way}{number - 1}", relay, "", Table.EMPTY)
     peer.settle()
     client = peer.connect()
-    channel = client.channel()
-    channel.confirm()
+    client.channel().confirm()
     published = listener.published
     check(step_meter, lambda: (client.raw(frames("p0", "k") * 2), peer.settle(), peer.wait(0)))
     assert listener.published - published == 2

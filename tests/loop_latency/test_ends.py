@@ -122,8 +122,7 @@ def test_rights_of_very_many_consumers_that_are_checked_again(step_meter: StepMe
     consumers, updates = 3_000, 20
     for peer in step_meter.peers():
         client = peer.connect()
-        channel = client.channel()
-        channel.declare("q")
+        client.channel().declare("q")
         consume = {"queue": "q", "nowait": True, "arguments": {}}
         for number in range(consumers):
             socket_of(client).incoming += codec.method_frame(1, Basic.Consume, consume | {"consumer_tag": f"{number}"})

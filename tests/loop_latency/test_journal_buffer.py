@@ -162,8 +162,7 @@ def test_a_publish_is_confirmed_once_its_last_record_is_durable_and_those_behind
 def test_a_publish_that_waits_when_its_connection_is_lost_reaches_all_its_queues(peer: SlowPeer, vhost: VHost) -> None:
     queues = fan(vhost)
     client = peer.connect()
-    channel = client.channel()
-    channel.publish("amq.fanout", "", LONG, PERSISTENT)
+    client.channel().publish("amq.fanout", "", LONG, PERSISTENT)
     socket = socket_of(client)
     peer.begin(socket, queues[0])
     socket.transport.connection_lost(None)
@@ -356,8 +355,7 @@ def test_dead_letters(peer: SlowPeer, vhost: VHost, deleted: bool) -> None:
 def test_a_message_that_becomes_due(peer: SlowPeer, vhost: VHost) -> None:
     vhost.declare_exchange("x", "fanout", durable=True, arguments=Table.of({"x-delayed-exchange": True}))
     queues = fan(vhost, "x")
-    channel = peer.connect().channel()
-    channel.publish("x", "", LONG, PERSISTENT | {"headers": {"x-delay": 1_000}})
+    peer.connect().channel().publish("x", "", LONG, PERSISTENT | {"headers": {"x-delay": 1_000}})
     peer.settle()
     peer.later(1_000)
     check(queues)

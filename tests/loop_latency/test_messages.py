@@ -156,8 +156,7 @@ def test_messages_that_are_paged_out_and_read_back(step_meter: StepMeter, tmp_pa
         peer.connect().channel().declare("q", durable=True)
         step_meter.begin()
         fill(peer, "q", MANY, properties=PERSISTENT)
-        consumer = Prompter(peer)
-        consumer.send(Basic.Consume, queue="q", no_ack=True)
+        Prompter(peer).send(Basic.Consume, queue="q", no_ack=True)
         assert ready(peer) == 0 and peer.journal.read_messages
 
 
@@ -212,8 +211,7 @@ def test_messages_that_a_start_has_recovered(step_meter: StepMeter, tmp_path: Pa
         peer = StoredPeer(step_meter, started)
         step_meter.begin()
         assert ready(peer) == MANY
-        consumer = Prompter(peer)
-        consumer.send(Basic.Consume, queue="q", no_ack=True)
+        Prompter(peer).send(Basic.Consume, queue="q", no_ack=True)
         assert ready(peer) == 0
         peer.close()
 

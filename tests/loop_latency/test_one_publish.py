@@ -262,8 +262,7 @@ def test_a_commit_looks_at_very_many_queues_in_steps(peer: MeasuredPeer, step_me
     """The steps before the first queues have the message take no longer with more queues."""
     vhost = peer.node.vhosts["/"]
     queue = vhost.declare_queue("q", arguments=Table.of({"x-message-deduplication": True}))
-    channel = peer.connect().channel()
-    channel.transact()
+    peer.connect().channel().transact()
     session = next(iter(peer.server.connections.values())).channels[1]
     transaction = session.transaction
     for _ in step_meter.attempts():

@@ -37,8 +37,7 @@ def bound(peer: MeasuredPeer, exchange: str, type_: str, key: str = "k", count: 
     vhost = peer.node.vhosts["/"]
     vhost.declare_exchange(exchange, type_)
     for number in range(count):
-        queue = vhost.declare_queue(f"q{number}", arguments=Table.of(NO_LIMIT))
-        vhost.bind(exchange, queue, key, Table.EMPTY)
+        vhost.bind(exchange, vhost.declare_queue(f"q{number}", arguments=Table.of(NO_LIMIT)), key, Table.EMPTY)
 
 
 def send(peer: MeasuredPeer, meter: StepMeter, data: bytes, transactional: bool = False) -> None:

@@ -50,8 +50,7 @@ def test_a_tag_is_free_after_cancel(ch: Channel, queue: str) -> None:
 
 
 def test_consuming_from_a_missing_queue_is_refused(ch: Channel) -> None:
-    closed = ch.refused(404, Basic.Consume, queue="missing")
-    assert closed.reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
+    assert ch.refused(404, Basic.Consume, queue="missing").reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
 
 
 @pytest.mark.parametrize(("first", "second"), [(True, False), (False, True), (True, True)])

@@ -275,8 +275,7 @@ def test_a_transaction_that_is_refused_in_part_closes_the_channel(client: Client
     other.transact()
     for body in BODIES[:3]:
         other.publish("", queue, body)
-    closed = other.refused(406, Tx.Commit)
-    assert closed.reply_text == "PRECONDITION_FAILED - partial tx completion"
+    assert other.refused(406, Tx.Commit).reply_text == "PRECONDITION_FAILED - partial tx completion"
     assert ch.drain(queue) == BODIES[:1]
 
 

@@ -156,8 +156,7 @@ def test_an_impersonator_may_give_any_user_id(broker: Peer) -> None:
 @pytest.mark.parametrize("expiration", ["foobar", "10foobar", "-1", "1.5", " 1", "99999999999999999"])
 def test_an_expiration_that_is_no_number_of_milliseconds_is_refused(ch: Channel, queue: str, expiration: str) -> None:
     ch.publish("", queue, b"body", {"expiration": expiration})
-    closed = ch.expect_close(406)
-    assert closed.reply_text.startswith(f"PRECONDITION_FAILED - invalid expiration '{expiration}'")
+    assert ch.expect_close(406).reply_text.startswith(f"PRECONDITION_FAILED - invalid expiration '{expiration}'")
 
 
 def test_an_expiration_is_checked_even_without_a_queue(ch: Channel) -> None:

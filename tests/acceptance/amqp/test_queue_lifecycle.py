@@ -27,8 +27,7 @@ def test_an_exclusive_queue_is_closed_to_other_connections(
 ) -> None:
     ch.declare(queue := name("queue"), exclusive=True)
     ch.bind(queue, "amq.direct", "bound")
-    other = broker.connect().channel()
-    closed = other.refused(405, method, queue=queue, **fields)
+    closed = broker.connect().channel().refused(405, method, queue=queue, **fields)
     assert closed.reply_text.startswith(
         f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{queue}' in "
     )

@@ -206,5 +206,4 @@ def test_headers_match_with_the_x_keys_where_asked(ch: Channel, name: Name) -> N
 @pytest.mark.parametrize("match", ["ANY", "", "some", 1, True, None])
 def test_an_unknown_way_to_match_headers_is_refused(ch: Channel, queue: str, match: Any) -> None:
     fields = {"queue": queue, "exchange": "amq.headers", "arguments": {"x-match": match, "k": "v"}}
-    closed = ch.refused(406, Queue.Bind, **fields)
-    assert closed.reply_text.startswith("PRECONDITION_FAILED - Invalid x-match field ")
+    assert ch.refused(406, Queue.Bind, **fields).reply_text.startswith("PRECONDITION_FAILED - Invalid x-match field ")

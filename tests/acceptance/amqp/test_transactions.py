@@ -19,8 +19,7 @@ def get_tags(ch: Channel, queue: str, count: int) -> list[int]:
     """Get `count` messages, and return their tags."""
     tags = []
     for _ in range(count):
-        message = ch.get(queue, no_ack=False)
-        tags.append(message.tag)
+        tags.append(ch.get(queue, no_ack=False).tag)
     return tags
 
 
@@ -210,8 +209,7 @@ def test_messages_do_not_return_after_a_rollback(ch: Channel) -> None:
 def test_recover_leaves_what_was_acknowledged(ch: Channel, queue: str) -> None:
     fill(ch, queue, 2)
     ch.transact()
-    tags = get_tags(ch, queue, 2)
-    ch.ack(tags[0])
+    ch.ack(get_tags(ch, queue, 2)[0])
     ch.call(Basic.Recover, requeue=True)
     again = ch.get(queue, no_ack=False)
     assert again is not None and (again.body, again.redelivered) == (b"2", True)

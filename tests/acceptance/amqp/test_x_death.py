@@ -182,8 +182,7 @@ def test_what_a_client_says_of_deaths_is_replaced_by_the_truth(
 def test_what_is_published_again_starts_anew(ch: Channel, source: str, dead: Channel) -> None:
     ch.fill(source, b"body")
     ch.reject_next(source)
-    letter = dead.delivery()
-    ch.publish("", source, b"body", letter.property_bytes)
+    ch.publish("", source, b"body", dead.delivery().property_bytes)
     ch.reject_next(source)
     assert brief(dead.delivery()) == [(source, "rejected", 1)]
 

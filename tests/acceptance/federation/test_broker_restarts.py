@@ -141,8 +141,7 @@ def test_what_an_upstream_that_is_killed_had_confirmed_arrives(lives: Lives, mod
     lives.up.start()
     lives.proxy.target = lives.up.address
     lives.runs()
-    came = lives.came()
-    assert list(dict.fromkeys(came)) == NUMBERS
+    assert list(dict.fromkeys(lives.came())) == NUMBERS
     lives.tells_no_secret()
 
 

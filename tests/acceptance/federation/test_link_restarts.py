@@ -41,8 +41,7 @@ def close_consuming_channel(down: Place) -> None:
     """The upstream does, by a mistake of the link's."""
     link = link_of(down)
     assert isinstance(link, (ExchangeLink, QueueLink)) and link._connection is not None
-    transport = link._connection.transport
-    down.site.loop.call(transport.ack, CONSUMING, UNKNOWN_TAG, False)
+    down.site.loop.call(link._connection.transport.ack, CONSUMING, UNKNOWN_TAG, False)
 
 
 # What comes after a link with the same names

@@ -245,8 +245,7 @@ def test_no_cut_of_the_line_loses_anything(up: Place, down: Place, proxied: NewP
     up.ch.publish("fed.x", "k", b"last")
     down.running()
     settled(up, down)
-    bodies = down.ch.drain(here)
-    assert list(dict.fromkeys(bodies)) == [*(b"%d" % number for number in range(count)), b"last"]
+    assert list(dict.fromkeys(down.ch.drain(here))) == [*(b"%d" % number for number in range(count)), b"last"]
 
 
 def test_without_acknowledgements_none_is_sent(up: Place, down: Place) -> None:

@@ -84,8 +84,7 @@ class Sites:
         presence = Presence(self.places[at].site.name, self.places[at].vhost, key)
         found = {}
         for number, place in enumerate(self.places):
-            ways = place.look(lambda vhost: vhost.exchanges[X].type.remote.paths(presence))
-            for way, count in ways.items():
+            for way, count in place.look(lambda vhost: vhost.exchanges[X].type.remote.paths(presence)).items():
                 found[*["/".join(site) for site in reversed(way)], self.site(number)] = count
         return found
 
@@ -345,8 +344,7 @@ def test_a_link_that_may_not_look_at_the_upstream_exchange_shows_who_is_downstre
 
 def test_a_listener_downstream_makes_no_binding_upstream(up: Place, down: Place) -> None:
     """The link has one of its own, for all of them."""
-    sites = Sites([up, down], [(0, 1)])
-    sites.federate()
+    Sites([up, down], [(0, 1)]).federate()
     down.listener(X)
     until_steady(lambda: up.keys(X))
     assert up.keys(X) == [""]

@@ -62,8 +62,7 @@ def test_the_demand_of_a_link_is_not_passed_on(here: NewPlaces) -> None:
     until_steady(lambda: (second.ready("fed.q"), third.ready("fed.q")))
     got = [*near.client.inbox(near.number), *wanting.client.inbox(wanting.number)]
     assert len(got) <= 1
-    message = near.delivery()
-    assert message.body == b"far"
+    assert near.delivery().body == b"far"
 
 
 def moved(one: Place, other: Place, body: bytes = b"moves", **properties: Any) -> Any:
@@ -101,8 +100,7 @@ def test_a_message_that_goes_to_and_fro_counts_its_visits(up: Place, down: Place
     up.ch.publish("origin", "key", b"bounces")
     for visit in range(1, 4):
         for place in (down, up):
-            message = pulled(place)
-            found = headers(message)
+            found = headers(pulled(place))
             entries = [dict(entry) for _, entry in found["x-received-from"][1]]
             assert len(entries) == (1 if (visit, place) == (1, down) else 2)
             assert entries[0]["visit-count"] == ("l", visit)
@@ -127,8 +125,7 @@ def test_keys_for_copies_are_put_aside(up: Place, down: Place) -> None:
     federated(up, down)
     for place in (up, down):
         place.ch.declare("copies")
-    message = moved(up, down, headers={"CC": ["copies"]})
-    found = headers(message)
+    found = headers(moved(up, down, headers={"CC": ["copies"]}))
     assert found["x-original-cc"] == ("A", [("S", "copies")]) and "CC" not in found
     assert (up.ready("copies"), down.ready("copies")) == (1, 0)
 
@@ -232,12 +229,10 @@ def test_queues_of_one_connection_and_named_by_the_broker_are_not_federated(up: 
     down.ch.declare("ordinary")
     before = len(up.site.host.connections())
     for _ in range(1000):
-        named = down.ch.declare("", exclusive=True).queue
-        down.ch.delete(named)
+        down.ch.delete(down.ch.declare("", exclusive=True).queue)
     for _ in range(20):
         down.ch.declare("")
-    owner = down.channel()
-    owner.declare("mine", exclusive=True)
+    down.channel().declare("mine", exclusive=True)
     (row,) = down.running()
     assert row["name"] == "ordinary"
     until_steady(lambda: (len(up.site.host.connections()), len(down.rows())))

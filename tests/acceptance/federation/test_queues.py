@@ -196,8 +196,7 @@ def test_a_consumer_that_never_acknowledges_pulls_little_and_no_storm(
     down.ch.declare("fed.q")
     down.link("^fed", up.inside, prefetch_count=30)
     publish(up, "fed.q", *range(200))
-    wanting = consumer(down, prefetch=prefetch)
-    bodies(wanting, prefetch)
+    bodies(consumer(down, prefetch=prefetch), prefetch)
     until_steady(lambda: (up.ready("fed.q"), down.ready("fed.q"), down.row()["state"]), 0.5)
     assert up.ready("fed.q") >= 200 - 30 - prefetch
     assert not consumers(up) and down.row()["state"] == "paused"

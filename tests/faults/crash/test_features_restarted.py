@@ -85,8 +85,7 @@ def test_limits_count_what_was_there_before(client: Client, restart: Callable[[]
 def test_what_was_dropped_does_not_return(client: Client, restart: Callable[[], Client]) -> None:
     declare(client, "latest", max_length=3)
     confirmed(client, "latest", [b"%d" % number for number in range(500)])
-    client = restart()
-    assert client.channel().drain("latest") == [b"497", b"498", b"499"]
+    assert restart().channel().drain("latest") == [b"497", b"498", b"499"]
 
 
 def test_the_earlier_deadline_is_kept_and_the_queue_goes_on_to_set_them(
@@ -183,8 +182,7 @@ def test_in_a_quorum_queue_a_message_without_priority_stands_where_it_stood(
     for priority in (None, 0, 9, 4, None, 3, 40, 31):
         properties = {**PERSISTENT, "priority": priority} if priority is not None else PERSISTENT
         confirmed(client, "quorum", [b"%d" % priority if priority is not None else b"none"], properties)
-    channel = restart().channel()
-    assert channel.drain("quorum") == [b"40", b"31", b"9", b"none", b"4", b"none", b"3", b"0"]
+    assert restart().channel().drain("quorum") == [b"40", b"31", b"9", b"none", b"4", b"none", b"3", b"0"]
 
 
 def test_a_dead_letter_is_routed_by_keys_that_nobody_sees(client: Client, restart: Callable[[], Client]) -> None:
@@ -207,8 +205,7 @@ def test_a_client_that_tells_of_deaths_is_not_believed_after_a_restart_either(
     planted = [{"count": 7, "reason": "expired", "queue": "letters", "exchange": "", "routing-keys": ["k"]}]
     confirmed(client, "first", [b"body"], {**PERSISTENT, "headers": {"x-death": planted}})
     client = restart()
-    channel = client.channel()
-    channel.reject_next("first")
+    client.channel().reject_next("first")
     on_disk(client)
     channel = restart().channel()
     channel.reject_next("second")
@@ -300,8 +297,7 @@ def test_an_auto_delete_queue_waits_for_a_new_consumer(client: Client, restart: 
     channel.cancel(tag)
     channel.refused(404, Queue.Declare, queue="fleeting", passive=True)
     client.channel().declare("other", durable=True)
-    missing = restart().channel()
-    missing.refused(404, Queue.Declare, queue="fleeting", passive=True)
+    restart().channel().refused(404, Queue.Declare, queue="fleeting", passive=True)
 
 
 def test_a_queue_that_expired_or_was_auto_deleted_stays_away(client: Client, restart: Callable[[], Client]) -> None:
@@ -337,8 +333,7 @@ def test_quorum_queues_stay_what_they_are(client: Client, daemon: BrokerProcess,
     confirmed(client, "quorum", [b"high"], {**PERSISTENT, "priority": 9})
     client = restart()
     client.channel().refused(540, Queue.Delete, queue="quorum", if_empty=True)
-    client = daemon.connect()
-    assert client.channel().drain("quorum") == [b"high", b"without"]
+    assert daemon.connect().channel().drain("quorum") == [b"high", b"without"]
 
 
 def test_a_quorum_queue_keeps_all_its_messages(client: Client, daemon: BrokerProcess) -> None:

@@ -68,8 +68,7 @@ def test_messages_of_many_frames_in_ten_queues_are_the_same_to_the_byte(
     daemon: BrokerProcess, restart: Callable[[], Client], frame_max: int
 ) -> None:
     daemon.start()
-    client = daemon.connect(frame_max=frame_max)
-    channel = client.channel()
+    channel = daemon.connect(frame_max=frame_max).channel()
     channel.exchange("all", "fanout", durable=True)
     queues = [f"ten-{number}" for number in range(10)]
     for queue in queues:
@@ -241,8 +240,7 @@ def test_the_doctor_finds_a_flipped_bit_and_the_broker_serves_the_rest(client: C
     doctor = daemon.doctor()
     assert doctor.returncode == 1 and "BAD at offset" in doctor.stdout, doctor.stdout + doctor.stderr
     daemon.start()
-    channel = daemon.connect().channel()
-    assert channel.drain("hurt") == bodies[:7] + bodies[8:]
+    assert daemon.connect().channel().drain("hurt") == bodies[:7] + bodies[8:]
 
 
 @in_folder
@@ -256,8 +254,7 @@ def test_a_torn_end_is_cut_off_and_is_no_damage(client: Client, daemon: BrokerPr
     doctor = daemon.doctor()
     assert doctor.returncode == 0 and "torn end of 40 bytes" in doctor.stdout, doctor.stdout + doctor.stderr
     daemon.start()
-    client = daemon.connect()
-    confirmed(client, "torn", [b"next"])
+    confirmed(daemon.connect(), "torn", [b"next"])
     daemon.kill()
     daemon.start()
     assert daemon.connect().channel().drain("torn") == [b"whole", b"next"]
@@ -299,8 +296,7 @@ def test_confirms_of_get_and_publish_hold_after_a_kill_right_behind_them(daemon:
         channel = client.channel()
         channel.declare("barrier", durable=True)
         confirmed(client, "barrier", [b"first %d" % round_])
-        reply = channel.call(Basic.Get, queue="barrier", no_ack=False)
-        channel.ack(reply.tag)
+        channel.ack(channel.call(Basic.Get, queue="barrier", no_ack=False).tag)
         confirmed(client, "barrier", [b"second %d" % round_])
         daemon.kill()
         daemon.start()
