@@ -10,6 +10,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from ..runtime.supervisor import Report, Supervisor
@@ -34,24 +35,15 @@ REASONS = {
 Protocol = Callable[[Slot], asyncio.Protocol]
 
 
+@dataclass(slots=True)
 class SocketOptions:
     """Options of listening and accepted sockets. None of a buffer size is the system's default."""
 
-    __slots__ = ("backlog", "nodelay", "keepalive", "send_bytes", "receive_bytes")
-
-    def __init__(
-        self,
-        backlog: int = 1024,
-        nodelay: bool = True,
-        keepalive: bool = False,
-        send_bytes: int | None = None,
-        receive_bytes: int | None = None,
-    ) -> None:
-        self.backlog = backlog
-        self.nodelay = nodelay
-        self.keepalive = keepalive
-        self.send_bytes = send_bytes
-        self.receive_bytes = receive_bytes
+    backlog: int = 1024
+    nodelay: bool = True
+    keepalive: bool = False
+    send_bytes: int | None = None
+    receive_bytes: int | None = None
 
     def apply(self, connection: socket.socket) -> None:
         """Set the options of a socket, without those of TCP on a unix socket."""
