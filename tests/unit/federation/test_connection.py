@@ -236,7 +236,7 @@ def test_limits_of_the_uri_are_agreed_on_and_the_upstream_sees_who_we_are(run: R
 def test_the_upstream_hears_a_goodbye_even_from_a_link_that_does_not_read(run: Run) -> None:
     async def test(site: UpstreamBroker) -> None:
         connection = await site.dial()
-        connection.transport.pause()
+        connection.transport.hold()
         await connection.close(PATIENCE_S)
         await until_async(lambda: not site.server.connections)
         events = [event for event, _, _ in site.log]

@@ -302,9 +302,9 @@ async def test_acknowledgements_are_those_of_amqp(house: House) -> None:
 
 @on_a_loop
 async def test_nothing_is_read_while_anybody_holds_it(house: House) -> None:
-    house.transport.pause()
+    house.transport.hold()
     house.transport.hold("reader")
-    house.transport.resume()
+    house.transport.release()
     assert not house.socket.reading
     house.transport.release("reader")
     assert house.socket.reading
@@ -339,7 +339,7 @@ async def test_an_upstream_that_falls_silent_is_given_up(house: House) -> None:
 
 @on_a_loop
 async def test_while_it_is_not_read_it_is_not_watched_and_aio_pika_sees_heartbeats(house: House) -> None:
-    house.transport.pause()
+    house.transport.hold()
     house.transport.watch_heartbeats(0.001)
     assert await house.passed(8 * 5) == HEARTBEAT_FRAME * 5
     assert not house.socket.aborted
@@ -408,10 +408,10 @@ async def test_an_upstream_that_does_not_answer_is_given_up_however_much_else_it
 @on_a_loop
 async def test_an_answer_that_we_do_not_read_is_not_overdue(house: House) -> None:
     call = house.transport.call(1, Queue.Bind.index, b"")
-    house.transport.pause()
+    house.transport.hold()
     for _ in range(2 * transport.ANSWER_S):
         house.transport._check_deadlines()
-    house.transport.resume()
+    house.transport.release()
     house.transport._check_deadlines()
     assert not house.socket.aborted
     house.receive(codec.method_frame(1, Queue.BindOk, {}))
