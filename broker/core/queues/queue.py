@@ -21,9 +21,8 @@ from ..messages.message import FIELD_SHIFT, FIELDS_COST, Message, ShedMessage, h
 from ..messages.message_state import NEVER, MessageState
 from ..messages.ports import DISK_FULL, ROOM, RecoveredQueue, Timer
 from ..metadata.queue_types import QUORUM
-from ..queues.consumers import Consumer
 from .chunks import Chunk
-from .consumers import Consumers, SingleActiveConsumers
+from .consumers import Consumer, Consumers, SingleActiveConsumers
 from .dead_lettering import DeadLetterOutbox
 from .deduplication import Deduplication
 from .enqueue import HAND_OVER_MS, PerMessageEnqueue
