@@ -16,7 +16,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from json.encoder import encode_basestring_ascii
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ..core.metadata.records import (
     Change,
@@ -62,7 +62,7 @@ KEYS: dict[type[Record], tuple[str, ...]] = {
 KINDS = {kind: type_ for type_, kind in LISTS.items()}
 
 
-class Metadata:
+class Metadata(Protocol):
     """The stored definitions. The loop's thread loads them, then only the workers write them.
 
     `report` has a line for each part that was found damaged or torn, and is not used.
@@ -72,7 +72,6 @@ class Metadata:
 
     def load(self) -> Definitions:
         """Return all records, of each class in the order of their creation. Raises StorageFault."""
-        raise NotImplementedError
 
     def apply(self, changes: list[Change]) -> None:
         """Write all the changes, or none; to repeat this is harmless.
@@ -80,14 +79,11 @@ class Metadata:
         Raises OSError. After ENOSPC (disk full), EMFILE or ENOMEM (no descriptor, no memory) it may be tried again; EIO
         is final.
         """
-        raise NotImplementedError
 
     def sync(self) -> None:
         """Make the applied changes survive a power cut, now or with the log. Raises OSError, which is final."""
-        raise NotImplementedError
 
-    def close(self) -> None:
-        raise NotImplementedError
+    def close(self) -> None: ...
 
 
 class RowChange(NamedTuple):

@@ -3,11 +3,11 @@
 Each row also has `crc`, the CRC-32 of its other cells: SQLite checks its pages, but not what is in a cell.
 
 To change the schema, add a step to the end of _STEPS and never change one that was released. PRAGMA user_version counts
-the steps that a file has taken; opening the file takes the others in one transaction. A file with more steps than there
-are here was written by a later version, and is refused.
+the steps of a file; opening the file takes the missing ones in one transaction. A file with more steps was written by a
+later version, and is refused.
 
-A transaction survives a killed process once it is applied, because it is in the write-ahead log. `sync` makes those
-applied so far survive a power cut; SQLite itself, with synchronous=NORMAL, would do that only at its checkpoints. The
+A transaction survives a killed process once it is applied, because it is in the write-ahead log. `sync` makes the
+applied ones survive a power cut; SQLite itself, with synchronous=NORMAL, would do that only at its checkpoints. The
 lock is exclusive and held until the file is closed, so no shared memory file is needed.
 """
 
@@ -67,7 +67,7 @@ REMEDIES = {
     sqlite3.SQLITE_CANTOPEN: "check its folder, and the file -wal beside it",
     sqlite3.SQLITE_FULL: "free some space",
 }
-# Errors that say nothing of the content.
+# Errors that say nothing about the content.
 UNREAD = (
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
@@ -158,10 +158,10 @@ class SQLiteMetadata(Metadata):
             execute("COMMIT")
 
     def _find_torn_end(self) -> None:
-        """Report what the write-ahead log of a killed process has behind its last transaction that is whole.
+        """Report frames of the write-ahead log of a killed process that follow its last whole transaction.
 
-        SQLite ends the log at the first frame with another checksum, as one that a power cut has torn, and does not say
-        so. Frames of before the log was begun anew have other salts, both of them.
+        SQLite silently ends the log at the first frame with a wrong checksum, such as one that a power cut has torn. In
+        frames from before a restart of the log both salts differ.
         """
         try:
             frames = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
