@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Unreachable(Exception):
-    """There is no session, or it was lost: whether its last transaction was committed is unknown."""
+    """The session is lost or was never made: whether its last transaction was committed is unknown."""
 
 
 class Refused(Exception):

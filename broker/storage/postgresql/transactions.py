@@ -145,9 +145,7 @@ class Transactions:
         """Make the first `wanted` of all operations certain, by a transaction of this or another thread."""
         while True:
             with self._changed:
-                self._changed.wait_for(
-                    lambda: not self._in_doubt and self._certain.total >= wanted or self._may_begin(wanted)
-                )
+                self._wait(lambda: not self._in_doubt and self._certain.total >= wanted or self._may_begin(wanted))
                 self._settle()
                 if self._certain.total >= wanted:
                     return
@@ -160,10 +158,14 @@ class Transactions:
 
     def _run(self, operation: Operation) -> None:
         with self._changed:
-            self._changed.wait_for(self._may_begin)
+            self._wait(self._may_begin)
             self._settle()
             session, transaction = self._begin([])
         self._execute(session, transaction, [operation])
+
+    def _wait(self, possible: Callable[[], bool]) -> None:
+        """Wait until it is possible; the simulation of the tests replaces this."""
+        self._changed.wait_for(possible)
 
     def _may_begin(self, wanted: int | None = None) -> bool:
         """Whether a transaction for that many operations may begin, or uncertain ones may be looked up."""
