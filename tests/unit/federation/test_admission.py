@@ -62,9 +62,7 @@ async def test_attempts_that_are_cancelled_take_no_place(admission: Admission) -
     assert tasks[EACH].cancelled() and tasks[EACH + 1].cancelled() and tasks[EACH + 2].done()
 
 
-async def test_upstreams_that_do_not_answer_keep_no_places_from_others(
-    admission: Admission, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_upstreams_take_no_places(admission: Admission, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SLOW_S", 0.05)
     hung = [await entering(admission, ("/", f"{number}"), 2 * EACH) for number in range(AT_ONCE // EACH)]
     one = await entering(admission, ONE, 1)

@@ -133,7 +133,7 @@ async def test_what_the_upstream_refuses_ends_the_channel_and_not_the_connection
 
 
 @on_each_loop
-async def test_a_consumer_that_the_upstream_ends_is_told_and_answered_where_that_is_wanted(
+async def test_a_cancelled_consumer_is_answered_on_request(
     site: UpstreamBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.server.settings.server_properties = site.server.settings.server_properties.with_items(
@@ -268,9 +268,7 @@ def deaf() -> Iterator[int]:
 
 
 @on_each_loop
-async def test_an_address_that_does_not_answer_is_given_up_long_before_the_whole_time_is_over(
-    site: UpstreamBroker, deaf: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_address_is_given_up(site: UpstreamBroker, deaf: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(federation_dialling, "CONNECT_S", 0.1)
     with pytest.raises(LinkError, match="timeout"):
         async with asyncio.timeout(PATIENCE_S):
@@ -278,9 +276,7 @@ async def test_an_address_that_does_not_answer_is_given_up_long_before_the_whole
 
 
 @on_each_loop
-async def test_another_address_of_a_host_is_tried_where_the_first_does_not_answer(
-    site: UpstreamBroker, deaf: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_next_address_is_tried(site: UpstreamBroker, deaf: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(federation_dialling, "CONNECT_S", 0.1)
 
     def addresses() -> Iterator[Any]:

@@ -115,9 +115,7 @@ def start(properties: bytes, mechanisms: bytes) -> bytes:
     ],
 )
 @on_each_loop
-async def test_names_that_are_not_utf_8_are_an_error_of_the_attempt_or_passed_over(
-    site: UpstreamBroker, first: bytes, reason: str
-) -> None:
+async def test_names_that_are_not_utf_8_fail_the_attempt(site: UpstreamBroker, first: bytes, reason: str) -> None:
     async with listening(first) as (port, _):
         limit = "?connection_timeout=100" if reason == "timeout" else ""
         assert (await site.fault(parse_endpoint(f"amqp://127.0.0.1:{port}{limit}"))).text == reason

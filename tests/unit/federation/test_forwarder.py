@@ -85,9 +85,7 @@ async def test_properties_that_nobody_can_read_end_nothing(house: Forwarding) ->
     assert house.transport.rejected == [1, 4] and house.status.dropped_invalid == 2
 
 
-async def test_what_is_larger_than_clients_may_publish_or_get_here_is_rejected_and_the_others_go_on(
-    house: Forwarding,
-) -> None:
+async def test_too_large_messages_are_rejected_and_later_ones_forwarded(house: Forwarding) -> None:
     reasons: list[str] = []
     house.forwarder.rejected = reasons.append
     huge = delivery(2)._replace(body_bytes=(16 << 20) + 1, body_frames=b"")

@@ -342,9 +342,7 @@ async def test_nothing_is_sealed_after_a_stop() -> None:
     assert scene.journal.done == [1]
 
 
-async def test_nothing_is_confirmed_before_the_journal_is_surely_that_of_this_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_nothing_is_confirmed_while_the_owner_is_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_thread, "OWNED_S", 0.0)
     scene = Scene()
     scene.owned = False

@@ -141,9 +141,7 @@ def test_what_is_put_again_is_changed(metadata: SQLiteMetadata) -> None:
 
 
 @pytest.mark.parametrize("kind", range(10))
-def test_a_delete_takes_one_record_or_a_virtual_host_with_all_that_is_in_it(
-    metadata: SQLiteMetadata, kind: int
-) -> None:
+def test_a_delete_takes_a_record_or_a_whole_virtual_host(metadata: SQLiteMetadata, kind: int) -> None:
     records = everything("one", 1) + everything("two", 2)
     metadata.apply(puts(records))
     deleted = everything("one", 1)[kind]
@@ -291,9 +289,7 @@ class Refusing:
     ],
 )
 @pytest.mark.parametrize("executes", [0, 1, 2])  # BEGIN and INSERT
-def test_a_shortage_of_the_system_is_told_from_a_lost_disk(
-    metadata: SQLiteMetadata, code: int, number: int, executes: int
-) -> None:
+def test_a_shortage_is_no_lost_disk(metadata: SQLiteMetadata, code: int, number: int, executes: int) -> None:
     connection = metadata._connection
     metadata._connection = cast("sqlite3.Connection", Refusing(connection, executes, code))
     with pytest.raises(OSError) as raised:
@@ -318,9 +314,7 @@ def test_without_memory_nothing_is_changed_and_it_may_be_tried_again(metadata: S
     assert [vhost.name for vhost in metadata.load().vhosts] == ["v"]
 
 
-def test_without_a_descriptor_to_spare_declarations_are_stored_and_their_sync_is_tried_again(
-    tmp_path: Path, path: Path
-) -> None:
+def test_without_descriptors_changes_are_stored_and_the_sync_is_repeated(tmp_path: Path, path: Path) -> None:
     metadata = SQLiteMetadata(path)
     with no_descriptor():
         with pytest.raises(OSError, match="open files"):
@@ -434,9 +428,7 @@ def test_a_cell_that_was_changed_is_damage(path: Path, metadata: SQLiteMetadata,
 
 
 @pytest.mark.parametrize("text", ["", "[", "[" * 5000, "{}", "7", "[7]", '["v", "s", "queue", "d", "k", "x"]', "[[]]"])
-def test_a_record_that_is_none_is_damage_though_its_checksum_is_right(
-    path: Path, metadata: SQLiteMetadata, text: str
-) -> None:
+def test_an_impossible_record_with_a_checksum_is_damage(path: Path, metadata: SQLiteMetadata, text: str) -> None:
     metadata._change(RowChange("bindings", "", "", text))
     metadata.close()
     assert refused(path).startswith("damaged: ")
@@ -481,9 +473,7 @@ def test_a_flipped_bit_in_the_format_of_the_file_is_damage(path: Path, metadata:
         assert refused(path) == f"damaged: its head, at offset 18: {RESTORE}"
 
 
-def test_what_the_write_ahead_log_has_behind_its_last_whole_transaction_is_named(
-    tmp_path: Path, path: Path, metadata: SQLiteMetadata
-) -> None:
+def test_a_torn_end_of_the_write_ahead_log_is_named(tmp_path: Path, path: Path, metadata: SQLiteMetadata) -> None:
     for name in "abc":
         metadata.apply(puts([StoredVHost(name)]))
     copy = image(path, tmp_path / "killed")
@@ -499,9 +489,7 @@ def test_what_the_write_ahead_log_has_behind_its_last_whole_transaction_is_named
             assert re.match(r"meta.sqlite-wal: a torn end from offset \d+ on is not used", damaged.report[0])
 
 
-def test_frames_of_before_the_write_ahead_log_was_begun_anew_are_no_torn_end(
-    tmp_path: Path, path: Path, metadata: SQLiteMetadata
-) -> None:
+def test_frames_of_a_former_log_are_no_torn_end(tmp_path: Path, path: Path, metadata: SQLiteMetadata) -> None:
     for name in "abcdef":
         metadata.apply(puts([StoredVHost(name)]))
     metadata._connection.execute("PRAGMA wal_checkpoint(RESTART)")
@@ -528,9 +516,7 @@ def test_a_file_that_is_in_use_is_told(path: Path, metadata: SQLiteMetadata) -> 
     assert refused(path) == "database is locked: stop the program that uses it"
 
 
-def test_a_file_of_an_earlier_version_is_brought_to_ours_with_what_it_holds(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_an_earlier_version_is_upgraded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = SQLiteMetadata(path)
     metadata.apply(puts(everything("/", 1)))
     metadata.close()
