@@ -42,7 +42,7 @@ class TLSOptions:
     """
 
     certfile: str
-    keyfile: str = ""  # empty: the certfile
+    keyfile: str = ""
     cacertfile: str = ""
     password: str = field(default="", repr=False)
     verify: bool = False

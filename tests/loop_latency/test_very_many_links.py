@@ -29,8 +29,8 @@ from warren.federation.link import Link
 from warren.federation.queue_link import QueueLink
 from warren.federation.upstream.errors import LinkError
 from warren.federation.upstream.turns import CHECK_COST, TURN_COST
-from warren.plugins.management.application import application
-from warren.plugins.management.framework.context import State
+from warren.plugins.management.dispatcher import application
+from warren.plugins.management.framework.state import ManagementState
 
 from .crowd import stay
 from .meter import ATTEMPTS, LIMIT_MS, MANY, TURN_MS, Meter
@@ -104,7 +104,7 @@ class Crowd:
 
     def list(self, path: str) -> None:
         """Measure a request for the status of all links."""
-        api = application(self.site.host, State(self.site.host))
+        api = application(self.site.host, ManagementState(self.site.host))
         scope, _ = asgi_scope("GET", path, None, "guest")
         size = 0
 

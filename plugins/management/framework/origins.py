@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from warren.broker.plugin import Peer
 
-from ..http.asgi import is_loopback
-from ..http.responses import HTTPError
+from ...http.asgi import is_loopback
+from ...http.responses import HTTPError
 
 OWN_SITES = ("same-origin", "none")  # of Sec-Fetch-Site: pages of the API, and addresses that a person typed
 DEFAULT_PORTS = {"http": 80, "https": 443}

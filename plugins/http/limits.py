@@ -1,13 +1,13 @@
-"""Limits of resources in use: in total, and by source address or user."""
+"""Limits of what clients use of the node, in total and by source address or user: requests, bytes, streams, scrapes."""
 
 from __future__ import annotations
 
 
 class Quota:
-    """An amount in use, in total and by key.
+    """An amount in use, in total and by key, which is the source address or the user.
 
-    `key_limit` is below `limit`, so that one key cannot use up everything. What a key uses beyond it, as it may alone,
-    does not count for the others.
+    `key_limit` is below `limit`, so that one key cannot use up everything. A key that is alone may exceed it; the
+    excess does not count against the total.
     """
 
     __slots__ = ("key_limit", "limit", "used", "_by_key")

@@ -1,20 +1,17 @@
-/** Parts that several pages show: links to objects, features, definition lists, sections that fold, deletion. */
+/** Widgets of several pages: links to objects, features, definition lists, sections that fold, deletion. */
 
 import * as api from "../core/api.js";
 import { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
-import { h, show } from "../core/dom.js";
 import { follow, form } from "../core/form.js";
-import * as format from "../core/format.js";
-import { preference, prefer } from "../core/preferences.js";
 import { address, go } from "../core/router.js";
 import { may } from "../core/session.js";
 import * as tasks from "../core/tasks.js";
+import { h, facts, short, show } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { preference, prefer } from "../web/preferences.js";
 
 const SAVED_MS = 10_000; // by then the browser has read the file
-
-/** A name that may be longer than its cell: it is cut there, and whole in its title. */
-export const short = (name) => h("span.name", { title: name }, name);
 
 const linkTo = (segments, name, text = name) => h("a.name", { href: address(segments), title: name }, text);
 
@@ -70,12 +67,6 @@ export function features(item) {
 /** A state as text with a colour: good, waiting, bad. */
 export function state(text, kind = { running: "good", idle: "good", flow: "waiting", starting: "waiting" }[text] ?? "bad") {
   return text ? h(`span.state.${kind}`, {}, text) : "";
-}
-
-/** Rows of name and value; values are texts or nodes. Unknown values are left out. */
-export function facts(rows) {
-  return h("dl.facts", {}, rows.filter(([, value]) => value !== "" && value !== null && value !== undefined)
-    .map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
 /** The arguments or headers of an object as rows. */

@@ -10,9 +10,9 @@ from warren.broker.plugin import Host
 from ..http.asgi import Application, GuestApplication, Incoming
 from ..http.responses import HTTPError
 from .api import routes
-from .framework.context import State
-from .http_api import HTTPAPI
-from .origins import ANY_ORIGIN
+from .framework.http_api import HTTPAPI
+from .framework.origins import ANY_ORIGIN
+from .framework.state import ManagementState
 from .ui_files import UIFiles
 
 METRICS = "prometheus"  # the entry point of the service
@@ -44,7 +44,7 @@ class Dispatcher(Application):
         await application.serve(incoming)
 
 
-def application(host: Host, state: State) -> ASGIApp:
+def application(host: Host, state: ManagementState) -> ASGIApp:
     """Return the application, with CORS headers if other origins are allowed.
 
     If any origin is allowed, browsers may not send stored credentials.

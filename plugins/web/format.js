@@ -2,6 +2,7 @@
 
 const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
+const significant = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
 const fine = new Intl.NumberFormat(undefined, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
@@ -9,6 +10,9 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
 /** A count with thousands separators. */
 export const count = (value) => (isNumber(value) ? whole.format(value) : "");
+
+/** A number with three significant digits, or as an integer if it has more before the point. */
+export const number = (value) => (isNumber(value) ? (Math.abs(value) < 100 ? significant : whole).format(value) : "");
 
 /** A count with its noun: `1 queue`, `2 queues`, `3 policies`. `many` is given where it has another ending than s. */
 export const counted = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
@@ -35,11 +39,15 @@ export function bytes(value) {
 /** Bytes a second. */
 export const byteRate = (value) => (isNumber(value) ? `${bytes(value)}/s` : "");
 
-/** A duration given in seconds: `3 ms`, `4.2 s`, `5 min 3 s`, `2 d 4 h`. */
+/** A duration given in seconds: `3.16 µs`, `3 ms`, `4.2 s`, `5 min 3 s`, `2 d 4 h`. */
 export function duration(seconds) {
   if (!isNumber(seconds)) return "";
-  if (seconds < 1) return `${short.format(seconds * 1000)} ms`;
-  if (seconds < 60) return `${short.format(seconds)} s`;
+  if (seconds < 0) return `-${duration(-seconds)}`;
+  if (seconds === 0) return "0 s";
+  if (seconds < 60) {
+    const [size, unit] = seconds < 1e-3 ? [1e-6, "µs"] : seconds < 1 ? [1e-3, "ms"] : [1, "s"];
+    return `${significant.format(seconds / size)} ${unit}`;
+  }
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
   const first = units.findIndex(([, size]) => seconds >= size);
   const parts = [];
@@ -64,11 +72,28 @@ export function time(value) {
 /** The time of day in the reader's zone. */
 export const clock = (value) => new Date(value).toLocaleTimeString();
 
+/**
+ * A time in seconds as the time of day, with seconds if the times of the axis are less than a minute apart, or as a day if
+ * they are days apart. The time zone is the reader's unless given.
+ */
+export function axisTime(at, step, timeZone) {
+  const day = { day: "2-digit", month: "short" };
+  const time = { hour: "2-digit", minute: "2-digit", second: step < 60 ? "2-digit" : undefined, hourCycle: "h23" };
+  return new Date(at * 1000).toLocaleString([], { timeZone, ...(step < 86400 ? time : day) });
+}
+
 /** A share of 1 as a percentage. */
 export const percent = (value) => (isNumber(value) ? `${short.format(value * 100)} %` : "");
 
 /** A value of a table: texts as they are, others as JSON. */
 export const value = (given) => (typeof given === "string" ? given : JSON.stringify(given));
+
+// Characters that have no shape of their own, or change the direction of text around them.
+const UNSEEN = /[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]/g;
+const hexadecimal = (code) => (code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`);
+
+/** A text of a log with control characters and the like as `\x00` or `\u202e`. */
+export const visible = (text) => text.replace(UNSEEN, (one) => hexadecimal(one.codePointAt(0)));
 
 const SECRET = /passw|passphrase|secret|token|credential/i; // names of parameters, as in the broker's log
 const HIDDEN = "[redacted]";

@@ -104,3 +104,12 @@ export function svg(tag, attributes = {}, ...children) {
   append(element, children);
   return element;
 }
+
+/** A name that may be longer than its cell: it is cut there, and its title has the whole. */
+export const short = (name) => h("span.name", { title: name }, name);
+
+/** Rows of name and value; values are texts or nodes. Unknown values are left out. */
+export function facts(rows) {
+  return h("dl.facts", {}, rows.filter(([, value]) => value !== "" && value !== null && value !== undefined)
+    .map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+}

@@ -9,7 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from . import build_info, channels, connections, exchanges, federation, global_metrics, node, queues
 from .exposition import Labelled, Table
-from .families import Family, FamilyGroup
+from .families import DETAILED as DETAILED_PREFIX
+from .families import RABBITMQ, Family, Group
 from .histograms import distributions, telemetry
 from .memory_breakdown import BREAKDOWN
 from .scope import Scope
@@ -17,7 +18,7 @@ from .scope import Scope
 AGGREGATED, PER_OBJECT, DETAILED, MEMORY = "aggregated", "per-object", "detailed", "memory-breakdown"
 REGISTRIES = {AGGREGATED: "default"}  # RabbitMQ's name of an endpoint's registry, if it differs
 
-OF_OBJECTS: tuple[FamilyGroup, ...] = (
+OF_OBJECTS: tuple[Group, ...] = (
     *node.GROUPS,
     *queues.GROUPS,
     *channels.GROUPS,
@@ -25,7 +26,7 @@ OF_OBJECTS: tuple[FamilyGroup, ...] = (
     exchanges.EXCHANGES,
 )
 # If two groups have the same family, one is left out.
-WHOLE: tuple[FamilyGroup, ...] = (
+WHOLE: tuple[Group, ...] = (
     *(group for group in OF_OBJECTS if group.name != "queue_consumer_count"),
     *global_metrics.TOTALS,
     *global_metrics.GLOBAL,
@@ -65,7 +66,7 @@ async def collect(scope: Scope, endpoint: str, families: Iterable[str] = ()) -> 
         yield await measure_group(group, scope, each, False)
 
 
-def chosen(endpoint: str, families: Iterable[str]) -> list[FamilyGroup]:
+def chosen(endpoint: str, families: Iterable[str]) -> list[Group]:
     if endpoint == MEMORY:
         return [BREAKDOWN]
     if endpoint == DETAILED:
@@ -79,8 +80,9 @@ def chosen(endpoint: str, families: Iterable[str]) -> list[FamilyGroup]:
     return [*WHOLE, exchanges.OUTCOMES]
 
 
-async def measure_group(group: FamilyGroup, scope: Scope, each: bool, detailed: bool) -> Table:
-    labels, prefix = group.labels(each), group.prefix(detailed)
+async def measure_group(group: Group, scope: Scope, each: bool, detailed: bool) -> Table:
+    labels = group.labels(each)
+    prefix = DETAILED_PREFIX if detailed and group.prefix == RABBITMQ else group.prefix
     metrics = [family_of(family, prefix, labels) for family in group.families]
     return Table(labels, metrics, await group.rows(scope, each))
 

@@ -13,19 +13,19 @@ import msgspec
 
 from warren.broker.plugin import AMQPError, Host, OperatorError
 
-from ..http.asgi import GZIP_FROM, Application, Incoming, compress
-from ..http.auth import NOBODY, NONE, Caller, authenticate
-from ..http.pace import pace_of
-from ..http.responses import HTTPError, Pieces, Response, http_error_of, missing, not_now
+from ...http.asgi import GZIP_FROM, Application, Incoming, compress
+from ...http.auth import NOBODY, NONE, Caller, authenticate
+from ...http.limits import Quota
+from ...http.pace import pace_of
+from ...http.responses import HTTPError, Pieces, Response, http_error_of, missing, not_now
 from .access_log import AccessLog
-from .framework.context import State
-from .framework.line_stream import LineStream
-from .framework.pagination import Listing, columns_of, list_response, prune
-from .framework.quota import Quota
-from .framework.request import Request
-from .framework.router import Answered, Route, Routes
-from .framework.unread import Unread
+from .line_stream import LineStream
 from .origins import Origins
+from .pagination import Listing, columns_of, list_response, prune
+from .request import Request
+from .router import Answered, Route, Routes
+from .state import ManagementState
+from .unread import Unread
 
 API = "/api"
 PATH_IN_QUERY = "/warren/path"  # with the path of any route as `path`: browsers remove the segments . and .. of a path
@@ -49,7 +49,7 @@ class HTTPAPI(Application):
 
     request_s: float | None = REQUEST_S
 
-    def __init__(self, host: Host, state: State, routes: Routes) -> None:
+    def __init__(self, host: Host, state: ManagementState, routes: Routes) -> None:
         self._host = host
         self._state = state
         self._routes = routes
@@ -276,7 +276,7 @@ def chunks(parts: list[bytes]) -> Iterator[bytes]:
         yield b"".join(gathered)
 
 
-def fixed_headers(state: State) -> dict[str, str]:
+def fixed_headers(state: ManagementState) -> dict[str, str]:
     """Return the headers of every response."""
     config = state.config
     optional = {

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from warren.broker.system_errors import file_error
 
 if TYPE_CHECKING:
-    from ..http.asgi import Incoming
+    from ...http.asgi import Incoming
 
 NAME = "access.log"
 SECRET = "hash_password"  # the path segment before a password

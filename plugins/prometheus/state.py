@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 from warren.broker.config import Prometheus
 from warren.broker.plugin import Host
@@ -13,34 +13,28 @@ Key = tuple[str, str]
 """RabbitMQ's name of the endpoint's registry, and the content type."""
 
 
+@dataclass(slots=True)
 class Sum:
-    __slots__ = ("count", "seconds", "size_bytes")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.seconds = 0.0
-        self.size_bytes = 0
+    count: int = 0
+    seconds: float = 0.0
+    size_bytes: int = 0
 
 
 class Scrapes:
     """Sums by endpoint and content type, which are few."""
 
     def __init__(self) -> None:
-        self._sums: dict[Key, Sum] = {}
+        self.sums: dict[Key, Sum] = {}
 
     def count(self, registry: str, content_type: str, seconds: float, size_bytes: int) -> None:
         """Add a scrape. `size_bytes` is the size before compression."""
-        own = self._sums.setdefault((registry, content_type), Sum())
+        own = self.sums.setdefault((registry, content_type), Sum())
         own.count += 1
         own.seconds += seconds
         own.size_bytes += size_bytes
 
-    @property
-    def sums(self) -> Mapping[Key, Sum]:
-        return self._sums
 
-
-class State:
+class MetricsState:
     """Configuration, scrape statistics and the readings of the process."""
 
     def __init__(self, host: Host) -> None:

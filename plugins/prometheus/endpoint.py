@@ -4,41 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import parse_qs
 
-from ..http.asgi import GZIP_FROM, Application, Incoming, compress, compress_stream
+from ..http.asgi import Application, Incoming
 from ..http.auth import MONITOR, authenticate, refresh
 from ..http.responses import HTTPError, Response, missing
-from ..http.slices import once_a_turn
-from .context import State
-from .endpoints import AGGREGATED, DETAILED, MEMORY, PER_OBJECT, REGISTRIES, collect
+from ..http.time_slices import once_a_turn
 from .exposition import Text
+from .registries import AGGREGATED, DETAILED, MEMORY, PER_OBJECT, REGISTRIES, collect
 from .scope import BadPattern, Scope
-from .scrape_limits import Place, Places
+from .scrape_stream import ScrapesInProgress, ScrapeStream, join_chunks
+from .state import MetricsState
 
 AT_ONCE = 2  # scrapes that make a chunk at the same time, as each may use the processor for seconds
-CHUNK_BYTES = 65_536  # of text in one write; a shorter scrape is sent with its length
-SEND_S = 10.0  # for a scraper to receive a chunk
-SCRAPE_S = 120.0  # and the whole scrape: ten times Prometheus' timeout
+SCRAPE_S = 120.0  # for a whole scrape: ten times Prometheus' timeout
 PLAIN = "text/plain"
 REALM = {"www-authenticate": 'Basic realm="RabbitMQ Prometheus"'}
 Query = Mapping[str, list[str]]
 
 
-class Metrics(Application):
+class MetricsEndpoint(Application):
     """An application below a path; if `guarded`, for users with the tag monitoring only."""
 
-    def __init__(self, state: State, path: str, guarded: bool) -> None:
+    def __init__(self, state: MetricsState, path: str, guarded: bool) -> None:
         self._state = state
         self._host = state.host
         self._guarded = guarded
         self._path = path
         self._searches = asyncio.Lock()  # held while a pattern is searched for
         self._turn = asyncio.Semaphore(AT_ONCE)  # held for one chunk, so that slow readers block nobody
-        self._places = Places()
+        self._scrapes = ScrapesInProgress()
 
     async def serve(self, incoming: Incoming) -> None:
         response = ScrapeStream(incoming)
@@ -51,7 +49,7 @@ class Metrics(Application):
         except BadPattern as bad:
             answer = Response(400, str(bad).encode("utf-8", "replace"), media_type=PLAIN)
         except TimeoutError:
-            if response.place is None or not response.place.given_up:
+            if not response.aborted:
                 self._host.report("scrape_not_taken", "warning", {"sent_bytes": response.size_bytes})
             answer = Response(503, b"the scrape took too long", media_type=PLAIN)
         except Exception as error:  # a bug of ours; it ends only this scrape
@@ -69,11 +67,14 @@ class Metrics(Application):
             await self._authorize(incoming)
         if endpoint is None:
             return Response(404, b"Unknown Registry", media_type=PLAIN)
-        with self._places.enter(incoming.source) as response.place:
+        self._scrapes.admit(response)
+        try:
             async with self._turn:
                 scope, families = await self._scope(endpoint, parse_qs(incoming.query_text))
             gzip = self._state.config.listener_of(incoming.scheme).compress and incoming.takes_gzip
             await self._scrape(scope, endpoint, families, incoming.headers.get("accept", ""), gzip, response)
+        finally:
+            self._scrapes.remove(response)
         return None
 
     def _endpoint(self, raw_path: str) -> str | None:
@@ -129,68 +130,3 @@ class Metrics(Application):
             async with once_a_turn(self._searches):
                 await scope.match(pattern)
         return scope, query.get("family", [])
-
-
-class ScrapeStream:
-    """The response to a scrape: a short one is sent as a whole, a long one as a stream of chunks."""
-
-    def __init__(self, incoming: Incoming) -> None:
-        self._incoming = incoming
-        self.place: Place | None = None
-        self.started = False
-        self.size_bytes = 0  # of the uncompressed text
-
-    async def write(self, chunks: AsyncIterator[bytes], content_type: str, zipped: bool) -> int:
-        """Send the chunks and return the bytes of the text. Raises TimeoutError if the scraper is too slow."""
-        headers = {"content-type": content_type, "vary": "accept, accept-encoding"}
-        first = await anext(chunks)
-        if len(first) < CHUNK_BYTES:  # the last one
-            data = first
-            if zipped and len(first) >= GZIP_FROM:
-                headers["content-encoding"] = "gzip"
-                data = await compress([first])
-            await self._start(headers, len(data))
-            await self._body(data, more=False)
-            return len(first)
-        stream: AsyncIterable[bytes] = self._count_bytes(first, chunks)
-        if zipped:
-            headers["content-encoding"] = "gzip"
-            stream = compress_stream(stream)
-        await self._start(headers, None)
-        async for data in stream:
-            await self._body(data, more=True)
-        await self._body(b"", more=False)
-        return self.size_bytes
-
-    async def _count_bytes(self, first: bytes, others: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-        self.size_bytes = len(first)
-        yield first
-        async for chunk in others:
-            self.size_bytes += len(chunk)
-            yield chunk
-
-    async def _start(self, headers: Mapping[str, str], length_bytes: int | None) -> None:
-        self.started = True
-        await self._incoming.start(200, headers, length_bytes)
-
-    async def _body(self, data: bytes, more: bool) -> None:
-        assert self.place is not None, "a scrape without a place must not be sent"
-        async with asyncio.timeout(SEND_S) as deadline:
-            self.place.begin_sending(deadline)
-            try:
-                await self._incoming.write(data, more)
-            finally:
-                self.place.end_sending()
-
-
-async def join_chunks(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield chunks of at least CHUNK_BYTES, then a shorter last one, which may be empty."""
-    waiting: list[bytes] = []
-    size_bytes = 0
-    async for piece in pieces:
-        waiting.append(piece)
-        size_bytes += len(piece)
-        if size_bytes >= CHUNK_BYTES:
-            yield b"".join(waiting)
-            waiting, size_bytes = [], 0
-    yield b"".join(waiting)

@@ -15,13 +15,13 @@ from ..stats.counters import KINDS
 from ..stats.history import Sample, Samples, retention_of
 from ..stats.process_stats import Readings
 from ..stats.watermarks import Watermarks
-from .unread_quota import UnreadQuota
+from .unread import UnreadQuota
 
 UNREAD_BYTES = 256 << 20
 SOURCE_UNREAD_BYTES = 64 << 20
 
 
-class State:
+class ManagementState:
     """Configuration, counter samples and process readings. Raises ValueError for an invalid retention policy.
 
     searches  is held while a pattern of a request is searched for

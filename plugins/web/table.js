@@ -1,6 +1,5 @@
 /**
- * Lists of objects: filter, sorting, pages, choice of columns, actions for chosen rows. After each choice of the reader
- * the open page is refreshed.
+ * Tables with filter, sorting, pages, choice of columns, and actions for chosen rows.
  *
  * A row keeps its element as long as its object is listed, and only texts that differ are written: nothing flickers, and
  * scroll position and selection are kept.
@@ -8,9 +7,7 @@
 
 import { h, fill, show } from "./dom.js";
 import { count } from "./format.js";
-import { refreshNow } from "./poll.js";
 import { preference, prefer } from "./preferences.js";
-import * as router from "./router.js";
 
 const SIZES = [50, 100, 250, 500];
 const FILTER_MS = 250; // after the last key
@@ -41,7 +38,7 @@ export class Table {
 
   /**
    * @param {Object} options
-   * @param {string} options.name names the stored choice of columns, and the query of the address: unique within a page
+   * @param {string} options.name names the stored choice of columns: unique within a page
    * @param {string} options.label for screen readers: "Queues"
    * @param {Column[]} options.columns
    * @param {(item) => string|string[]} options.key the identity of an item: a name, or several that are one together
@@ -49,17 +46,14 @@ export class Table {
    * @param {Array<{label, run: (items) => Promise, danger?: boolean}>} [options.actions] for chosen rows
    * @param {string} [options.empty] what an empty list says
    * @param {boolean} [options.small] no filter, pages or stored state: a list within a page
-   * @param {boolean} [options.local] filter and page are not in the address: one of several lists of a page
+   * @param {Object} [options.state] the filter, sorting and page to begin with
    * @param {string} [options.filtered] what the filter compares: "name"
    */
   constructor(options) {
     this.#options = { actions: [], empty: "nothing here", filtered: "name", ...options };
-    const { query } = router.current();
-    const own = options.small || options.local ? {} : query;
     this.#state = {
-      name: own.name ?? "", use_regex: own.use_regex === "true", sort: own.sort ?? options.sort ?? "",
-      sort_reverse: own.sort_reverse === "true", page: Number(own.page) || 1,
-      page_size: preference("page_size", 100),
+      name: "", use_regex: false, sort: options.sort ?? "", sort_reverse: false, page: 1, page_size: preference("page_size", 100),
+      ...options.state,
     };
     this.#make();
   }
@@ -158,11 +152,12 @@ export class Table {
   }
 
   #changed() {
-    const { name, use_regex, sort, sort_reverse, page } = this.#state;
-    if (!this.#options.small && !this.#options.local) {
-      router.remember({ name, use_regex: use_regex || "", sort, sort_reverse: sort_reverse || "", page: page > 1 ? page : "" });
-    }
-    refreshNow();
+    this.changed(this.#state);
+  }
+
+  /** Called after each choice of the reader. */
+  changed() {
+    this.refresh();
   }
 
   /** Load the page of the list that is chosen now, and show it. */
@@ -250,7 +245,7 @@ export class Table {
       if (this.#rows.has(id)) this.#rows.get(id).box.checked = false;
     }
     this.#drawBar();
-    refreshNow();
+    this.#changed();
   }
 
   #drawPages() {
@@ -269,19 +264,16 @@ export class Table {
   }
 }
 
-/** Load pages of a list of the API: `paged(get, "queues")`. */
-export function paged(get, target, more = {}) {
-  return async (query, signal) => {
-    const answer = await get(target(), { ...query, ...more }, signal);
-    return { items: answer.items, total: answer.total_count, filtered: answer.filtered_count, pages: answer.page_count };
-  };
-}
-
 const part = (item, field) => field.split(".").reduce((value, name) => value?.[name], item);
 
-function compare(one, other) {
-  if (typeof one === "number" && typeof other === "number") return one - other;
-  return String(one ?? "").localeCompare(String(other ?? ""), undefined, { numeric: true });
+const isMissing = (value) => value === null || value === undefined;
+
+/** The order of two values; those that are missing are last in both directions. */
+function compare(one, other, isReverse) {
+  if (isMissing(one) || isMissing(other)) return isMissing(one) - isMissing(other);
+  const order = typeof one === "number" && typeof other === "number" ? one - other
+    : String(one).localeCompare(String(other), undefined, { numeric: true });
+  return isReverse ? -order : order;
 }
 
 /** Filter, sort and cut a list that is loaded as a whole, by its field `name` or what `text` returns. */
@@ -299,8 +291,7 @@ export function whole(load, text = (item) => item.name ?? "") {
     }
     const items = query.name ? all.filter((item) => wanted(text(item))) : [...all];
     if (query.sort) {
-      items.sort((one, other) => compare(part(one, query.sort), part(other, query.sort)));
-      if (query.sort_reverse) items.reverse();
+      items.sort((one, other) => compare(part(one, query.sort), part(other, query.sort), Boolean(query.sort_reverse)));
     }
     const first = (query.page - 1) * query.page_size;
     return {

@@ -3,7 +3,7 @@
 import h11
 import pytest
 
-from warren.plugins.http.strict_head import StrictBuffer
+from warren.plugins.http.h11_input import StrictBuffer
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\na\nbc"
