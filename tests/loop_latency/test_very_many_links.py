@@ -146,8 +146,7 @@ class Fan:
             self.other = self.vhost.declare_queue("other")
         for number in range(count):
             place.upstream(f"u{number}", up.uri, **{kind: f"up{number}"})
-        policies = self.site.node.policies
-        policies.set(place.vhost, "p", "^fed", {"federation-upstream-set": "all"}, 0, f"{kind}s")
+        self.site.node.policies.set(place.vhost, "p", "^fed", {"federation-upstream-set": "all"}, 0, f"{kind}s")
         self.until(lambda: self.site.federation.count_by_status() == {"running": count})
 
     def links(self) -> list[Link]:

@@ -236,6 +236,11 @@ class Place:
             self.upstream(f"u{number}", uri, **settings)
         self.policy(pattern, {"federation-upstream-set": "all"})
 
+    def link(self, pattern: str, *upstreams: str, count: int = 1, **settings: Any) -> None:
+        """Federate, and wait until this many links run."""
+        self.federate(pattern, *upstreams, **settings)
+        self.running(count)
+
     # What is there
 
     def rows(self) -> list[Row]:

@@ -46,7 +46,7 @@ const LISTS = [
   ["talkers", "Top talkers: users", [text("node", "Node"), text("name", "User"), text("flow", "Flow"), count("messages", "Messages"), { id: "bytes", title: "Bytes", ...COUNT, sort: "bytes", cell: (row) => format.bytes(row.bytes) }],
     (report) => report.throughput?.filter((row) => row.scope === "user" && row.grain === report.throughput[0].grain)],
   ["backlog", "Backlog", [text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), count("peak", "Peak")], (report) => report.backlog],
-  ["links", "Federation links", [text("link", "Link"), text("upstream_node", "Upstream"), count("taken", "Taken"), count("came", "Came"), count("missing", "Missing"), count("pending", "Pending")], (report) => report.conservation?.links],
+  ["links", "Federation links", [text("link", "Link"), text("upstream_node", "Upstream"), count("taken", "Taken"), count("arrived", "Arrived"), count("missing", "Missing"), count("pending", "Pending")], (report) => report.conservation?.links],
 ];
 
 function createReport(context) {

@@ -230,12 +230,12 @@ def links(page: Page) -> Section | None:
     if not rows and not crossed:
         return None
     edges = [
-        Edge((0, row.get("upstream_node") or "unknown"), (1, row.get("node") or "unknown"), row["came"] or 0)
+        Edge((0, row.get("upstream_node") or "unknown"), (1, row.get("node") or "unknown"), row["arrived"] or 0)
         for row in rows
-        if row.get("came")
+        if row.get("arrived")
     ]
     missing, failures = (sum(row.get(name) or 0 for row in rows) for name in ("missing", "failures"))
-    finding = f"{count(sum(row['came'] or 0 for row in rows), 'message')} between brokers"
+    finding = f"{count(sum(row['arrived'] or 0 for row in rows), 'message')} between brokers"
     if missing:
         finding += f", {missing:,} did not arrive"
     if failures:

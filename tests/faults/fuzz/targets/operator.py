@@ -104,8 +104,7 @@ def serve_request(data: bytes, turn: Turn) -> None:
     assert response.status < 500 or response.status == 503, (response.status, response.body)
     if "json" in response.headers.get("content-type", "") and response.body:
         _ = response.json
-    response = api.request("GET", "/definitions")
-    assert response.status == 200
+    assert api.request("GET", "/definitions").status == 200
 
 
 def search_names(data: bytes, turn: Turn) -> None:

@@ -1,7 +1,7 @@
-"""The messages and connections that are kept each, and counts of the others: a bound for facts with a row for each.
+"""The messages with most attempts and the busiest connections, which keep their rows; the others are only counted.
 
-Reports show the same rows. A stream keeps those that it must keep of what has ended (`folding`), and a report those of
-all that is left, so the result is that of a batch.
+So aggregates with a row for each message or connection have bounded sizes. The rows in reports do not change: a stream
+keeps the top rows among ended messages and connections (`rollup`), and a report selects from these and from all others.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from ..file_format.schema import DELIVER, PUBLISH
-from .facts import TRANSFER_KEYS, TRANSFERS, is_event, merged
-from .summaries import QUEUE
+from .aggregates import TRANSFER_KEYS, TRANSFERS, is_event, merged
+from .report_inputs import QUEUE
 
 USER = ("node", "vhost", "user")
-KEPT_MESSAGES = 1000  # of one queue: those with most attempts
-KEPT_CONNECTIONS = 1000  # of one user and virtual host: those with most messages
-OTHERS = ""  # the conn_id of the connections that are not kept each
+KEPT_MESSAGES = 1000  # messages of one queue, with most attempts
+KEPT_CONNECTIONS = 1000  # connections of one user and virtual host, with most messages
+OTHERS = ""  # the conn_id of the row for all other connections
 
 
 def most_attempts(attempts: DataFrame) -> DataFrame:
@@ -24,9 +24,7 @@ def most_attempts(attempts: DataFrame) -> DataFrame:
 
     That row has their number, `others`, and no message and counts.
     """
-    again = attempts.withColumn("others", F.coalesce("others", F.lit(0))).where(
-        (F.greatest("redelivered", "requeued") > 1) | (F.col("others") > 0)
-    )
+    again = attempts.where((F.greatest("redelivered", "requeued") > 1) | (F.col("others") > 0))
     own = F.col("others") == 0
     order = (F.desc("own"), F.desc("redelivered"), F.desc("requeued"), F.asc("boot_id"), F.asc("msg_seq"))
     place = F.row_number().over(Window.partitionBy(*QUEUE).orderBy(*order))
@@ -51,7 +49,7 @@ def most_attempts(attempts: DataFrame) -> DataFrame:
 
 
 def busiest_connections(transfers: DataFrame) -> DataFrame:
-    """Return transfers in which the connections of a user but the first KEPT_CONNECTIONS are one, OTHERS.
+    """Return transfers in which all but the first KEPT_CONNECTIONS of a user's connections are joined as OTHERS.
 
     The first ones are those with most messages that they published and consumed. `others` is the number of connections
     that are in a row; a connection counts in one of its rows, if possible one about a client.
@@ -67,7 +65,7 @@ def busiest_connections(transfers: DataFrame) -> DataFrame:
         .withColumn("messages", messages)
         .withColumn("place", place)
         .withColumn("one", first.cast("long"))
-        .withColumn("others", F.when(kept, F.coalesce("others", F.lit(0))).otherwise(F.col("one")))
+        .withColumn("others", F.when(kept, F.col("others")).otherwise(F.col("one")))
         .withColumn("conn_id", F.when(kept, F.col("conn_id")).otherwise(OTHERS)),
         TRANSFER_KEYS,
         TRANSFERS.merge,

@@ -1,4 +1,4 @@
-"""Rows of the driver as a table, made by Arrow: from a list, Spark makes it in Python on its executors."""
+"""Tables from rows of the driver, by Arrow: Spark would convert a list in Python, on its executors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARROW: dict[type[t.DataType], pa.DataType] = {
 }
 
 
-def local_table(spark: SparkSession, columns: Mapping[str, t.DataType], rows: Sequence[Sequence[Any]]) -> DataFrame:
+def create_table(spark: SparkSession, columns: Mapping[str, t.DataType], rows: Sequence[Sequence[Any]]) -> DataFrame:
     """Return rows as a table. Times without a zone are those of this machine, as Spark collects them."""
     arrays = [
         pa.array([aware(row[place]) for row in rows], ARROW[type(kind)]) for place, kind in enumerate(columns.values())
@@ -32,8 +32,8 @@ def local_table(spark: SparkSession, columns: Mapping[str, t.DataType], rows: Se
     return spark.createDataFrame(pa.table(arrays, names=list(columns)), t.StructType(fields))
 
 
-def no_rows(spark: SparkSession, columns: t.StructType) -> DataFrame:
-    """Return a table without rows, whose columns may have any type. Spark makes no job of what is made of it."""
+def empty_table(spark: SparkSession, columns: t.StructType) -> DataFrame:
+    """Return a table without rows, whose columns may have any type. Queries over it need no job of Spark."""
     table: Any = to_arrow_schema(columns, timezone="UTC").empty_table()
     return spark.createDataFrame(table, columns)
 

@@ -1,18 +1,18 @@
-"""The folding of a stream's state: what is older than a day is kept only as finely as reports show it.
+"""The rollup of a stream's state: rows older than a day are reduced to the resolution of reports.
 
 Without it the state would have a row for each second of each queue, each snapshot, each reading of a metric and each
 message of a link. A report of a longer time than KEPT_S has steps of at least ten minutes, and the longer it is the
 longer they are (`reports.timeline`), so sums, maxima and last values of such intervals give the same report. Figures
 that need the seconds themselves (peaks, processor time for a message, the minutes of which odd ones are reported) are
-calculated when the seconds are folded, and merged with those of later ones.
+calculated when the seconds are rolled up, and merged with those of later ones.
 
-Of messages that came back and have left their queue, and of connections that are silent, as many are kept as reports
-show (`kept_rows`). Numbers of records need no folding: `row_numbers`.
+Of redelivered messages that have left their queue, and of silent connections, as many are kept as reports show
+(`top_rows`). Row numbers need no rollup (`row_numbers`).
 
-The size of what is folded is bounded by the number of queues, users, nodes and links. The result is that of all rows
-at once, but for files that arrive more than KEPT_S late: if a second, minute or hour of one queue is divided between
-such a file and others, its peak is that of the larger part, and so is the count of a message's attempts, or of a
-connection that was silent for so long. Every message counts in any case.
+The size of the rolled up rows is bounded by the numbers of queues, users, nodes and links. Reports are the same as
+without a rollup, except for files that arrive more than KEPT_S late: if a second, minute or hour of one queue is
+divided between such a file and others, its peak is that of the larger part. The same is true of the attempts of a
+message, and of the messages of a connection that was silent for so long. Every message counts in any case.
 """
 
 from __future__ import annotations
@@ -23,11 +23,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ..file_format import schema
-from .conservation.checked_range import BOOT
-from .conservation.checked_range import snapshots as complete_snapshots
-from .conservation.durability import paces
-from .fact_store import PARTS, Folded, Store
-from .facts import (
+from .aggregate_store import PARTS, RolledUp, Store
+from .aggregates import (
     ATTEMPTS,
     CROSSING_LAG,
     CROSSING_TALLY,
@@ -43,26 +40,28 @@ from .facts import (
     tally,
     with_entry,
 )
-from .kept_rows import USER, busiest_connections, most_attempts
-from .message_paths import QUEUE
+from .conservation.checked_range import BOOT
+from .conservation.checked_range import snapshots as complete_snapshots
+from .conservation.durability import paces
+from .journeys import QUEUE
+from .report_inputs import collect, kinds, merge_metrics, merge_queues, metrics, queues
 from .reports import capacity, throughput
 from .reports.timeline import Steps
 from .row_numbers import ROWS
-from .summaries import collect, kinds, merge_metrics, merge_queues, metrics, queues
-from .tables import keyed
+from .tables import Values, keyed
+from .top_rows import USER, busiest_connections, most_attempts
 
-Values = dict[str, Any]
 DAY_S = 86_400
-KEPT_S = DAY_S  # the age up to which everything is kept as it came
+KEPT_S = DAY_S  # the age up to which rows are kept unchanged
 MINUTES_S = 28 * DAY_S  # the age up to which minutes are kept: reports compare weeks
 HOURS_S = 120 * DAY_S
 # Intervals by age: each divides the steps of a report about a time of that length.
 INTERVALS_S = ((10 * DAY_S, 600), (HOURS_S, 7200))
-EDGE_S = 7200  # everything is folded up to a multiple of this
+EDGE_S = 7200  # rows are rolled up to a multiple of this
 
 
 def edge(newest_s: int) -> int:
-    """Return the second before which everything is folded, if the newest record is of this second."""
+    """Return the second before which everything is rolled up, if the newest record is of this second."""
     return (newest_s - KEPT_S) // EDGE_S * EDGE_S
 
 
@@ -79,13 +78,13 @@ def interval(second: Column, before_s: int, oldest_s: int) -> Column:
 
 
 def tidy(store: Store) -> None:
-    """Merge the parts of the facts and fold what is old, if either is due. Not to be called during a batch."""
-    before_s = store.fold.before_s
+    """Merge the parts of the aggregates and roll up old rows, if either is due. No batch may run meanwhile."""
+    before_s = store.rollup.before_s
     times = span(store)
     if times is not None and edge(times[1]) - (before_s if before_s is not None else times[0]) >= KEPT_S:
-        fold(store, edge(times[1]), times[0])
+        roll_up(store, edge(times[1]), times[0])
     elif max(map(store.batches, schema.TABLES)) > PARTS:
-        store.replace(store.merged(), store.folded(), before_s)
+        store.replace(store.merged(), store.rolled_up(), before_s)
     else:
         store.remove_replaced()
 
@@ -96,20 +95,20 @@ def span(store: Store) -> tuple[int, int] | None:
     return (row[0], row[1]) if row[0] is not None else None
 
 
-def fold(store: Store, before_s: int, oldest_s: int) -> None:
-    """Fold everything before a second."""
-    facts, earlier = store.facts(), store.folded()
-    traffic, second = facts.traffic, F.col("second")
-    of_traffic = kinds(facts.kinds)
-    snapshots, readings, at = facts.queue_stats, facts.metrics, F.unix_seconds("ts_us")
-    crossed = facts.crossings.where(is_crossed(before_s))
+def roll_up(store: Store, before_s: int, oldest_s: int) -> None:
+    """Roll up all rows before a second."""
+    aggregates, earlier = store.aggregates(), store.rolled_up()
+    traffic, second = aggregates.traffic, F.col("second")
+    of_traffic = kinds(aggregates.kinds)
+    snapshots, readings, at = aggregates.queue_stats, aggregates.metrics, F.unix_seconds("ts_us")
+    crossed = aggregates.crossings.where(is_crossed(before_s))
     was = at < before_s
     parts: dict[str, Any] = {
-        "traffic": fold_traffic(traffic.where(second < before_s), earlier, before_s, oldest_s),
-        **fold_series(traffic.where(second < before_s), of_traffic, earlier, before_s),
-        "snapshots": fold_snapshots(old_and(snapshots, was, earlier and earlier.snapshots), before_s, oldest_s),
-        "readings": fold_readings(old_and(readings, was, earlier and earlier.readings), before_s, oldest_s),
-        **fold_crossings(crossed, earlier),
+        "traffic": roll_up_traffic(traffic.where(second < before_s), earlier, before_s, oldest_s),
+        **roll_up_series(traffic.where(second < before_s), of_traffic, earlier, before_s),
+        "snapshots": roll_up_snapshots(old_and(snapshots, was, earlier and earlier.snapshots), before_s, oldest_s),
+        "readings": roll_up_readings(old_and(readings, was, earlier and earlier.readings), before_s, oldest_s),
+        **roll_up_crossings(crossed, earlier),
     }
     rows: dict[str, Any] = {
         "queues": collect(queues(snapshots.where(was))),
@@ -126,15 +125,15 @@ def fold(store: Store, before_s: int, oldest_s: int) -> None:
         TRAFFIC.name: traffic.where(second >= before_s),
         STATS.name: snapshots.where(at >= before_s),
         METRICS.name: readings.where(at >= before_s),
-        CROSSINGS.name: facts.crossings.where(~is_crossed(before_s)),
-        TRANSFERS.name: fold_transfers(facts.transfers, before_s),
-        ATTEMPTS.name: fold_attempts(facts.attempts, facts.journeys, before_s),
+        CROSSINGS.name: aggregates.crossings.where(~is_crossed(before_s)),
+        TRANSFERS.name: roll_up_transfers(aggregates.transfers, before_s),
+        ATTEMPTS.name: roll_up_attempts(aggregates.attempts, aggregates.journeys, before_s),
     }
-    store.replace({**store.merged(), **recent}, Folded(**parts, **rows), before_s)
+    store.replace({**store.merged(), **recent}, RolledUp(**parts, **rows), before_s)
 
 
 def old_and(rows: DataFrame, old: Column, earlier: DataFrame | None) -> DataFrame:
-    """Return the rows that are old, and those that an earlier fold has kept."""
+    """Return the old rows, and the rows of the earlier rollup."""
     return rows.where(old) if earlier is None else rows.where(old).unionByName(earlier)
 
 
@@ -142,7 +141,7 @@ def highest_paces(rows: list[Values]) -> list[Values]:
     return [max(parts, key=lambda row: row["settled_per_s"]) for parts in keyed(rows, "node").values()]
 
 
-def fold_traffic(seconds: DataFrame, earlier: Folded | None, before_s: int, oldest_s: int) -> DataFrame:
+def roll_up_traffic(seconds: DataFrame, earlier: RolledUp | None, before_s: int, oldest_s: int) -> DataFrame:
     """Return traffic by interval."""
     rows = with_entry(seconds)
     rows = rows if earlier is None else rows.unionByName(earlier.traffic)
@@ -150,8 +149,8 @@ def fold_traffic(seconds: DataFrame, earlier: Folded | None, before_s: int, olde
     return merged(rows.withColumn("second", interval(F.col("second"), before_s, oldest_s)), TRAFFIC_KEYS, how)
 
 
-def fold_series(
-    seconds: DataFrame, of_traffic: list[Values], earlier: Folded | None, before_s: int
+def roll_up_series(
+    seconds: DataFrame, of_traffic: list[Values], earlier: RolledUp | None, before_s: int
 ) -> dict[str, DataFrame]:
     """Return the tables `minutes`, `hours` and `ever`."""
     newest_s = before_s + KEPT_S
@@ -166,7 +165,7 @@ def fold_series(
     }
 
 
-def fold_snapshots(queue_stats: DataFrame, before_s: int, oldest_s: int) -> DataFrame:
+def roll_up_snapshots(queue_stats: DataFrame, before_s: int, oldest_s: int) -> DataFrame:
     """Return the snapshots that are kept."""
     at = F.unix_seconds("ts_us")
     rows = queue_stats.withColumn("interval", interval(at, before_s, oldest_s))
@@ -188,7 +187,7 @@ def fold_snapshots(queue_stats: DataFrame, before_s: int, oldest_s: int) -> Data
     )
 
 
-def fold_readings(metrics: DataFrame, before_s: int, oldest_s: int) -> DataFrame:
+def roll_up_readings(metrics: DataFrame, before_s: int, oldest_s: int) -> DataFrame:
     """Return the readings of metrics that are kept."""
     of_interval = Window.partitionBy(
         *BOOT, "name", F.col("labels")["link"], interval(F.unix_seconds("ts_us"), before_s, oldest_s)
@@ -203,11 +202,11 @@ def fold_readings(metrics: DataFrame, before_s: int, oldest_s: int) -> DataFrame
 
 def is_crossed(before_s: int) -> Column:
     """Return whether a message of a link has left the upstream and arrived, both before this second."""
-    done = F.greatest("left", "last_entered") < before_s * 1_000_000
-    return F.coalesce((F.col("taken") == 1) & (F.col("came") == 1) & done, F.lit(False))
+    ended = F.greatest("left", "last_entered") < before_s * 1_000_000
+    return F.coalesce((F.col("taken") == 1) & (F.col("arrived") == 1) & ended, F.lit(False))
 
 
-def fold_crossings(crossed: DataFrame, earlier: Folded | None) -> dict[str, DataFrame]:
+def roll_up_crossings(crossed: DataFrame, earlier: RolledUp | None) -> dict[str, DataFrame]:
     """Return the tables `crossed` and `crossed_lags`, with further messages that have crossed."""
     tallies, histograms = tally(crossed), lags(crossed)
     if earlier is not None:
@@ -219,7 +218,7 @@ def fold_crossings(crossed: DataFrame, earlier: Folded | None) -> dict[str, Data
     }
 
 
-def fold_transfers(transfers: DataFrame, before_s: int) -> DataFrame:
+def roll_up_transfers(transfers: DataFrame, before_s: int) -> DataFrame:
     """Return transfers in which only the busiest ones of the connections that are silent since then are kept each."""
     last = F.max("last").over(Window.partitionBy(*USER, "conn_id"))
     marked = transfers.withColumn("silent", F.coalesce(F.unix_seconds(last) < before_s, F.lit(True)))
@@ -228,10 +227,10 @@ def fold_transfers(transfers: DataFrame, before_s: int) -> DataFrame:
     )
 
 
-def fold_attempts(attempts: DataFrame, open_journeys: DataFrame, before_s: int) -> DataFrame:
+def roll_up_attempts(attempts: DataFrame, open_journeys: DataFrame, before_s: int) -> DataFrame:
     """Return attempts in which, of messages that left their queue before, only those with most attempts are kept each.
 
-    A message that came back once is not: reports show none.
+    Messages that were redelivered once are dropped, because no report shows them.
     """
     here = open_journeys.select(*QUEUE, "msg_seq").withColumn("here", F.lit(True))
     over = (F.unix_seconds("last") < before_s) & F.col("here").isNull()

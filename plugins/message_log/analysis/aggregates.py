@@ -1,8 +1,8 @@
-"""The facts: mergeable aggregates of the log's rows, from which all reports are made.
+"""The aggregates of the log's rows, from which all reports are made; parts of an aggregate can be merged.
 
-Every fact has keys and aggregated columns (sums, minima, maxima). It is therefore the same whether it is made from all
-files at once or from successive batches, on one machine or on a cluster: sums are of integers, and quantiles are read
-from histograms with fixed bounds. Pure functions of DataFrames.
+Every aggregate has keys and aggregated columns (sums, minima, maxima). It is therefore the same whether it is made from
+all files at once or from successive batches, on one machine or on a cluster: sums are of integers, and quantiles are
+read from histograms with fixed bounds. Pure functions of DataFrames.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pyspark.sql import types as t
 
 from ..file_format import schema
 from ..file_format.schema import ACK, CONFIRM, DELIVER, ENQUEUE, FED_IN, FED_OUT, PUBLISH, REQUEUE, RETURN
-from .local_table import local_table
+from .create_table import create_table
 
-WEIGHT = 1000  # of a record that represents one message; at half the sampling rate it is twice that
+WEIGHT = 1000  # weight of a record that represents one message; at a sampling rate of 0.5 it is twice that
 FINENESS = 128  # buckets of a histogram for each factor of e: a quantile is off by 0.4 % at most
 UNROUTABLE = "unroutable"
 
 
-class Fact(NamedTuple):
-    """A fact. `merge` has the aggregate that merges each column other than the keys: sum, min, max or bit_or.
+class Aggregate(NamedTuple):
+    """An aggregate. `merge` has the aggregate that merges each column other than the keys: sum, min, max or bit_or.
 
     `shorten` is applied to a part that is stored, if its size is not bounded otherwise. `join` merges parts whose rows
     may overlap although their keys differ.
@@ -39,11 +39,11 @@ class Fact(NamedTuple):
     join: Callable[[DataFrame], DataFrame] | None = None
 
 
-def merge_parts(fact: Fact, parts: DataFrame) -> DataFrame:
-    """Merge parts of one fact."""
-    if fact.join is not None:
-        return fact.join(parts)
-    return merged(parts, fact.keys, fact.merge) if fact.keys else parts
+def merge_parts(aggregate: Aggregate, parts: DataFrame) -> DataFrame:
+    """Merge parts of one aggregate."""
+    if aggregate.join is not None:
+        return aggregate.join(parts)
+    return merged(parts, aggregate.keys, aggregate.merge) if aggregate.keys else parts
 
 
 def merged(rows: DataFrame, keys: Sequence[str], merge: Mapping[str, str]) -> DataFrame:
@@ -59,6 +59,41 @@ def bucket(microseconds: Column) -> Column:
 def bucket_middle(bucket_number: Column) -> Column:
     """Return the middle of a bucket, in whole microseconds."""
     return F.round(F.exp((bucket_number + 0.5) / FINENESS) - 1).cast("long")
+
+
+THOUSANDTHS = {"p50_us": 500, "p90_us": 900, "p99_us": 990, "p999_us": 999}
+
+
+def quantiles(histograms: DataFrame, *keys: str) -> DataFrame:
+    """Return a row with quantiles, `messages` and `max_us` for each key of histograms.
+
+    A histogram has the columns `bucket`, `records` and `highest_us`. The order in which parts of it were merged has no
+    effect on the result.
+    """
+    totals = histograms.groupBy(*keys, "bucket").agg(
+        F.sum("records").alias("records"), F.max("highest_us").alias("highest_us")
+    )
+    by_key = Window.partitionBy(*keys)
+    so_far = by_key.orderBy("bucket").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    sums = {"cumulated": F.sum("records").over(so_far), "all": F.sum("records").over(by_key)}
+    reached = {
+        name: F.min(F.when(F.col("cumulated") * 1000 >= F.col("all") * share, F.col("bucket")))
+        for name, share in THOUSANDTHS.items()
+    }
+    return (
+        totals.withColumns(sums)
+        .groupBy(*keys)
+        .agg(
+            F.sum("records").alias("messages"),
+            *[F.least(bucket_middle(bucket), F.max("highest_us")).alias(name) for name, bucket in reached.items()],
+            F.max("highest_us").alias("max_us"),
+        )
+    )
+
+
+def messages(weight: Column | str) -> Column:
+    """Return the number of messages of a weight, which is an estimate if the log is a sample."""
+    return F.round((F.col(weight) if isinstance(weight, str) else weight) / WEIGHT).cast("long")
 
 
 def weight() -> Column:
@@ -77,7 +112,7 @@ def is_event(*names: str) -> Column:
 def kinds(events: DataFrame) -> DataFrame:
     """Count events by KIND, with the seconds of the first and the last one, and with the number of the kind, `kind`.
 
-    The other facts have the number in place of the names.
+    The other aggregates have the number in place of the names.
     """
     second = F.unix_seconds("ts_us")
     sums = (
@@ -124,23 +159,23 @@ def described(events: DataFrame) -> DataFrame:
 
 
 def kind_number() -> Column:
-    """Return the number of the kind of KIND.
+    """Return the number of the kind, a hash of the columns KIND.
 
-    It is a hash, so that all batches have the same number for a kind without knowing of each other. Whoever reads the
-    fact `kinds` makes sure that no two of them have the same one (`summaries.kinds`).
+    So all batches have the same number for a kind, without a table that they share. `report_inputs.kinds` checks that
+    no two kinds have the same number.
     """
-    absent = [F.col(name).isNull() for name in KIND]  # a hash is the same with a null and without it
+    absent = [F.col(name).isNull() for name in KIND]  # a hash of values ignores nulls
     return F.xxhash64(*KIND, *absent)
 
 
 def by_kind(traffic: DataFrame, columns: Mapping[str, t.DataType], rows: Sequence[Sequence[Any]]) -> DataFrame:
     """Add columns to traffic. Each row has the number of a kind and its values; kinds without a row are left out."""
-    of_kind = local_table(traffic.sparkSession, {"kind": t.LongType(), **columns}, rows)
+    of_kind = create_table(traffic.sparkSession, {"kind": t.LongType(), **columns}, rows)
     return traffic.join(F.broadcast(of_kind), "kind")
 
 
 def counts() -> list[Column]:
-    """Return what both kinds and traffic have."""
+    """Return the columns that both kinds and traffic have."""
     return [
         F.count("*").alias("records"),
         F.sum(weight()).alias("weight"),
@@ -184,12 +219,12 @@ def latencies(events: DataFrame) -> DataFrame:
 
 
 EXCHANGE = ("node", "vhost", "exchange")
-KEPT_KEYS = 10_000  # of one exchange that are counted each, in a part that is stored
+KEPT_KEYS = 10_000  # keys of one exchange that a stored part counts separately
 ROUTE_COUNTS = ("published", "bytes", "unroutable", "returned")
 
 
 def routes(events: DataFrame) -> DataFrame:
-    """Count by exchange and routing key what was published, was returned, and was unroutable.
+    """Count published, returned and unroutable messages by exchange and routing key.
 
     `others` and `bound` are those of `busiest_keys`.
     """
@@ -225,21 +260,21 @@ def busiest_keys(part: DataFrame) -> DataFrame:
     kept = (F.col("published") > F.coalesce("cut", F.lit(-1))) | (lost > F.coalesce("lost_cut", F.lit(0)))
     return (
         part.join(F.broadcast(renamed), same, "left")
-        .withColumn("kept", (F.coalesce("others", F.lit(0)) == 0) & kept)
+        .withColumn("kept", (F.col("others") == 0) & kept)
         .withColumn("routing_key", F.when(F.col("kept"), F.col("routing_key")))
         .groupBy(*EXCHANGE, "routing_key", "kept")
         .agg(
             *[F.sum(name).alias(name) for name in ROUTE_COUNTS],
             F.sum(F.when(F.col("kept"), 0).otherwise(F.greatest("others", F.lit(1)))).alias("others"),
-            (F.coalesce(F.max("bound"), F.lit(0)) + F.coalesce(F.max("cut"), F.lit(0))).alias("bound"),
+            (F.max("bound") + F.coalesce(F.max("cut"), F.lit(0))).alias("bound"),
         )
         .drop("kept")
     )
 
 
 def own_keys(routes: DataFrame) -> DataFrame:
-    """Return the keys that are counted each. Parts of an earlier version have no other ones."""
-    return routes.where(F.coalesce("others", F.lit(0)) == 0)
+    """Return the keys that have a row of their own."""
+    return routes.where(F.col("others") == 0)
 
 
 def last_kept(keys: DataFrame, measure: Column, name: str) -> DataFrame:
@@ -258,7 +293,7 @@ def last_kept(keys: DataFrame, measure: Column, name: str) -> DataFrame:
 
 
 def transfers(events: DataFrame) -> DataFrame:
-    """Count the messages between clients, exchanges and queues. `others` is that of `kept_rows`."""
+    """Count the messages between clients, exchanges and queues. `others` is that of `top_rows`."""
     return (
         events.where(is_event(PUBLISH, FED_IN, ENQUEUE, DELIVER))
         .groupBy(*TRANSFER_KEYS)
@@ -276,7 +311,7 @@ TRANSFER_KEYS = ("node", "vhost", "event", "exchange", "queue", "user", "conn_id
 
 
 def attempts(events: DataFrame) -> DataFrame:
-    """Return the messages that were redelivered or requeued. `others` is that of `kept_rows`."""
+    """Return the messages that were redelivered or requeued. `others` is that of `top_rows`."""
     again = is_event(DELIVER) & F.col("redelivered")
     return (
         events.where(again | is_event(REQUEUE))
@@ -293,24 +328,24 @@ def attempts(events: DataFrame) -> DataFrame:
 
 def crossings(events: DataFrame) -> DataFrame:
     """Return the messages that links took from one broker and brought to another, by identity."""
-    came, discarded = is_event(FED_IN), F.coalesce("reason", F.lit("")) != ""
+    arrived, discarded = is_event(FED_IN), F.coalesce("reason", F.lit("")) != ""
     published = F.unix_micros("ts_us") - F.col("lat_us")
     return (
         events.where(is_event(FED_IN, FED_OUT))
         .groupBy("link", "identity")
         .agg(
             count_if(is_event(FED_OUT)).alias("taken"),
-            count_if(came).alias("came"),
-            count_if(came & discarded).alias("discarded"),
-            F.max(F.when(came, F.col("node"))).alias("node"),
-            F.max(F.when(came, F.col("vhost"))).alias("vhost"),
-            F.max(F.when(came, F.col("upstream"))).alias("upstream"),
-            F.max(F.when(~came, F.col("node"))).alias("upstream_node"),
+            count_if(arrived).alias("arrived"),
+            count_if(arrived & discarded).alias("discarded"),
+            F.max(F.when(arrived, F.col("node"))).alias("node"),
+            F.max(F.when(arrived, F.col("vhost"))).alias("vhost"),
+            F.max(F.when(arrived, F.col("upstream"))).alias("upstream"),
+            F.max(F.when(~arrived, F.col("node"))).alias("upstream_node"),
             F.max("hops").alias("hops"),
-            F.min(F.when(~came, published)).alias("published"),
-            F.max(F.when(~came, F.unix_micros("ts_us"))).alias("left"),
-            F.min(F.when(came, F.unix_micros("ts_us"))).alias("entered"),
-            F.max(F.when(came, F.unix_micros("ts_us"))).alias("last_entered"),
+            F.min(F.when(~arrived, published)).alias("published"),
+            F.max(F.when(~arrived, F.unix_micros("ts_us"))).alias("left"),
+            F.min(F.when(arrived, F.unix_micros("ts_us"))).alias("entered"),
+            F.max(F.when(arrived, F.unix_micros("ts_us"))).alias("last_entered"),
         )
     )
 
@@ -333,8 +368,8 @@ def by_link(some_crossings: DataFrame, known: DataFrame | None = None) -> DataFr
 
 def upstream_nodes(some_crossings: DataFrame) -> DataFrame:
     """Return the upstream node of each link that the upstream logged, as the column `known`."""
-    found = some_crossings.groupBy(*SIDES).agg(F.max("upstream_node").alias("known"))
-    return found.where(F.col("known").isNotNull())
+    nodes = some_crossings.groupBy(*SIDES).agg(F.max("upstream_node").alias("known"))
+    return nodes.where(F.col("known").isNotNull())
 
 
 def lag_us() -> Column:
@@ -345,15 +380,15 @@ def lag_us() -> Column:
 def tally(some_crossings: DataFrame) -> DataFrame:
     """Count crossings by link and by the brokers at its ends."""
     return some_crossings.groupBy(*CROSSING_TALLY).agg(
-        *[F.sum(name).alias(name) for name in ("taken", "came", "discarded")],
-        F.sum(F.greatest(F.col("came") - F.greatest("taken", F.lit(1)), F.lit(0))).alias("duplicates"),
-        F.sum(F.greatest(F.col("taken") - F.col("came"), F.lit(0))).alias("missing"),
+        *[F.sum(name).alias(name) for name in ("taken", "arrived", "discarded")],
+        F.sum(F.greatest(F.col("arrived") - F.greatest("taken", F.lit(1)), F.lit(0))).alias("duplicates"),
+        F.sum(F.greatest(F.col("taken") - F.col("arrived"), F.lit(0))).alias("missing"),
         F.min("entered").alias("entered"),
         F.max("last_entered").alias("last_entered"),
         F.max("hops").alias("most_hops"),
         F.sum("hops").alias("hops"),
         F.count("hops").alias("hopped"),
-        F.sum((lag_us() < 0).cast("long")).alias("clocks_apart"),
+        F.sum((lag_us() < 0).cast("long")).alias("negative_lags"),
     )
 
 
@@ -370,7 +405,8 @@ def lags(some_crossings: DataFrame) -> DataFrame:
 CROSSING_TALLY = (*SIDES, "vhost", "upstream_node")
 CROSSING_LAG = (*LINK, "bucket")
 TALLY_MERGE = {
-    **dict.fromkeys(("taken", "came", "discarded", "duplicates", "missing", "hops", "hopped", "clocks_apart"), "sum"),
+    **dict.fromkeys(("taken", "arrived", "discarded", "duplicates", "missing"), "sum"),
+    **dict.fromkeys(("hops", "hopped", "negative_lags"), "sum"),
     "entered": "min",
     **dict.fromkeys(("last_entered", "most_hops"), "max"),
 }
@@ -382,7 +418,7 @@ def unchanged(table: DataFrame) -> DataFrame:
 
 
 _CROSSING = {
-    **dict.fromkeys(("taken", "came", "discarded"), "sum"),
+    **dict.fromkeys(("taken", "arrived", "discarded"), "sum"),
     **dict.fromkeys(("node", "vhost", "upstream", "upstream_node", "hops", "left", "last_entered"), "max"),
     **dict.fromkeys(("published", "entered"), "min"),
 }
@@ -397,12 +433,12 @@ _TRANSFERS = {**dict.fromkeys(("weight", "bytes", "redelivered", "others"), "sum
 _ROUTES = dict.fromkeys((*ROUTE_COUNTS, "others", "bound"), "sum")
 _LATENCY = {"records": "sum", "highest_us": "max"}
 
-KINDS = Fact("kinds", schema.EVENTS, kinds, ("kind", *KIND), _KINDS)
-TRAFFIC = Fact("traffic", schema.EVENTS, traffic, TRAFFIC_KEYS, _TRAFFIC)
-LATENCIES = Fact("latencies", schema.EVENTS, latencies, ("kind", "bucket"), _LATENCY)
-ROUTES = Fact("routes", schema.EVENTS, routes, (*EXCHANGE, "routing_key"), _ROUTES, busiest_keys)
-TRANSFERS = Fact("transfers", schema.EVENTS, transfers, TRANSFER_KEYS, _TRANSFERS)
-ATTEMPTS = Fact("attempts", schema.EVENTS, attempts, ("node", "boot_id", "vhost", "queue", "msg_seq"), _ATTEMPTS)
-CROSSINGS = Fact("crossings", schema.EVENTS, crossings, ("link", "identity"), _CROSSING)
-STATS = Fact("queue_stats", schema.QUEUE_STATS, unchanged, (), {})
-METRICS = Fact("metrics", schema.METRICS, unchanged, (), {})
+KINDS = Aggregate("kinds", schema.EVENTS, kinds, ("kind", *KIND), _KINDS)
+TRAFFIC = Aggregate("traffic", schema.EVENTS, traffic, TRAFFIC_KEYS, _TRAFFIC)
+LATENCIES = Aggregate("latencies", schema.EVENTS, latencies, ("kind", "bucket"), _LATENCY)
+ROUTES = Aggregate("routes", schema.EVENTS, routes, (*EXCHANGE, "routing_key"), _ROUTES, busiest_keys)
+TRANSFERS = Aggregate("transfers", schema.EVENTS, transfers, TRANSFER_KEYS, _TRANSFERS)
+ATTEMPTS = Aggregate("attempts", schema.EVENTS, attempts, ("node", "boot_id", "vhost", "queue", "msg_seq"), _ATTEMPTS)
+CROSSINGS = Aggregate("crossings", schema.EVENTS, crossings, ("link", "identity"), _CROSSING)
+STATS = Aggregate("queue_stats", schema.QUEUE_STATS, unchanged, (), {})
+METRICS = Aggregate("metrics", schema.METRICS, unchanged, (), {})

@@ -1,7 +1,7 @@
-"""Journeys: how each message entered, was delivered from, and left each queue. A fact as large as the log.
+"""Journeys: how each message entered, was delivered from, and left each queue. An aggregate as large as the log.
 
 A journey is closed when the message has entered once and left once. The stream reduces closed journeys to two small
-facts, `balances` and `stages`, and keeps only open ones. Pure functions of DataFrames.
+aggregates, `balances` and `stages`, and keeps only open ones. Pure functions of DataFrames.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, ENQUEUE, EVENTS, EXPIRE, FED_OUT, LEAVING
-from .facts import Fact, bucket, count_if, is_event
+from .aggregates import Aggregate, bucket, count_if, is_event
 
 BOOT = ("node", "boot_id")
 QUEUE = (*BOOT, "vhost", "queue")
@@ -21,7 +21,7 @@ WAYS_OUT = {
     "dropped": DROP,
     "dead_lettered": DEAD_LETTER,
 }
-OUT = ("delivered_without_ack", *WAYS_OUT)  # how a message leaves a queue
+OUT = ("delivered_without_ack", *WAYS_OUT)  # events by which a message leaves a queue
 
 
 def journeys(events: DataFrame) -> DataFrame:
@@ -55,7 +55,7 @@ _MERGE = {
     **dict.fromkeys(("enter_row", "enter_ns", "deliver_ns"), "min"),
     **dict.fromkeys(("leave_row", "last_deliver_ns", "leave_ns", "last"), "max"),
 }
-JOURNEYS = Fact("journeys", EVENTS, journeys, (*QUEUE, "msg_seq"), _MERGE)
+JOURNEYS = Aggregate("journeys", EVENTS, journeys, (*QUEUE, "msg_seq"), _MERGE)
 
 
 def closed(journey_cut: Column, before: Column) -> Column:
@@ -85,7 +85,7 @@ def balances(closed_journeys: DataFrame) -> DataFrame:
 
 
 def stages(some_journeys: DataFrame) -> DataFrame:
-    """Return histograms of the waits within queues, with the columns of `facts.latencies`."""
+    """Return histograms of the waits within queues, with the columns of `aggregates.latencies`."""
     waits = {
         "enqueue_deliver": F.col("deliver_ns") - F.col("enter_ns"),
         "deliver_ack": F.when(F.col("acknowledged") + F.col("federated") > 0, F.col("leave_ns"))
@@ -101,13 +101,29 @@ def stages(some_journeys: DataFrame) -> DataFrame:
     )
 
 
-BALANCES = Fact(
+BALANCES = Aggregate(
     "balances", EVENTS, lambda events: balances(journeys(events)), QUEUE, dict.fromkeys(("entered", *OUT), "sum")
 )
-STAGES = Fact(
+STAGES = Aggregate(
     "stages",
     EVENTS,
     lambda events: stages(journeys(events)),
     ("node", "vhost", "queue", "stage", "bucket"),
     {"records": "sum", "highest_us": "max"},
 )
+
+
+MESSAGE = ["node", "boot_id", "msg_seq"]
+NAMED = 1000  # the maximum of messages that are looked up in the log
+
+
+def add_names(rows: DataFrame, events: DataFrame) -> DataFrame:
+    """Add message_id, exchange and routing key to rows about messages, as far as the log has them."""
+    wanted = rows.where(F.col("msg_seq").isNotNull()).select(*MESSAGE).distinct().limit(NAMED)
+    names = (
+        events.select(*MESSAGE, "message_id", "exchange", "routing_key")
+        .join(F.broadcast(wanted), MESSAGE)
+        .groupBy(*MESSAGE)
+        .agg(*[F.max(name).alias(name) for name in ("message_id", "exchange", "routing_key")])
+    )
+    return rows.join(F.broadcast(names), MESSAGE, "left")

@@ -1,6 +1,7 @@
-"""The summaries: facts reduced to what is bounded by the numbers of queues, users and nodes, as rows in this process.
+"""The inputs of reports: rows in this process, made from the aggregates, whose number depends on queues, users and
+nodes.
 
-Each costs Spark one query. The reports that need no more are made of them in plain Python.
+Each costs one query of Spark. Most reports are made from them in plain Python.
 """
 
 from __future__ import annotations
@@ -12,22 +13,20 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from . import message_paths
-from .fact_store import Facts
-from .facts import KIND, STAGES, by_kind
-from .quantiles import quantiles
-from .tables import keyed
+from . import journeys
+from .aggregate_store import Aggregates
+from .aggregates import KIND, STAGES, by_kind, quantiles
+from .tables import Values, keyed
 
-Values = dict[str, Any]
 QUEUE = ("node", "vhost", "queue")
 METRIC = ("node", "boot_id", "name", "link")
-CONSUMED = ("consumers", "prefetch", "utilisation", "unacked", "ready")  # whose mean is that of times with consumers
+CONSUMED = ("consumers", "prefetch", "utilisation", "unacked", "ready")  # means over snapshots with consumers
 QUEUE_SUMS = ("snapshots", "length_sum", *[f"{name}_{what}" for name in CONSUMED for what in ("sum", "count")])
 MOMENTS = ("readings", "mean_x", "mean_y", "variance", "covariance")
 
 
-class Summaries(NamedTuple):
-    """The summaries, as lists of rows.
+class ReportInputs(NamedTuple):
+    """The inputs of reports, as lists of rows.
 
     kinds    traffic by KIND, with the seconds of the first and the last event
     queues   snapshots by queue
@@ -46,18 +45,18 @@ class AmbiguousKind(Exception):
     """An error of one line, for two kinds of events with the same number."""
 
 
-def summarise(facts: Facts, of_kinds: list[Values], workers: Executor) -> Summaries:
-    """Make all summaries but that of kinds, some at once."""
+def make_inputs(aggregates: Aggregates, of_kinds: list[Values], workers: Executor) -> ReportInputs:
+    """Make all inputs except `kinds`, some concurrently."""
     parts = (
-        queues(facts.queue_stats),
-        metrics(facts.metrics),
-        quantiles(ages(facts, of_kinds).unionByName(waits(facts)), *QUEUE, "stage"),
+        queues(aggregates.queue_stats),
+        metrics(aggregates.metrics),
+        quantiles(ages(aggregates, of_kinds).unionByName(waits(aggregates)), *QUEUE, "stage"),
     )
     of_queues, of_metrics, latency = workers.map(collect, parts)
-    if facts.folded is not None:
-        of_queues = merge_queues([*facts.folded.queues, *of_queues])
-        of_metrics = merge_metrics([*facts.folded.metrics, *of_metrics])
-    return Summaries(of_kinds, [queue_figures(row) for row in of_queues], of_metrics, latency)
+    if aggregates.rolled_up is not None:
+        of_queues = merge_queues([*aggregates.rolled_up.queues, *of_queues])
+        of_metrics = merge_metrics([*aggregates.rolled_up.metrics, *of_metrics])
+    return ReportInputs(of_kinds, [queue_figures(row) for row in of_queues], of_metrics, latency)
 
 
 def collect(table: DataFrame) -> list[Values]:
@@ -65,21 +64,21 @@ def collect(table: DataFrame) -> list[Values]:
     return rows
 
 
-def ages(facts: Facts, of_kinds: list[Values]) -> DataFrame:
+def ages(aggregates: Aggregates, of_kinds: list[Values]) -> DataFrame:
     """Return the histograms of the times since the publish."""
     staged = [kind for kind in of_kinds if kind["event"] in STAGES]
     rows = [(kind["kind"], *[kind[name] for name in QUEUE], STAGES[kind["event"]]) for kind in staged]
-    named = by_kind(facts.latencies, dict.fromkeys((*QUEUE, "stage"), t.StringType()), rows)
+    named = by_kind(aggregates.latencies, dict.fromkeys((*QUEUE, "stage"), t.StringType()), rows)
     return named.drop("kind")
 
 
-def waits(facts: Facts) -> DataFrame:
+def waits(aggregates: Aggregates) -> DataFrame:
     """Return the histograms of the stages within queues, of closed and of open journeys."""
-    return facts.stages.unionByName(message_paths.stages(facts.journeys))
+    return aggregates.stages.unionByName(journeys.stages(aggregates.journeys))
 
 
 def kinds(table: DataFrame) -> list[Values]:
-    """Return the fact of this name. Raises AmbiguousKind."""
+    """Return the aggregate of this name. Raises AmbiguousKind."""
     rows = collect(table)
     for same in keyed(rows, "kind").values():
         if len(same) > 1:

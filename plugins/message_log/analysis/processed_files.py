@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from bisect import bisect_right
 from collections.abc import Iterable
 
-NAME = re.compile(r"(?P<boot>part-.+)-(?P<first>\d{6,})(?:_(?P<last>\d{6,}))?\.parquet")
+from ..file_format.schema import parse_name
 
 
-class FileNames:
+class ProcessedFiles:
     """A set of names of files of one table.
 
-    A file of a compaction, which is named after the first and the last file that it was made of, is in the set if all
-    files between these are. Its name alone does not tell whether it has all of them, so to add it adds no other name.
+    The file of a compaction is named after its first and last original file, and is in the set if all files between
+    these are. It may lack some of them, so adding its name adds no other name.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -25,7 +24,7 @@ class FileNames:
     def __contains__(self, name: str) -> bool:
         if self.lists(name):
             return True
-        numbered = parse(name)
+        numbered = parse_name(name)
         if numbered is None:
             return False
         boot, first, last = numbered
@@ -34,13 +33,13 @@ class FileNames:
         return place >= 0 and last <= ranges[place][1]
 
     def lists(self, name: str) -> bool:
-        """Whether the name itself is kept, as no range has it."""
+        """Whether the name is kept by itself, outside of all ranges."""
         return name in self._others
 
     def add(self, names: Iterable[str]) -> None:
         numbers: dict[str, set[int]] = {}
         for name in names:
-            numbered = parse(name)
+            numbered = parse_name(name)
             if numbered is None or numbered[1] != numbered[2]:
                 self._others.add(name)
             else:
@@ -48,7 +47,7 @@ class FileNames:
         for boot, more in numbers.items():
             self._ranges[boot] = joined([*self._ranges.get(boot, []), *[[number, number] for number in more]])
 
-    def update(self, other: FileNames) -> None:
+    def update(self, other: ProcessedFiles) -> None:
         """Add all names of another set."""
         for boot, ranges in other._ranges.items():
             self._ranges[boot] = joined([*self._ranges.get(boot, []), *ranges])
@@ -65,29 +64,16 @@ class FileNames:
         return json.dumps({"ranges": self._ranges, "names": sorted(self._others)})
 
     @staticmethod
-    def read(text: str) -> FileNames:
-        """Return the set that `text` has made, or one of an earlier version, with a name in each line."""
-        if not text.startswith("{"):
-            return FileNames(text.split("\n"))
+    def read(text: str) -> ProcessedFiles:
+        """Return the set from the result of `text`."""
         stored = json.loads(text)
-        names = FileNames(stored["names"])
+        names = ProcessedFiles(stored["names"])
         names._ranges = stored["ranges"]
         return names
 
 
-def parse(name: str) -> tuple[str, int, int] | None:
-    """Return boot, first and last number of a file, or None if it is not named as the export names files."""
-    named = NAME.fullmatch(name)
-    if named is None:
-        return None
-    first = int(named["first"])
-    last = int(named["last"] or first)
-    ends = f"{first:06}" if named["last"] is None else f"{first:06}_{last:06}"
-    return (named["boot"], first, last) if name == f"{named['boot']}-{ends}.parquet" and first <= last else None
-
-
 def joined(ranges: list[list[int]]) -> list[list[int]]:
-    """Return ranges in order, those that touch or overlap as one."""
+    """Return ranges in order; adjacent and overlapping ones are joined."""
     result: list[list[int]] = []
     for first, last in sorted(ranges):
         if result and first <= result[-1][1] + 1:
