@@ -91,7 +91,7 @@ def test_a_user_without_a_tag_is_no_management_user(api: Api) -> None:
     assert api.get("/vhosts", user="plain").error == (401, "not_authorised", "Not management user")
 
 
-def test_guest_is_let_in_from_this_machine_alone(api: Api) -> None:
+def test_guest_logs_in_from_this_machine_only(api: Api) -> None:
     assert api.get("/vhosts", address="::1").status == 200
     refused = (401, "not_authorised", "User can only log in via localhost")
     assert api.get("/vhosts", address="10.0.0.1").error == refused
@@ -100,7 +100,7 @@ def test_guest_is_let_in_from_this_machine_alone(api: Api) -> None:
     assert api.get("/vhosts", user="other", address="10.0.0.1").status == 200
 
 
-def test_guest_is_let_in_from_everywhere_where_that_is_configured() -> None:
+def test_guest_logs_in_from_everywhere_if_configured() -> None:
     peer = InProcessPeer()
     peer.node.users.loopback_only = frozenset()
     api = Api(peer)

@@ -130,7 +130,7 @@ def test_bindings_are_listed_in_pages_if_asked_filtered_by_names_and_key(api: Ap
     assert [one["routing_key"] for one in page["items"]] == ["page.c"]
 
 
-def test_what_an_exchange_type_emits_is_in_the_queue_before_the_answer(api: Api) -> None:
+def test_a_message_emitted_by_an_exchange_type_is_enqueued_before_the_response(api: Api) -> None:
     vhost = api.peer.node.vhosts["/"]
     api.peer.node.registry.register("x-presence", PresenceExchange)
     vhost.declare_exchange("p", "x-presence")
@@ -153,7 +153,7 @@ def test_what_an_exchange_type_emits_is_in_the_queue_before_the_answer(api: Api)
     assert listener.ready == 20_000
 
 
-def test_what_an_earlier_version_has_stored_under_a_name_with_line_ends_is_deleted_by_it(api: Api) -> None:
+def test_an_object_stored_under_a_name_with_line_ends_can_be_deleted(api: Api) -> None:
     vhost = api.peer.node.vhosts["/"]
     for name in ("q\n1", "q1"):
         queue = vhost.declare_queue(name)
@@ -166,7 +166,7 @@ def test_what_an_earlier_version_has_stored_under_a_name_with_line_ends_is_delet
     assert list(vhost.queues) == ["q1"] and "q1" in vhost.exchanges and "q\n1" not in vhost.exchanges
 
 
-def test_line_ends_in_names_are_dropped_as_those_of_methods_are(api: Api) -> None:
+def test_line_ends_in_names_are_dropped_as_in_methods(api: Api) -> None:
     """A name of line ends alone is empty: that of a queue is generated."""
     for path, body in (("/queues/%2F/q%0A", {}), ("/exchanges/%2F/x%0D%0A", {"type": "fanout"})):
         assert [api.put(path, body).status for _ in range(2)] == [201, 204]

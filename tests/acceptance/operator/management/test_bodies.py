@@ -40,7 +40,7 @@ def test_a_body_that_is_not_an_object_is_refused(body: bytes, reason: str) -> No
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
-def test_an_integer_with_too_many_digits_is_told_from_what_is_no_json(sign: str) -> None:
+def test_an_integer_with_too_many_digits_has_its_own_error(sign: str) -> None:
     limit = sys.get_int_max_str_digits()
     assert decode(b'{"a": %s%s}' % (sign.encode(), b"9" * (limit - 1)))
     body = b'{"properties": %s%s}' % (sign.encode(), b"9" * (limit + 1))

@@ -63,7 +63,7 @@ def api() -> Iterator[Api]:
 
 
 @pytest.mark.parametrize("headers", ELSEWHERE)
-def test_a_page_of_another_site_changes_nothing_whatever_it_sends(api: Api, headers: dict[str, str]) -> None:
+def test_a_page_of_another_site_changes_nothing(api: Api, headers: dict[str, str]) -> None:
     for kind in (*FORM_TYPES, "application/json"):
         assert sent(api, "/definitions", FORM if kind == FORM_TYPE else NEW_ADMINISTRATOR, kind, headers) == 403
     for method, path in (("PUT", "/queues/%2F/q"), ("DELETE", "/vhosts/%2F"), ("GET", "/aliveness-test/%2F")):
@@ -82,7 +82,7 @@ def test_a_page_of_the_node_changes_things_with_json_and_uploads_definitions(api
 
 
 @pytest.mark.parametrize("headers", OWN)
-def test_what_a_browser_sends_is_json_by_name(api: Api, headers: dict[str, str]) -> None:
+def test_a_browser_must_name_the_content_type_json(api: Api, headers: dict[str, str]) -> None:
     for kind in FORM_TYPES:
         assert sent(api, "/users/bulk-delete", {"users": ["guest"]}, kind, headers) == 415
     assert "guest" in [user.name for user in api.peer.node.users.all()]
@@ -99,7 +99,7 @@ def test_pages_read_as_before(api: Api) -> None:
     assert api.get("/vhosts", headers={"Host": HOST, "Origin": "http://evil.example"}).status == 200
 
 
-def test_an_origin_that_is_allowed_changes_things_with_json_alone() -> None:
+def test_an_allowed_origin_must_send_json() -> None:
     api = configured(cors_allow_origins=("http://a.example",), allowed_hosts=("mq.example",))
     headers = {"Origin": "http://a.example", "Sec-Fetch-Site": "cross-site"}
     assert sent(api, "/definitions", NEW_ADMINISTRATOR, "application/json", headers) == 204
@@ -110,7 +110,7 @@ def test_an_origin_that_is_allowed_changes_things_with_json_alone() -> None:
     api.close()
 
 
-def test_any_origin_may_ask_but_not_with_what_the_browser_knows() -> None:
+def test_any_origin_is_allowed_without_stored_credentials() -> None:
     api = configured(cors_allow_origins=("*",))
     headers = {"Origin": "http://a.example", "Sec-Fetch-Site": "cross-site"}
     answer = api.get("/vhosts", headers=headers)

@@ -41,7 +41,7 @@ def names(document: Any, section: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", ["/definitions", "/all-configuration"])
-def test_what_is_exported_can_be_imported_elsewhere(api: Api, path: str) -> None:
+def test_an_export_can_be_imported_by_another_broker(api: Api, path: str) -> None:
     assert api.post(path, DOCUMENT).status == 204
     document = api.get(path).json
     assert names(document, "vhosts") == ["/", "v"] and names(document, "queues") == ["q"]
@@ -125,7 +125,7 @@ OF_RABBITMQ: dict[str, Any] = {
 }
 
 
-def test_what_rabbitmq_has_exported_is_taken_over(api: Api) -> None:
+def test_an_export_of_rabbitmq_is_imported(api: Api) -> None:
     assert api.post("/definitions", OF_RABBITMQ).status == 204
     document = api.get("/definitions").json
     for section in ("permissions", "topic_permissions", "parameters", "policies", "bindings"):
@@ -148,7 +148,7 @@ def test_one_virtual_host_is_exported_and_imported_into_another(api: Api) -> Non
     assert api.post("/definitions/nowhere", {}).error == (404, "not_found", "vhost_not_found")
 
 
-def test_a_file_to_write_is_named_without_what_could_break_the_header(api: Api) -> None:
+def test_the_file_name_of_an_export_cannot_break_the_header(api: Api) -> None:
     def disposition(name: str) -> str:
         return api.get(f"/definitions?download={name}").headers["content-disposition"]
 
@@ -181,7 +181,7 @@ def test_an_import_with_a_wrong_query_is_refused_before_its_document_is_decoded(
 
 
 @pytest.mark.parametrize("document", [[[{}, {}]], nested(bodies.NESTED_LIMIT + 1)])
-def test_what_is_no_document_is_freed_in_steps(api: Api, document: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_document_is_freed_in_steps(api: Api, document: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(definitions, "parse_json", lambda text: document)
     assert api.post("/definitions", b" " * (2 * bodies.THREAD_FROM)).status == 400
     assert not document
@@ -305,7 +305,7 @@ def test_braces_in_strings_are_no_ends_of_objects(text: bytes) -> None:
     assert definitions.decode_document(document(b"{}"), "")
 
 
-def test_what_is_outside_of_strings_is_found_in_any_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strings_are_skipped_with_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     text = rb'{"a\"}": [1, "\\", {"\\\"": ""}, "\u00e9\\\\"], "b": "}"}'
     for size in range(1, len(text) + 1):
         monkeypatch.setattr(definitions, "BLOCK_BYTES", size)
@@ -395,7 +395,7 @@ def test_definitions_may_come_in_a_form(api: Api) -> None:
         (b'X: a\r\n name="file"\r\nContent-Disposition: form-data; name="other"', False),
     ],
 )
-def test_the_file_of_a_form_is_known_by_its_name_alone(head: bytes, is_file: bool) -> None:
+def test_the_file_of_a_form_is_found_by_its_name_only(head: bytes, is_file: bool) -> None:
     body = b"--limit\r\n" + head + b"\r\n\r\nfirst\r\n" + form("file", b"second")
     media_type = 'multipart/form-data; x="boundary=other"; boundary=limit'
     assert definitions.document_of(body, media_type) == (b"first" if is_file else b"second")
@@ -473,7 +473,7 @@ def test_a_user_whom_the_document_itself_protects_is_not_changed_by_a_later_entr
     assert api.post("/definitions", {"users": [chief, chief]}).status == 204
 
 
-def test_a_check_says_what_an_import_would_leave_out_or_refuse_and_changes_nothing(api: Api) -> None:
+def test_a_check_reports_skipped_parts_and_refusals_and_changes_nothing(api: Api) -> None:
     queue = {"vhost": "/", "name": "amq.mine", "durable": True, "auto_delete": False, "arguments": {}}
     document = {"queues": [queue, {**queue, "name": "mine"}]}
     checked = api.post("/warren/check-definitions", document)
@@ -511,13 +511,13 @@ def test_users_whose_hash_is_no_password_s_are_imported_and_named(api: Api) -> N
     other.close()
 
 
-def test_the_header_with_users_who_cannot_log_in_is_bounded(api: Api) -> None:
+def test_the_header_of_users_without_password_is_bounded(api: Api) -> None:
     users = [{"name": f"{number:03}" + "ü" * 100, "password_hash": "c2hvcnQ=", "tags": ""} for number in range(200)]
     named = api.post("/definitions", {"users": users}).headers["warren-cannot-log-in"].split(", ")
     assert named == [f"{number:03}" + "%C3%BC" * 100 for number in range(6)]
 
 
-def test_what_this_broker_cannot_have_is_left_out_on_request(api: Api) -> None:
+def test_unsupported_entries_are_left_out_on_request(api: Api) -> None:
     """A file of a RabbitMQ with streams, shovels and sharding."""
     stream = QUEUE | {"name": "stream", "arguments": {"x-queue-type": "stream"}}
     binding = {"vhost": "/", "source": "amq.fanout", "destination_type": "queue", "routing_key": "", "arguments": {}}

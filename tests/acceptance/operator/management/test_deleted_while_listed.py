@@ -110,7 +110,7 @@ def is_valid(response: Response) -> bool:
 
 
 @pytest.mark.parametrize("turns", TURNS)
-def test_a_request_is_answered_as_before_the_deletion_or_as_after_it(tmp_path: Path, turns: int) -> None:
+def test_a_response_is_of_before_or_after_a_deletion(tmp_path: Path, turns: int) -> None:
     with populated(tmp_path) as broker:
         wrong = []
         routes = readable()
@@ -127,7 +127,7 @@ def test_a_request_is_answered_as_before_the_deletion_or_as_after_it(tmp_path: P
 
 
 @pytest.mark.parametrize("turns", SCRAPE_TURNS)
-def test_a_scrape_is_complete_whatever_is_deleted_while_it_is_made(tmp_path: Path, turns: int) -> None:
+def test_a_scrape_is_complete_despite_deletions(tmp_path: Path, turns: int) -> None:
     with populated(tmp_path) as broker:
         wrong = []
         scopes = [asgi_scope("GET", path)[0] | {"raw_path": path.partition("?")[0].encode()} for path in SCRAPES]

@@ -50,7 +50,7 @@ def test_an_exchange_is_deleted_unless_it_is_used(api: Api) -> None:
     assert api.delete("/exchanges/%2F/amq.topic").error == REFUSED
 
 
-def test_an_exchange_counts_what_goes_in_and_out(api: Api) -> None:
+def test_an_exchange_counts_publishes_in_and_out(api: Api) -> None:
     channel = api.peer.connect().channel()
     channel.declare("q")
     channel.bind("q", "amq.fanout")
@@ -66,7 +66,7 @@ def test_a_policy_shows_where_it_holds(api: Api) -> None:
     assert api.get("/exchanges/%2F/amq.topic").json["policy"] == "p"
 
 
-def test_an_exchange_names_the_user_who_declared_it(api: Api) -> None:
+def test_an_exchange_names_its_declarer(api: Api) -> None:
     api.peer.add_user("app", ("management",))
     client = api.peer.connect("app", "app").channel()
     client.exchange("by.amqp", "fanout", durable=True)

@@ -66,7 +66,7 @@ def test_a_link_that_is_down_shows_the_error_and_the_next_attempt(api: Api, fede
     assert api.get("/federation-links/%2F/state/down").json == [link]
 
 
-def test_the_rate_of_a_link_is_that_of_what_was_confirmed(api: Api, federation: FakeFederation) -> None:
+def test_the_rate_of_a_link_is_of_confirmed_messages(api: Api, federation: FakeFederation) -> None:
     clock = api.peer.clock
     sampler = Sampler(api.host.node, api.state.samples, api.host.connections, more=api.state.more_samples)
     for confirmed in (10, 60):

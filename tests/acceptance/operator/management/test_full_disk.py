@@ -153,7 +153,7 @@ def test_a_parameter_is_replaced_by_one_that_is_not_longer(full: Api, monkeypatc
         ("/operator-policies/%2F/bad", POLICY | {"pattern": "x" * LONG_BYTES}, 401),
     ],
 )
-def test_what_is_refused_for_ever_is_not_refused_for_now(
+def test_a_permanent_refusal_is_not_503(
     full: Api, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any], status: int
 ) -> None:
     monkeypatch.setattr(resource_alarms, "STORED_LIMIT", 0)
@@ -164,9 +164,7 @@ def test_what_is_refused_for_ever_is_not_refused_for_now(
     assert (answer.status, answer.body) == (same.status, same.body)
 
 
-def test_what_does_not_outlive_a_restart_is_declared_and_bound_without_limit(
-    full: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_transient_objects_are_declared_on_a_full_disk(full: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource_alarms, "STORED_LIMIT", 0)
     for method, path, body in (
         ("PUT", "/queues/%2F/transient", {"durable": False}),

@@ -47,7 +47,7 @@ def test_unrestored_definitions_fail_the_check_and_are_named_to_monitoring(api: 
     assert api.get(path, user="m").error == (401, "not_authorised", "Not monitor user")
 
 
-def test_alarms_fail_with_the_node_and_what_it_is_low_on(api: Api) -> None:
+def test_the_check_of_alarms_names_node_and_resource(api: Api) -> None:
     api.host.node.alarms.set("disk")
     node = api.host.node.name
     assert api.get("/health/checks/alarms").json == {
@@ -62,7 +62,7 @@ def test_alarms_fail_with_the_node_and_what_it_is_low_on(api: Api) -> None:
     assert api.get(f"/healthchecks/node/{node}").json == {"status": "ok"}
 
 
-def test_ports_and_protocols_are_those_that_are_bound(api: Api, listening: list[Listening]) -> None:
+def test_ports_and_protocols_are_checked_against_bound_listeners(api: Api, listening: list[Listening]) -> None:
     assert api.get("/health/checks/port-listener/15672").json == {"status": "ok", "port": 15672}
     answer = api.get("/health/checks/port-listener/1")
     said = {"status": "failed", "reason": "No active listener", "missing": 1, "ports": [5672, 15672]}

@@ -40,7 +40,7 @@ def test_without_a_page_all_is_listed_in_its_order_and_filters_do_not_count() ->
     assert listed() == listed(name="alpha", use_regex="true", pagination="false", sort="") == ITEMS
 
 
-def test_columns_choose_what_is_listed_of_each() -> None:
+def test_columns_choose_the_fields_of_items() -> None:
     assert listed(columns="name,message_stats.publish_details.rate,nope,messages.x") == [
         {"name": "Beta", "message_stats": {"publish_details": {"rate": 1.5}}, "messages": 7},
         {"name": "alpha", "messages": 0},
@@ -119,7 +119,7 @@ def test_lists_without_pages_ignore_them() -> None:
     assert listed(paged=False, page="1") == ITEMS
 
 
-def test_only_what_a_page_shows_is_described() -> None:
+def test_only_the_items_of_a_page_are_made() -> None:
     described = []
 
     def describe(number: int) -> Item:

@@ -80,7 +80,7 @@ def test_what_exists_is_not(low: Api, method: str, path: str, body: dict[str, An
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status"), REFUSED)
-def test_what_is_refused_for_ever_is_not_refused_for_now(
+def test_a_permanent_refusal_is_not_503(
     low: Api, method: str, path: str, body: dict[str, Any] | None, status: int
 ) -> None:
     vhost = low.peer.node.vhosts["/"]
@@ -100,7 +100,7 @@ def test_a_virtual_host_with_a_bad_name_is_refused_for_ever(low: Api) -> None:
 
 
 @pytest.mark.parametrize(("method", "path", "body"), OF_THE_SAME_NAME)
-def test_what_exists_by_its_name_without_line_ends_is_not_new(
+def test_an_object_that_exists_without_the_line_ends_is_not_created(
     low: Api, method: str, path: str, body: dict[str, Any]
 ) -> None:
     assert low.request(method, path, body).status < 300

@@ -31,7 +31,7 @@ def queue(api: Api) -> Api:
     return api
 
 
-def test_what_is_published_is_got_with_all_its_properties(queue: Api) -> None:
+def test_a_message_keeps_all_its_properties(queue: Api) -> None:
     properties = {"delivery_mode": 2, "headers": {"a": 1, "b": "x"}, "expiration": "60000", "type": "t", "priority": 3}
     assert queue.post(PUBLISH, message(properties=properties)).json == {"routed": True}
     assert got(queue) == [
@@ -170,7 +170,7 @@ def test_more_messages_than_an_answer_has_are_refused_and_stay(
     assert [one["payload_bytes"] for one in got(queue, 3, truncate=10)] == [1_000] * 3
 
 
-def test_one_message_is_had_whatever_its_size(queue: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_message_of_any_size_is_returned(queue: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "BODIES_BYTES", 2_000)
     queue.post(PUBLISH, message(payload="x" * 9_000))
     assert len(got(queue, messages.MESSAGES_LIMIT)) == 1

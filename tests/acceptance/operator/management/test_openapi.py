@@ -41,7 +41,7 @@ def test_every_operation_has_its_guard_and_a_unique_name(api: Api) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_what_the_document_refers_to_is_in_it(api: Api) -> None:
+def test_the_document_contains_its_references(api: Api) -> None:
     document = api.get("/openapi.json").json
     there = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
     assert references(document) <= there
@@ -102,7 +102,7 @@ class Schemas:
         return set(self.resolved(self.answers[path]["anyOf"][0]["items"])["properties"])
 
 
-def test_every_answer_is_as_its_schema_says(prepared: Api) -> None:
+def test_every_response_matches_its_schema(prepared: Api) -> None:
     schemas = Schemas(prepared.get("/openapi.json").json)
     prepared.peer.set_policy("of the queue", "^it$", {"max-length": 10})
     with prepared.host.acting("guest"):

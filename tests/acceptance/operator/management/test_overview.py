@@ -44,7 +44,7 @@ def loaded(api: Api) -> None:
     api.peer.settle()
 
 
-def test_totals_are_of_all_virtual_hosts_or_of_those_that_a_user_sees(api: Api) -> None:
+def test_totals_are_of_all_or_of_visible_virtual_hosts(api: Api) -> None:
     loaded(api)
     api.peer.add_user("m", ("management",))
     whole, part = api.get("/overview").json, api.get("/overview", user="m").json
@@ -123,7 +123,7 @@ def test_a_node_shows_its_alarms(api: Api) -> None:
     assert node_of(api)["mem_alarm"] and not node_of(api)["disk_free_alarm"]
 
 
-def test_what_memory_is_used_for_adds_up(api: Api) -> None:
+def test_the_uses_of_memory_add_up(api: Api) -> None:
     name = node_of(api)["name"]
     memory = api.get(f"/nodes/{name}/memory").json["memory"]
     assert memory["strategy"] == "rss" and memory["total"]["rss"] == 1 << 20

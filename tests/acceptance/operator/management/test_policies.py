@@ -101,7 +101,7 @@ def test_a_policy_names_an_exchange_to_which_its_maker_may_not_write(api: Api, k
 
 
 @pytest.mark.parametrize("component", ["operator_policy", "vhost-limits"])
-def test_what_limits_policymakers_is_changed_by_administrators_at_each_route(api: Api, component: str) -> None:
+def test_limits_of_policymakers_are_changed_by_administrators_only(api: Api, component: str) -> None:
     """RabbitMQ lets policymakers change both as parameters."""
     api.peer.add_user("maker", ("policymaker",))
     policy = {"pattern": "^q", "definition": {"max-length": 5}, "priority": 0}
@@ -151,7 +151,7 @@ def test_a_parameter_is_set_shown_as_it_was_given_and_cleared(api: Api) -> None:
     assert api.delete(path).status == 404 and api.get(path).status == 404
 
 
-def test_passwords_in_parameters_are_shown_to_administrators_alone(api: Api) -> None:
+def test_passwords_in_parameters_are_shown_to_administrators_only(api: Api) -> None:
     api.peer.add_user("maker", ("policymaker",))
     path = "/parameters/federation-upstream/%2F/up"
     value = {"uri": ["amqp://bob:secret@there", "amqps://there?password=secret"], "max-hops": 2}

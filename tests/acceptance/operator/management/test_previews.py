@@ -16,7 +16,7 @@ def access(api: Api, user: str, **query: str) -> Any:
     return api.get(f"/warren/access/%2F/{user}?{urlencode(query)}")
 
 
-def test_a_policy_preview_names_what_the_policy_then_matches(api: Api) -> None:
+def test_a_policy_preview_names_the_objects_that_the_policy_matches(api: Api) -> None:
     for name in ("orders.eu", "orders.us", "other"):
         api.put(f"/queues/%2F/{name}")
     api.put("/exchanges/%2F/orders", {"type": "topic"})
@@ -31,7 +31,7 @@ def test_a_policy_preview_names_what_the_policy_then_matches(api: Api) -> None:
     assert under_it == {"orders.eu", "orders.us"}
 
 
-def test_a_policy_preview_is_bounded_and_refuses_what_a_policy_would(api: Api) -> None:
+def test_a_policy_preview_is_bounded_and_refuses_invalid_policies(api: Api) -> None:
     for number in range(150):
         api.put(f"/queues/%2F/q{number}")
     found = preview(api, **{"pattern": "^q", "apply-to": "queues"}).json
@@ -61,7 +61,7 @@ def test_a_policy_preview_ends_when_its_searches_take_long_together(api: Api) ->
         ("read", "anything", "", True, "'.*' is found"),
     ],
 )
-def test_what_a_user_may_do_is_told_with_the_reason(
+def test_access_of_a_user_is_explained_with_the_reason(
     api: Api, operation: str, name: str, key: str, allowed: bool, reason: str
 ) -> None:
     api.put("/users/u", {"password_hash": "", "tags": ""})

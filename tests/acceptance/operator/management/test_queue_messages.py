@@ -135,7 +135,7 @@ def test_a_time_to_live_and_delivery_attempts_start_anew(queues: Api) -> None:
 
 
 @pytest.mark.pure("replaces a property, which compiled callers do not look up")
-def test_a_move_says_what_the_disk_does_not_return(queues: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_move_reports_messages_that_the_disk_does_not_return(queues: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(queues, "1", "2")
     monkeypatch.setattr(Queue, "stored", property(lambda queue: queue.ready + 3))
     assert move(queues, 1, queue="other") == {"moved": 1, "messages_ready": 1, "problem": ""}
@@ -301,7 +301,7 @@ def test_unacked_messages_are_listed_with_consumer_channel_and_age(queues: Api) 
     assert queues.get("/overview").json["object_totals"]["channels"] == 1, "those of the requests are closed"
 
 
-def test_messages_of_an_exclusive_queue_are_those_of_its_connection_only(queues: Api) -> None:
+def test_messages_of_an_exclusive_queue_are_not_shown(queues: Api) -> None:
     channel = queues.peer.connect().channel()
     channel.declare("own", exclusive=True)
     publish(queues, "secret", key="own")

@@ -35,7 +35,7 @@ def test_a_different_declaration_gets_the_difference(api: Api) -> None:
     assert api.put("/queues/%2F/n", {"arguments": {"x-max-length": "ten"}}).status == 400
 
 
-def test_what_the_user_may_not_configure_is_refused(api: Api) -> None:
+def test_a_declaration_without_permission_is_refused(api: Api) -> None:
     api.peer.add_user("m", ("management",), ("^mine$", "", ""))
     refused = (401, "not_authorised", "Access refused.")
     assert api.put("/queues/%2F/other", user="m").error == refused
@@ -163,7 +163,7 @@ def test_each_column_alone_is_the_same_as_among_all(api: Api) -> None:
         assert api.get(f"/queues?columns={name},memory").status == api.get(f"/queues?sort={name}").status == 200
 
 
-def test_lists_are_by_virtual_host_and_name_and_only_of_what_the_user_sees(api: Api) -> None:
+def test_lists_are_sorted_and_have_visible_virtual_hosts_only(api: Api) -> None:
     api.peer.add_vhost("v")
     api.peer.node.users.set_permission("guest", "v", ".*", ".*", ".*")
     for path in ("v/a", "%2F/z", "%2F/b"):
@@ -215,7 +215,7 @@ def test_a_classic_queue_has_the_timestamp_of_its_first_ready_message(api: Api) 
     assert "head_message_timestamp" not in api.get("/queues?disable_stats=true").json[0]
 
 
-def test_without_statistics_a_list_is_of_what_queues_are(api: Api) -> None:
+def test_without_statistics_a_list_has_properties_only(api: Api) -> None:
     api.put("/queues/%2F/q")
     plain = api.get("/queues?disable_stats=true").json[0]
     assert plain["durable"] is False and "messages" not in plain and "consumers" not in plain

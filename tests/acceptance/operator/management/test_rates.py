@@ -3,7 +3,7 @@ import pytest
 from warren.plugins.management.stats.rates import BadRange, Range, range_fields, ranges, rate, sampled
 
 
-def test_a_rate_is_what_came_between_two_points_per_second() -> None:
+def test_a_rate_is_the_change_between_two_points_per_second() -> None:
     assert rate((1000, 10), (6000, 60)) == 10.0
     assert rate((1000, 10), (6000, 0)) == -2.0
 
@@ -39,7 +39,7 @@ def test_there_are_no_samples_from_before_the_first_point() -> None:
     assert sampled([], Range(60, 5)) == []
 
 
-def test_a_step_without_a_point_has_what_was_there_before() -> None:
+def test_a_step_without_a_point_has_the_value_before_it() -> None:
     assert sampled([(10_000, 1), (30_000, 2)], Range(20, 10)) == [(30_000, 2), (20_000, 1), (10_000, 1)]
 
 

@@ -91,7 +91,7 @@ def body_of(api: Api, route: Route, user: str) -> str:
 
 
 @pytest.mark.parametrize("visitor", [Visitor(tag, reads) for tag in TAGS for reads in (False, True)], ids=str)
-def test_a_route_shows_what_the_caller_has_the_right_to_see(api: Api, visitor: Visitor) -> None:
+def test_a_route_shows_only_objects_that_the_caller_may_see(api: Api, visitor: Visitor) -> None:
     name = f"{visitor.tag}-reads" if visitor.reads else visitor.tag
     user = api.host.node.users.get(name)
     assert user is not None

@@ -83,9 +83,7 @@ def hashing(api: Api) -> FakeHashing:
 
 
 @pytest.mark.parametrize("loses", ["user", "tag"])
-def test_an_administrator_who_is_none_any_more_creates_no_user(
-    api: Api, web_of: HTTPAPI, hashing: FakeHashing, loses: str
-) -> None:
+def test_a_former_administrator_creates_no_user(api: Api, web_of: HTTPAPI, hashing: FakeHashing, loses: str) -> None:
     def lose() -> None:
         users = api.peer.node.users
         _ = users.delete("boss") if loses == "user" else set_tags(api.peer.node.users, "boss", ["management"])
@@ -137,7 +135,7 @@ def test_an_import_does_not_change_a_user_that_becomes_protected(api: Api, web_o
     assert api.peer.node.users.find("other").tags == ("protected",)
 
 
-def test_an_import_says_why_its_user_may_not_any_more(api: Api, web_of: HTTPAPI) -> None:
+def test_an_import_of_a_former_administrator_is_refused(api: Api, web_of: HTTPAPI) -> None:
     body = {"users": [{"name": "new", "password_hash": "", "tags": ""}]}
     answer = behind_another(api, web_of, body, lambda: set_tags(api.peer.node.users, "guest", ["management"]))
     assert answer.error == (401, "not_authorised", "Not administrator user")
@@ -198,7 +196,7 @@ def test_messages_taken_before_a_right_is_lost_are_returned_or_stay(
     assert queue.ready == 3 - taken
 
 
-def test_a_get_that_lasts_too_long_returns_what_was_taken(
+def test_a_get_that_lasts_too_long_returns_its_messages(
     worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(messages, "GET_S", 0.05)
@@ -269,7 +267,7 @@ def test_a_move_checks_the_permission_in_each_step(worker: Api, monkeypatch: pyt
 # Work in slices
 
 
-def test_a_binding_is_not_deleted_by_who_lost_the_right_in_the_search(
+def test_a_binding_is_not_deleted_after_the_right_is_lost(
     worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Turn, "is_over", lambda self: True)
@@ -280,7 +278,7 @@ def test_a_binding_is_not_deleted_by_who_lost_the_right_in_the_search(
     assert answer.error == NO_TAG and worker.get(last).status == 200
 
 
-def test_unacked_messages_are_not_listed_for_who_lost_the_right_to_read_them(
+def test_unacked_messages_are_not_listed_after_the_right_is_lost(
     worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Turn, "is_over", lambda self: True)
@@ -297,7 +295,7 @@ def test_unacked_messages_are_not_listed_for_who_lost_the_right_to_read_them(
     assert answer.error == (401, "not_authorised", "Access refused.")
 
 
-def test_all_connections_of_a_user_are_closed_although_the_caller_may_not_any_more(
+def test_all_connections_of_a_user_are_closed_after_the_right_is_lost(
     api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "CLOSED_AT_ONCE", 1)
@@ -368,7 +366,7 @@ LISTS = {"/queues", "/queues/detailed", "/bindings", "/exchanges", "/policies", 
 
 
 @pytest.mark.parametrize("tag", ["policymaker", "monitoring"])
-def test_no_list_of_several_virtual_hosts_has_one_that_its_user_may_not_enter_any_more(
+def test_no_list_has_a_virtual_host_after_its_permission_is_lost(
     prepared: Api, web_of: HTTPAPI, tag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared.peer.add_user("worker", (tag,))
@@ -388,7 +386,7 @@ def test_no_list_of_several_virtual_hosts_has_one_that_its_user_may_not_enter_an
         assert {found[path] for path in LISTS - {"/parameters"}} == {503} and found["/vhosts"] == 200
 
 
-def test_no_response_has_what_its_user_may_see_only_with_a_former_tag(
+def test_no_response_has_objects_of_a_former_tag(
     prepared: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared.peer.add_user("worker")

@@ -50,7 +50,7 @@ def test_a_rate_is_that_of_the_last_two_ticks(watched: Watched) -> None:
     assert watched.publish() == {"rate": 20.0}
 
 
-def test_nothing_is_known_of_what_came_after_the_last_tick(watched: Watched) -> None:
+def test_a_message_after_the_last_tick_has_no_age(watched: Watched) -> None:
     assert watched.publish(MINUTE) == {"rate": 0.0, "samples": [], "avg_rate": 0.0, "avg": 0.0}
 
 
@@ -77,7 +77,7 @@ def test_lengths_that_fall_have_a_negative_rate(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize("step_s", [1, 7, 60])
-def test_of_very_many_samples_those_that_a_range_shows_are_looked_at(
+def test_of_very_many_samples_only_the_ones_of_a_range_are_read(
     watched: Watched, monkeypatch: pytest.MonkeyPatch, step_s: int
 ) -> None:
     watched.samples = Samples(KINDS, 5000, dict.fromkeys(RETENTION, ((4000, 1),)))
@@ -194,7 +194,7 @@ def test_the_policies_are_shown_with_rounded_ages() -> None:
     assert RETENTION["basic"] == ((605, 5), (3600, 60))
 
 
-def test_policies_that_are_configured_replace_those_that_are_not() -> None:
+def test_configured_retention_policies_replace_the_defaults() -> None:
     found = retention_of({"basic.hour": 60, "basic.minute": 1, "detailed.10": 5})
     assert found == {
         "global": sorted(RETENTION["global"]),

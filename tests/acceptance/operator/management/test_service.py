@@ -65,7 +65,7 @@ def test_a_response_without_content_has_no_length_and_the_connection_stays_open(
             assert answer.getheader("content-length") is None and answer.getheader("transfer-encoding") is None
 
 
-def test_a_broker_that_nobody_asks_imports_nothing_of_it_and_ends_too(tmp_path: Path) -> None:
+def test_a_broker_without_requests_imports_no_http_and_stops(tmp_path: Path) -> None:
     with broker_with_api(tmp_path, fork=False) as broker:
         maps = Path(f"/proc/{broker.process.pid}/maps").read_text(encoding="utf-8")
         assert "msgspec" not in maps

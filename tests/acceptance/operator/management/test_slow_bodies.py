@@ -128,7 +128,7 @@ def test_unfinished_bodies_do_not_block_requests_of_others(web_of: HTTPAPI, path
     asyncio.run(visit())
 
 
-def test_requests_in_work_of_one_source_leave_room_for_those_of_others(
+def test_requests_of_one_source_leave_room_for_other_sources(
     api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_of, "_requests", Quota(http_api.REQUESTS_LIMIT, 1))

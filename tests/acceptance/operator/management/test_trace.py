@@ -63,7 +63,7 @@ def test_a_flood_is_sampled_and_the_rest_is_counted(broker: BrokerProcess) -> No
         assert broker.http().get("/vhosts/%2F").json["tracing"] is False
 
 
-def test_an_unknown_queue_and_a_user_who_does_not_administer_are_refused(broker: BrokerProcess) -> None:
+def test_a_trace_of_an_unknown_queue_or_by_no_administrator_is_refused(broker: BrokerProcess) -> None:
     http = broker.http()
     assert http.get("/warren/trace/%2F?queue=nowhere").status == 404
     assert http.get("/warren/trace/nowhere").status == 404

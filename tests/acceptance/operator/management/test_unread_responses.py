@@ -84,7 +84,7 @@ async def ask(api: Api, path: str, method: str = "GET", body: object = None) -> 
     return await call_application(api.application, *asgi_scope(method, path, body))
 
 
-def test_responses_that_nobody_reads_have_a_limit_for_each_source_and_in_total(api: Api) -> None:
+def test_unread_responses_are_limited_by_source_and_in_total(api: Api) -> None:
     async def run() -> None:
         clients = [Client(api) for _ in range(4)]
         assert sorted([await client.begun() for client in clients]) == [200, 200, 503, 503]
@@ -104,9 +104,7 @@ def test_responses_that_nobody_reads_have_a_limit_for_each_source_and_in_total(a
 
 
 @pytest.mark.parametrize("sources", [1, 5])
-def test_responses_for_which_there_is_no_room_wait_for_those_before_them(
-    api: Api, sources: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_responses_without_room_wait_in_order(api: Api, sources: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
 
     async def run() -> None:
@@ -125,7 +123,7 @@ def test_responses_for_which_there_is_no_room_wait_for_those_before_them(
     assert api.state.unread.used == 0
 
 
-def test_what_waits_for_room_is_bounded_and_ends_with_its_client(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_for_room_are_bounded_and_end_with_the_client(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
     monkeypatch.setattr(unread, "SOURCE_WAITING_LIMIT", 2)
     api = Api(api.peer)
@@ -152,9 +150,7 @@ def test_what_waits_for_room_is_bounded_and_ends_with_its_client(api: Api, monke
     api.close()
 
 
-def test_a_response_for_which_there_is_room_passes_those_that_wait_however_many_they_are(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_short_response_passes_waiting_ones(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
     monkeypatch.setattr(unread, "SOURCE_WAITING_LIMIT", 2)
     api = Api(api.peer)
@@ -303,7 +299,7 @@ def test_a_get_that_may_not_have_a_long_response_takes_no_message(api: Api) -> N
     asyncio.run(run())
 
 
-def test_what_one_source_has_beyond_its_limit_leaves_the_others_their_room() -> None:
+def test_the_excess_of_one_source_leaves_room_for_others() -> None:
     quota = Quota(10, 4)
     assert quota.has_room("one", 20, 0)
     quota.add("one", 20)

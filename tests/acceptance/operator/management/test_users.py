@@ -59,7 +59,7 @@ def test_a_hash_that_is_no_password_s_is_taken_and_named(api: Api) -> None:
     assert [fields["user"] for event, _, fields in api.peer.log if event == "user_cannot_log_in"] == ["u", "u"]
 
 
-def test_without_password_and_hash_nobody_gets_in_any_more(api: Api) -> None:
+def test_a_user_without_password_and_hash_cannot_log_in(api: Api) -> None:
     api.put("/users/u", {"tags": "administrator", "password": "p"})
     assert api.put("/users/u", {"tags": "administrator"}).status == 204
     assert api.get("/users/u").json["password_hash"] == ""

@@ -161,7 +161,7 @@ def test_no_header_makes_another_caller_of_a_local_one(local: LocalAPI) -> None:
     assert local.request("GET", ("whoami",), headers={"Host": "attacker.example"})["name"] == "rmq-cli"
 
 
-def test_a_vhost_made_there_gives_nobody_permissions(controlled: Controlled, local: LocalAPI) -> None:
+def test_a_virtual_host_created_by_a_local_caller_gives_no_permissions(controlled: Controlled, local: LocalAPI) -> None:
     local.put("vhosts", "v")
     assert local.get("vhosts", "v", "permissions") == []
     local.put("queues", "v", "q", body={"durable": True})

@@ -44,7 +44,7 @@ def used(scraper: Scraper) -> Channel:
     return channel
 
 
-def test_what_is_published_and_delivered_is_counted_for_the_node(scraper: Scraper) -> None:
+def test_publishes_and_deliveries_are_counted_for_the_node(scraper: Scraper) -> None:
     used(scraper)
     samples = scraper.scrape()
     protocol = {"protocol": "amqp091"}
@@ -137,7 +137,7 @@ def test_queues_have_counters_of_their_own_but_where_all_is_summed_up(scraper: S
         assert samples.value("warren_queue_acknowledged_total", **queue) == 1
 
 
-def test_counters_outlive_what_they_counted(scraper: Scraper) -> None:
+def test_counters_include_deleted_objects(scraper: Scraper) -> None:
     channel = used(scraper)
     before = scraper.scrape().counters()
     channel.delete("q")
@@ -226,7 +226,7 @@ def test_every_family_can_be_requested_and_appears_once(scraper: Scraper) -> Non
     assert "" not in {one["exchange"] for one in samples.labels("rabbitmq_cluster_exchange_name")}
 
 
-def test_memory_is_broken_down_into_what_is_known(scraper: Scraper) -> None:
+def test_memory_is_broken_down_by_use(scraper: Scraper) -> None:
     samples = scraper.scrape("/metrics/memory-breakdown")
     uses = {name for name in samples.names if name.startswith("rabbitmq_memory_")}
     assert len(uses) == 26 and all(name.endswith("_bytes") for name in uses)

@@ -60,7 +60,7 @@ def test_a_series_is_there_from_the_start(fresh: Samples, name: str, kind: str, 
         assert fresh.sum(name) == 0
 
 
-def test_all_can_be_joined_with_the_one_series_of_what_the_broker_is(fresh: Samples) -> None:
+def test_all_series_can_be_joined_with_identity_info(fresh: Samples) -> None:
     (identity,) = fresh.labels("rabbitmq_identity_info")
     assert set(identity) == {
         "rabbitmq_node",

@@ -23,7 +23,7 @@ parsed: Any = openmetrics.text_string_to_metric_families  # the parser does not 
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-def test_each_scrape_ends_with_what_the_broker_is_once(scraper: Scraper, path: str) -> None:
+def test_each_scrape_ends_with_one_build_and_identity_info(scraper: Scraper, path: str) -> None:
     text = scraper.get(path).body.decode()
     samples = Samples(text)
     (identity,) = samples.labels("rabbitmq_identity_info")
@@ -37,7 +37,7 @@ def test_each_scrape_ends_with_what_the_broker_is_once(scraper: Scraper, path: s
     assert last == ["rabbitmq_build_info", "rabbitmq_identity_info"]
 
 
-def test_without_families_details_are_what_the_broker_is(scraper: Scraper) -> None:
+def test_details_without_families_are_build_and_identity_info(scraper: Scraper) -> None:
     assert scraper.scrape("/metrics/detailed").names == {"rabbitmq_build_info", "rabbitmq_identity_info"}
     assert scraper.scrape("/metrics/detailed?family=nope").names >= {"rabbitmq_build_info"}
 
@@ -142,7 +142,7 @@ def test_names_that_clients_chose_are_escaped(scraper: Scraper) -> None:
     assert [one["vhost"] for one in vhosts] == ["/", "two\nlines"]
 
 
-def test_credentials_are_those_of_basic_authentication() -> None:
+def test_metrics_can_require_basic_authentication() -> None:
     scraper = Scraper(authentication_enabled=True)
     header = "Basic " + base64.b64encode(b"guest:guest").decode()
     assert scraper.get(headers={"Authorization": header}).status == 200

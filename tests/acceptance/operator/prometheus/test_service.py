@@ -45,7 +45,7 @@ def test_metrics_have_their_own_listener_and_are_on_that_of_the_api_for_monitori
         broker.stop()
 
 
-def test_a_broker_that_nobody_scrapes_imports_nothing_of_it(tmp_path: Path) -> None:
+def test_a_broker_without_scrapes_imports_no_library(tmp_path: Path) -> None:
     names = (
         "import sys",
         "from warren.broker.cli import main",

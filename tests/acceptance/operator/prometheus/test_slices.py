@@ -45,7 +45,7 @@ def test_others_have_a_turn_after_each_piece(crowded: Scraper, endpoint: str, sa
     assert turns >= samples // PIECE // 10  # a fast machine writes several pieces in a slice
 
 
-def test_what_is_written_in_pieces_reads_as_if_it_had_been_written_at_once(crowded: Scraper) -> None:
+def test_a_text_written_in_pieces_is_complete(crowded: Scraper) -> None:
     samples: Samples = crowded.scrape("/metrics/per-object")
     assert len(samples.labels("rabbitmq_queue_messages")) == QUEUES
     text = crowded.get("/metrics/per-object").body.decode()

@@ -29,7 +29,7 @@ ACCEPTS = [
 
 @pytest.mark.parametrize("accept", ACCEPTS)
 @pytest.mark.parametrize("kind", [CounterMetricFamily, GaugeMetricFamily])
-def test_lines_of_objects_are_those_of_the_library(accept: str, kind: Any) -> None:
+def test_lines_of_objects_are_as_the_library_writes_them(accept: str, kind: Any) -> None:
     labels = ("vhost", "queue", "queue_type")
     rows = Rows(1)
     whole = kind("rabbitmq_things", "What there is", labels=labels)

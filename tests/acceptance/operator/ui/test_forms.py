@@ -68,7 +68,7 @@ def objects(running: BrokerProcess) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", FORMS)
-def test_what_is_entered_after_saving_stays(ui: UI, kind: str) -> None:
+def test_text_entered_after_saving_stays(ui: UI, kind: str) -> None:
     address, name, submit, label = FORMS[kind]
     page = ui.open(f"{address}?edit=true").page
     form = page.get_by_role("form", name=name, exact=True)
@@ -98,7 +98,7 @@ def test_a_field_keeps_the_focus_after_saving(ui: UI) -> None:
     expect(field).to_have_value("first-second")
 
 
-def test_a_form_shows_what_another_user_has_changed(ui: UI, running: BrokerProcess) -> None:
+def test_a_form_shows_the_changes_of_another_user(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("policies/%2F/some").page
     page.get_by_role("heading", name="Update this policy").click()
     running.http().put("/policies/%2F/some", {"pattern": "^theirs$", "definition": {"max-length": 2}})
@@ -107,9 +107,7 @@ def test_a_form_shows_what_another_user_has_changed(ui: UI, running: BrokerProce
     expect(form.get_by_label("Pattern")).to_have_value("^theirs$")
 
 
-def test_fields_that_are_not_changed_follow_the_stored_object_while_one_of_them_has_the_focus(
-    ui: UI, running: BrokerProcess
-) -> None:
+def test_unchanged_fields_follow_the_stored_object_also_with_the_focus(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("policies/%2F/some?edit=true").page
     form = page.get_by_role("form", name="Update this policy")
     pattern, definition = form.get_by_label("Pattern"), form.get_by_label("Definition: value")
@@ -184,7 +182,7 @@ def test_a_password_that_is_saved_leaves_the_form(ui: UI, running: BrokerProcess
     assert running.http().get("/users/some").json["password_hash"] == stored["password_hash"]
 
 
-def test_a_uri_that_is_not_changed_is_stored_as_it_is_at_that_time(ui: UI, running: BrokerProcess) -> None:
+def test_an_unchanged_uri_is_stored_as_it_is_then(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("federation-upstreams/%2F/some?edit=true").page
     form = page.get_by_role("form", name="Edit upstream some")
     form.get_by_label("Queue", exact=True).fill("mine")
@@ -195,7 +193,7 @@ def test_a_uri_that_is_not_changed_is_stored_as_it_is_at_that_time(ui: UI, runni
     assert running.http().get(f"{UPSTREAMS}/some").json["value"] == {"uri": uris, "prefetch-count": 7, "queue": "mine"}
 
 
-def test_a_password_that_another_user_has_set_is_not_stored_for_another_broker(ui: UI, running: BrokerProcess) -> None:
+def test_a_new_password_is_not_stored_for_another_broker(ui: UI, running: BrokerProcess) -> None:
     http = running.http()
     http.put(f"{UPSTREAMS}/some", {"value": {"uri": "amqp://u:old@127.0.0.2:1"}})
     page = ui.open("federation-upstreams/%2F/some?edit=true").page
@@ -216,9 +214,7 @@ def test_a_password_that_another_user_has_set_is_not_stored_for_another_broker(u
     assert http.get(f"{UPSTREAMS}/some").json["value"] == {"uri": "amqp://u:new@127.0.0.8:1"}
 
 
-def test_of_a_form_that_adds_an_object_what_is_entered_meanwhile_stays_and_nothing_else(
-    ui: UI, running: BrokerProcess
-) -> None:
+def test_a_form_that_adds_an_object_keeps_later_text_only(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("queues").page
     page.get_by_text("Add a queue").click()
     form = page.get_by_role("form", name="Add a queue")
@@ -241,9 +237,7 @@ def test_of_a_form_that_adds_an_object_what_is_entered_meanwhile_stays_and_nothi
         running.http().delete(f"/queues/%2F/{name}")
 
 
-def test_an_argument_that_is_entered_while_an_object_is_added_is_that_of_the_next(
-    ui: UI, running: BrokerProcess
-) -> None:
+def test_an_argument_entered_during_an_addition_is_for_the_next_object(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("queues").page
     page.get_by_text("Add a queue").click()
     form = page.get_by_role("form", name="Add a queue")
@@ -260,9 +254,7 @@ def test_an_argument_that_is_entered_while_an_object_is_added_is_that_of_the_nex
     running.http().delete("/queues/%2F/first")
 
 
-def test_an_upstream_that_is_chosen_while_the_list_loads_stays_also_if_it_is_deleted(
-    ui: UI, running: BrokerProcess
-) -> None:
+def test_an_upstream_chosen_during_loading_stays_chosen(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("federation-upstreams").page
     page.get_by_text("Federate exchanges or queues").click()
     choice = page.get_by_role("form", name="Federate exchanges or queues").get_by_label("Upstreams")

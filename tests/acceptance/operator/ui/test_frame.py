@@ -91,7 +91,7 @@ PAGE_OF_PROXY = """() => {
 @pytest.mark.parametrize(
     ("answer", "banner"), [(BROKEN_BODY, "The broker does not answer"), (PAGE_OF_PROXY, "a proxy, perhaps")]
 )
-def test_a_body_that_is_no_answer_shows_a_banner_and_the_page_goes_on(ui: UI, answer: str, banner: str) -> None:
+def test_an_invalid_body_shows_a_banner_and_polling_continues(ui: UI, answer: str, banner: str) -> None:
     page = ui.open("queues").page
     page.evaluate(answer)
     expect(page.locator(".banner")).to_contain_text(banner)
@@ -99,7 +99,7 @@ def test_a_body_that_is_no_answer_shows_a_banner_and_the_page_goes_on(ui: UI, an
     expect(page.locator(".banner")).to_be_hidden()
 
 
-def test_a_page_with_an_error_says_so_and_goes_on(ui: UI) -> None:
+def test_a_page_with_an_error_shows_it_and_polling_continues(ui: UI) -> None:
     page = ui.open("queues").page
     page.evaluate(PAGE_OF_PROXY.replace("<html>the broker is down for maintenance</html>", "{}"))
     expect(page.locator(".banner")).to_contain_text("This page has failed")

@@ -25,7 +25,7 @@ def test_charts_and_totals_show_live_traffic(ui: UI, running: BrokerProcess) -> 
     client.close()
 
 
-def test_the_node_shows_its_health_and_an_alarm_says_what_to_do(ui: UI, running: BrokerProcess) -> None:
+def test_the_node_shows_its_health_and_advice_for_an_alarm(ui: UI, running: BrokerProcess) -> None:
     node = ui.page.get_by_role("table", name="Nodes")
     expect(node).to_contain_text("warren@test")
     running.http().put("/warren/limits/memory", {"bytes": 1})
@@ -40,9 +40,7 @@ def test_the_node_shows_its_health_and_an_alarm_says_what_to_do(ui: UI, running:
     expect(ui.page.locator("main")).to_contain_text("Longest turn since the start")
 
 
-def test_definitions_go_out_and_come_back_after_the_import_has_said_what_it_changes(
-    ui: UI, running: BrokerProcess, tmp_path: Path
-) -> None:
+def test_definitions_are_exported_and_imported_with_a_preview(ui: UI, running: BrokerProcess, tmp_path: Path) -> None:
     http, page = running.http(), ui.page
     http.put("/queues/%2F/exported", {"durable": True})
     page.get_by_role("heading", name="Export definitions").click()

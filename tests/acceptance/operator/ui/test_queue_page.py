@@ -42,7 +42,7 @@ def answer(page: Page, action: str) -> str:
     return text
 
 
-def test_the_page_of_a_quorum_queue_says_what_has_a_confirmed_message(ui: UI, running: BrokerProcess) -> None:
+def test_the_page_of_a_quorum_queue_shows_its_guarantee(ui: UI, running: BrokerProcess) -> None:
     for type_, count in (("quorum", 1), ("classic", 0)):
         running.http().put(f"/queues/%2F/{type_}", {"durable": True, "arguments": {"x-queue-type": type_}})
         details = section(ui.open(f"queues/%2F/{type_}").page, "Details")
@@ -167,7 +167,7 @@ def test_a_message_is_published_with_headers_and_properties_and_peeked_at(ui: UI
     expect(get).to_contain_text("1 shown; 0 ready messages were behind them.")
 
 
-def test_destructive_modes_say_so_and_ask(ui: UI, running: BrokerProcess) -> None:
+def test_destructive_modes_warn_and_ask(ui: UI, running: BrokerProcess) -> None:
     running.http().put("/queues/%2F/taken", {})
     publish(running, "taken", "only copy")
     page = ui.open("queues/%2F/taken").page

@@ -78,7 +78,7 @@ def test_a_client_that_sends_all_of_a_refused_body_gets_the_answer(api: Api, bod
 
 
 @pytest.mark.parametrize("sends", [False, True])
-def test_what_follows_an_answer_is_read_for_a_limited_time_and_length(
+def test_input_after_a_response_is_limited_in_time_and_length(
     api: Api, monkeypatch: pytest.MonkeyPatch, sends: bool
 ) -> None:
     monkeypatch.setattr(protocol_module, "REST_BYTES", 4 << 20)
@@ -187,7 +187,7 @@ def test_one_address_cannot_take_all_connections(api: Api, monkeypatch: pytest.M
     asyncio.run(visit())
 
 
-def test_an_application_that_cannot_be_made_is_logged_and_tried_again_and_nobody_waits_for_it(api: Api) -> None:
+def test_a_failed_start_of_an_application_is_logged_and_repeated(api: Api) -> None:
     """The connection that finds the fault is closed, and a later one is answered."""
     made: list[int] = []
 

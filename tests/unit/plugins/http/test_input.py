@@ -111,7 +111,7 @@ def test_a_connection_ends_after_the_answer_to_a_request_with_a_long_body(api: A
     assert talk(api, dialogue) == []
 
 
-def test_what_is_no_body_behind_an_answer_ends_the_connection(api: Api) -> None:
+def test_invalid_input_after_a_response_closes_the_connection(api: Api) -> None:
     """The error of the loop made a line in the log for each."""
 
     async def dialogue(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

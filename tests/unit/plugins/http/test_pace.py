@@ -17,7 +17,7 @@ class Loop:
         self.soon.append(fn)
 
 
-def test_what_comes_new_waits_for_few_of_those_that_go_on() -> None:
+def test_new_work_waits_for_little_of_the_continued_work() -> None:
     loop = Loop()
     pace = Pace(loop)  # type: ignore[arg-type]
     called: list[str] = []

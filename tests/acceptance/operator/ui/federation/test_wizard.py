@@ -27,7 +27,7 @@ def words(page: Page, broker: str) -> list[list[str]]:
 POLICY = ["^federated\\.", '{"federation-upstream-set":"all"}']
 
 
-def test_the_wizard_shows_the_commands_of_each_broker_and_applies_those_of_this_one(
+def test_the_wizard_shows_the_commands_of_all_brokers_and_applies_its_own(
     ui: UI, running: FederatedBroker, other: FederatedBroker
 ) -> None:
     exchange(running, "federated.pair", "pair")
