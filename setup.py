@@ -30,7 +30,7 @@ UNITS: dict[str, tuple[str, ...]] = {
     "core.counters": ("statistics",),
     "core.exchanges": ("exchange", "router"),
     "core.queues": (
-        *("chunks", "consumers", "enqueue", "fifo", "flow_control", "ledger", "queue", "queue_host"),
+        *("chunks", "consumers", "flow_control", "ledger", "per_message_enqueue", "queue", "queue_host"),
         *("queue_journal", "ready_messages", "returned", "route_target", "sorted_entries", "sorted_rows"),
     ),
     "storage": ("index", "log_records", "segment"),

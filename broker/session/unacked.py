@@ -78,7 +78,7 @@ class CreditConsumer(Consumer):
                   and `turn`, the number by which it waits
     """
 
-    __slots__ = ("prefetch", "arguments", "stalled", "awaits_limit", "served", "turn")
+    __slots__ = ("queue", "prefetch", "arguments", "stalled", "awaits_limit", "served", "turn")
 
     def __init__(
         self,
@@ -92,7 +92,8 @@ class CreditConsumer(Consumer):
         arguments: Table,
         served: int,
     ) -> None:
-        super().__init__(tag, queue, output, no_ack, exclusive, priority)
+        super().__init__(tag, output, no_ack, exclusive, priority)
+        self.queue = queue
         self.prefetch = prefetch
         self.arguments = arguments
         self.stalled = self.awaits_limit = False

@@ -14,7 +14,7 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.message_log import Origin
 from warren.broker.core.queues.queue import Queue
 from warren.plugins.throughput.export import name_codes

@@ -13,10 +13,10 @@ from warren.broker.core.queues import ready_messages as ready_messages_module
 from warren.broker.core.queues.chunks import Packed, Resident, Stored
 from warren.broker.core.queues.consumers import Consumer
 from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
-from warren.broker.core.queues.fifo import Fifo
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
-from warren.broker.core.queues.queue_host import QueueHost
+from warren.broker.core.queues.queue_host import HostedQueue, QueueHost
+from warren.broker.core.queues.ready_messages import Fifo
 from warren.broker.core.queues.sorted_rows import Row
 from warren.broker.core.vhost.vhost import VHost
 
@@ -67,9 +67,9 @@ class NoVHost(QueueHost):
     def __init__(self, name: str, clock: Clock, journal: Journal, ledger: Ledger, scheduler: Scheduler) -> None:
         super().__init__(name, clock, journal, ledger, scheduler)
         self.dead: list[tuple[Message, str]] = []
-        self.over: list[Queue] = []
+        self.over: list[HostedQueue] = []
 
-    def delete_expired(self, queue: Queue) -> None:
+    def delete_expired(self, queue: HostedQueue) -> None:
         self.over.append(queue)
 
 
@@ -132,7 +132,8 @@ class Taker(Consumer):
     """A consumer that records deliveries. `credit` is the number of further messages it accepts."""
 
     def __init__(self, name: str, queue: Queue, line: list[Delivery], no_ack: bool, priority: int, credit: int) -> None:
-        super().__init__(name, queue, line, no_ack, False, priority)
+        super().__init__(name, line, no_ack, False, priority)
+        self.queue = queue
         self.log = line
         self.credit = credit
 

@@ -10,7 +10,7 @@ from pamqp.commands import Basic, Queue, Tx
 
 from tests.support.journal import commit
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.queues import fifo
+from warren.broker.core.queues import ready_messages
 from warren.broker.storage.compaction import LONG_BYTES
 
 from .broker import BODY_BYTES, MeasuredPeer, Prompter, StepMeter, StoredPeer, fill
@@ -183,7 +183,7 @@ def test_long_headers_that_are_paged_out_and_read_back(
     step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The headers are as long as one frame takes; the bodies are empty."""
-    monkeypatch.setattr(fifo, "PAGE_ABOVE", 1)
+    monkeypatch.setattr(ready_messages, "PAGE_ABOVE", 1)
 
     def attempt() -> None:
         peer = StoredPeer(step_meter, tmp_path, message_memory_bytes=1 << 20)
@@ -210,7 +210,7 @@ def test_long_headers_that_are_paged_out_and_read_back(
 def test_long_messages_that_expire_on_the_disk(
     step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: tuple[bytes, dict[str, object]]
 ) -> None:
-    monkeypatch.setattr(fifo, "PAGE_ABOVE", 1)
+    monkeypatch.setattr(ready_messages, "PAGE_ABOVE", 1)
     peer = StoredPeer(step_meter, tmp_path, message_memory_bytes=1 << 20)
     channel = peer.connect().channel()
     channel.declare("q", arguments={"x-message-ttl": TTL_MS})

@@ -16,7 +16,7 @@ from warren.broker.amqp.framing import header_frame
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.ports import Commit
-from warren.broker.core.queues import fifo
+from warren.broker.core.queues import ready_messages
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
 
@@ -228,7 +228,7 @@ def test_a_dead_letter_with_very_many_keys_and_queues(
 def test_one_publish_to_many_queues_that_page_it_out(
     step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, queues: int, shape: str
 ) -> None:
-    monkeypatch.setattr(fifo, "PAGE_ABOVE", 0)
+    monkeypatch.setattr(ready_messages, "PAGE_ABOVE", 0)
 
     def attempt() -> None:
         peer = StoredPeer(step_meter, tmp_path, message_memory_bytes=1)

@@ -20,7 +20,9 @@ class Accepted(RouteTarget):
         self.sink = sink
         self._result = result
 
-    def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:
+    def accept(
+        self, messages: list[Message], source: str, shared: bool, others: tuple[RouteTarget, ...] = ()
+    ) -> EnqueueResult:
         return self._result
 
 
@@ -38,7 +40,9 @@ class Sink(RouteTarget):
         self.context = context
         self.reads_headers = True
 
-    def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:
+    def accept(
+        self, messages: list[Message], source: str, shared: bool, others: tuple[RouteTarget, ...] = ()
+    ) -> EnqueueResult:
         return self.handle(messages)
 
     def handle(self, messages: list[Message]) -> EnqueueResult:

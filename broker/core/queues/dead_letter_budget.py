@@ -10,6 +10,7 @@ from ..messages.ports import Clock
 
 ALL_BYTES = 256 << 20  # in the outboxes of the node, also of deleted queues,
 USER_BYTES = 16 << 20  # if these are of one user: queues and publishers of that user wait
+FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after a step of a queue
 WOKEN = 100  # of those that wait for fewer, here or in one outbox, in one turn
 
 

@@ -8,14 +8,12 @@ implementations must not change one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
-from typing import TYPE_CHECKING
+from collections.abc import Container, Sequence
+from typing import Protocol
 
 from ..messages.message import Message
+from .queue_settings import QueueSettings
 from .route_target import RouteTarget
-
-if TYPE_CHECKING:
-    from .queue import Queue
 
 # Sources of messages that no client has published here (`enqueued`, also MOVED), and reasons for the requeueing and the
 # removal of messages.
@@ -42,6 +40,16 @@ class Origin:
         self.upstream = ""
         self.link = ""
         self.unconfirmed: deque[tuple[int, int, int]] | None = None
+
+
+class LoggedQueue(Protocol):
+    """A queue as a message log sees it."""
+
+    name: str
+    vhost: str
+    settings: QueueSettings
+    deleted: bool
+    unacked: int
 
 
 class MessageLog:
@@ -71,7 +79,7 @@ class MessageLog:
     def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None:
         """The publishes `first` to `last` are confirmed, except for those `refused`, which are nacked."""
 
-    def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
+    def enqueued(self, queues: Sequence[LoggedQueue], messages: list[Message], source: str) -> None:
         """Messages enter each of these queues.
 
         `source` is empty for those of the last `publishing`, and for a message that was published in an earlier turn
@@ -85,7 +93,7 @@ class MessageLog:
         self,
         origin: Origin,
         tag: str,
-        queue: Queue,
+        queue: LoggedQueue,
         messages: list[Message],
         position: int,
         step: int,
@@ -97,24 +105,24 @@ class MessageLog:
         Positions are those of `Consumer.deliver`. HOT: bench A-M.
         """
 
-    def needs_content(self, tag: str, queue: Queue) -> bool:
+    def needs_content(self, tag: str, queue: LoggedQueue) -> bool:
         """Return whether `acked` needs the contents of messages of this consumer (`delivered`)."""
         return False
 
-    def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
+    def acked(self, origin: Origin, tag: str, queue: LoggedQueue, messages: list[Message]) -> None:
         """Acknowledged messages leave the queue. HOT: bench B, D, I, L."""
 
-    def refused(self, origin: Origin, tag: str, queue: Queue, message: Message) -> None:
+    def refused(self, origin: Origin, tag: str, queue: LoggedQueue, message: Message) -> None:
         """A client nacks or rejects a message; a call of `requeued` or `left` follows."""
 
-    def requeued(self, queue: Queue, message: Message, reason: str) -> None:
+    def requeued(self, queue: LoggedQueue, message: Message, reason: str) -> None:
         """A message returns to its queue. The reason is NACK, REJECT, RECOVER, or CHANNEL if that was closed."""
 
-    def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
+    def left(self, queue: LoggedQueue, messages: list[Message], reason: str) -> None:
         """Messages leave the queue. The reason is one of dead-lettering (`x_death`), PURGED, DELETED or MOVED."""
 
-    def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
+    def left_paged(self, queue: LoggedQueue, seqs: list[int], average_bytes: int, reason: str) -> None:
         """Messages that are not in memory leave the queue, PURGED or DELETED. `seqs` has each `Message.seq`."""
 
-    def cleared(self, queue: Queue) -> None:
+    def cleared(self, queue: LoggedQueue) -> None:
         """All ready messages leave the queue; calls of `left` and `left_paged` follow, perhaps for many turns."""

@@ -69,8 +69,10 @@ class RouteTarget(Destination):
         """
         raise NotImplementedError
 
-    def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:
-        """Store and add messages one by one, or reject them.
+    def accept(
+        self, messages: list[Message], source: str, shared: bool, others: tuple[RouteTarget, ...] = ()
+    ) -> EnqueueResult:
+        """Store and add messages one by one, or reject them; the same for `others` with an equal `record_key`.
 
         `source` is that of the message log, empty for a client. `shared` messages are also added to other targets.
         """

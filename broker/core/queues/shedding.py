@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..jobs.scheduler import SUSPENDED, Job, Scheduler
 from ..messages.ports import BEHIND, DISK_FULL, Clock, Journal
-from .fifo import PAGE_ABOVE
 from .ledger import Ledger
+from .ready_messages import PAGE_ABOVE
 
 if TYPE_CHECKING:
     from .queue import Queue

@@ -38,6 +38,7 @@ from ..queues.consumers import Consumer
 from ..queues.flow_control import Publisher
 from ..queues.message_log import DELETED
 from ..queues.queue import Queue
+from ..queues.queue_host import HostedQueue
 from ..queues.reply_queue import ReplyQueue
 from ..queues.route_target import PAGE_COST
 from .emissions import EmissionHost, EmissionQueue, enqueue
@@ -664,8 +665,8 @@ class VHost(EmissionHost):
     def search_from(self, exchange: str, keys: tuple[str, ...], message: Message) -> Search:
         return self.search(self.exchanges[exchange], keys, message, defers=True)
 
-    def delete_expired(self, queue: Queue) -> None:
-        self.delete_queue(queue)
+    def delete_expired(self, queue: HostedQueue) -> None:
+        self.delete_queue(cast("Queue", queue))
 
 
 def cancel_in_steps(consumers: list[Consumer]) -> Job:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 import msgspec
 
-from warren.broker.core.queues.message_log import MessageLog, Origin
+from warren.broker.core.queues.message_log import LoggedQueue, MessageLog, Origin
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.plugin import Message, Node, Queue
 
@@ -78,9 +79,9 @@ class Changed:
     __slots__ = ("queues",)
 
     def __init__(self) -> None:
-        self.queues: set[Queue] | None = None
+        self.queues: set[LoggedQueue] | None = None
 
-    def add(self, queue: Queue) -> None:
+    def add(self, queue: LoggedQueue) -> None:
         if self.queues is not None:
             self.queues.add(queue)
 
@@ -96,7 +97,7 @@ class ChangeLog(MessageLog):
     def __init__(self, changed: Changed) -> None:
         self._changed = changed
 
-    def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
+    def enqueued(self, queues: Sequence[LoggedQueue], messages: list[Message], source: str) -> None:
         for queue in queues:
             self._changed.add(queue)
 
@@ -104,7 +105,7 @@ class ChangeLog(MessageLog):
         self,
         origin: Origin,
         tag: str,
-        queue: Queue,
+        queue: LoggedQueue,
         messages: list[Message],
         position: int,
         step: int,
@@ -113,22 +114,22 @@ class ChangeLog(MessageLog):
     ) -> None:
         self._changed.add(queue)
 
-    def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
+    def acked(self, origin: Origin, tag: str, queue: LoggedQueue, messages: list[Message]) -> None:
         self._changed.add(queue)
 
-    def refused(self, origin: Origin, tag: str, queue: Queue, message: Message) -> None:
+    def refused(self, origin: Origin, tag: str, queue: LoggedQueue, message: Message) -> None:
         self._changed.add(queue)
 
-    def requeued(self, queue: Queue, message: Message, reason: str) -> None:
+    def requeued(self, queue: LoggedQueue, message: Message, reason: str) -> None:
         self._changed.add(queue)
 
-    def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
+    def left(self, queue: LoggedQueue, messages: list[Message], reason: str) -> None:
         self._changed.add(queue)
 
-    def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
+    def left_paged(self, queue: LoggedQueue, seqs: list[int], average_bytes: int, reason: str) -> None:
         self._changed.add(queue)
 
-    def cleared(self, queue: Queue) -> None:
+    def cleared(self, queue: LoggedQueue) -> None:
         self._changed.add(queue)
 
 
@@ -190,7 +191,7 @@ class Snapshots(Observer):
 
     def prepare(self) -> Iterator[None]:
         """Read all queues in slices, then those that changed meanwhile, fewer each time."""
-        changed: set[Queue] = set()
+        changed: set[LoggedQueue] = set()
         queues = self.queues()
         self._changed.queues = changed
         self._readings = Readings()
@@ -203,15 +204,15 @@ class Snapshots(Observer):
             if len(changed) <= SLICE:
                 break
             for _ in range(len(changed) // SLICE):
-                for queue in [changed.pop() for _ in range(min(SLICE, len(changed)))]:
-                    self._read(queue)
+                for each in [changed.pop() for _ in range(min(SLICE, len(changed)))]:
+                    self._read(each)
                 yield
 
     def take(self, kind: str) -> Snapshot:
         """Return a snapshot of this moment, which must have been prepared."""
         number, self._number = self._number, self._number + 1
-        for queue in self._changed.queues or ():
-            self._read(queue)
+        for changed in self._changed.queues or ():
+            self._read(changed)
         self._changed.queues = None
         readings, self._readings = self._readings, Readings()
         self._deleted = [queue for queue in self._deleted if queue.unacked]
@@ -235,7 +236,8 @@ class Snapshots(Observer):
         )
         return Snapshot(head, readings, self.utilisation.take(), self._stored)
 
-    def _read(self, queue: Queue) -> None:
+    def _read(self, logged: LoggedQueue) -> None:
+        queue = cast("Queue", logged)
         if queue.deleted:
             self._readings.remove(queue)
         else:
@@ -283,5 +285,5 @@ class Snapshot:
 
 def prefetch(queue: Queue) -> int:
     """Return the sum of its consumers' prefetches; -1 if one has no limit, or there is no consumer."""
-    limits = [getattr(consumer, "prefetch", 0) for consumer in queue.consumers.all() if not consumer.no_ack]
+    limits = [getattr(consumer, "prefetch", 0) for consumer in queue.consumers.all if not consumer.no_ack]
     return sum(limits) if limits and all(limits) else -1

@@ -257,7 +257,7 @@ def test_without_acknowledgements_none_is_sent(up: Place, down: Place) -> None:
     here = linked(up, down, ack_mode="no-ack", prefetch_count=5)
     queue = up.queue(down.upstream_queue())
     assert queue is not None
-    (consumer,) = up.look(lambda vhost: queue.consumers.all())
+    (consumer,) = up.look(lambda vhost: list(queue.consumers.all))
     assert consumer.no_ack
     hopped = {"headers": {"x-received-from": [{"uri": "amqp://elsewhere"}]}}
     for number in range(50):

@@ -30,7 +30,7 @@ from warren.broker.config import Config
 from warren.broker.core.jobs import scheduler
 from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.core.queues import chunks, ready_messages, shedding, sorted_rows
-from warren.broker.core.queues import fifo as line
+from warren.broker.core.queues import ready_messages as line
 from warren.broker.session.methods import acknowledge, tx
 from warren.broker.storage import compaction, segment_reader
 from warren.broker.storage.journal import Journal

@@ -7,7 +7,7 @@ from tests.support import codec
 from tests.support.amqp_client import Channel, Client
 from tests.support.session import SlowJournal, dial, new_node, pipe_of
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.session.flow_control import FREE_LOOKS, HOLD_PROGRESS, PublisherThrottle

@@ -21,7 +21,7 @@ from warren.broker.core.metadata.records import (
     first_definitions,
 )
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.consumers import Consumer
 from warren.broker.storage.memory_journal import MemoryJournal
 
@@ -51,7 +51,7 @@ def two_queues() -> tuple[Node, FakeClock, list[Greedy], list[tuple[str, str, di
     consumers = []
     for name in ("one", "two"):
         queue = vhost.declare_queue(name)
-        consumers.append(Greedy(name, queue, object(), True, False, 0))
+        consumers.append(Greedy(name, object(), True, False, 0))
         queue.add_consumer(consumers[-1])
     node.pump()
     return node, clock, consumers, log
@@ -94,7 +94,7 @@ def test_a_consumer_that_fails_while_a_full_queue_is_published_to_fails_no_publi
     arguments = Table.of({"x-max-length": 1, "x-overflow": "reject-publish"})
     queue = vhost.declare_queue("full", arguments=arguments)
     publish(node, "full")
-    consumer = Greedy("c", queue, object(), True, False, 0)
+    consumer = Greedy("c", object(), True, False, 0)
     queue.add_consumer(consumer)
     consumer.fails = True
     vhost.enqueue([framed(Address("", "full"), Properties(), b"body")], 4, False, (queue,))

@@ -13,7 +13,7 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.queues import chunks, fifo
+from warren.broker.core.queues import chunks, ready_messages
 from warren.broker.core.queues.chunks import LONGEST, ChunkList, Packed, pack
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.reply_queue import ReplyQueue
@@ -24,8 +24,8 @@ ADDRESSES = [Address("", "q"), Address("topics", "a.b"), Address("topics", "a.b.
 
 @pytest.fixture(autouse=True)
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fifo, "PACK_ABOVE", PACK_ABOVE)
-    monkeypatch.setattr(fifo, "UNPACK_BELOW", UNPACK_BELOW)
+    monkeypatch.setattr(ready_messages, "PACK_ABOVE", PACK_ABOVE)
+    monkeypatch.setattr(ready_messages, "UNPACK_BELOW", UNPACK_BELOW)
     monkeypatch.setattr(chunks, "RUN", RUN)
 
 

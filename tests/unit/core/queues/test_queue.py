@@ -15,10 +15,10 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.queues.fifo import BATCH_BYTES, Fifo
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW, Publisher
 from warren.broker.core.queues.message_log import MADE
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.ready_messages import BATCH_BYTES, Fifo
 from warren.broker.core.queues.reply_queue import ReplyQueue
 
 
@@ -98,10 +98,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.turns.append(pair[1])
         self.pump()
 
-    @precondition(lambda self: any(taker in self.queue.consumers.all() for taker, _ in self.takers.values()))
+    @precondition(lambda self: any(taker in self.queue.consumers.all for taker, _ in self.takers.values()))
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        taker = data.draw(st.sampled_from(self.queue.consumers.all()))
+        taker = data.draw(st.sampled_from(list(self.queue.consumers.all)))
         assert self.queue.consumers.remove(taker) and not self.queue.consumers.remove(taker)
         copy = self.takers[taker.tag][1]
         (self.model.turns if copy in self.model.turns else self.model.waiting).remove(copy)
@@ -163,7 +163,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert queue.ready_bytes == sum(each.body_bytes for _, each, _ in ready)
         assert queue.unacked == len(self.out)
         assert queue.unacked_bytes == sum(each.body_bytes for _, _, each in self.out)
-        assert {taker.tag for taker in queue.consumers.all() if taker.waiting} == {t.tag for t in self.model.waiting}
+        assert {taker.tag for taker in queue.consumers.all if taker.waiting} == {t.tag for t in self.model.waiting}
 
     @invariant()
     def the_journal_has_what_is_not_done_with(self) -> None:

@@ -12,7 +12,7 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.queue import Queue
 
 MANY = 4 * TURN_COST

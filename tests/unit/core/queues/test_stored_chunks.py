@@ -17,7 +17,7 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.queues import chunks, ready_messages
-from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.chunks import ChunkList
 from warren.broker.core.queues.consumers import Consumers
 from warren.broker.core.queues.dead_lettering import DeadLetterOutbox

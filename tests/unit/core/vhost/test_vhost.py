@@ -198,7 +198,7 @@ def test_unknown_objects_are_not_found(vhost: VHost) -> None:
 
 def test_deleting_asks_first_whether_a_queue_is_empty_then_whether_it_is_used(vhost: VHost) -> None:
     made = queue(vhost)
-    consumer = ConsumerWithoutRoom("c", made, None, False, False, 0)
+    consumer = ConsumerWithoutRoom("c", None, False, False, 0)
     made.add_consumer(consumer)
     made.push([framed(Address("", "q"), Properties(), b"body")], 4)
     with pytest.raises(PreconditionFailed, match="queue 'q' in vhost '/' not empty"):
@@ -274,7 +274,7 @@ def test_an_auto_delete_queue_is_deleted_with_its_last_consumer(vhost: VHost) ->
     made = queue(vhost, auto_delete=True)
     vhost.consumers_changed(made)
     assert "q" in vhost.queues, "it has had no consumer yet"
-    consumers = [ConsumerWithoutRoom(name, made, None, False, False, 0) for name in "ab"]
+    consumers = [ConsumerWithoutRoom(name, None, False, False, 0) for name in "ab"]
     for consumer in consumers:
         made.add_consumer(consumer)
     for consumer, left in zip(consumers, (True, False), strict=True):
