@@ -166,7 +166,8 @@ class Queue(HostedQueue):
 
     def count_stored(self, count: int, body_bytes: int) -> None:
         if self.number:
-            self.journal.add(count, body_bytes)
+            self.journal.count += count
+            self.journal.body_bytes += body_bytes
 
     @property
     def record_key(self) -> object:
@@ -292,7 +293,7 @@ class Queue(HostedQueue):
 
     def restore(self, recovered: RecoveredQueue) -> None:
         """Take over recovered messages, as redelivered."""
-        self.journal.add(len(recovered), recovered.body_bytes)
+        self.count_stored(len(recovered), recovered.body_bytes)
         self.ready_messages.restore(recovered, self.settings.max_priority > 0)
         if recovered.deadlines_ms is not None or self.settings.drops_head:
             self.schedule_pump()
@@ -391,7 +392,8 @@ class Queue(HostedQueue):
         self._feeding = True
         self._slice = 0 if self._held_back else SLICE + self.published - self._pumped
         try:
-            timed = self.ready_messages.timed
+            ready = self.ready_messages
+            timed = ready.default.timed if len(ready.all) == 1 else ready.timed
             if timed:
                 self._expire(self.ready_messages.all)
             settings = self.settings

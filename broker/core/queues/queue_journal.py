@@ -40,11 +40,6 @@ class QueueJournal:
 
     # Persistent messages of a durable queue
 
-    def add(self, count: int, body_bytes: int) -> None:
-        """Count messages that were stored or recovered."""
-        self.count += count
-        self.body_bytes += body_bytes
-
     def settle(self, messages: list[Message], body_bytes: int = -1, moved: bool = False) -> None:
         """Settle messages, except for those that are not stored for this queue.
 

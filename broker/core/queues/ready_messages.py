@@ -409,9 +409,11 @@ class Fifo:
 
     def _page_out(self, messages: list[Message]) -> None:
         """Keep the id of each message only; the journal stores those that it does not have for this queue."""
+        ledger = self._ledger
         self.chunks.store(*self._store(messages))
-        if self._ledger.exceeded:
-            self._ledger.when_held()
+        ledger.paged_out = True
+        if ledger.exceeded:
+            ledger.when_held()
 
     def _store(self, messages: list[Message]) -> tuple[array[int], list[int]]:
         """Store messages that the journal does not have for this queue; return the id and `Message.seq` of each."""
@@ -549,8 +551,6 @@ class ReadyMessages:
     @property
     def timed(self) -> bool:
         """True if some messages may have a deadline."""
-        if len(self.all) == 1:
-            return self.default.timed
         self._charge_looks(len(self.all))
         return any(fifo.timed for fifo in self.all)
 

@@ -1005,8 +1005,10 @@ def enqueue(
     receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "", False, header_bytes)
     if log is not None:
         log.published(queues)
-    if connection.node.journal.room() == BEHIND and (receipt.stored or any(queue.paged for queue in queues)):
+    ledger = channel.vhost.ledger
+    if (receipt.stored or ledger.paged_out) and connection.node.journal.room() == BEHIND:
         connection.suspend_for_journal()
+    ledger.paged_out = False
     for queue in queues:
         if queue.congested() and isinstance(queue, Queue):
             connection.throttle(queue)

@@ -126,7 +126,6 @@ def test_consumers_of_very_many_priorities_are_served_in_several_turns(
 
 
 def test_consumers_that_are_asked_in_vain_are_charged() -> None:
-    queue = new_queue()
     for number in range(100):
         queue.consumers.add(FakeConsumer(str(number), 0))
     queue.push([message()], 10)
@@ -405,7 +404,6 @@ def test_of_very_many_groups_some_are_asked_at_a_time() -> None:
     scheduler = Scheduler(FakeClock(), SlowJournal())
     consumers = Consumers(scheduler)
     groups = [FreedGroup() for _ in range(3 * LOOKS)]
-    queue = new_queue()
     for number, group in enumerate(groups):
         consumer = Consumer(str(number), "o", False, False, 0)
         consumer.group = group
