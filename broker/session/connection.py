@@ -34,7 +34,7 @@ from . import alarm_blocking, events, limits, revocation
 from .channel import Channel, operation
 from .channel_host import CLOSED, CLOSING, HANDSHAKE, RUNNING, ChannelHost, Postponed
 from .handshake import REFUSAL_DELAY_S, Handshake
-from .methods import publish
+from .methods import acknowledge, handlers, publish
 from .settings import Settings
 from .transport import Peer, TransportPort
 
@@ -307,7 +307,7 @@ class Connection(ChannelHost):
             publish.serve(channel, event)
             return
         if isinstance(event, Acks):
-            channel.ack(event.tags, event.multiple)
+            acknowledge.serve(channel, event)
             return
         # Earlier publishes are confirmed before the reply to a method, and delivered before the method reads a queue.
         if self.confirming:
@@ -322,7 +322,7 @@ class Connection(ChannelHost):
             del self.channels[channel.number]
             channel.end_and_send(method_encoder.method(channel.number, method_encoder.CHANNEL_CLOSE_OK))
             return
-        channel.handle(event.index, method, table)
+        handlers.handle(channel, event.index, method, table)
         # No reply waits for the journal.
         if event.index in OVERLAPPING and getattr(method, "nowait", False) and self.node.journal.room() == BEHIND:
             self.suspend_for_journal()

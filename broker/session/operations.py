@@ -9,7 +9,6 @@ provides the caller's user and virtual host, and the connection that owns exclus
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..amqp.errors import AccessRefused, NotAllowed, NotFound, NotSupported, PreconditionFailed, ResourceLocked
 from ..amqp.field_table import Table
@@ -21,12 +20,10 @@ from ..core.queues.arguments import QUEUE_TYPE, check_consumer_arguments, check_
 from ..core.queues.queue import Queue
 from . import events
 from .alarm_blocking import check_new_consumer
+from .channel import Channel
 from .channel_host import Postponed
 from .consumer import ChannelConsumer
 from .names import REPLY_TO, reply_queue_name, unique_name
-
-if TYPE_CHECKING:
-    from .channel import Channel
 
 NAME_PREFIX = "x-name-prefix"
 PREFIX_LIMIT = 64  # bytes

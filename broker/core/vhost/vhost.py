@@ -114,6 +114,13 @@ class VHost(EmissionHost):
     def __str__(self) -> str:
         return f"vhost '{self.name}'"
 
+    def routes_of(self, account: str) -> RouteCache:
+        """Return the route cache that all channels of a user share. Its routes have passed permission checks."""
+        routes = self.routes.get(account)
+        if routes is None:
+            routes = self.routes[account] = RouteCache(self.ledger.addresses)
+        return routes
+
     def clear_route_cache(self) -> None:
         """Drop all cached routes, after a change of topology or permissions."""
         self.topology += 1

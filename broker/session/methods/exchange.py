@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pamqp import commands
 
 from ...amqp.field_table import Table
 from ...core.exchanges.exchange import Exchange
 from ...wire import method_encoder
 from .. import operations
-
-if TYPE_CHECKING:
-    from ..channel import Channel
+from ..channel import Channel
 
 
 def declare(channel: Channel, method: commands.Exchange.Declare, arguments: Table) -> None:

@@ -7,18 +7,17 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, repeat
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...amqp import properties
 from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
 from ...amqp.field_table import Table, type_name
 from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, reframe
 from ...amqp.limits import LONGEST_MS
-from ...core.access.users import User
 from ...core.exchanges.deduplicating import DiscardSink
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT
-from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
+from ...core.exchanges.route_cache import LIMIT_BYTES, size_of
 from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey, Search
 from ...core.exchanges.sink import Accepted
 from ...core.jobs.scheduler import STORE_SHIFT, TURN_COST, Job
@@ -51,14 +50,11 @@ from ...core.queues.route_target import (
     records_of,
 )
 from ...core.queues.x_death import routing_keys
-from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, Publishes
+from ..channel import Channel
 from ..checked_properties import UNKNOWN
 from ..names import REPLY_TO
-
-if TYPE_CHECKING:
-    from ..channel import Channel
 
 NUMBER: Final = re.compile("-?[0-9]+")
 MANDATORY: Final = 1
@@ -78,14 +74,6 @@ IDS: Final = 6  # bytes of class id, method id and ticket before the exchange na
 _sizes: Final[Callable[[bytes, int], tuple[int, int]]] = Struct(">I4xQ").unpack_from
 
 
-def remembered_routes(vhost: VHost, user: User) -> RouteCache:
-    """Return the route cache that all channels of a user share. Its routes have passed the user's permission checks."""
-    routes = vhost.routes.get(user.account)
-    if routes is None:
-        routes = vhost.routes[user.account] = RouteCache(vhost.ledger.addresses)
-    return routes
-
-
 def serve(channel: Channel, publishes: Publishes) -> None:
     """Serve a run of basic.publish; what is left for another turn becomes `Connection.deferred`. HOT: bench A-M."""
     try:
@@ -100,7 +88,7 @@ def serve(channel: Channel, publishes: Publishes) -> None:
         route = channel.routes.get(methods[0]) or resolve(channel, methods[0])
         if channel.unfinished.full:
             contents = at_once(channel, route, contents)
-            contents = contents[: channel.admit_short(repeat(route), contents)]
+            contents = contents[: admit_short(channel, repeat(route), contents)]
         published = publish(channel, route, contents, publishes.alike, publishes.largest_frame, True)
         if published < len(publishes.contents):
             channel.connection.deferred = publishes.after(published)
@@ -194,6 +182,14 @@ def at_once(channel: Channel, route: Route, contents: list[bytes]) -> list[bytes
     return contents[:most] if len(contents) > most else contents
 
 
+def admit_short(channel: Channel, routes: Iterable[Route], contents: list[bytes]) -> int:
+    """Return how many of the first contents can be published without a job, or raise Postponed if that is none."""
+    count = count_short(channel, routes, contents)
+    if not count:
+        channel.await_publishes()
+    return count
+
+
 def count_short(channel: Channel, routes: Iterable[Route], contents: list[bytes]) -> int:
     """Return how many of the first contents can be published without a job."""
     connection = channel.connection
@@ -285,7 +281,7 @@ def publish_mixed(channel: Channel, publishes: Publishes) -> None:
     if not routes:
         routes, refused = resolve_within(channel, methods, limit)
     if channel.unfinished.full and routes:
-        count = channel.admit_short(routes, contents)
+        count = admit_short(channel, routes, contents)
         if count < len(routes):
             routes, refused = routes[:count], None
     elif len(routes) < len(methods) and not publishes.resolved and refused is None and routes[-1].queues is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pamqp import commands
 
 from ...amqp.field_table import Table
@@ -11,10 +9,8 @@ from ...core.exchanges.exchange import Exchange
 from ...core.queues.queue import Queue
 from ...wire import method_encoder
 from .. import operations
+from ..channel import Channel
 from ..names import REPLY_TO
-
-if TYPE_CHECKING:
-    from ..channel import Channel
 
 
 def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) -> None:

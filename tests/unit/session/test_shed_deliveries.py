@@ -22,7 +22,7 @@ from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import dead_lettering, ready_messages, shedding
 from warren.broker.core.queues import queue as queues
 from warren.broker.core.queues.ledger import Ledger
-from warren.broker.session.methods.acknowledge import dead_lettered
+from warren.broker.session.settlements import dead_lettered
 from warren.broker.session.unacked import ROW_COST, UnackedDeliveries
 
 BODY_BYTES = 100

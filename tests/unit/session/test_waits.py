@@ -17,6 +17,7 @@ from warren.broker.core.node.node import Node
 from warren.broker.session import channel as channel_module
 from warren.broker.session import operations
 from warren.broker.session.connection import Connection as Session
+from warren.broker.session.methods import handlers
 
 from .test_multiple_settlements import LARGE, Large
 
@@ -107,7 +108,7 @@ def test_requests_that_meet_a_bug_in_a_later_turn_close_the_connection(monkeypat
     ch = connected(node).channel(1)
     ch.declare("queue")
     ch.client.raw(codec.method_frame(1, Queue.Declare, {"queue": "queue", "nowait": True}) * 1_000)
-    monkeypatch.setattr(channel_module.Channel, "handle", failing)
+    monkeypatch.setattr(handlers, "handle", failing)
     assert isinstance(node.clock, FakeClock)
     node.clock.advance(0)
     ch.client.expect_close(INTERNAL_ERROR)

@@ -126,6 +126,7 @@ def test_consumers_of_very_many_priorities_are_served_in_several_turns(
 
 
 def test_consumers_that_are_asked_in_vain_are_charged() -> None:
+    queue = new_queue()
     for number in range(100):
         queue.consumers.add(FakeConsumer(str(number), 0))
     queue.push([message()], 10)
