@@ -166,7 +166,7 @@ node:
 
 # Spark runs on Java 17 or later.
 java: .venv/test.stamp
-	@$(BIN)/python -m warren.plugins.throughput.analysis.java_check || \
+	@$(BIN)/python -m warren.plugins.message_log.analysis.java_check || \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "NOTE: installing Debian's openjdk-17-jre-headless, for Spark"; \
 		apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; \

@@ -19,7 +19,7 @@ from .product import distribution_version
 if TYPE_CHECKING:
     from types import FrameType
 
-    from .hosting.host import Command
+    from .plugin_host.host import Command
 
 USAGE_STATUS = 64  # EX_USAGE of sysexits.h; low numbers are results, such as the verdict of `warren analyze`
 NO_INPUT_STATUS = 66  # EX_NOINPUT of sysexits.h
@@ -190,7 +190,7 @@ def serve(options: argparse.Namespace) -> int:
 def plugins(options: argparse.Namespace) -> int:
     """Print the installed exchange types, and return the exit status."""
     from .core.exchanges.built_in import new_registry
-    from .hosting.loading import BROKEN_PLUGIN, PluginError, load_exchange_types
+    from .plugin_host.loading import BROKEN_PLUGIN, PluginError, load_exchange_types
 
     registry = new_registry()
     try:
@@ -292,7 +292,7 @@ def run(arguments: Sequence[str]) -> int:
     more: Mapping[str, Command] = {}
     completing = os.environ.get(COMPLETION)
     if completing or (arguments[:1] and arguments[0] not in OURS):
-        from .hosting.loading import BROKEN_PLUGIN, PluginError, load_commands
+        from .plugin_host.loading import BROKEN_PLUGIN, PluginError, load_commands
 
         try:
             more = load_commands(OURS)

@@ -32,15 +32,15 @@ from .core.node.node import Node
 from .core.queues.queue import Queue
 from .core.queues.route_target import ACCEPTED, EnqueueResult
 from .core.vhost.vhost import VHost
-from .hosting.host import Command, Host, Service, command_failed
-from .hosting.stable_hash import stable_hash
-from .hosting.standby_host import StandbyHost
 from .net.connection_limits import Pool
 from .net.listener import Listener
+from .plugin_host.host import Command, Host, Service, command_failed
+from .plugin_host.standby_host import StandbyHost
 from .runtime.supervisor import Child
 from .session.internal_publisher import Content, InternalPublisher
 from .session.operator_channel import OperatorChannel
 from .session.transport import Peer
+from .stable_hash import stable_hash
 
 __all__ = [
     "ACCEPTED",

@@ -38,7 +38,7 @@ FIRST = (
     *(
         "acceptance/documents/",
         "analytics/",
-        "turns/",
+        "loop_latency/",
         "faults/crash/",
         "acceptance/federation/",
         "unit/federation/",

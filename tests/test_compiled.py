@@ -13,7 +13,7 @@ import pytest
 from tests.support.checkout import ROOT
 
 COPY = ROOT / ".venv" / "compiled"  # kept: only units with a change are compiled again
-FOLDERS = ("federation", "plugins", "testing", "warren", "tests")
+FOLDERS = ("federation", "plugins", "warren", "tests")
 FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 TESTED = ("tests/unit/amqp", "tests/unit/wire", "tests/unit/session", "tests/acceptance/amqp")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "node_modules", "*.so", "compiled.*.txt")

@@ -16,7 +16,8 @@ import pytest
 from tests.support.checkout import ROOT
 from tests.tiers import INPUTS_OF_REST
 
-PACKAGES = ("broker", "federation", "plugins", "testing")
+PARTS = ("broker", "federation", "plugins", "testing")
+PACKAGES = (*PARTS[:3], "warren/testing")  # their folders
 
 # path::name -> why this function may catch every Exception
 TASK_ROOTS: dict[str, str] = {
@@ -25,21 +26,21 @@ TASK_ROOTS: dict[str, str] = {
     "broker/core/jobs/scheduler.py::Scheduler._pump_due": "deletes or delivers of queues that are due; as in `pump`",
     "broker/core/jobs/scheduler.py::Scheduler.pump": "delivers of all queues; the failure of one keeps back that one",
     "broker/runtime/supervisor.py::Supervisor.report_failure": "a log that fails must not keep a task from its restart",
-    "broker/hosting/loading.py::load": "imports a stranger's module; whatever fails in it is told in one line",
+    "broker/plugin_host/loading.py::load": "imports a stranger's module; whatever fails in it is told in one line",
     "broker/storage/postgresql/watch.py::Watch._run": "a thread; whatever fails there ends the node",
-    "broker/runtime/committer.py::Committer._completed": "the calls of the workers; whatever fails there ends the node",
+    "broker/runtime/commit_thread.py::Committer._completed": "calls of the workers; a failure there ends the node",
     "broker/net/fair_turns.py::TransportHost._flush": "writes for all connections; the failure of one ends that one",
     "broker/net/transport.py::Transport._serve": "called by the loop; a failure ends this connection alone",
     "federation/upstream/transport.py::UpstreamTransport._read": "called by the loop; ends that link alone",
     "federation/link.py::Link._retry_loop": "the root of a link; a bug ends this attempt alone",
     "plugins/management/http_api.py::HTTPAPI._respond": "the root of a request; a failure ends that one, with 500",
     "plugins/prometheus/application.py::Metrics.serve": "the root of a scrape; a failure ends that one, with 500",
-    "plugins/throughput/cli.py::analyze": "the root of a command; Python's status for a failure is a verdict there",
+    "plugins/message_log/cli.py::analyze": "the root of a command; Python's status for a failure is a verdict there",
 }
 
 # path::name -> why this function starts a task, a thread or a child process by itself, and who notices its failure
 STARTS: dict[str, str] = {
-    "broker/runtime/committer.py::Committer.__init__": "the journal's threads; their failure ends the node",
+    "broker/runtime/commit_thread.py::Committer.__init__": "the journal's threads; their failure ends the node",
     "broker/storage/postgresql/watch.py::Watch.__init__": "the thread of the heartbeat; its failure ends the node",
     "broker/storage/postgresql/ownership.py::Beats.start": "short calls; a failure shows in the next transaction",
     "broker/storage/postgresql/database.py::PostgreSQL._replaced": "one call; a failure shows in the next read",
@@ -56,7 +57,7 @@ STARTS: dict[str, str] = {
     "federation/upstream/handshake.py::AiormqConnection.create_task": "tasks of aiormq, which notes their failures",
     "federation/link.py::Link.dial": "a call in a thread, awaited",
     "federation/link.py::until_one_fails": "awaited in the same call",
-    "broker/hosting/definition_import.py::Imports._decode": "a call in a thread, awaited",
+    "broker/operator/definition_import.py::Imports._decode": "a call in a thread, awaited",
     "plugins/management/framework/bodies.py::parse": "a call in a thread, awaited",
     "plugins/management/api/previews.py::preview_policy": "a call in a thread, awaited",
     "plugins/management/api/reports.py::of_report": "a call in a thread, awaited",
@@ -67,15 +68,15 @@ STARTS: dict[str, str] = {
     "plugins/http/asgi.py::run_until": "awaited in the same call",
     "plugins/http/asgi.py::compress_stream": "calls in a thread, awaited one by one",
     "plugins/prometheus/service.py::MetricsService.guarded_application": "a call in a thread, awaited",
-    "plugins/throughput/analysis/input_files.py::check_files_of": "threads that end with the call",
-    "plugins/throughput/analysis/conservation/manifest.py::checksums": "threads that end with the call",
-    "plugins/throughput/analysis/job.py::batch": "a thread that ends with the call",
-    "plugins/throughput/analysis/job.py::reduce_all": "threads that end with the call",
-    "plugins/throughput/analysis/reports/run.py::Reporting.run": "threads that end with the call",
-    "plugins/throughput/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
+    "plugins/message_log/analysis/input_files.py::check_files_of": "threads that end with the call",
+    "plugins/message_log/analysis/conservation/manifest.py::checksums": "threads that end with the call",
+    "plugins/message_log/analysis/job.py::batch": "a thread that ends with the call",
+    "plugins/message_log/analysis/job.py::reduce_all": "threads that end with the call",
+    "plugins/message_log/analysis/reports/run.py::Reporting.run": "threads that end with the call",
+    "plugins/message_log/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
     "plugins/http/asgi.py::compress": "a call in a thread, awaited",
     "plugins/http/lazy_listener.py::LazyListener._serve": "a call in a thread, awaited",
-    "testing/broker.py::Broker.start": "the broker, in the process of the tests, which notice its end",
+    "warren/testing/broker.py::Broker.start": "the broker, in the process of the tests, which notice its end",
 }
 STARTING = {
     *("create_task", "ensure_future", "run_coroutine_threadsafe", "run_in_executor", "to_thread", "start_new_thread"),
@@ -89,6 +90,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "amqp": set(),
     "compilation": set(),
     "product": set(),
+    "stable_hash": set(),
     "standard_streams": {"system_errors"},
     "system_errors": set(),
     "core": {"amqp", "compilation", "system_errors", "logs.redaction", "mypy_extensions", "regex"},
@@ -99,10 +101,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "net": {"system_errors", "amqp", "core", "wire", "session", "runtime"},
     "config": {"system_errors", "amqp.errors", "core.metadata.patterns"},
     "logs": {"config", "structlog"},
-    "hosting": {
-        *("compilation", "system_errors", "amqp", "core", "session", "net", "runtime", "config", "logs", "structlog"),
+    "operator": {"system_errors", "amqp", "core", "net", "runtime", "config", "logs"},
+    "plugin_host": {
+        *("compilation", "system_errors", "amqp", "core", "session", "net", "runtime", "config", "operator"),
+        "structlog",
     },
-    "plugin": {"amqp", "core", "session", "net", "runtime", "hosting"},
+    "plugin": {"amqp", "stable_hash", "core", "session", "net", "runtime", "plugin_host"},
     "ctl": {"product", "standard_streams", "system_errors", "click", "pamqp"},
     "system": {"click"},
     "app": {"*"},
@@ -126,7 +130,7 @@ NOT_IN_FOLDER: dict[str, set[str]] = {
     "session": EFFECTS | {"os"},
 }
 BANNED = re.compile(r"^ *(?:import|from) (pickle|marshal|shelve|mock|unittest(?:\.| import )mock)\b", re.MULTILINE)
-ASYNC_FOLDERS = {"app", "hosting", "net", "runtime"}
+ASYNC_FOLDERS = {"app", "operator", "plugin_host", "net", "runtime"}
 
 DEFINITION = re.compile(r"^ *(?:class|def|async def) (\w+)", re.MULTILINE)
 BAD_WORDS = {"manager", "managers", "helper", "helpers", "util", "utils", "common"}
@@ -153,10 +157,16 @@ def short(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+def parts_of(path: Path) -> tuple[str, ...]:
+    """Return the parts of a path below the project, or below `warren/`."""
+    parts = path.relative_to(ROOT).parts
+    return parts[1:] if parts[0] == "warren" else parts
+
+
 @cache
 def is_module(name: str) -> bool:
-    path = ROOT.joinpath(*name.removeprefix("warren.").split("."))
-    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+    places = [folder.joinpath(*name.removeprefix("warren.").split(".")) for folder in (ROOT, ROOT / "warren")]
+    return any(path.with_suffix(".py").exists() or (path / "__init__.py").exists() for path in places)
 
 
 @cache
@@ -167,7 +177,7 @@ def nodes_of(path: Path) -> list[ast.AST]:
 @cache
 def imports(path: Path) -> list[tuple[int, str]]:
     """Line and absolute dotted name of each module that the file imports, wherever in it the import stands."""
-    package = path.relative_to(ROOT).parent.parts
+    package = parts_of(path.parent)
     found: list[tuple[int, str]] = []
     for node in nodes_of(path):
         if isinstance(node, ast.Import):
@@ -285,7 +295,7 @@ def test_files_of_the_broker_import_each_other_in_no_ring() -> None:
 FOLDERS: dict[str, tuple[str, ...]] = {
     "federation": ("upstream",),
     "plugins/management": ("stats", "framework", "views", "api"),
-    "plugins/throughput": ("file_format", "export", "compaction", "trace", "analysis"),
+    "plugins/message_log": ("file_format", "export", "compaction", "trace", "analysis"),
 }
 
 
@@ -319,7 +329,7 @@ PARTS_MAY_IMPORT: dict[str, set[str]] = {
     "plugins/exchanges": {"plugin", "amqp", "core.exchanges.delayed", "core.telemetry.firehose"},
     "plugins/http": {"plugin", "core", "session", "net", "runtime", "config"},
     "plugins/management": {
-        *("plugin", "product", "system_errors", "amqp", "core", "session", "net", "config", "hosting"),
+        *("plugin", "product", "system_errors", "amqp", "core", "session", "net", "config", "operator", "plugin_host"),
         "logs.redaction",
     },
     "plugins/migration": {
@@ -328,34 +338,34 @@ PARTS_MAY_IMPORT: dict[str, set[str]] = {
         *("ctl.api_client", "ctl.errors", "standard_streams"),
     },
     "plugins/prometheus": {"plugin", "product", "core", "session", "runtime", "config"},
-    "plugins/throughput": {"plugin", "system_errors", "amqp", "core", "net.connection_limits", "runtime", "config"},
+    "plugins/message_log": {"plugin", "system_errors", "amqp", "core", "net.connection_limits", "runtime", "config"},
     "testing": {"plugin", "app", "core", "session", "net", "runtime", "config", "logs"},
 }
 
 
 def part_of(path: Path) -> str:
     """`federation` of federation/link.py, `plugins/http` of plugins/http/server.py."""
-    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts_of(path.with_suffix(""))
     return parts[0] if parts[0] != "plugins" else "/".join(parts[:2])
 
 
 def test_the_broker_imports_no_plugin_and_a_plugin_only_what_its_line_of_the_table_allows() -> None:
     found = []
     for path in sources(*PACKAGES):
-        package, part = path.relative_to(ROOT).parts[0], part_of(path)
+        package, part = parts_of(path)[0], part_of(path)
         permitted = PARTS_MAY_IMPORT.get(part, set())
         for line, module in imports(path):
             top = module.partition(".")[0]
-            if top in PACKAGES and top != package and (top != "broker" or not allowed(module, permitted)):
+            if top in PARTS and top != package and (top != "broker" or not allowed(module, permitted)):
                 found.append(complaint(path, line, f"{part} may not import {module}"))
     assert not found, "\n".join(found)
 
 
 # plugin -> other plugins, or modules of them, that it may import; those that are not named import none
 PLUGINS_MAY_IMPORT = {
-    "management": {"http", "throughput.file_format.report_folder"},
+    "management": {"http", "message_log.file_format.report_folder"},
     "prometheus": {"http", "management"},
-    "throughput": {"exchanges"},
+    "message_log": {"exchanges"},
 }
 
 
@@ -536,8 +546,8 @@ CLOCK_READERS: dict[str, str] = {
     "test_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm": "a rate: slower allows more",
     "tests/acceptance/federation/test_status.py::"
     "test_the_command_line_tells_of_links_in_columns_that_may_be_blank": "a time of day, to the hour",
-    "tests/turns/meter.py::attempts": "leaves the processor to others; nothing depends on it",
-    "tests/turns/meter.py::UVLoopMeter._turn": "leaves the processor to others; nothing depends on it",
+    "tests/loop_latency/meter.py::attempts": "leaves the processor to others; nothing depends on it",
+    "tests/loop_latency/meter.py::UVLoopMeter._turn": "leaves the processor to others; nothing depends on it",
     "tools/compare/model_part.py::"
     "ReferenceMachine._passed_ms": "the time for the model; near a deadline, both answers are accepted",
     "tools/distribution/check.py": "a program that says how long each installation took",
@@ -552,7 +562,7 @@ CLOCK_READERS: dict[str, str] = {
     "test_timestamps_follow_the_clock_until_they_are_reset.use": "a time of day, to the hour",
     "tools/ring.py": "a program that watches real brokers, and waits for what must not come",
     "tests/unit/runtime/test_clock.py::test_the_clock_counts_milliseconds_since_1970": "the clock is what is tested",
-    "tests/unit/runtime/test_committer.py::"
+    "tests/unit/runtime/test_commit_thread.py::"
     "test_nothing_is_sealed_after_a_stop": "a timer behind the one that must not fire",
     "tests/unit/plugins/order_taker.py": "a consumer that takes its time, and prints in which order",
     "tools/chaos/__main__.py": "a program that says how long each scenario took",
@@ -617,7 +627,7 @@ def test_tests_wait_for_conditions_and_not_for_the_clock() -> None:
 def test_threads_of_tests_do_not_keep_their_process_from_ending() -> None:
     """A thread that is blocked when a test fails would, unless it is a daemon, block the run at its end."""
     found = []
-    for path in sources("tests", "testing", "tools"):
+    for path in sources("tests", "warren/testing", "tools"):
         for node in nodes_of(path) if "Thread" in text_of(path) else ():
             makes = isinstance(node, ast.Call) and called(node) == "Thread"
             extends = isinstance(node, ast.ClassDef) and "threading.Thread" in map(ast.unparse, node.bases)

@@ -62,42 +62,44 @@ INPUTS_OF_REST: dict[str, set[str]] = {
         *("close-ENOSPC", "names-ENOSPC", "read-ENOSPC", "remove-ENOSPC", "rename-ENOSPC", "truncate-ENOSPC"),
     },
     "faults/simulation/test_exhausted.py::test_a_batch_survives_a_shortage_at_any_call": {"ENFILE", "ENOMEM"},
-    "turns/test_auto_delete.py::test_a_headers_exchange_whose_bindings_have_very_many_conditions": {"any string"},
-    "turns/test_consumers.py::test_consumers_that_end": {
+    "loop_latency/test_auto_delete.py::test_a_headers_exchange_whose_bindings_have_very_many_conditions": {
+        "any string",
+    },
+    "loop_latency/test_consumers.py::test_consumers_that_end": {
         *("single active-cancel_each", "single active with priorities-cancel_each", "priorities-close_channel"),
     },
-    "turns/test_consumers.py::test_messages_for_consumers_of_one_connection_that_reads_nothing": {
+    "loop_latency/test_consumers.py::test_messages_for_consumers_of_one_connection_that_reads_nothing": {
         *("single active", "single active with priorities", "quorum"),
     },
-    "turns/test_consumers.py::test_messages_for_a_queue_with_a_limit_whose_consumers_are_woken_in_turns": {
+    "loop_latency/test_consumers.py::test_messages_for_a_queue_with_a_limit_whose_consumers_are_woken_in_turns": {
         *("rejected publishes", "time to live"),
     },
-    "turns/test_consumers.py::test_settlements_under_a_limit_that_consumers_share": {"1"},
-    "turns/test_emissions.py::test_a_long_history_for_many_new_bindings": {"False-empty"},
-    "turns/test_emissions.py::test_delayed_messages_that_are_due_at_the_same_time_for_very_many_queues": {
+    "loop_latency/test_consumers.py::test_settlements_under_a_limit_that_consumers_share": {"1"},
+    "loop_latency/test_emissions.py::test_a_long_history_for_many_new_bindings": {"False-empty"},
+    "loop_latency/test_emissions.py::test_delayed_messages_that_are_due_at_the_same_time_for_very_many_queues": {
         *("False-fanout", "False-topic", "True-fanout", "True-topic"),
     },
-    "turns/test_ends.py::test_channels_with_many_deliveries_that_end_at_once": {"error", "timeout"},
-    "turns/test_ends.py::test_short_transactions_and_acknowledgements_of_a_channel_with_very_many_deliveries": {
+    "loop_latency/test_ends.py::test_channels_with_many_deliveries_that_end_at_once": {"error", "timeout"},
+    "loop_latency/test_ends.py::test_short_transactions_and_acknowledgements_of_a_channel_with_very_many_deliveries": {
         "Commit",
     },
-    "turns/test_exchange_types.py::test_very_many_bindings_of_one_queue": {
+    "loop_latency/test_exchange_types.py::test_very_many_bindings_of_one_queue": {
         *("x-local-random-delete_exchange", "x-local-random-delete_queue", "x-modulus-hash-delete_exchange"),
         *("x-random-delete_exchange", "x-random-delete_queue", "x-modulus-hash-unbind_and_publish"),
     },
-    "turns/test_headers.py::test_deliveries_that_are_requeued": {
+    "loop_latency/test_headers.py::test_deliveries_that_are_requeued": {
         *("close_connection-many fields", "close_transactional_channel-many fields", "fail-many fields"),
         *("recover_all-many fields", "vanish-many fields"),
     },
-    "turns/test_links.py::test_deliveries_of_a_link": {
+    "loop_latency/test_links.py::test_deliveries_of_a_link": {
         *("keys to a topic exchange-1", "plain queues-1", "queues that look at each message-1"),
     },
-    "turns/test_publishes.py::test_publishes_to_very_many_queues": {
+    "loop_latency/test_publishes.py::test_publishes_to_very_many_queues": {
         *("fanout-one key-True", "fanout-many keys-True", "fanout-headers-True"),
         *("x-consistent-hash-one key-True", "x-consistent-hash-many keys-True", "x-consistent-hash-headers-True"),
     },
-    "turns/test_shed_deliveries.py::test_deliveries_that_were_shed": {"reject_nearly_all-1", "requeue_all-1"},
-    "turns/test_very_many_links.py::test_very_many_links_that_lose_their_upstream": {"closes-100"},
+    "loop_latency/test_shed_deliveries.py::test_deliveries_that_were_shed": {"reject_nearly_all-1", "requeue_all-1"},
+    "loop_latency/test_very_many_links.py::test_very_many_links_that_lose_their_upstream": {"closes-100"},
     "unit/core/exchanges/test_router.py::test_very_many_destinations_are_added_in_steps": {
         *("direct-all", "fanout-any", "headers-all", "topic-all"),
     },

@@ -18,7 +18,8 @@ from tests.support.checkout import ROOT
 UNITS = tuple(f"tests/unit/{folder}" for folder in ("core", "storage", "session", "federation"))
 TESTS = (
     *UNITS,
-    "tests/unit/hosting",
+    "tests/unit/operator",
+    "tests/unit/plugin_host",
     "tests/acceptance/amqp",
     *(
         f"tests/acceptance/federation/test_{name}.py"
@@ -28,9 +29,9 @@ TESTS = (
     "tests/acceptance/operator/management/test_queue_messages.py",
     "tests/faults/simulation/test_full_disk.py",
     "tests/faults/simulation/test_journal.py",
-    "tests/turns/test_federation_passes.py",
-    "tests/turns/test_journal_buffer.py",
-    "tests/turns/test_messages.py",
+    "tests/loop_latency/test_federation_passes.py",
+    "tests/loop_latency/test_journal_buffer.py",
+    "tests/loop_latency/test_messages.py",
 )
 
 

@@ -23,12 +23,12 @@ from ..core.node.node import Node
 from ..core.node.queue_churn import QueueChurn
 from ..core.policies.parameters import CLUSTER_ID
 from ..core.telemetry.log_exchange import LOG
-from ..hosting.default_user import default_user
-from ..hosting.stable_hash import stable_hash
+from ..operator.default_user import default_user
 from ..runtime.process_memory import total_bytes
 from ..session.settings import Settings, server_properties
+from ..stable_hash import stable_hash
+from .open_storage import Store
 from .quorum_notice import QuorumNotice
-from .store import Store
 
 MESSAGE_MEMORY_LIMIT = 3 << 29  # 1.5 GiB: ten million messages of backlog then fit in two
 BESIDE_BYTES = 20 << 20  # 4 MiB in each of three batches of the journal, and `Ledger.FAR`

@@ -8,7 +8,8 @@ import faulthandler
 import os
 import signal
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,19 +24,21 @@ from ..core.exchanges.exchange_type import Registry
 from ..core.jobs.scheduler import TURN_COST
 from ..core.node.node import Node
 from ..core.telemetry.log_exchange import LOG, LogExchange
-from ..hosting import services
-from ..hosting.default_user import has_default_password
-from ..hosting.feature_flags import missing_plugins
-from ..hosting.host import Host, Service
-from ..hosting.loading import BROKEN_PLUGIN, PluginError, load_exchange_types, load_services
-from ..hosting.local_socket import LocalSocket
 from ..net.connection_limits import raise_descriptor_limit
 from ..net.server import Server
+from ..net.transport import Transport
+from ..operator.default_user import has_default_password
+from ..operator.feature_flags import missing_plugins
+from ..operator.local_socket import LocalSocket
+from ..plugin_host import services
+from ..plugin_host.host import Host, Service
+from ..plugin_host.loading import BROKEN_PLUGIN, PluginError, load_exchange_types, load_services
 from ..product import distribution_version
-from ..runtime.committer import Committer
+from ..runtime.clock import LoopClock
+from ..runtime.commit_thread import Committer
 from ..runtime.garbage_collection import FullCollections, collect_young, freeze_heap
 from ..runtime.password_hashing import ThreadHashing
-from ..runtime.process_memory import resident_bytes
+from ..runtime.process_memory import free_memory, keep_heap, resident_bytes
 from ..runtime.resource_monitor import Resources
 from ..runtime.supervisor import Supervisor
 from ..runtime.systemd import Systemd
@@ -44,14 +47,12 @@ from ..storage.errors import ConfirmedLost, StorageFault
 from ..storage.folder_lock import IN_USE_STATUS, InUse
 from ..system_errors import NO_MEMORY, RAISE_LIMIT, file_error
 from .build import build_node, build_settings, load_definitions, report
-from .heap import free_memory, keep_heap
 from .listeners import listen, socket_options, tls
-from .parts import Parts
+from .open_storage import Store
 from .start_screen import start_screen
-from .store import Store
 
 if TYPE_CHECKING:
-    from .remote import RemoteStorage
+    from .postgresql_storage import RemoteStorage
 
 FAILED = 74  # EX_IOERR: the journal could not be written
 NOT_OWNER = 75  # EX_TEMPFAIL: another broker has taken the store over
@@ -64,6 +65,20 @@ UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that i
 DIGITS = 640  # of a number in JSON: the least that Python can be told
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonParts:
+    """The parts of the daemon that a program may replace: `warren serve` does not, the broker of `warren.testing` does.
+
+    clock      of the node
+    transport  of its connections
+    services   beside those of the entry points, by name
+    """
+
+    clock: type[LoopClock] = LoopClock
+    transport: type[Transport] = Transport
+    services: Mapping[str, Service] = field(default_factory=dict)
 
 
 def set_watermarks(resources: Resources, config: Config) -> None:
@@ -134,7 +149,7 @@ async def open_store(config: Config, found: dict[str, Service], ending: Ending, 
     try:
         remote = None
         if config.storage.url:
-            from .remote import open_remote  # here: psycopg is an extra
+            from .postgresql_storage import open_remote  # here: psycopg is an extra
             from .standby import Standby
 
             remote = open_remote(config)
@@ -177,7 +192,7 @@ class Ending:
         self.begun.set()
 
 
-async def run(config: Config, sources: Sources, parts: Parts) -> int:
+async def run(config: Config, sources: Sources, parts: DaemonParts) -> int:
     """Serve until SIGTERM or SIGINT, and return the exit status."""
     loop = asyncio.get_running_loop()
     begun_s = loop.time()
@@ -345,7 +360,7 @@ def watch_remote(store: Store, node: Node, config: Config) -> RemoteStorage | No
     """Watch a store on PostgreSQL; None for any other."""
     if store.remote is None:
         return None
-    from .remote import RemoteStorage
+    from .postgresql_storage import RemoteStorage
 
     return RemoteStorage(store.remote, node, config, lost)
 
@@ -377,9 +392,9 @@ def delayed(remote: RemoteStorage | None, error: OSError) -> None:
         remote.delayed()
 
 
-def serve(config: Config, sources: Sources, parts: Parts | None = None) -> int:
+def serve(config: Config, sources: Sources, parts: DaemonParts | None = None) -> int:
     """Run the daemon in the foreground, of these parts or its usual ones, and return the exit status."""
-    parts = parts or Parts()
+    parts = parts or DaemonParts()
     sys.set_int_max_str_digits(DIGITS)  # longer numbers take time as the square of their length
     try:
         if sys.platform != "win32":

@@ -11,9 +11,9 @@ from pathlib import Path
 import structlog
 
 from ..config import Config
-from ..hosting.host import Service
-from ..hosting.local_socket import NAME, bind
-from ..hosting.standby_host import StandbyHost
+from ..operator.local_socket import NAME, bind
+from ..plugin_host.host import Service
+from ..plugin_host.standby_host import StandbyHost
 from ..runtime.supervisor import Supervisor
 from ..runtime.systemd import Systemd
 from ..storage.errors import StorageFault

@@ -1,6 +1,16 @@
 """The configuration: read from files, environment and command line, checked as a whole, and provided as a Config."""
 
-from .config import NO_LOGIN, Config, HTTPListener, Links, Management, Prometheus, SSLOptions, Throughput, default_node
+from .config import (
+    NO_LOGIN,
+    Config,
+    HTTPListener,
+    Links,
+    Management,
+    MessageLogExport,
+    Prometheus,
+    SSLOptions,
+    default_node,
+)
 from .errors import ConfigError
 from .sources import COMMAND_LINE, Sources
 from .value_types import parse_address
@@ -13,10 +23,10 @@ __all__ = [
     "HTTPListener",
     "Links",
     "Management",
+    "MessageLogExport",
     "Prometheus",
     "SSLOptions",
     "Sources",
-    "Throughput",
     "default_node",
     "parse_address",
 ]

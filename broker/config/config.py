@@ -1,7 +1,7 @@
 """The values of the configuration, typed, with their defaults.
 
 A field is named like its key in rabbitmq.conf, with `_` for dots, and with a unit at its end if the key has none. Only
-`app`, `hosting` and plugins use these classes. None means no limit or not set.
+`app`, `operator`, `plugin_host` and plugins use these classes. None means no limit or not set.
 """
 
 import socket
@@ -205,11 +205,11 @@ class Federation(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Throughput(Part):
+class MessageLogExport(Part):
     """The export of the events of each message."""
 
     enabled: bool = False
-    directory: str = "./throughput"
+    directory: str = "./message-log"
     reports: str = "./reports"  # made by `warren analyze`, shown in the user interface
     vhosts: tuple[str, ...] = ()  # empty: all
     sample_one_in: int = 1
@@ -304,7 +304,7 @@ class Config(Part):
     management: Management = Management()
     prometheus: Prometheus = Prometheus()
     federation: Federation = Federation()
-    throughput: Throughput = Throughput()
+    message_log: MessageLogExport = MessageLogExport()
     storage: Storage = Storage()
 
     # Warren's own keys: `warren.*`

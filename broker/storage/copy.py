@@ -21,13 +21,13 @@ from . import log_records
 from .checkpoint import UNFINISHED, Checkpoint, check_finished
 from .disk import Disk
 from .errors import StorageFault
-from .files import NEW_NAME, FolderDisk, UntouchedFolder
+from .folder_disk import NEW_NAME, FolderDisk, UntouchedFolder
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .folder_lock import NAME as LOCK_NAME
 from .metadata import Metadata
-from .metadata_store import SQLiteMetadata
 from .recovery import Recovered, check_definitions, check_log, recover
 from .segment import name_of
+from .sqlite_metadata import SQLiteMetadata
 
 COPIED_STATUS, FAILED_STATUS = 0, 1
 CHUNK_BYTES = 4 << 20

@@ -23,12 +23,12 @@ from ..system_errors import NO_MEMORY, file_error
 from . import log_records
 from .disk import Disk
 from .errors import Missing, StorageFault, Unavailable
-from .files import UntouchedFolder
+from .folder_disk import UntouchedFolder
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .folder_lock import NAME as LOCK
 from .metadata import Metadata
-from .metadata_store import SQLiteMetadata, is_full
 from .recovery import check_definitions, check_log, recover
+from .sqlite_metadata import SQLiteMetadata, is_full
 
 SOUND_STATUS, DAMAGED_STATUS = 0, 1
 NOTHING_STATUS = 66  # EX_NOINPUT of sysexits.h

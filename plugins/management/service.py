@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from warren.broker.config import HTTPListener, Management
-from warren.broker.hosting.local_socket import LocalServer
+from warren.broker.operator.local_socket import LocalServer
 from warren.broker.plugin import Child, Host, Listener, Service, StandbyHost
 
 from ..http.lazy_listener import HTTPApp, HTTPListeners, LazyListener

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from warren.broker.hosting.standby_host import StandbyHost
+from warren.broker.plugin_host.standby_host import StandbyHost
 
 from ..http.asgi import Application, Incoming
 from ..http.responses import Response, ok

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.file_format import schema
 
 from .log import START, arrow_schema, listed
 

@@ -10,18 +10,18 @@ import pytest
 from jsonschema import Draft202012Validator
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis import job
-from warren.plugins.throughput.analysis.conservation.check import Checked
-from warren.plugins.throughput.analysis.conservation.evidence import evidence
-from warren.plugins.throughput.analysis.conservation.manifest import check_files, read_manifest
-from warren.plugins.throughput.analysis.fact_store import Store
-from warren.plugins.throughput.analysis.hadoop_fs import Folders
-from warren.plugins.throughput.analysis.input_files import list_files, read
-from warren.plugins.throughput.analysis.reports import run
-from warren.plugins.throughput.analysis.reports.run import Reporting
-from warren.plugins.throughput.analysis.selection import ALL as EVERYTHING
-from warren.plugins.throughput.analysis.tables import Tables
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis import job
+from warren.plugins.message_log.analysis.conservation.check import Checked
+from warren.plugins.message_log.analysis.conservation.evidence import evidence
+from warren.plugins.message_log.analysis.conservation.manifest import check_files, read_manifest
+from warren.plugins.message_log.analysis.fact_store import Store
+from warren.plugins.message_log.analysis.hadoop_fs import Folders
+from warren.plugins.message_log.analysis.input_files import list_files, read
+from warren.plugins.message_log.analysis.reports import run
+from warren.plugins.message_log.analysis.reports.run import Reporting
+from warren.plugins.message_log.analysis.selection import ALL as EVERYTHING
+from warren.plugins.message_log.analysis.tables import Tables
+from warren.plugins.message_log.file_format import schema
 
 REPORT_SCHEMA = Path(job.__file__).with_name("report.schema.json")
 ON_THE_PAGE = ("latency", "hot_exchanges", "hot_keys")  # reports that the page cannot do without

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis.java_check import java_fault
-from warren.plugins.throughput.analysis.spark_session import session
+from warren.plugins.message_log.analysis.java_check import java_fault
+from warren.plugins.message_log.analysis.spark_session import session
 
 
 @pytest.fixture(scope="session")

@@ -10,17 +10,17 @@ import pyarrow.parquet as pq
 
 from tests.support.in_process import InProcessPeer
 from warren.broker.core.queues.message_log import Origin
-from warren.plugins.throughput.export.message_recorder import MessageRecorder
-from warren.plugins.throughput.export.pipe_format import (
+from warren.plugins.message_log.export.message_recorder import MessageRecorder
+from warren.plugins.message_log.export.pipe_format import (
     BATCH,
     SNAPSHOT_HEAD,
     SNAPSHOT_KINDS,
 )
-from warren.plugins.throughput.export.record_buffer import RecordBuffer
-from warren.plugins.throughput.export.snapshot_columns import Frame, Link, columns
-from warren.plugins.throughput.export.snapshots import Changed, Snapshot, Snapshots
-from warren.plugins.throughput.export.writer import Task, Writer
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.export.record_buffer import RecordBuffer
+from warren.plugins.message_log.export.snapshot_columns import Frame, Link, columns
+from warren.plugins.message_log.export.snapshots import Changed, Snapshot, Snapshots
+from warren.plugins.message_log.export.writer import Task, Writer
+from warren.plugins.message_log.file_format import schema
 
 Row = dict[str, Any]
 

@@ -157,7 +157,7 @@ class Federated:
         self.export = folder / "export"
         self.warrens = {name: FederatedBroker(folder / name, name) for name in "abc"}
         self._settings = folder / "warren.conf"
-        self._settings.write_text(f"throughput.enabled = true\nthroughput.directory = {self.export}\n")
+        self._settings.write_text(f"message_log.enabled = true\nmessage_log.directory = {self.export}\n")
         for warren in self.warrens.values():
             warren.launch(config=self._settings)
         for warren in self.warrens.values():
@@ -213,7 +213,7 @@ class Federated:
     def kill(self, name: str, export: Path) -> None:
         """One of those that have stopped, on the data it has: started, killed at work, started and stopped."""
         settings = self._settings.with_name("alone.conf")
-        settings.write_text(f"throughput.enabled = true\nthroughput.directory = {export}\n")
+        settings.write_text(f"message_log.enabled = true\nmessage_log.directory = {export}\n")
         warren = self.warrens[name]
         warren.start(config=settings)
         load = Load(warren)

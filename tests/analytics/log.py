@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warren.plugins.throughput.export.boot_files import describe_file
-from warren.plugins.throughput.export.manifest import Manifest
-from warren.plugins.throughput.file_format import schema
-from warren.plugins.throughput.file_format.arrow_types import ARROW
+from warren.plugins.message_log.export.boot_files import describe_file
+from warren.plugins.message_log.export.manifest import Manifest
+from warren.plugins.message_log.file_format import schema
+from warren.plugins.message_log.file_format.arrow_types import ARROW
 
 START = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
 STEP_US = 1_000  # between one event and the next

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.file_format import schema
 
 Values = dict[str, Any]
 Name = Callable[[str], str]

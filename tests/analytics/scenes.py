@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.file_format import schema
 
 from .log import START, Log
 

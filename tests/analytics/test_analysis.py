@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis import fact_store, folding, job, spark_session, streaming
-from warren.plugins.throughput.analysis.hadoop_fs import Folders
-from warren.plugins.throughput.analysis.input_files import list_files, read
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis import fact_store, folding, job, spark_session, streaming
+from warren.plugins.message_log.analysis.hadoop_fs import Folders
+from warren.plugins.message_log.analysis.input_files import list_files, read
+from warren.plugins.message_log.file_format import schema
 
 from . import scenes
 from .checking import valid

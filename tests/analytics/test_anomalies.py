@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis.reports.anomalies import WEEKS, anomalies
+from warren.plugins.message_log.analysis.reports.anomalies import WEEKS, anomalies
 
 pytestmark = pytest.mark.timeout(600)
 START = datetime(2026, 11, 2, 5, 0, tzinfo=UTC)  # a Monday

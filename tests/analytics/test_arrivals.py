@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from warren.plugins.throughput.analysis.conservation.imbalances import arrivals
+from warren.plugins.message_log.analysis.conservation.imbalances import arrivals
 
 pytestmark = pytest.mark.timeout(600)
 

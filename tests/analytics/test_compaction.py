@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker_process import run
-from warren.plugins.throughput.compaction import merge
-from warren.plugins.throughput.file_format import compacted, schema
-from warren.plugins.throughput.trace import search
+from warren.plugins.message_log.compaction import merge
+from warren.plugins.message_log.file_format import compacted, schema
+from warren.plugins.message_log.trace import search
 
 from .commands import run_here
 from .exporting import Row, rows_of, whole_files

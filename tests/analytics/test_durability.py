@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.polling import WITHIN_S, until
-from warren.plugins.throughput.analysis.conservation import imbalances
-from warren.plugins.throughput.analysis.conservation.check import Checked
-from warren.plugins.throughput.export.node_state import state_path
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis.conservation import imbalances
+from warren.plugins.message_log.analysis.conservation.check import Checked
+from warren.plugins.message_log.export.node_state import state_path
+from warren.plugins.message_log.file_format import schema
 
 from .checking import check_whole
 from .exporting import whole_files
@@ -39,7 +39,7 @@ class Node(BrokerProcess):
 
     def switch(self, enabled: bool) -> None:
         """Switch the export on or off from the next start on."""
-        self.configure(f"throughput.enabled = {str(enabled).lower()}", f"throughput.directory = {self.export}")
+        self.configure(f"message_log.enabled = {str(enabled).lower()}", f"message_log.directory = {self.export}")
 
     def publish(self, queue: str, count: int = MESSAGES, properties: Any = PERSISTENT, **declared: Any) -> None:
         """Publish, and wait for all confirms: three records for each message."""

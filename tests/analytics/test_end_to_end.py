@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.loop_thread import LoopThread
-from warren.plugins.throughput.analysis.conservation import imbalances, queues
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis.conservation import imbalances, queues
+from warren.plugins.message_log.file_format import schema
 
 from .checking import batch_of, checked
 from .exporting import whole_files

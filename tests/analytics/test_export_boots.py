@@ -11,11 +11,11 @@ import pytest
 
 from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.polling import until
-from warren.plugins.throughput.export.manifest import FinishedFile, Manifest
-from warren.plugins.throughput.export.node_state import NodeState, note_unlogged
-from warren.plugins.throughput.export.pipe_format import SNAPSHOT
-from warren.plugins.throughput.export.writer import Writer
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.export.manifest import FinishedFile, Manifest
+from warren.plugins.message_log.export.node_state import NodeState, note_unlogged
+from warren.plugins.message_log.export.pipe_format import SNAPSHOT
+from warren.plugins.message_log.export.writer import Writer
+from warren.plugins.message_log.file_format import schema
 
 from .exporting import NODE, Row, empty_snapshot, rows_of, task, whole_files
 
@@ -76,7 +76,7 @@ def test_a_start_waits_for_the_writer_of_the_boot_before_to_finish(tmp_path: Pat
 def test_a_writer_that_never_ends_delays_the_next_one_for_some_time_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warren.plugins.throughput.export.writer.LOCK_WAIT_S", 0.0)
+    monkeypatch.setattr("warren.plugins.message_log.export.writer.LOCK_WAIT_S", 0.0)
     before = Writer(task(tmp_path, 0, boot_id="b1"))
     before.take(SNAPSHOT, snapshot(0, 0, schema.START))
     before.take(SNAPSHOT, snapshot(1, 70))
@@ -154,7 +154,7 @@ def test_lines_that_cannot_be_written_wait(tmp_path: Path) -> None:
 def test_boots_of_a_broker_are_linked_also_where_it_was_killed(tmp_path: Path) -> None:
     out = tmp_path / "out"
     broker = BrokerProcess(tmp_path, "--http", ANY_PORT, memory=True)
-    broker.configure("throughput.enabled = true", "throughput.directory = out")
+    broker.configure("message_log.enabled = true", "message_log.directory = out")
     with broker:
         for number in range(3):
             if number:

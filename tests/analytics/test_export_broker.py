@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.polling import until
-from warren.broker.config import Config, Throughput
-from warren.plugins.throughput.file_format import schema
-from warren.plugins.throughput.service import ThroughputService
+from warren.broker.config import Config, MessageLogExport
+from warren.plugins.message_log.file_format import schema
+from warren.plugins.message_log.service import MessageLogService
 
 from .exporting import imbalance, rows_of, whole_files
 
@@ -25,7 +25,7 @@ class Broker(BrokerProcess):
 
     def __init__(self, folder: Path, *lines: str) -> None:
         super().__init__(folder, "--http", ANY_PORT, memory=True)
-        self.configure("throughput.enabled = true", "throughput.directory = out", *lines)
+        self.configure("message_log.enabled = true", "message_log.directory = out", *lines)
 
     def writer(self) -> int:
         """The id of the process that writes."""
@@ -71,7 +71,7 @@ def test_a_broker_that_stops_has_exported_all_that_happened(tmp_path: Path) -> N
 
 @pytest.mark.sockets
 def test_only_the_virtual_hosts_that_were_chosen_are_exported_also_where_they_come_later(tmp_path: Path) -> None:
-    with Broker(tmp_path, "throughput.vhosts.1 = later", "throughput.sample_one_in = 10") as broker:
+    with Broker(tmp_path, "message_log.vhosts.1 = later", "message_log.sample_one_in = 10") as broker:
         assert "there is no virtual host 'later'" in str(broker.wait_for_event("configuration")["what"])
         for vhost in ("later", "other"):
             assert broker.http().put(f"/vhosts/{vhost}").status == 201
@@ -109,13 +109,13 @@ def snapshots(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.sockets
 def test_a_writer_that_is_killed_is_started_again_and_what_it_had_is_counted_as_lost(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with Broker(tmp_path, "throughput.file.age = 1") as broker:
+    with Broker(tmp_path, "message_log.file.age = 1") as broker:
         for number in range(3):
             writer = broker.writer()
             traffic(broker)
             os.kill(writer, signal.SIGKILL)
-            until(lambda number=number: len(broker.events("throughput_restarted")) > number)  # type: ignore[misc]
-            assert "status -9" in broker.wait_for_event("throughput_ended")["reason"]
+            until(lambda number=number: len(broker.events("message_log_restarted")) > number)  # type: ignore[misc]
+            assert "status -9" in broker.wait_for_event("message_log_ended")["reason"]
             assert broker.writer() != writer
         traffic(broker)
         broker.stop()
@@ -138,7 +138,7 @@ def test_a_broker_that_stops_right_after_its_writer_was_killed_still_exports_the
     with Broker(tmp_path) as broker:
         traffic(broker)
         os.kill(broker.writer(), signal.SIGKILL)
-        broker.wait_for_event("throughput_ended")
+        broker.wait_for_event("message_log_ended")
         traffic(broker)
         broker.stop()
     events, rows = rows_of(tmp_path / "out"), snapshots(tmp_path / "out")
@@ -154,33 +154,33 @@ def test_a_folder_that_cannot_be_made_ends_the_start_with_a_line(tmp_path: Path)
     broker.launch()
     assert broker.wait() == 69
     (refusal,) = broker.events("cannot_start")
-    assert refusal["service"] == "throughput"
+    assert refusal["service"] == "message_log"
 
 
 class Switched:
     """The part of a host that the service reads before it does anything."""
 
     def __init__(self, **given: Any) -> None:
-        self.config = Config(throughput=Throughput(**given))
+        self.config = Config(message_log=MessageLogExport(**given))
 
 
 async def refused() -> str:
     host: Any = Switched(enabled=True)
     with pytest.raises(ValueError) as caught:
-        await ThroughputService().start(host)
+        await MessageLogService().start(host)
     return str(caught.value)
 
 
 @pytest.mark.asyncio
 async def test_without_the_libraries_the_start_says_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warren.plugins.throughput.service.find_spec", lambda name: None)
+    monkeypatch.setattr("warren.plugins.message_log.service.find_spec", lambda name: None)
     how = "in a clone of Warren, pip install '.[analytics]'"
-    assert await refused() == f"throughput.enabled needs pyarrow and numpy: {how}"
+    assert await refused() == f"message_log.enabled needs pyarrow and numpy: {how}"
 
 
 @pytest.mark.asyncio
 async def test_where_it_is_off_nothing_is_begun() -> None:
-    service, host = ThroughputService(), Switched()
+    service, host = MessageLogService(), Switched()
     await service.start(host)  # type: ignore[arg-type]
     assert service.status() is None
     await service.stop()

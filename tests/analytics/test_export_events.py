@@ -10,7 +10,7 @@ from pamqp.commands import Basic, Queue
 from tests.support import codec
 from tests.support.amqp_client import Channel
 from warren.broker.amqp.field_table import Table
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.file_format import schema
 
 from .exporting import Exporting, imbalance
 

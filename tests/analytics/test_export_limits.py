@@ -17,10 +17,10 @@ from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.message_log import Origin
 from warren.broker.core.queues.queue import Queue
-from warren.plugins.throughput.export import name_codes
-from warren.plugins.throughput.export.message_identity import hops, identity
-from warren.plugins.throughput.export.sampling import TOGETHER, Sampling
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.export import name_codes
+from warren.plugins.message_log.export.message_identity import hops, identity
+from warren.plugins.message_log.export.sampling import TOGETHER, Sampling
+from warren.plugins.message_log.file_format import schema
 
 from .exporting import Exporting, imbalance, whole_files
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from warren.broker.core.counters.histogram import LatencyHistogram
 from warren.broker.plugin import Service
-from warren.plugins.throughput.export.broker_metrics import LINKS, histogram, link_rows
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.export.broker_metrics import LINKS, histogram, link_rows
+from warren.plugins.message_log.file_format import schema
 
 from .exporting import origin
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from warren.plugins.throughput.export.parquet_file import HashedFile
-from warren.plugins.throughput.export.pipe_format import SNAPSHOT
-from warren.plugins.throughput.export.writer import Writer
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.export.parquet_file import HashedFile
+from warren.plugins.message_log.export.pipe_format import SNAPSHOT
+from warren.plugins.message_log.export.writer import Writer
+from warren.plugins.message_log.file_format import schema
 
 from .exporting import NODE, empty_snapshot, rows_of, task, whole_files
 

@@ -9,7 +9,7 @@ from pamqp.commands import Basic
 
 from tests.support import codec
 from tests.support.amqp_client import Content
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.file_format import schema
 
 from .exporting import Exporting
 

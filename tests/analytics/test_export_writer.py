@@ -17,15 +17,15 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address
 from warren.broker.core.messages.message import Message as CoreMessage
-from warren.plugins.throughput.export.arrow_columns import arrow_schema
-from warren.plugins.throughput.export.manifest import Manifest
-from warren.plugins.throughput.export.message_recorder import MessageRecorder
-from warren.plugins.throughput.export.parquet_file import HashedFile
-from warren.plugins.throughput.export.pipe_format import HEAD, METRICS, SNAPSHOT
-from warren.plugins.throughput.export.record_buffer import RecordBuffer
-from warren.plugins.throughput.export.snapshots import Changed
-from warren.plugins.throughput.export.writer import Task, Writer, frames
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.export.arrow_columns import arrow_schema
+from warren.plugins.message_log.export.manifest import Manifest
+from warren.plugins.message_log.export.message_recorder import MessageRecorder
+from warren.plugins.message_log.export.parquet_file import HashedFile
+from warren.plugins.message_log.export.pipe_format import HEAD, METRICS, SNAPSHOT
+from warren.plugins.message_log.export.record_buffer import RecordBuffer
+from warren.plugins.message_log.export.snapshots import Changed
+from warren.plugins.message_log.export.writer import Task, Writer, frames
+from warren.plugins.message_log.file_format import schema
 
 from .exporting import BATCH, NODE, empty_snapshot, origin, rows_of, task, whole_files
 
@@ -107,7 +107,7 @@ def test_files_are_as_the_schema_says(tmp_path: Path, telling: Telling) -> None:
 def test_a_file_is_followed_by_the_next_when_it_is_large_enough(
     tmp_path: Path, telling: Telling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warren.plugins.throughput.export.writer.GROUP_ROWS", 10)
+    monkeypatch.setattr("warren.plugins.message_log.export.writer.GROUP_ROWS", 10)
     writer = Writer(telling.task(tmp_path, file_bytes=1))
     for _ in range(3):
         writer.take(BATCH, telling.batch(10))
@@ -157,9 +157,10 @@ def test_what_cannot_be_written_is_counted_and_what_follows_is_written(
 ) -> None:
     said: list[dict[str, object]] = []
     monkeypatch.setattr(
-        "warren.plugins.throughput.export.writer.report", lambda event, **fields: said.append({"event": event} | fields)
+        "warren.plugins.message_log.export.writer.report",
+        lambda event, **fields: said.append({"event": event} | fields),
     )
-    monkeypatch.setattr("warren.plugins.throughput.export.writer.RETRY_S", 0.0)
+    monkeypatch.setattr("warren.plugins.message_log.export.writer.RETRY_S", 0.0)
     writer = Writer(telling.task(tmp_path))
     (tmp_path / "events").write_text("no folder")
     writer.take(BATCH, telling.batch(5))
@@ -179,7 +180,7 @@ def test_rows_of_a_file_that_readers_have_are_not_counted_as_lost(
     def fail(folder: Path) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr("warren.plugins.throughput.export.parquet_file.sync_folder", fail)
+    monkeypatch.setattr("warren.plugins.message_log.export.parquet_file.sync_folder", fail)
     writer = Writer(telling.task(tmp_path))
     writer.take(BATCH, telling.batch(5))
     writer.finish()
@@ -207,7 +208,7 @@ def test_a_full_disk_loses_records_and_says_so_once_there_is_space(
     tmp_path: Path, telling: Telling, monkeypatch: pytest.MonkeyPatch, free_bytes: int
 ) -> None:
     disk = Disk(monkeypatch)
-    monkeypatch.setattr("warren.plugins.throughput.export.writer.RETRY_S", 0.0)
+    monkeypatch.setattr("warren.plugins.message_log.export.writer.RETRY_S", 0.0)
     writer = Writer(telling.task(tmp_path))
     writer.take(SNAPSHOT, empty_snapshot(0, 0, schema.START))
     disk.free_bytes = free_bytes
@@ -240,7 +241,7 @@ def test_snapshots_that_cannot_be_written_for_long_take_bounded_memory(
 ) -> None:
     disk = Disk(monkeypatch)
     disk.free_bytes = 0
-    monkeypatch.setattr("warren.plugins.throughput.export.writer.KEPT_BYTES", 10_000)
+    monkeypatch.setattr("warren.plugins.message_log.export.writer.KEPT_BYTES", 10_000)
     writer = Writer(telling.task(tmp_path))
     writer.take(SNAPSHOT, empty_snapshot(0, 0, schema.START))
     for number in range(1, 1000):

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from warren.plugins.throughput.analysis.facts import by_link, crossings, lags, tally
-from warren.plugins.throughput.analysis.hadoop_fs import Folders
-from warren.plugins.throughput.analysis.input_files import list_files, read
-from warren.plugins.throughput.analysis.reports import throughput
-from warren.plugins.throughput.analysis.reports.backlog import backlog
-from warren.plugins.throughput.analysis.reports.capacity import capacity
-from warren.plugins.throughput.analysis.reports.links import links
-from warren.plugins.throughput.analysis.summaries import Summaries
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis.facts import by_link, crossings, lags, tally
+from warren.plugins.message_log.analysis.hadoop_fs import Folders
+from warren.plugins.message_log.analysis.input_files import list_files, read
+from warren.plugins.message_log.analysis.reports import throughput
+from warren.plugins.message_log.analysis.reports.backlog import backlog
+from warren.plugins.message_log.analysis.reports.capacity import capacity
+from warren.plugins.message_log.analysis.reports.links import links
+from warren.plugins.message_log.analysis.summaries import Summaries
+from warren.plugins.message_log.file_format import schema
 
 from .log import STEP_US, Log
 

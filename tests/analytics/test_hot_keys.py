@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from warren.plugins.throughput.analysis import facts
-from warren.plugins.throughput.analysis.facts import EXCHANGE, ROUTE_COUNTS, ROUTES, WEIGHT, busiest_keys, merge_parts
-from warren.plugins.throughput.analysis.local_table import local_table
-from warren.plugins.throughput.analysis.reports.hot_keys import hot_exchanges, hot_keys
+from warren.plugins.message_log.analysis import facts
+from warren.plugins.message_log.analysis.facts import EXCHANGE, ROUTE_COUNTS, ROUTES, WEIGHT, busiest_keys, merge_parts
+from warren.plugins.message_log.analysis.local_table import local_table
+from warren.plugins.message_log.analysis.reports.hot_keys import hot_exchanges, hot_keys
 
 pytestmark = pytest.mark.timeout(600)
 KEPT = 5

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.broker_process import run
 from tests.support.checkout import ROOT, write_distribution
-from warren.plugins.throughput.analysis.java_check import ADVICE, java_fault, major
+from warren.plugins.message_log.analysis.java_check import ADVICE, java_fault, major
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pyarrow.compute, pyarrow.parquet
 
-from warren.plugins.throughput.compaction import merge
+from warren.plugins.message_log.compaction import merge
 
 folder, last, now = Path(sys.argv[1]), int(sys.argv[2]), datetime.fromisoformat(sys.argv[3])
 count, counting = 0, False

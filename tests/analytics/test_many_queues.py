@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from warren.plugins.throughput.analysis import job, spark_session, summaries
-from warren.plugins.throughput.analysis.facts import KIND, KINDS, of_kinds
-from warren.plugins.throughput.analysis.input_files import read
-from warren.plugins.throughput.analysis.local_table import local_table
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis import job, spark_session, summaries
+from warren.plugins.message_log.analysis.facts import KIND, KINDS, of_kinds
+from warren.plugins.message_log.analysis.input_files import read
+from warren.plugins.message_log.analysis.local_table import local_table
+from warren.plugins.message_log.file_format import schema
 
 from . import bulk
 from .checking import valid

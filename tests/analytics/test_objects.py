@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis import folding, hadoop_fs, job, publication, streaming
-from warren.plugins.throughput.analysis.hadoop_fs import Folders
-from warren.plugins.throughput.analysis.reports import run
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis import folding, hadoop_fs, job, publication, streaming
+from warren.plugins.message_log.analysis.hadoop_fs import Folders
+from warren.plugins.message_log.analysis.reports import run
+from warren.plugins.message_log.file_format import schema
 
 from . import java_classes
 from .checking import ON_THE_PAGE

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.plugins.throughput.analysis.compare import NoReport, compare, parse
-from warren.plugins.throughput.analysis.page import document as page
-from warren.plugins.throughput.analysis.page.document import MOST_BYTES, document
-from warren.plugins.throughput.analysis.page.drawings import BOXES, HEIGHT, Edge, flow
-from warren.plugins.throughput.analysis.page.markup import cut, duration, value
+from warren.plugins.message_log.analysis.compare import NoReport, compare, parse
+from warren.plugins.message_log.analysis.page import document as page
+from warren.plugins.message_log.analysis.page.document import MOST_BYTES, document
+from warren.plugins.message_log.analysis.page.drawings import BOXES, HEIGHT, Edge, flow
+from warren.plugins.message_log.analysis.page.markup import cut, duration, value
 
 from .made_up import HOSTILE, report
 

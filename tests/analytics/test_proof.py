@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis.conservation import imbalances, manifest
-from warren.plugins.throughput.analysis.conservation.check import Checked
-from warren.plugins.throughput.analysis.conservation.verdict import certain_imbalances
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis.conservation import imbalances, manifest
+from warren.plugins.message_log.analysis.conservation.check import Checked
+from warren.plugins.message_log.analysis.conservation.verdict import certain_imbalances
+from warren.plugins.message_log.file_format import schema
 
 from .checking import check_whole
 from .log import Log

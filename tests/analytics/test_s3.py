@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support import s3_connector
-from warren.plugins.throughput.analysis import job, publication
-from warren.plugins.throughput.analysis.hadoop_fs import Folders
-from warren.plugins.throughput.analysis.reports import run
-from warren.plugins.throughput.file_format import schema
-from warren.plugins.throughput.trace import search
+from warren.plugins.message_log.analysis import job, publication
+from warren.plugins.message_log.analysis.hadoop_fs import Folders
+from warren.plugins.message_log.analysis.reports import run
+from warren.plugins.message_log.file_format import schema
+from warren.plugins.message_log.trace import search
 
 from . import java_classes
 from .checking import ON_THE_PAGE

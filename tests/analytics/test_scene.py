@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis.conservation import imbalances, queues
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis.conservation import imbalances, queues
+from warren.plugins.message_log.file_format import schema
 
 from .checking import checked
 from .exporting import whole_files

@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.broker_process import run
-from warren.plugins.throughput.analysis import job
-from warren.plugins.throughput.analysis.reports import run as reports
-from warren.plugins.throughput.analysis.selection import Selection
-from warren.plugins.throughput.cli import master
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis import job
+from warren.plugins.message_log.analysis.reports import run as reports
+from warren.plugins.message_log.analysis.selection import Selection
+from warren.plugins.message_log.cli import master
+from warren.plugins.message_log.file_format import schema
 
 from .checking import ON_THE_PAGE, valid
 from .log import START, Log

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis.class_archive import class_archive
-from warren.plugins.throughput.analysis.input_files import local_records
-from warren.plugins.throughput.analysis.selection import Selection
-from warren.plugins.throughput.analysis.spark_session import (
+from warren.plugins.message_log.analysis.class_archive import class_archive
+from warren.plugins.message_log.analysis.input_files import local_records
+from warren.plugins.message_log.analysis.selection import Selection
+from warren.plugins.message_log.analysis.spark_session import (
     CHOSEN,
     JAVA_OPTIONS,
     MEMORY,
@@ -25,7 +25,7 @@ from warren.plugins.throughput.analysis.spark_session import (
     memory_bytes,
     settings,
 )
-from warren.plugins.throughput.cli import setting
+from warren.plugins.message_log.cli import setting
 
 from .log import Log
 

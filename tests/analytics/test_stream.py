@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis import folding, kept_rows, streaming
-from warren.plugins.throughput.analysis.conservation.manifest import Manifest
-from warren.plugins.throughput.analysis.fact_store import ALL, Store
-from warren.plugins.throughput.analysis.file_names import FileNames
-from warren.plugins.throughput.analysis.input_files import AcceptedFile
-from warren.plugins.throughput.analysis.reports import run
-from warren.plugins.throughput.compaction import merge
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis import folding, kept_rows, streaming
+from warren.plugins.message_log.analysis.conservation.manifest import Manifest
+from warren.plugins.message_log.analysis.fact_store import ALL, Store
+from warren.plugins.message_log.analysis.file_names import FileNames
+from warren.plugins.message_log.analysis.input_files import AcceptedFile
+from warren.plugins.message_log.analysis.reports import run
+from warren.plugins.message_log.compaction import merge
+from warren.plugins.message_log.file_format import schema
 
 from .checking import ON_THE_PAGE, batch_of, valid
 from .log import Log

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from warren.plugins.throughput.analysis import kept_rows, row_numbers
-from warren.plugins.throughput.analysis.conservation import gaps
-from warren.plugins.throughput.analysis.file_names import FileNames
-from warren.plugins.throughput.analysis.reports import clients
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis import kept_rows, row_numbers
+from warren.plugins.message_log.analysis.conservation import gaps
+from warren.plugins.message_log.analysis.file_names import FileNames
+from warren.plugins.message_log.analysis.reports import clients
+from warren.plugins.message_log.file_format import schema
 
 ATTEMPTS = (
     "node string, boot_id string, vhost string, queue string, msg_seq long, redelivered long, requeued long, "

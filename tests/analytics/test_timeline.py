@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis.reports.timeline import STEPS, Steps, lag
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis.reports.timeline import STEPS, Steps, lag
+from warren.plugins.message_log.file_format import schema
 
 from .checking import batch_of
 from .log import START, Log

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker_process import run
-from warren.plugins.throughput.file_format import schema
-from warren.plugins.throughput.trace import report, search
+from warren.plugins.message_log.file_format import schema
+from warren.plugins.message_log.trace import report, search
 
 from .commands import run_here
 from .log import Log

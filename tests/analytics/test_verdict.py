@@ -11,11 +11,11 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from pyspark.sql import Row, SparkSession
 
-from warren.plugins.throughput.analysis.conservation import boots
-from warren.plugins.throughput.analysis.conservation.evidence import Evidence, key_of
-from warren.plugins.throughput.analysis.conservation.verdict import Verdict, verdict
-from warren.plugins.throughput.cli import exit_status, main
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.analysis.conservation import boots
+from warren.plugins.message_log.analysis.conservation.evidence import Evidence, key_of
+from warren.plugins.message_log.analysis.conservation.verdict import Verdict, verdict
+from warren.plugins.message_log.cli import exit_status, main
+from warren.plugins.message_log.file_format import schema
 
 from .checking import REPORT_SCHEMA, checked, valid
 from .log import Log

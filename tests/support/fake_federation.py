@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 
-from warren.broker.hosting.host import Host, Service
+from warren.broker.plugin_host.host import Host, Service
 from warren.plugins.management.stats.federation_links import Row
 
 CHANGED_S = datetime(2026, 11, 22, 5, 7, 9).timestamp()

@@ -11,16 +11,16 @@ from warren.broker.amqp.field_table import Table, Value
 from warren.broker.amqp.properties import Properties
 from warren.broker.app.build import build_node, build_settings
 from warren.broker.app.listeners import tls
-from warren.broker.app.store import Store
+from warren.broker.app.open_storage import Store
 from warren.broker.config import Config, SSLOptions
 from warren.broker.config.config import Federation
 from warren.broker.core.exchanges.built_in import new_registry
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.exchange_type import Registry
 from warren.broker.core.queues.queue import Queue
-from warren.broker.hosting.host import Host
-from warren.broker.hosting.loading import load_exchange_types
 from warren.broker.net.server import Server
+from warren.broker.plugin_host.host import Host
+from warren.broker.plugin_host.loading import load_exchange_types
 from warren.broker.runtime.clock import LoopClock
 from warren.broker.runtime.resource_monitor import Resources
 from warren.federation.service import FederationService

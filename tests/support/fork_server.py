@@ -122,7 +122,7 @@ def _import_broker(folder: Path) -> None:
     from warren.broker import cli, logs  # noqa: F401
     from warren.broker.app import main  # noqa: F401
     from warren.broker.core.exchanges.built_in import new_registry
-    from warren.broker.hosting.loading import load_exchange_types, load_services
+    from warren.broker.plugin_host.loading import load_exchange_types, load_services
 
     load_exchange_types(new_registry())
     load_services()

@@ -14,8 +14,8 @@ from contextlib import closing
 from typing import Any
 
 from warren.broker.app.build import build_settings
-from warren.broker.hosting.host import Host
 from warren.broker.net.tls import TLS
+from warren.broker.plugin_host.host import Host
 from warren.broker.runtime.resource_monitor import Resources
 from warren.plugins.http.asgi import Incoming
 from warren.plugins.management.application import application

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.app.build import build_node, build_settings
-from warren.broker.app.store import Store
+from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.core.access.passwords import hash_password
 from warren.broker.net.server import Server

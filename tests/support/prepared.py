@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from warren.broker.core.access.passwords import SHA256, hash_password
-from warren.broker.hosting.host import Listening
+from warren.broker.plugin_host.host import Listening
 from warren.plugins.http.auth import LOCAL
 from warren.plugins.management.api import routes
 from warren.plugins.management.framework.router import Route
@@ -72,7 +72,7 @@ def prepare(api: Api, folder: Path) -> None:
     (folder / IT / "report.json").write_text(json.dumps(REPORT))
     (folder / IT / "index.html").write_text("<title>it</title>")
     api.host.config = dataclasses.replace(
-        api.host.config, throughput=dataclasses.replace(api.host.config.throughput, reports=str(folder))
+        api.host.config, message_log=dataclasses.replace(api.host.config.message_log, reports=str(folder))
     )
 
 

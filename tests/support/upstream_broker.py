@@ -12,12 +12,12 @@ import uvloop
 from tests.support.polling import until_async
 from warren.broker.amqp.field_table import Table, Value
 from warren.broker.app.build import build_node, build_settings
-from warren.broker.app.store import Store
+from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.core.access.users import User
-from warren.broker.hosting.host import Host
 from warren.broker.net.server import Server
 from warren.broker.net.tls import TLS, TLSOptions
+from warren.broker.plugin_host.host import Host
 from warren.broker.runtime.clock import LoopClock
 from warren.broker.runtime.resource_monitor import Resources
 from warren.broker.session.connection import Connection

@@ -11,10 +11,10 @@ import pytest
 
 from warren.broker.config import Config
 from warren.broker.ctl.main import main
-from warren.broker.hosting import services
-from warren.broker.hosting.host import Host
-from warren.broker.hosting.local_socket import LocalSocket
 from warren.broker.net.tls import TLS
+from warren.broker.operator.local_socket import LocalSocket
+from warren.broker.plugin_host import services
+from warren.broker.plugin_host.host import Host
 from warren.broker.runtime.resource_monitor import Resources
 from warren.plugins.management.service import ManagementService
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .checkout import ROOT
 
-PACKAGES = ("broker", "federation", "plugins", "testing")
+PACKAGES = ("broker", "federation", "plugins")
 BUILDING = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}  # the time of all files
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.so", "compiled.*.txt")
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from warren.broker.plugin import Destination
-from warren.plugins.throughput.analysis.simulated_exchange import HASH_TYPES, SimulatedExchange
+from warren.plugins.message_log.analysis.simulated_exchange import HASH_TYPES, SimulatedExchange
 
 KEYS: Final = 100_000
 RESHUFFLED: Final = (5, 10, 40)  # queues

@@ -14,9 +14,9 @@ UI = "warren/plugins/management/ui"
 OTHERS = {
     "warren/broker/system/warren.service",
     "warren/py.typed",
-    "warren/plugins/throughput/analysis/page/page.css",
-    "warren/plugins/throughput/analysis/page/page.js",
-    "warren/plugins/throughput/analysis/report.schema.json",
+    "warren/plugins/message_log/analysis/page/page.css",
+    "warren/plugins/message_log/analysis/page/page.js",
+    "warren/plugins/message_log/analysis/report.schema.json",
 }
 PAGES = ("warren.1", "warren.conf.5", "warrenctl.8")
 LICENSES = {"LICENSE", f"{UI}/LICENSE.uPlot"}

@@ -44,7 +44,7 @@ def check_installed(
     http = ("--http", "127.0.0.1:0")
     broker = BrokerProcess(folder, *http, python=python, fork=False, environment=outside())
     if java_cache is not None:
-        broker.configure("throughput.enabled = true", f"throughput.directory = {export}")
+        broker.configure("message_log.enabled = true", f"message_log.directory = {export}")
     yield succeed(commands / "warren", "--version", folder=folder).strip()
     sources = succeed(python, "-c", NOT_EXTENSIONS, *extensions, folder=folder).split()
     assert sources == [], f"not imported as compiled: {sources}"

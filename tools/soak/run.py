@@ -66,7 +66,7 @@ class Site:
         self.up, self.down = (FederatedBroker(folder / name, name) for name in ("up", "down"))
         for broker in (self.up, self.down):
             stack.callback(broker.close)
-            export = ("throughput.enabled = true", f"throughput.directory = {self.export}")
+            export = ("message_log.enabled = true", f"message_log.directory = {self.export}")
             broker.configure("prometheus.tcp.port = 0", *(export if exports else ()))
             broker.start()
             load.declare(broker.connect().channel())

@@ -26,8 +26,8 @@ from ..value_types import (
 from .federation import FEDERATION_KEYS
 from .http import MANAGEMENT_KEYS, PROMETHEUS_KEYS
 from .log import LOG
+from .message_log import MESSAGE_LOG_KEYS
 from .storage import STORAGE_KEYS
-from .throughput import THROUGHPUT_KEYS
 from .tls import tls_keys
 
 SHORT = 65_535
@@ -167,7 +167,7 @@ SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     ("HTTP API", MANAGEMENT_KEYS),
     ("Metrics, for Prometheus", PROMETHEUS_KEYS),
     ("Federation", FEDERATION_KEYS),
-    ("Throughput export, with the extra `analytics`", THROUGHPUT_KEYS),
+    ("Message log, with the extra `analytics`", MESSAGE_LOG_KEYS),
 )
 
 KEYS: tuple[Key, ...] = tuple(key for _, keys in SECTIONS for key in keys)

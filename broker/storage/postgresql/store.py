@@ -5,12 +5,12 @@ from __future__ import annotations
 from ..checkpoint import check_finished
 from ..errors import StorageFault, Unavailable
 from ..folder_lock import InUse
-from . import guarantee, schema
+from . import durability, schema
 from .address import Address
 from .database import COMMITS, READS, WATCH, PostgreSQL
 from .disk import PostgreSQLDisk
+from .durability import Guarantee
 from .errors import Refused, Unreachable
-from .guarantee import Guarantee
 from .metadata import PostgreSQLMetadata
 from .ownership import Beats, Ownership, Standing
 from .session import Session
@@ -65,7 +65,7 @@ class PostgreSQLStore:
         """Return who owns the store, and read the guarantee. Raises StorageFault."""
         try:
             self.database.connect(WATCH)
-            self.guarantee = guarantee.read(self.database)
+            self.guarantee = durability.read(self.database)
             return self.ownership.standing()
         except (Unreachable, Refused) as error:
             raise unusable(self.address, error) from error
@@ -99,7 +99,7 @@ class PostgreSQLStore:
         try:
             self.database.connect(COMMITS[0])
             self.database.connect(READS)
-            self.guarantee = guarantee.read(self.database)
+            self.guarantee = durability.read(self.database)
         except (Unreachable, Refused) as error:
             raise unusable(self.address, error) from error
         self._beats.start()

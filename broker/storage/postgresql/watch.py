@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from ..errors import ConfirmedLost
-from . import guarantee
+from . import durability
 from .database import COMMITS, READS
 from .errors import Refused, Unreachable
 from .ownership import BEAT_S
@@ -67,7 +67,7 @@ class Watch:
             stored = store.ownership.committed()
             store.database.connect(READS)
             if self._beats % GUARANTEE_BEATS == 0:
-                store.guarantee = guarantee.read(store.database)
+                store.guarantee = durability.read(store.database)
             self._beats += 1
         except (Unreachable, Refused) as error:
             if isinstance(error, Refused) and error.sqlstate == DISK_FULL:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from warren.broker.core.policies.parameters import CLUSTER_NAME
-from warren.broker.hosting.feature_flags import DEPRECATED_FEATURES, FEATURES
+from warren.broker.operator.feature_flags import DEPRECATED_FEATURES, FEATURES
 
 from ...http.auth import ADMIN, ANY, NONE
 from ...http.responses import Response, bad, done, ok

@@ -15,7 +15,7 @@ from warren.broker.core.definitions.release import finish, release
 from warren.broker.core.metadata.records import StoredUser
 from warren.broker.core.metadata.unfinished_import import ADVICE, INTERRUPTED, UNFINISHED_IMPORT, digest_of
 from warren.broker.core.policies.policies import OPERATOR_POLICY
-from warren.broker.hosting.definition_import import Decoded, Undecoded
+from warren.broker.operator.definition_import import Decoded, Undecoded
 from warren.broker.plugin import Invalid
 
 from ...http.auth import ADMIN

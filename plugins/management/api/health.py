@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ssl
 
-from warren.broker.hosting.host import Listening
 from warren.broker.net.certificates import authority_expiries, server_expiry
 from warren.broker.plugin import Properties
+from warren.broker.plugin_host.host import Listening
 
 from ...http.auth import ANY, MONITOR, NONE, VHOST
 from ...http.responses import Response, bad, not_now

@@ -1,4 +1,4 @@
-"""Routes for the reports that `warren analyze` has made, from the folder of the key `throughput.reports`."""
+"""Routes for the reports that `warren analyze` has made, from the folder of the key `message_log.reports`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 
 from ...http.auth import MONITOR
 from ...http.responses import Response, bad, missing, ok
-from ...throughput.file_format.report_folder import (
+from ...message_log.file_format.report_folder import (
     PAGE,
     POINTER,
     POINTER_BYTES,
@@ -80,7 +80,7 @@ async def of_report(request: Request, part: Callable[[Path], Value]) -> Value:
 
 
 def folder_of(request: Request) -> Path:
-    return Path(request.host.config.throughput.reports).absolute()
+    return Path(request.host.config.message_log.reports).absolute()
 
 
 def summaries(folder: Path) -> list[Item]:

@@ -19,8 +19,8 @@ from warren.broker.core.metadata.patterns import query_pattern
 from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, was_interrupted
 from warren.broker.core.metadata.validation import LARGEST
 from warren.broker.core.telemetry.resource_alarms import RESOURCES
-from warren.broker.hosting.definition_import import Undecoded
-from warren.broker.hosting.node_control import NodeControl
+from warren.broker.operator.definition_import import Undecoded
+from warren.broker.operator.node_control import NodeControl
 from warren.broker.plugin import Exchange, Invalid, Queue, Table
 
 from ...http.auth import ADMIN, LOCAL, POLICIES, verify_password

@@ -8,8 +8,8 @@ from typing import Any, NotRequired, TypedDict
 import msgspec
 
 from warren.broker.core.telemetry.resource_alarms import STORE
-from warren.broker.hosting.host import Listening
 from warren.broker.plugin import Host, Registry
+from warren.broker.plugin_host.host import Listening
 from warren.broker.product import PRODUCT
 
 from ..framework.request import Request

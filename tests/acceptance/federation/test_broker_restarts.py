@@ -15,7 +15,7 @@ from tests.support.polling import until
 from tests.support.proxy import Proxy
 from warren.broker.config.config import Federation
 from warren.broker.core.metadata.records import Change, StoredParameter
-from warren.broker.storage.metadata_store import SQLiteMetadata
+from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 pytestmark = pytest.mark.sockets
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.federation import Place
 from tests.support.polling import until
 from warren.broker.core.metadata.records import StoredParameter
-from warren.broker.storage.metadata_store import SQLiteMetadata
+from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 pytestmark = pytest.mark.sockets
 

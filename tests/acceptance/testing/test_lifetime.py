@@ -121,7 +121,7 @@ def test_the_program_says_that_it_needs_an_input_that_stays_open(project: Foreig
 def test_warren_serve_has_no_controls(project: ForeignProject) -> None:
     """The broker of `warren serve` imports nothing of the controls, whatever is installed."""
     text = (
-        "import sys\nfrom warren.broker.app import main\nfrom warren.broker.hosting.loading import load_services\n"
+        "import sys\nfrom warren.broker.app import main\nfrom warren.broker.plugin_host.loading import load_services\n"
         "names = [*load_services(), *sys.modules]\n"
         "print([name for name in names if name == 'testing' or name.startswith('warren.testing')])"
     )

@@ -21,7 +21,7 @@ from os import strerror
 from random import Random
 
 from warren.broker.core.messages.ports import FULL
-from warren.broker.storage.files import File, FileDisk
+from warren.broker.storage.folder_disk import File, FileDisk
 
 SECTOR = 512
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from tests.faults.simulation.disk import SimulatedDisk
-from warren.broker.storage.files import File, FileDisk
+from warren.broker.storage.folder_disk import File, FileDisk
 
 WAIT_S = 60.0  # until a running thread must have stopped again; only a deadlock takes that long
 

@@ -25,7 +25,7 @@ from tests.support.amqp_client import Channel, Client, Content, Silence, describ
 from tests.support.clock import FakeClock
 from tests.support.session import connected, pipe_of
 from warren.broker.app.build import build_node
-from warren.broker.app.store import Store
+from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.core.jobs import scheduler
 from warren.broker.core.messages.ports import EXHAUSTED

@@ -16,7 +16,7 @@ from pamqp.commands import Queue, Tx
 from tests.faults.simulation.disk import SimulatedDisk, Stopped
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.faults.simulation.node_process import TURN_COSTS, NodeProcess, World, set_small_sizes
-from tests.turns.broker import StepMeter, StoredPeer
+from tests.loop_latency.broker import StepMeter, StoredPeer
 from warren.broker.compilation import BUILD, COMPILED
 from warren.broker.session.methods import publish, tx
 from warren.broker.storage.journal import Journal

@@ -17,7 +17,7 @@ from tests.faults.simulation.test_interleavings import message
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import FULL
 from warren.broker.storage.disk import Disk
-from warren.broker.storage.files import File, FileDisk
+from warren.broker.storage.folder_disk import File, FileDisk
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tests.faults.simulation.test_interleavings import append, bodies, opened
 from tests.support.journal import commit, commit_any
 from warren.broker.core.messages.message import Message
 from warren.broker.storage.compaction import COPY_FREE_BYTES
-from warren.broker.storage.files import NEW_NAME
+from warren.broker.storage.folder_disk import NEW_NAME
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.log_records import append_messages
 from warren.broker.storage.segment import OFFSET_BITS

@@ -16,7 +16,7 @@ import pytest
 from tests.support.broker_process import WARREN, WARRENCTL, BrokerProcess, run
 from warren.broker import cli, standard_streams
 from warren.broker.cli import main
-from warren.broker.storage.metadata_store import SQLiteMetadata
+from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 warren, warrenctl = run, partial(run, module=WARRENCTL)
 

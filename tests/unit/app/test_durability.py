@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.journal import commit
 from tests.unit.storage.test_recovery import message
-from warren.broker.app.store import Store
+from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.core.metadata.records import Change, StoredVHost
 from warren.broker.storage.journal import Journal

@@ -8,7 +8,7 @@ import pytest
 from warren.broker.config import Sources
 from warren.broker.core.definitions import files
 from warren.broker.ctl.api_client import password_of
-from warren.broker.hosting.feature_flags import VARIABLE, missing_plugins
+from warren.broker.operator.feature_flags import VARIABLE, missing_plugins
 from warren.broker.system_errors import MIB, read_text
 
 

@@ -9,9 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from warren.broker.app.main import FAILED, close
-from warren.broker.app.store import Store
+from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
-from warren.broker.storage.files import FolderDisk
+from warren.broker.storage.folder_disk import FolderDisk
 
 
 class Parts:

@@ -16,7 +16,7 @@ from warren.broker.core.messages.binding import Binding, Destination
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.hosting.stable_hash import stable_hash
+from warren.broker.stable_hash import stable_hash
 from warren.plugins.exchanges.modulus_hash import ModulusHashExchange
 
 MESSAGE = framed(Address("x", "k"), Properties(), b"")
@@ -102,7 +102,7 @@ def test_the_hash_is_that_of_every_machine_and_python():
     assert [f"{stable_hash(data):016x}" for data in (b"", b"k", b"order-7", b"\xff\x00")] == [
         *("e4a6a0577479b2b4", "ac52cb5ff985d463", "e9b52cd6ff54f2f1", "8be98a3d14d420eb"),
     ]
-    program = "from warren.broker.hosting.stable_hash import stable_hash; print(stable_hash(b'k'))"
+    program = "from warren.broker.plugin_host.stable_hash import stable_hash; print(stable_hash(b'k'))"
     for seed in ("0", "1"):
         line = [sys.executable, "-c", program]
         done = subprocess.run(line, env={"PYTHONHASHSEED": seed}, cwd=ROOT, capture_output=True, text=True, check=True)

@@ -8,9 +8,9 @@ import pytest
 from pamqp.commands import Basic
 from pamqp.commands import Queue as QueueMethods
 
+from tests.loop_latency.broker import StepMeter, StoredPeer, fill
 from tests.support import codec
 from tests.support.in_process import InProcessPeer
-from tests.turns.broker import StepMeter, StoredPeer, fill
 from warren.broker.core.queues import queue, ready_messages, shedding
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue

@@ -12,11 +12,11 @@ import pytest
 from pamqp.commands import Basic, Tx
 from pamqp.commands import Channel as AMQPChannel
 
+from tests.loop_latency.broker import Prompter, StepMeter, StoredPeer
 from tests.support import codec
 from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, new_node, pipe_of
-from tests.turns.broker import Prompter, StepMeter, StoredPeer
 from warren.broker.core.jobs.scheduler import AWAITS_OTHERS
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import dead_lettering, ready_messages, shedding

@@ -13,7 +13,7 @@ from tests.faults.simulation.metadata import MemoryMetadata
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.storage import log_records
-from warren.broker.storage.files import FileDisk
+from warren.broker.storage.folder_disk import FileDisk
 from warren.broker.storage.journal import STORE_LIMIT, Journal
 from warren.broker.storage.segment_reader import READ_BYTES
 

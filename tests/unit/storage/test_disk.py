@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from warren.broker.storage.disk import RESERVE_BYTES
-from warren.broker.storage.files import RESERVE_NAME, RESERVE_PART_BYTES, FolderDisk, FolderFile
+from warren.broker.storage.folder_disk import RESERVE_NAME, RESERVE_PART_BYTES, FolderDisk, FolderFile
 
 
 @pytest.fixture

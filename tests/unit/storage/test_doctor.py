@@ -17,19 +17,19 @@ from structlog.testing import capture_logs
 from tests.support.journal import commit
 from warren.broker.amqp.framing import content_frames
 from warren.broker.app.main import open_store
-from warren.broker.app.store import Store
+from warren.broker.app.open_storage import Store
 from warren.broker.cli import main
 from warren.broker.config import Config
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.metadata.records import Change, StoredGlobalParameter, StoredQueue, StoredVHost
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
-from warren.broker.storage import checkpoint, doctor, log_records, metadata_store, recovery
+from warren.broker.storage import checkpoint, doctor, log_records, recovery, sqlite_metadata
 from warren.broker.storage.copy import copy_store
 from warren.broker.storage.doctor import examine
 from warren.broker.storage.errors import StorageFault
-from warren.broker.storage.files import FolderDisk
+from warren.broker.storage.folder_disk import FolderDisk
 from warren.broker.storage.journal import Journal
-from warren.broker.storage.metadata_store import RESTORE, SQLiteMetadata
+from warren.broker.storage.sqlite_metadata import RESTORE, SQLiteMetadata
 
 if TYPE_CHECKING:
     from warren.broker.app.main import Ending
@@ -414,8 +414,8 @@ def test_metadata_of_an_earlier_version_is_read_and_left_for_its_broker(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     SQLiteMetadata(tmp_path / "meta.sqlite").close()
-    monkeypatch.setattr(metadata_store, "_STEPS", (*metadata_store._STEPS, ("CREATE TABLE more (name BLOB)",)))
-    monkeypatch.setattr(metadata_store, "VERSION", metadata_store.VERSION + 1)
+    monkeypatch.setattr(sqlite_metadata, "_STEPS", (*sqlite_metadata._STEPS, ("CREATE TABLE more (name BLOB)",)))
+    monkeypatch.setattr(sqlite_metadata, "VERSION", sqlite_metadata.VERSION + 1)
     before = contents_of_files(tmp_path)
     assert examine(tmp_path) == 0
     assert "metadata: 0 vhosts" in capsys.readouterr().out and contents_of_files(tmp_path) == before
@@ -437,8 +437,8 @@ def test_a_fault_of_the_folder_for_temporary_files_names_it_and_is_no_damage(
         monkeypatch.setattr(doctor, "copyfile", copy_to_full_disk)
     else:
         step = ("PRAGMA max_page_count = 1", *[f"CREATE TABLE new{number} (name BLOB)" for number in range(100)])
-        monkeypatch.setattr(metadata_store, "_STEPS", (*metadata_store._STEPS, step))
-        monkeypatch.setattr(metadata_store, "VERSION", metadata_store.VERSION + 1)
+        monkeypatch.setattr(sqlite_metadata, "_STEPS", (*sqlite_metadata._STEPS, step))
+        monkeypatch.setattr(sqlite_metadata, "VERSION", sqlite_metadata.VERSION + 1)
     assert examine(tmp_path) == 69
     output = capsys.readouterr()
     says = "there is no such file or folder: check the path" if fault == "none" else "the disk is full"

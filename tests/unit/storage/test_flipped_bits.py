@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.journal import commit, commit_any
-from tests.unit.storage.test_metadata_store import all_fields, everything, puts
+from tests.unit.storage.test_sqlite_metadata import all_fields, everything, puts
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.metadata.records import StoredQueue
 from warren.broker.storage.doctor import examine
 from warren.broker.storage.errors import StorageFault
-from warren.broker.storage.files import FolderDisk
+from warren.broker.storage.folder_disk import FolderDisk
 from warren.broker.storage.journal import Journal
-from warren.broker.storage.metadata_store import SQLiteMetadata
 from warren.broker.storage.recovery import check_definitions, check_log
+from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 Contents = tuple[list[tuple[object, ...]], dict[int, list[bytes | None]]]
 SEGMENT_BYTES = 3000

@@ -16,10 +16,10 @@ from warren.broker.core.metadata.records import Change, StoredQueue, StoredVHost
 from warren.broker.storage import checkpoint, log_records
 from warren.broker.storage.copy import copy_store
 from warren.broker.storage.doctor import examine
-from warren.broker.storage.files import FolderDisk
+from warren.broker.storage.folder_disk import FolderDisk
 from warren.broker.storage.journal import Journal
-from warren.broker.storage.metadata_store import SQLiteMetadata
 from warren.broker.storage.recovery import recover
+from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 from .test_recovery import FIRST, message, open_journal, salt_of, write_log
 

@@ -17,8 +17,8 @@ from tests.support.descriptors import no_descriptor
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.ports import EXHAUSTED
-from warren.broker.storage import compaction, files, segment_reader
-from warren.broker.storage.files import FolderDisk
+from warren.broker.storage import compaction, folder_disk, segment_reader
+from warren.broker.storage.folder_disk import FolderDisk
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def test_a_record_damaged_while_the_broker_runs_is_counted_and_named_once() -> N
 
 
 def test_more_segments_are_read_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "OPEN_FILES", 3)
+    monkeypatch.setattr(folder_disk, "OPEN_FILES", 3)
     log = Log()
     log.store(150)
     assert log.read() == list(range(150))

@@ -20,7 +20,7 @@ from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import log_records
 from warren.broker.storage.errors import StorageFault
-from warren.broker.storage.files import FileDisk
+from warren.broker.storage.folder_disk import FileDisk
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment import DIGITS, OFFSET_BITS, name_of
 

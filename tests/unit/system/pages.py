@@ -16,7 +16,7 @@ from warren.broker import cli
 from warren.broker.config.keys import SECTIONS
 from warren.broker.ctl.command_line import WHERE
 from warren.broker.ctl.commands import GROUPS
-from warren.broker.hosting.loading import load_commands
+from warren.broker.plugin_host.loading import load_commands
 
 FOLDER = ROOT / "broker" / "system" / "man"
 STATUSES = (

@@ -26,7 +26,7 @@ const COLUMNS = [
 function createList() {
   const table = new Table({
     name: "reports", label: "Reports", columns: COLUMNS, key: (one) => one.name, load: whole((signal) => api.get("warren/reports", {}, signal)),
-    empty: "no reports: switch the export on (throughput.enabled), then run `warren analyze --input ./throughput --output ./reports/NAME`",
+    empty: "no reports: switch the export on (message_log.enabled), then run `warren analyze --input ./message-log --output ./reports/NAME`",
   });
   return { element: h("div.page", {}, h("h1", {}, "Reports"), table.element), refresh: (signal) => table.refresh(signal) };
 }

@@ -18,7 +18,7 @@ from tests.support.warrenctl import Controlled, Ready, Told, Warrenctl, broker_p
 from warren.broker.ctl.commands import COMMANDS
 from warren.broker.ctl.commands.definitions import write
 from warren.broker.ctl.main import main
-from warren.broker.hosting import node_control
+from warren.broker.operator import node_control
 
 from .recorded import IN_ORDER, expected
 
@@ -485,7 +485,7 @@ def test_a_long_path_has_a_socket_too(tmp_path: Path) -> None:
     from warren.broker.ctl.api_client import socket_address
     from warren.broker.ctl.call import Call
     from warren.broker.ctl.node import connect_to_socket
-    from warren.broker.hosting import local_socket
+    from warren.broker.operator import local_socket
 
     folder = tmp_path / ("long" * 30)
     folder.mkdir()

@@ -9,7 +9,7 @@ import pytest
 from tests.support.warrenctl import Controlled, Warrenctl
 from warren.broker.amqp.errors import Invalid
 from warren.broker.ctl.commands.federation import COLUMN, RABBITMQ
-from warren.broker.hosting.host import Host, Service
+from warren.broker.plugin_host.host import Host, Service
 
 pytestmark = pytest.mark.sockets
 

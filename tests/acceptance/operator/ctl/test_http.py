@@ -146,7 +146,7 @@ def test_status_over_http_has_the_sections_of_the_socket(warrenctl: Warrenctl, b
         assert facts[key] == same[key], key
     assert facts["product_name"] == "Warren"
     assert "\nFlag: quorum_queue, state: enabled\n" in by_http("cluster_status")[1]
-    assert "\nthroughput.enabled = false\n" in by_http("environment")[1]
+    assert "\nmessage_log.enabled = false\n" in by_http("environment")[1]
     assert f"\nWarren version: {facts['product_version']}\nRabbitMQ version: " in by_http("status")[1]
     assert by_http("memory_breakdown --unit mb")[1].startswith("Reporting memory breakdown on node rabbit@here...\n")
 

@@ -10,9 +10,9 @@ from tests.support.polling import until
 from tests.support.warrenctl import Controlled, Ready, Warrenctl
 from warren.broker import logs
 from warren.broker.ctl.api_client import LocalAPI
-from warren.broker.hosting import node_log
 from warren.broker.logs.recent import Recent
 from warren.broker.logs.record import Record
+from warren.broker.operator import node_log
 from warren.plugins.management.framework.line_stream import WAITING_LIMIT, WAITING_SIZE, LineStream
 
 pytestmark = pytest.mark.sockets

@@ -15,8 +15,8 @@ from warren.broker import cli
 from warren.broker.ctl.commands import COMMANDS
 from warren.broker.ctl.commands.definitions import save
 from warren.broker.ctl.errors import CommandError
-from warren.broker.hosting.loading import load_commands
-from warren.broker.storage.metadata_store import SQLiteMetadata
+from warren.broker.plugin_host.loading import load_commands
+from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 pytestmark = pytest.mark.sockets
 

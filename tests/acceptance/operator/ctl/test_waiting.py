@@ -12,7 +12,7 @@ import pytest
 from tests.support.warrenctl import Controlled, Warrenctl, broker_process, commanded
 from warren.broker.ctl import wait
 from warren.broker.ctl.api_client import API
-from warren.broker.hosting import local_socket
+from warren.broker.operator import local_socket
 
 pytestmark = pytest.mark.sockets
 

@@ -9,8 +9,8 @@ import pytest
 import trustme
 
 from tests.support.http import Api
-from warren.broker.hosting.host import Listening
 from warren.broker.net.tls import TLS, TLSOptions
+from warren.broker.plugin_host.host import Listening
 
 
 @pytest.fixture

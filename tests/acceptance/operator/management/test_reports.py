@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker_process import ANY_PORT, BrokerProcess
-from warren.plugins.throughput.file_format.report_folder import summary_of
+from warren.plugins.message_log.file_format.report_folder import summary_of
 
 REPORT = {
     "schema": 1,

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.http import asgi_scope, call_application
-from warren.broker.hosting.standby_host import StandbyHost
+from warren.broker.plugin_host.standby_host import StandbyHost
 from warren.plugins.management.standby import StandbyAPI
 
 

@@ -19,7 +19,7 @@ from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, dig
 from warren.broker.core.policies.parameters import CLUSTER_ID
 from warren.broker.ctl.api_client import LocalAPI, UnixConnection, basic_credentials
 from warren.broker.ctl.errors import APIError, NotFound
-from warren.broker.hosting import local_socket
+from warren.broker.operator import local_socket
 from warren.plugins.http.auth import LOCAL
 from warren.plugins.management.api.warren import ROUTES
 

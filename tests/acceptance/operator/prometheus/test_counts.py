@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.support.amqp_client import Channel
 from tests.support.metrics import Samples, Scraper
-from warren.broker.app.store import Store
+from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.storage.journal import Journal as SegmentJournal
 from warren.broker.storage.segment import Segment

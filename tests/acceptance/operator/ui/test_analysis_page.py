@@ -8,8 +8,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.analytics.made_up import HOSTILE, report
 from tests.support.browser import PATIENCE_MS, UI
-from warren.plugins.throughput.analysis.page import charts
-from warren.plugins.throughput.analysis.page.document import document
+from warren.plugins.message_log.analysis.page import charts
+from warren.plugins.message_log.analysis.page.document import document
 
 DARK, LIGHT = "rgb(20, 24, 22)", "rgb(246, 247, 246)"
 Show = Callable[..., Page]

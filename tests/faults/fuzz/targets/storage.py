@@ -36,10 +36,10 @@ from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.memory_journal import MemoryJournal
 from warren.broker.storage.metadata import LISTS, Metadata
-from warren.broker.storage.metadata_store import SQLiteMetadata
-from warren.plugins.throughput.analysis.conservation.manifest import Manifest as ListedFiles
-from warren.plugins.throughput.export.manifest import Manifest
-from warren.plugins.throughput.file_format import compacted, schema
+from warren.broker.storage.sqlite_metadata import SQLiteMetadata
+from warren.plugins.message_log.analysis.conservation.manifest import Manifest as ListedFiles
+from warren.plugins.message_log.export.manifest import Manifest
+from warren.plugins.message_log.file_format import compacted, schema
 
 from .target import Target, Turn
 

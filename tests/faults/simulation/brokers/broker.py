@@ -22,14 +22,14 @@ from tests.faults.simulation.node_process import BUDGET_BYTES, SEGMENT_BYTES, Si
 from tests.faults.simulation.postgresql import WAITS
 from tests.support.federation import registry
 from warren.broker.app.build import build_node, build_settings
-from warren.broker.app.remote import RemoteStorage
+from warren.broker.app.postgresql_storage import RemoteStorage
 from warren.broker.config import Config, SSLOptions
 from warren.broker.config.config import Federation
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.hosting.host import Host
 from warren.broker.net.server import Server
 from warren.broker.net.tls import TLS
 from warren.broker.net.transport import Transport
+from warren.broker.plugin_host.host import Host
 from warren.broker.runtime.clock import LoopClock
 from warren.broker.runtime.password_hashing import ThreadHashing
 from warren.broker.runtime.resource_monitor import Resources
@@ -37,8 +37,8 @@ from warren.broker.storage.postgresql.errors import Refused
 from warren.broker.storage.postgresql.metadata import PostgreSQLMetadata
 from warren.federation.link import CONNECTION
 from warren.federation.service import FederationService
-from warren.plugins.throughput.export.writer_process import WriterEnded
-from warren.plugins.throughput.service import ThroughputService
+from warren.plugins.message_log.export.writer_process import WriterEnded
+from warren.plugins.message_log.service import MessageLogService
 
 if TYPE_CHECKING:
     from tests.faults.simulation.brokers.network import Network
@@ -99,10 +99,10 @@ class Process:
         if self.watch is not None:
             self.server.guard_output(self.watch)
             self.host.alone = self.watch.alone
-        self.throughput = ThroughputService()
+        self.message_log = MessageLogService()
         if broker.exports is not None:
             loop.spawn = partial(WriterProcess, broker.exports, broker, loop)
-            await self.throughput.start(self.host)
+            await self.message_log.start(self.host)
         self.ledger = Ledger(self.vhost)
         self.server.listeners.append(self._network.listen(loop, lambda: Transport(self.server)))
         self.federation = FederationService()
@@ -118,7 +118,7 @@ class Process:
         await self.committer.finish(self.node.finish)
         self.clock.stop()
         self.node.scheduler.stop()
-        await self.throughput.stop()
+        await self.message_log.stop()
         if not await self.committer.stop():  # the disk is full
             raise Exited
         self.store.journal.close()
@@ -223,7 +223,7 @@ class Broker:
 
     def start(self, loop: SimulatedLoop) -> None:
         if self.exports is not None:
-            self.config = replace(self.config, throughput=self.exports.config())
+            self.config = replace(self.config, message_log=self.exports.config())
         self.process = self._begun(loop)
         if self.remote is None:
             self.disk.before = partial(self._before, self.process)

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from tests.faults.simulation.brokers.clients import Consumer, Peer, Published, Publisher
 from tests.faults.simulation.brokers.loop import SimulatedLoop
 from tests.faults.simulation.brokers.writers import Exports
-from warren.plugins.throughput.export.exporter import FLUSH_S
-from warren.plugins.throughput.file_format import schema
+from warren.plugins.message_log.export.exporter import FLUSH_S
+from warren.plugins.message_log.file_format import schema
 
 UNLOGGED_S = FLUSH_S + 0.05  # before a kill: the time between two flushes, and that of the pipe
 Queues = Mapping[str, Mapping[str, object]]

@@ -21,11 +21,11 @@ from tests.faults.simulation.postgresql import (
     SimulatedTables,
     SimulatedTransactions,
 )
-from warren.broker.app import remote
+from warren.broker.app import postgresql_storage
 from warren.broker.app.standby import LOOK_S
 from warren.broker.config.config import Storage
+from warren.broker.storage.postgresql.durability import Guarantee
 from warren.broker.storage.postgresql.errors import Refused, Unreachable
-from warren.broker.storage.postgresql.guarantee import Guarantee
 from warren.broker.storage.postgresql.metadata import PostgreSQLMetadata
 from warren.broker.storage.postgresql.operations import Operation, Statement
 from warren.broker.storage.postgresql.ownership import BEAT_S, EPOCHS, LIMIT_S, Beats, Ownership
@@ -214,7 +214,7 @@ class RemoteStore:
         return True
 
     def answer(self, database: OwnDatabase, text: str, parameters: Sequence[Any]) -> list[Row]:
-        """Return the rows of a statement of `Ownership`, or of `guarantee.read`."""
+        """Return the rows of a statement of `Ownership`, or of `durability.read`."""
         beat, state = self.beat, self.server.state
         if "pg_try_advisory_lock($1, (owner" in text:
             age_s = None if beat.beaten_s is None else str(self.now_s() - beat.beaten_s).encode()
@@ -272,9 +272,9 @@ def truth(value: bool) -> bytes:
 @contextmanager
 def watched(random: Random) -> Iterator[None]:
     """Context in which stores are watched by timers, and epochs follow from the seed."""
-    before = remote.Watch, secrets.randbelow
-    remote.Watch, secrets.randbelow = SimulatedWatch, random.randrange  # type: ignore[assignment,misc]
+    before = postgresql_storage.Watch, secrets.randbelow
+    postgresql_storage.Watch, secrets.randbelow = SimulatedWatch, random.randrange  # type: ignore[assignment,misc]
     try:
         yield
     finally:
-        remote.Watch, secrets.randbelow = before  # type: ignore[misc]
+        postgresql_storage.Watch, secrets.randbelow = before  # type: ignore[misc]

@@ -38,7 +38,7 @@ from warren.broker.core.jobs import scheduler
 from warren.broker.core.telemetry.resource_alarms import LONG_BYTES, STORE
 from warren.broker.net import fair_turns
 from warren.broker.session import connection
-from warren.plugins.throughput.export import exporter, name_codes, queue_runs, sampling, snapshots, writer
+from warren.plugins.message_log.export import exporter, name_codes, queue_runs, sampling, snapshots, writer
 
 TIMED = {"x-message-ttl": 3000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 AT_LEAST_ONCE = {"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}

@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from tests.faults.simulation.brokers.loop import SimulatedLoop, Source, VirtualTime
 from tests.faults.simulation.disk import Stopped
-from warren.broker.config.config import Throughput
-from warren.plugins.throughput.export import writer as program
+from warren.broker.config.config import MessageLogExport
+from warren.plugins.message_log.export import writer as program
 
 if TYPE_CHECKING:
     from tests.faults.simulation.brokers.broker import Broker
@@ -62,8 +62,8 @@ class Exports:
         """Whether writers read at once what brokers send, and have room for it."""
         return self.pause_s < START_S and self.buffer_bytes > PIPE_BYTES
 
-    def config(self) -> Throughput:
-        return Throughput(
+    def config(self) -> MessageLogExport:
+        return MessageLogExport(
             enabled=True,
             directory=self.folder.as_posix(),
             buffer_bytes=self.buffer_bytes,

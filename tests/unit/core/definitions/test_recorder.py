@@ -36,7 +36,7 @@ from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import OPERATOR_POLICY
 from warren.broker.core.vhost.vhost import EVENT, PREDECLARED, VHost
 from warren.broker.storage.memory_journal import MemoryJournal
-from warren.broker.storage.metadata_store import SQLiteMetadata
+from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 HEADERS = Table.of({"x-match": "any", "colour": "red"})
 

@@ -7,7 +7,7 @@ from warren.broker.amqp.errors import Invalid, PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.app.build import build_node
-from warren.broker.app.store import Store
+from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.core.access.users import Users
 from warren.broker.core.jobs.scheduler import RETRY_MS

@@ -25,7 +25,7 @@ from warren.broker.core.metadata.records import (
 )
 from warren.broker.core.node.node import Node
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.storage.metadata_store import SQLiteMetadata
+from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 MANY = 5 * TURN_COST // OBJECT_COST
 MOST = 2 * TURN_COST // OBJECT_COST  # in one turn, with some tolerance

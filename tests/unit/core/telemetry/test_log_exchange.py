@@ -7,7 +7,7 @@ import pytest
 from tests.support.clock import FakeClock
 from warren.broker.amqp.field_table import Table, value_of
 from warren.broker.app.build import build_node
-from warren.broker.app.store import Store
+from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.config.config import Log
 from warren.broker.core.node.node import Node

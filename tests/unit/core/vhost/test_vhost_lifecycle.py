@@ -27,7 +27,7 @@ from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.memory_journal import MemoryJournal
-from warren.broker.storage.metadata_store import SQLiteMetadata
+from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 QUORUM = Table.of({"x-queue-type": "quorum"})
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.postgresql import Cluster
-from tests.unit.storage.test_metadata_store import all_fields, everything, puts
+from tests.unit.storage.test_sqlite_metadata import all_fields, everything, puts
 from warren.broker.amqp.framing import content_frames
-from warren.broker.app.store import Store
+from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.core.messages.message import Address as MessageAddress
 from warren.broker.core.messages.message import Message
@@ -20,13 +20,13 @@ from warren.broker.storage.copy import copy_store, opened, verify_segment
 from warren.broker.storage.disk import Disk
 from warren.broker.storage.doctor import examine, examine_url
 from warren.broker.storage.errors import StorageFault
-from warren.broker.storage.files import NEW_NAME, FolderDisk
+from warren.broker.storage.folder_disk import NEW_NAME, FolderDisk
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.metadata import Metadata
-from warren.broker.storage.metadata_store import SQLiteMetadata
 from warren.broker.storage.postgresql.address import Address
 from warren.broker.storage.postgresql.commands import check
 from warren.broker.storage.postgresql.store import PostgreSQLStore
+from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 pytestmark = pytest.mark.sockets
 MESSAGES = 500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.storage.test_metadata_store import NAMES, all_fields, deletes, everything, fields, puts
+from tests.unit.storage.test_sqlite_metadata import NAMES, all_fields, deletes, everything, fields, puts
 from warren.broker.core.metadata.records import StoredBinding, StoredPermission, StoredQueue, StoredUser
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.postgresql.address import Address

@@ -42,7 +42,7 @@ class Server:
         self.reasons: list[str] = []
         self.errors: list[Exception] = []
         monkeypatch.setattr(watch_module.time, "monotonic", lambda: self.now_s)
-        monkeypatch.setattr(watch_module.guarantee, "read", self.look)
+        monkeypatch.setattr(watch_module.durability, "read", self.look)
         store = cast(PostgreSQLStore, self.store)
         self.watch = Watch(store, RETRY_S, self.reasons.append, self.errors.append)
 

@@ -1,0 +1,1 @@
+"""Operation of a node: its unix socket, control, log, imports of definitions, feature flags and default user."""

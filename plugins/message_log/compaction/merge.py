@@ -1,0 +1,203 @@
+"""The merge of the small files of a boot and an hour into larger ones, while brokers write and others read.
+
+Whatever stops a compaction, no row is lost or counted twice: see `file_format.compacted`. The next one completes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from warren.broker.config import MessageLogExport
+
+from ..export.boot_files import describe_file
+from ..export.manifest import Manifest, RemovedFile, ReplacedFiles
+from ..export.parquet_file import Part, temporary_path
+from ..file_format import compacted, schema
+
+GRACE = timedelta(hours=1)  # after the end of an hour: until then a writer may still finish files of it
+FILE_BYTES = 128 << 20  # merged into one file at most
+FILE_ROWS = 2_000_000  # likewise: all of them are in memory at once
+GROUP_ROWS = 1 << 18  # of a row group, which is sorted by queue; groups follow each other in the order of rows
+LOCK = ".compact.lock"
+NAME = re.compile(r"part-(?P<boot>.+)-(?P<first>\d{6,})(?:_(?P<last>\d{6,}))?\.parquet")
+
+_BY_ROW = [("row", "ascending")]
+_ORDER = {schema.EVENTS: _BY_ROW, schema.METRICS: [("mono_ns", "ascending")], schema.QUEUE_STATS: _BY_ROW}
+
+
+class Busy(Exception):
+    """An error of one line: another compaction of this export is running."""
+
+
+class SmallFile(NamedTuple):
+    """A file that may be merged with others of the same boot."""
+
+    path: Path
+    boot: str  # as in file names
+    first: int  # sequence numbers of the first and the last file that it was made of
+    last: int
+    size: int  # bytes
+    rows: int
+    metadata: Mapping[bytes, bytes]
+
+
+class Result(NamedTuple):
+    """The numbers of files before and after a compaction, and of rows in them."""
+
+    before: int
+    after: int
+    rows: int
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other compactions away. Raises Busy, OSError."""
+    place = folder / schema.MANIFEST
+    place.mkdir(exist_ok=True)
+    descriptor = os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise Busy(f"{folder}: another compaction is running") from None
+    finally:
+        os.close(descriptor)
+
+
+def compact(folder: Path, now: datetime) -> Result:
+    """Merge the files of all hours that ended GRACE ago. Raises OSError, pa.ArrowInvalid for a damaged file."""
+    complete_earlier(folder)
+    before = after = rows = 0
+    for table in schema.TABLES:
+        for place in sorted((folder / table).glob("dt=*/hour=*")):
+            ended = hour_of(place)
+            if ended is None or ended + timedelta(hours=1) + GRACE > now:
+                continue
+            for files in groups(small_files(place)):
+                rows += merge(folder, table, files)
+                before += len(files)
+                after += 1
+    return Result(before, after, rows)
+
+
+def hour_of(place: Path) -> datetime | None:
+    try:
+        return datetime.strptime(f"{place.parent.name} {place.name}", "dt=%Y-%m-%d hour=%H").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def small_files(place: Path) -> list[SmallFile]:
+    """Return the files of an hour that are small, of versions that can be read."""
+    found = []
+    for path in sorted(place.glob("part-*.parquet")):
+        named = NAME.fullmatch(path.name)
+        size = path.stat().st_size
+        if named is None or size > FILE_BYTES // 2:
+            continue
+        footer = pq.read_metadata(path)
+        metadata = dict(footer.metadata or {})
+        if metadata.get(schema.SCHEMA_KEY.encode()) in [str(version).encode() for version in schema.READABLE]:
+            first = int(named["first"])
+            last = int(named["last"] or first)
+            found.append(SmallFile(path, named["boot"], first, last, size, footer.num_rows, metadata))
+    return found
+
+
+def groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
+    """Yield the files to be merged: two or more of one boot and version, within the limits of a file."""
+    version = schema.SCHEMA_KEY.encode()
+    ordered = sorted(files, key=lambda file: (file.boot, file.metadata[version], file.first))
+    for _, alike in groupby(ordered, key=lambda file: (file.boot, file.metadata[version])):
+        group: list[SmallFile] = []
+        for file in alike:
+            if group and (
+                sum(each.size for each in group) + file.size > FILE_BYTES
+                or sum(each.rows for each in group) + file.rows > FILE_ROWS
+            ):
+                if len(group) > 1:
+                    yield group
+                group = []
+            group.append(file)
+        if len(group) > 1:
+            yield group
+
+
+def merge(folder: Path, table: str, files: list[SmallFile]) -> int:
+    """Replace files by one. Returns the number of its rows. Raises OSError, pa.ArrowInvalid."""
+    read = [pq.ParquetFile(file.path).read() for file in files]
+    whole = pa.concat_tables(read, promote_options="default").unify_dictionaries().sort_by(_ORDER[table])
+    lost = max(int(file.metadata.get(schema.LOST_KEY.encode(), b"0")) for file in files)
+    age_s = int(files[-1].metadata.get(schema.FILE_AGE_KEY.encode(), str(MessageLogExport().file_age_s)))
+    kept = {key: value for key, value in files[-1].metadata.items() if key != b"ARROW:schema"}
+    target = whole.schema.with_metadata(kept)
+    first_us = pc.min(whole["ts_us"]).cast(pa.int64()).as_py()
+    name = f"part-{files[0].boot}-{files[0].first:06}_{files[-1].last:06}.parquet"
+    # Of the folder of the first file: a row may be of the hour before, as a file begins with the hour of its first row.
+    path = files[0].path.with_name(name)
+    relative = [file.path.relative_to(folder).as_posix() for file in files]
+    manifest = Manifest(folder, f"{compacted.PREFIX}{secrets.token_hex(8)}{compacted.SUFFIX}")
+    manifest.add(ReplacedFiles(relative, path.relative_to(folder).as_posix()))
+    part = Part(folder, table, name, target, first_us, path.parent)
+    with ExitStack() as unfinished:
+        unfinished.callback(part.abandon)
+        for start in range(0, len(whole), GROUP_ROWS):
+            group = whole.slice(start, GROUP_ROWS)
+            if table == schema.EVENTS:
+                group = group.take(by_queue(group))
+            part.write({column: group[column].combine_chunks() for column in group.column_names})
+        finished = part.finish(lost, age_s)
+        unfinished.pop_all()
+    manifest.add(finished)
+    remove(folder, manifest, relative)
+    return len(whole)
+
+
+def by_queue(group: pa.Table) -> pa.Array:
+    """Return the indices of the rows in the order of queues, as the exporter writes them: similar rows are smaller."""
+    names = ("vhost", "queue")  # dictionaries, which cannot be sorted
+    keys = pa.table({**{name: group[name].cast(pa.string()) for name in names}, "row": group["row"]})
+    return pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
+
+
+def remove(folder: Path, manifest: Manifest, paths: Iterable[str]) -> None:
+    """Remove replaced files."""
+    there = [path for path in paths if (folder / path).exists()]
+    if there:
+        manifest.add(*[RemovedFile(path, schema.COMPACTED) for path in there])
+        for path in there:
+            (folder / path).unlink(missing_ok=True)
+
+
+def complete_earlier(folder: Path) -> None:
+    """Complete compactions that were interrupted, and forget those that had made no file."""
+    for path in sorted((folder / schema.MANIFEST).glob(f"{compacted.PREFIX}*{compacted.SUFFIX}")):
+        text = path.read_text()
+        if "\n" not in text:
+            path.unlink()  # it was killed before it announced anything
+            continue
+        manifest = Manifest(folder, path.name)
+        for by, replaced in compacted.replacements(text).items():
+            if not (folder / by).resolve().is_relative_to(folder.resolve()):
+                continue  # a link leads out of the export
+            if not (folder / by).exists():
+                if all((folder / each).exists() for each in replaced):
+                    temporary_path(folder / by).unlink(missing_ok=True)
+                    path.unlink()  # nothing was made, nothing removed
+                continue
+            if '"sha256"' not in text:
+                manifest.add(describe_file(folder, by))
+            remove(folder, manifest, replaced)

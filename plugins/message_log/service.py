@@ -1,0 +1,69 @@
+"""The service that exports what happens to every message, if it is enabled."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakSet
+
+from warren.broker.plugin import Host, Service
+
+if TYPE_CHECKING:
+    from .export.exporter import Export
+
+NEEDED = ("pyarrow", "numpy")
+
+
+class MessageLogService(Service):
+    """The service `message_log`. If `message_log.enabled` is false, nothing else of the export is imported."""
+
+    around = True  # nothing may happen to messages that is not logged
+    _hosts: ClassVar[WeakSet[Host]] = WeakSet()  # that have exported before
+
+    def __init__(self) -> None:
+        self._export: Export | None = None
+
+    async def start(self, host: Host) -> None:
+        """Begin the export, if it is enabled. Raises OSError, ValueError."""
+        config = host.config.message_log
+        if not config.enabled:
+            note_disabled(host)
+            return
+        missing = [name for name in NEEDED if find_spec(name) is None]
+        if missing:
+            needed = " and ".join(missing)
+            raise ValueError(f"message_log.enabled needs {needed}: in a clone of Warren, pip install '.[analytics]'")
+        from .export.exporter import Export
+
+        shared = bool(host.config.storage.url)  # another broker may have had the store meanwhile
+        export = Export(host, config, shared or host in self._hosts)
+        self._hosts.add(host)
+        export.prepare()
+        self._export = export
+        for name in config.vhosts:
+            if name not in host.node.vhosts:
+                what = f"message_log.vhosts: there is no virtual host '{name}': it is exported once it is made"
+                host.report("configuration", "warning", {"what": what})
+        await export.begin()
+
+    async def stop(self) -> None:
+        if self._export is not None:
+            await self._export.end()
+
+    def status(self) -> object:
+        """Return the status, or None if the export is disabled."""
+        return self._export.status() if self._export is not None else None
+
+
+def note_disabled(host: Host) -> None:
+    """Note in the folder of an earlier export that messages now come and go without a record."""
+    folder = Path(host.config.message_log.directory).absolute()
+    if not folder.is_dir():
+        return
+    from .export.node_state import note_unlogged
+
+    try:
+        note_unlogged(folder, host.node.name)
+    except OSError as error:
+        host.report("message_log_state_not_written", "warning", {"reason": error.strerror or str(error)})

@@ -1,1 +1,0 @@
-"""Throughput: the export of all messages and the broker's metrics as Parquet, and the job that analyses it."""

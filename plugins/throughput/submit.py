@@ -1,8 +1,0 @@
-"""The script for spark-submit: `spark-submit --master URL .../throughput/submit.py --input DIR --output DIR`."""
-
-import sys
-
-from .cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())
