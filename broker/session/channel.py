@@ -12,9 +12,9 @@ from ..amqp.errors import AccessRefused, AMQPError, NotFound
 from ..core.jobs.scheduler import AT_ONCE_COST, CONSUMER_COST, OBJECT_COST, SLICE, UNLIMITED, Job, do_at_once
 from ..core.messages.ports import ROOM
 from ..core.metadata.patterns import SearchTime
-from ..core.queues.message_log import CHANNEL
 from ..core.queues.queue import Queue
 from ..core.queues.reply_queue import ReplyQueue
+from ..core.queues.traffic_log import CHANNEL
 from ..core.vhost.vhost import CheckNew
 from ..wire import method_encoder
 from . import events
@@ -117,7 +117,7 @@ class Channel(ChannelState):
     def shed(self) -> int:
         """Shed the contents of some deliveries (`core.queues.shedding`)."""
         node = self.connection.node
-        cost = self.unacked.shed_some(self.delivery_tag, self.vhost.message_log, node.journal.room() == ROOM)
+        cost = self.unacked.shed_some(self.delivery_tag, self.vhost.traffic_log, node.journal.room() == ROOM)
         node.shedding.awaits_room = node.shedding.awaits_room or self.unacked.passed_over > 0
         return cost
 

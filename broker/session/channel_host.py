@@ -14,9 +14,9 @@ from ..core.counters.statistics import DeliveryCounters, PublishCounters
 from ..core.node.node import Node
 from ..core.queues.consumers import ConsumerGroup
 from ..core.queues.flow_control import Publisher
-from ..core.queues.message_log import Origin
 from ..core.queues.queue import Queue
 from ..core.queues.route_target import EnqueueResult, RouteTarget
+from ..core.queues.traffic_log import Origin
 from ..core.vhost.vhost import VHost
 from ..wire.frame_reader import Event
 from .confirms import Confirms
@@ -330,7 +330,7 @@ class ChannelState(ConsumerGroup):
         confirms = self.confirms
         if confirms is not None and not self.closing:
             before, sent = confirms.confirmed, confirms.last_sent
-            log = self.vhost.message_log
+            log = self.vhost.traffic_log
             refused = confirms.refusals() if log is not None else ()
             frame = confirms.drain_frames(self.number)
             if frame:

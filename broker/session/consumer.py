@@ -120,9 +120,9 @@ class ChannelConsumer(CreditConsumer):
         if self.shares:
             channel.shared_prefetch.on_delivered(self, count)
         connection.request_flush()
-        if channel.vhost.message_log is not None:
+        if channel.vhost.traffic_log is not None:
             first = position - count * step if unacked is not None else position
-            channel.vhost.message_log.delivered(
+            channel.vhost.traffic_log.delivered(
                 channel.origin, self.tag, queue, messages, first, step, redelivered, self.no_ack
             )
         tracer = channel.vhost.tracer

@@ -427,12 +427,12 @@ class InternalPublisher:
     def discard(self, exchange: str, routing_key: str, content: Content, reason: str) -> None:
         """Note in the message log, if there is one, that a content goes into no queue."""
         vhost = self._connection.vhost
-        if vhost is None or vhost.message_log is None:
+        if vhost is None or vhost.traffic_log is None:
             return
         raw, body_bytes, frames = content
         whole = header_frame(0, raw, body_bytes) + frames
         message = Message(Address(exchange, routing_key), whole, 0, body_bytes, 0, False)
-        vhost.message_log.discarded(self._channel.origin, message, reason)
+        vhost.traffic_log.discarded(self._channel.origin, message, reason)
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
         """Call `fn` once the ticket's batch is on disk, at once if it is already."""

@@ -19,10 +19,10 @@ from ..core.messages.message import DELIVERY_COUNT, Address, Message, frame_byte
 from ..core.messages.message_state import NEVER
 from ..core.messages.ports import BEHIND
 from ..core.queues.deduplication import Recorder, record
-from ..core.queues.message_log import MOVED
 from ..core.queues.queue import Queue
 from ..core.queues.ready_messages import LEVEL_SHIFT
 from ..core.queues.route_target import PER_MESSAGE_COST, RouteTarget, cost_of_reading, cost_of_records, must_wait
+from ..core.queues.traffic_log import MOVED
 from ..core.queues.x_death import routing_keys
 from ..core.vhost.emissions import enqueue_in_slices
 from .methods.publish import STILL_DEAD_LETTERING, STILL_PUBLISHING, are_few

@@ -387,8 +387,8 @@ def get_message(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Mess
     channel.delivery_tag += 1
     if not no_ack:
         channel.unacked.add(channel.delivery_tag, (queue, None, position, message))
-    if channel.vhost.message_log is not None:
-        channel.vhost.message_log.delivered(channel.origin, "", queue, [message], position, 1, redelivered, no_ack)
+    if channel.vhost.traffic_log is not None:
+        channel.vhost.traffic_log.delivered(channel.origin, "", queue, [message], position, 1, redelivered, no_ack)
     if channel.vhost.tracer is not None:
         channel.vhost.tracer.delivered(channel.origin, message, queue.name, redelivered)
     return channel.delivery_tag, message, redelivered

@@ -14,9 +14,9 @@ from ..core.jobs.scheduler import AWAITS_OTHERS, SLICE
 from ..core.messages.message import Message, ShedMessage
 from ..core.messages.ports import DISK_FULL
 from ..core.node.node import Node
-from ..core.queues.message_log import NACK, REJECT
 from ..core.queues.queue import Queue
 from ..core.queues.sorted_rows import SortedRows
+from ..core.queues.traffic_log import NACK, REJECT
 from .channel_host import ChannelState
 from .unacked import ROW_COST, CreditConsumer, Settlement, Unacked, delivery_of, queue_of
 
@@ -223,11 +223,11 @@ def apply_settlement(
         rejected, nacked = settlement is Settlement.REJECT, settlement is Settlement.NACK
         contents = read_back(settlement, deliveries)
         read = {queue for queue, _ in contents}
-        log = channel.vhost.message_log if not reason else None
+        log = channel.vhost.traffic_log if not reason else None
         reason = reason or (NACK if nacked else REJECT)
         for queue, consumer, position, message in deliveries:
             if log is not None:
-                log.refused(channel.origin, consumer_tag(consumer), queue, message)
+                log.settled(channel.origin, consumer_tag(consumer), queue, [message], False)
             content = contents.get((queue, position)) if contents else None
             if rejected:
                 queue.reject(position, message, content)
@@ -253,6 +253,6 @@ def release(channel: ChannelState, queue: Queue, messages: list[Message], consum
     channel.delivering.acked(len(messages))
     if channel.rates is not None:
         channel.rates.acked(queue, len(messages))
-    if channel.vhost.message_log is not None:
-        channel.vhost.message_log.acked(channel.origin, consumer_tag(consumer), queue, messages)
+    if channel.vhost.traffic_log is not None:
+        channel.vhost.traffic_log.settled(channel.origin, consumer_tag(consumer), queue, messages, True)
     queue.settle(messages)

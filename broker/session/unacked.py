@@ -22,9 +22,9 @@ from ..core.jobs.scheduler import SLICE, STORE_SHIFT, Job
 from ..core.messages.message import VALUES, Message, ShedMessage, shed_message
 from ..core.messages.ports import ROOM
 from ..core.queues.consumers import Consumer
-from ..core.queues.message_log import MessageLog
 from ..core.queues.queue import Queue
 from ..core.queues.sorted_rows import Row, SortedRows
+from ..core.queues.traffic_log import TrafficLog
 
 PART: Final = 16_384  # deliveries of one dict, about: a million of them would grow in 20 ms
 FEW: Final = PART >> 3  # deliveries of an older part, with which it is joined with the one before,
@@ -312,7 +312,7 @@ class UnackedDeliveries:
         self._older, self._ends, self.entries = [], [], {}
         return parts
 
-    def shed_some(self, last: int, log: MessageLog | None, has_room: bool) -> int:
+    def shed_some(self, last: int, log: TrafficLog | None, has_room: bool) -> int:
         """Shed some deliveries up to this tag, the last one; return the cost, 0 if all were looked at.
 
         Without room, those that have to be stored for that are passed over for now.

@@ -15,8 +15,8 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.queues import ready_messages as line_module
-from warren.broker.core.queues.message_log import Origin
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.traffic_log import Origin
 from warren.plugins.message_log.export import name_codes
 from warren.plugins.message_log.export.message_identity import hops, identity
 from warren.plugins.message_log.export.sampling import TOGETHER, Sampling
@@ -188,11 +188,11 @@ def test_a_message_keeps_its_number_while_it_lies_on_the_disk(tmp_path: Path, mo
 
 def test_a_message_that_was_there_before_the_log_gets_a_number_but_no_age(tmp_path: Path) -> None:
     export = Exporting(tmp_path)
-    export.vhost.message_log = None
+    export.vhost.traffic_log = None
     ch = export.peer.connect().channel()
     ch.declare("q")
     ch.fill("q", b"old")
-    export.vhost.message_log = export.recording
+    export.vhost.traffic_log = export.recording
     ch.fill("q", b"new")
     for _ in range(2):
         found = ch.get("q", no_ack=False)

@@ -28,7 +28,6 @@ from ..messages.ports import ROOM
 from .dead_letter_budget import ALL_BYTES, FEW_BYTES, USER_BYTES, WOKEN
 from .deduplication import Recorder
 from .lazy_deque import LazyDeque, made
-from .message_log import DEAD_LETTERED
 from .queue_host import QueueHost
 from .queue_journal import QueueJournal
 from .queue_settings import QueueSettings
@@ -45,6 +44,7 @@ from .route_target import (
     in_parts,
     queues_of,
 )
+from .traffic_log import DEAD_LETTERED
 from .x_death import REJECTED, copy_with_properties, cycle, cycles, dead_letter_copy, routing_keys
 
 SLICE = 200  # messages dead-lettered at once, in addition to as many as were published: some milliseconds

@@ -95,8 +95,8 @@ class PerMessageEnqueue:
             for queue in queues:
                 queue.count_stored(len(persistent), stored_bytes)
             self.stored = True
-        if host.message_log is not None:
-            host.message_log.enqueued(queues, run, self.source)
+        if host.traffic_log is not None:
+            host.traffic_log.enqueued(queues, run, self.source)
         if len(queues) == 1:
             self.queue.push_at(self.level, run, run_bytes, self.shared)
             return run[-1:]

@@ -26,13 +26,13 @@ from .consumers import Consumer, Consumers, SingleActiveConsumers
 from .dead_lettering import DeadLetterOutbox
 from .deduplication import Deduplication
 from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, RELEASE_BELOW, RELEASE_BELOW_BYTES, HeldPublishers
-from .message_log import CHANNEL, DELETED, PURGED, REJECT
 from .per_message_enqueue import HAND_OVER_MS, PerMessageEnqueue
 from .queue_host import HostedQueue, QueueHost
 from .queue_journal import QueueJournal
 from .queue_settings import NO_POLICY, NONE
 from .ready_messages import BATCH_BYTES, LEVEL_SHIFT, MESSAGE_BYTES, Fifo, ReadyMessages
 from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget
+from .traffic_log import CHANNEL, DELETED, PURGED, REJECT
 from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 
 if TYPE_CHECKING:
@@ -688,7 +688,7 @@ class Queue(HostedQueue):
         """Drop a message whose content only the journal had, or dead-letter it.
 
         One that has to be dead-lettered and could not be read returns to the queue, where it is read again later, for
-        the reason `otherwise` of `message_log`.
+        the reason `otherwise` of `traffic_log`.
         """
         if self.settings.dead_letter_exchange is None:
             self.journal.drop_pages([message])

@@ -8,13 +8,13 @@ from mypy_extensions import mypyc_attr
 
 from ..counters.statistics import Statistics
 from ..jobs.scheduler import Scheduler
-from ..messages.message import Message, SharedMessage, header_bytes_of, total_bytes
+from ..messages.message import NO_ADDRESS, Message, SharedMessage, header_bytes_of, total_bytes
 from ..messages.ports import Clock, Journal, Timer
 from .deduplication import Deduplication
 from .ledger import Ledger
-from .message_log import MADE, MessageLog
 from .queue_settings import QueueSettings, QueueSettingsCache
 from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget, TargetSearch
+from .traffic_log import MADE, TrafficLog
 from .waiting_outboxes import WaitingOutboxes
 
 
@@ -109,7 +109,7 @@ class QueueHost:
 
     pending         queues of the whole node that wait to be pumped
     settings_cache  the settings that queues with the same arguments and policies share
-    message_log     records all messages that enter or leave queues, or None
+    traffic_log     records all messages that enter or leave queues, or None
     topology        a number that is another one after each change that may change a route
     waiting         outboxes whose dead letters wait for a full queue
     held            publishes and deliveries wait, as the firehose has very many messages to copy
@@ -124,30 +124,33 @@ class QueueHost:
         self.pending = scheduler.pending
         self.settings_cache = QueueSettingsCache()
         self.statistics = Statistics()
-        self.message_log: MessageLog | None = None
+        self.traffic_log: TrafficLog | None = None
         self.topology = 0
         self.waiting = WaitingOutboxes(clock, scheduler)
         self.held = False
 
     def left(self, queue: HostedQueue, messages: list[Message], reason: str) -> None:
         """Log messages that left the queue, if there is a message log."""
-        if self.message_log is not None:
-            self.message_log.left(queue, messages, reason)
+        if self.traffic_log is not None:
+            self.traffic_log.left(queue, messages, reason)
 
     def left_paged(self, queue: HostedQueue, seqs: list[int], average_bytes: int, reason: str) -> None:
         """Log messages that left the queue and are not in memory; `seqs` has each `Message.seq`."""
-        if self.message_log is not None:
-            self.message_log.left_paged(queue, seqs, average_bytes, reason)
+        if self.traffic_log is not None:
+            messages = [Message(NO_ADDRESS, b"", 0, average_bytes, 0, False) for _ in seqs]
+            for message, seq in zip(messages, seqs, strict=True):
+                message.seq = seq
+            self.traffic_log.left(queue, messages, reason)
 
     def cleared(self, queue: HostedQueue) -> None:
         """Log that all ready messages left the queue."""
-        if self.message_log is not None:
-            self.message_log.cleared(queue)
+        if self.traffic_log is not None:
+            self.traffic_log.cleared(queue)
 
     def requeued(self, queue: HostedQueue, message: Message, reason: str) -> None:
         """Log that a delivered message returned to the queue."""
-        if self.message_log is not None:
-            self.message_log.requeued(queue, message, reason)
+        if self.traffic_log is not None:
+            self.traffic_log.requeued(queue, message, reason)
 
     def pump(self) -> int:
         """Pump pending queues, also those that a delivery makes pending, and return the cost."""
@@ -179,7 +182,7 @@ class QueueHost:
         """Store messages once for all durable targets, and give them to all targets.
 
         `body_bytes` is the sum of their bodies; `persistent` is True if any of them is. Either all of them have a
-        `MessageState` or none. `source` is that of `message_log`, empty for a client. `shared` messages are also
+        `MessageState` or none. `source` is that of `traffic_log`, empty for a client. `shared` messages are also
         enqueued at other targets, by other calls; if `Ledger.share` has returned them, their contents count once for
         all of these. `header_bytes` is the sum of their long headers (`header_bytes_of`), or -1 if unknown. HOT: bench
         A-M.
@@ -204,8 +207,8 @@ class QueueHost:
             stored_bytes = body_bytes if len(stored) == len(messages) else total_bytes(stored)
             for target in targets:
                 target.count_stored(len(stored), stored_bytes)
-        if self.message_log is not None:
-            self.message_log.enqueued(cast("tuple[HostedQueue, ...]", targets), messages, source)
+        if self.traffic_log is not None:
+            self.traffic_log.enqueued(cast("tuple[HostedQueue, ...]", targets), messages, source)
         shared = shared or len(targets) > 1
         if header_bytes < 0:
             header_bytes = header_bytes_of(messages)
@@ -227,8 +230,8 @@ class QueueHost:
         per_message = tuple([target for target in targets if target.per_message])
         if not plain:
             return self._enqueue_per_message(messages, per_message, source, shared)
-        if source and self.message_log is not None:
-            self.message_log.made(messages)
+        if source and self.traffic_log is not None:
+            self.traffic_log.made(messages)
         stored = self.enqueue(messages, body_bytes, persistent, plain, source, shared).stored
         result = self._enqueue_per_message(messages, per_message, source, True)
         return result if result.stored or not stored else EnqueueResult(True, result.refused)
@@ -243,8 +246,8 @@ class QueueHost:
         """
         if len(targets) == 1:
             return targets[0].accept(messages, source, shared)
-        if not shared and source and self.message_log is not None:
-            self.message_log.made(messages)
+        if not shared and source and self.traffic_log is not None:
+            self.traffic_log.made(messages)
         groups: dict[object, list[RouteTarget]] = {}
         for target in targets:
             groups.setdefault(target.record_key, []).append(target)

@@ -20,8 +20,8 @@ from ..exchanges.exchange_context import Emission
 from ..jobs.scheduler import COPY_SHIFT, Job
 from ..messages.message import Address, Message, framed
 from ..messages.ports import DISK_FULL, ROOM
-from ..queues.message_log import Origin
 from ..queues.route_target import RouteTarget
+from ..queues.traffic_log import Origin
 from ..queues.x_death import routing_keys
 from ..vhost.emissions import deliver_in_slices
 from ..vhost.tracer import Tracer

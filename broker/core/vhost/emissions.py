@@ -20,7 +20,6 @@ from ..messages.message import Message, frame_bytes, total_bytes
 from ..messages.ports import Clock, Journal
 from ..queues.deduplication import Recorder, record
 from ..queues.ledger import Ledger
-from ..queues.message_log import MADE, MOVED
 from ..queues.queue_host import QueueHost
 from ..queues.route_target import (
     ACCEPTED,
@@ -34,6 +33,7 @@ from ..queues.route_target import (
     records_of,
     without_full,
 )
+from ..queues.traffic_log import MADE, MOVED
 
 MAKE_COST = 5  # of a message that the type has just made
 STORED_COST = 2  # of a durable queue

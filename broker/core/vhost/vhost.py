@@ -36,11 +36,11 @@ from ..queues.arguments import (
 )
 from ..queues.consumers import Consumer
 from ..queues.flow_control import Publisher
-from ..queues.message_log import DELETED
 from ..queues.queue import Queue
 from ..queues.queue_host import HostedQueue
 from ..queues.reply_queue import ReplyQueue
 from ..queues.route_target import PAGE_COST
+from ..queues.traffic_log import DELETED
 from .emissions import EmissionHost, EmissionQueue, enqueue
 from .exchange_host import ExchangeHost
 from .node_services import NodeServices

@@ -13,8 +13,8 @@ from ...amqp.field_table import Table
 from ...core.jobs.scheduler import AT_ONCE_COST, SLICE, UNLIMITED
 from ...core.messages.message import Message
 from ...core.messages.ports import BEHIND
-from ...core.queues.message_log import RECOVER
 from ...core.queues.queue import Queue
+from ...core.queues.traffic_log import RECOVER
 from ...wire import method_encoder
 from ...wire.frame_reader import ACK, Acks
 from ..channel import Channel

@@ -37,6 +37,7 @@ from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
 from ...core.queues.route_target import (
+    ACCEPTED,
     DURABLE,
     PAGE_COST,
     PER_MESSAGE_COST,
@@ -324,7 +325,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
     number = channel.number
     in_transaction = channel.transaction is not None
     all_or_none = channel.all_or_none
-    logged = channel.vhost.message_log is not None  # in the order of the messages, which their confirms have too
+    logged = channel.vhost.traffic_log is not None  # in the order of the messages, which their confirms have too
     gather = not (logged or connection.node.journal.room() != ROOM or channel.vhost.ledger.dead_letters.full_outboxes)
     checked = channel.checked
     sizes = channel.statistics.sizes
@@ -976,7 +977,7 @@ def enqueue(
     `body_bytes` is the sum of their bodies, `persistent` whether any of them is, `alike` whether all have the same
     header, `header_bytes` the sum of their long headers, or -1 if unknown.
     """
-    log = channel.vhost.message_log
+    log = channel.vhost.traffic_log
     if log is not None:
         confirms = channel.confirms
         number = confirms.next if confirms is not None and confirms.announces else 0
@@ -997,7 +998,10 @@ def enqueue(
             exceeded = channel.vhost.ledger.exceeded
             connection.spent += PAGE_COST * routed if exceeded else len(queues) + routed // SHARED
     else:
+        if log is not None:
+            log.published((), mandatory)
         return_or_drop(channel, messages, mandatory)
+        return ACCEPTED
     receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "", False, header_bytes)
     if log is not None:
         log.published(queues)
@@ -1017,8 +1021,6 @@ def return_or_drop(channel: Channel, messages: list[Message], mandatory: bool) -
     if mandatory:
         channel.publishing.return_unroutable += len(messages)
         totals.return_unroutable += len(messages)
-        if channel.vhost.message_log is not None:
-            channel.vhost.message_log.returned(channel.origin, messages)
         channel.send_confirms()  # of earlier publishes: clients count on the order
         for message in messages:
             return_message(channel, message)

@@ -89,7 +89,7 @@ class Transaction:
         queue, consumer, position, message = delivery
         cost = 1
         if queue.host.ledger.exceeded and not isinstance(message, ShedMessage):
-            log = queue.host.message_log
+            log = queue.host.traffic_log
             kept = log is not None and log.needs_content(consumer_tag(consumer), queue)
             shed = None if kept else queue.shed_content(position, message)
             if shed is not None:

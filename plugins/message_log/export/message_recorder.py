@@ -13,8 +13,8 @@ from collections.abc import Callable, Container, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from warren.broker.core.queues.message_log import CHANNEL, RECOVER, LoggedQueue, MessageLog, Origin
 from warren.broker.core.queues.route_target import RouteTarget
+from warren.broker.core.queues.traffic_log import CHANNEL, RECOVER, LoggedQueue, Origin, TrafficLog
 from warren.broker.plugin import Message, Sink
 
 from ..file_format import schema
@@ -56,7 +56,7 @@ persistence = attrgetter("persistent")
 NONE_LOGGED: list[Message] = []
 
 
-class MessageRecorder(MessageLog):
+class MessageRecorder(TrafficLog):
     """The recorder of all events of messages. With `one_in` above 1, one in `one_in` messages is recorded, completely.
 
     The number of a message is the time at which the broker got it, in microseconds since `begun_ns`, so that its age
@@ -135,16 +135,14 @@ class MessageRecorder(MessageLog):
                 origin.unconfirmed.append((number + place, first, length))
                 first += length
 
-    def returned(self, origin: Origin, messages: list[Message]) -> None:
-        if self._messages is not None:
-            seqs, sizes = self._numbers_and_sizes(self._logged)
-            self._add(RETURN, None, seqs, sizes, origin=self.buffer.names.origin(origin), addressed=self._logged)
-
-    def published(self, targets: tuple[RouteTarget, ...]) -> None:
+    def published(self, targets: tuple[RouteTarget, ...], returned: bool = False) -> None:
         """Record the event. HOT: the export, load A."""
         origin, logged, entered = self._origin, self._logged, self._queues
         if self._messages is None or origin is None:
             return
+        if returned:
+            seqs, sizes = self._numbers_and_sizes(logged)
+            self._add(RETURN, None, seqs, sizes, origin=self.buffer.names.origin(origin), addressed=logged)
         self._messages, self._queues = None, ()
         kind = FED_IN if origin.link else PUBLISH
         row, first = self._row, self._first
@@ -367,7 +365,7 @@ class MessageRecorder(MessageLog):
     def needs_content(self, tag: str, queue: LoggedQueue) -> bool:
         return is_link(tag, queue)
 
-    def acked(self, origin: Origin, tag: str, queue: LoggedQueue, messages: list[Message]) -> None:
+    def settled(self, origin: Origin, tag: str, queue: LoggedQueue, messages: list[Message], acked: bool) -> None:
         """Record the event. HOT: the export, load D."""
         changed = self._changed.queues
         if changed is not None:
@@ -377,8 +375,8 @@ class MessageRecorder(MessageLog):
         seqs, sizes = self._numbers_and_sizes(messages)
         self._settled(queue, len(seqs))
         names, row = self.buffer.names, self.buffer.row
-        linked = is_link(tag, queue)
-        kind = FED_OUT if linked else ACK
+        linked = acked and is_link(tag, queue)
+        kind = FED_OUT if linked else ACK if acked else NACK
         added = self._add(kind, queue, seqs, sizes, 0, names.origin(origin), (), names.word(tag))
         if linked and added:
             self._identify([message for message in messages if message.seq], row)
@@ -390,17 +388,10 @@ class MessageRecorder(MessageLog):
             if self._unacked[queue] <= 0:
                 del self._unacked[queue]
 
-    def refused(self, origin: Origin, tag: str, queue: LoggedQueue, message: Message) -> None:
-        self._changed.add(queue)
-        seqs, sizes = self._numbers_and_sizes([message])
-        self._settled(queue, len(seqs))
-        names = self.buffer.names
-        self._add(NACK, queue, seqs, sizes, origin=names.origin(origin), tag=names.word(tag))
-
     def requeued(self, queue: LoggedQueue, message: Message, reason: str) -> None:
         self._changed.add(queue)
         seqs, sizes = self._numbers_and_sizes([message])
-        if reason in (CHANNEL, RECOVER):  # otherwise `refused` was called
+        if reason in (CHANNEL, RECOVER):  # otherwise `settled` was called
             self._settled(queue, len(seqs))
         self._add(REQUEUE, queue, seqs, sizes, reason=reason)
 
@@ -413,13 +404,6 @@ class MessageRecorder(MessageLog):
         self._add(kind, queue, seqs, sizes, reason=reason)
         if queue.deleted and not queue.unacked:
             self._unacked.pop(queue, None)  # the last ones came back from a channel that closed
-
-    def left_paged(self, queue: LoggedQueue, seqs: list[int], average_bytes: int, reason: str) -> None:
-        self._changed.add(queue)
-        if self._one_in == 1:
-            seqs = [seq or self._untimed() for seq in seqs]
-        # Each one's size is known only after reading it.
-        self._add(DROP, queue, [seq for seq in seqs if seq], [average_bytes], reason=reason)
 
     def cleared(self, queue: LoggedQueue) -> None:
         self._changed.add(queue)

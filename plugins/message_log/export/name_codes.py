@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 from weakref import WeakSet
 
-from warren.broker.core.queues.message_log import Origin
+from warren.broker.core.queues.traffic_log import Origin
 from warren.broker.plugin import Address, Message
 
 from .pipe_format import ADDRESSES, GROUP_ROWS, ORIGINS, QUEUES, WORDS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import cast
 
-from warren.broker.core.queues.message_log import LoggedQueue
+from warren.broker.core.queues.traffic_log import LoggedQueue
 from warren.broker.plugin import Queue
 
 LIMIT = 4096  # runs of one queue, if all messages are recorded; those beyond it are looked at one by one

@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 
-from warren.broker.core.queues.message_log import LoggedQueue, MessageLog, Origin
+from warren.broker.core.queues.traffic_log import LoggedQueue, Origin, TrafficLog
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.plugin import Message, Node, Queue
 
@@ -86,7 +86,7 @@ class Changed:
             self.queues.add(queue)
 
 
-class ChangeLog(MessageLog):
+class ChangeLog(TrafficLog):
     """A log of messages that only notes which queues have changed.
 
     It is attached before the recorder, while the first snapshot is prepared.
@@ -114,19 +114,13 @@ class ChangeLog(MessageLog):
     ) -> None:
         self._changed.add(queue)
 
-    def acked(self, origin: Origin, tag: str, queue: LoggedQueue, messages: list[Message]) -> None:
-        self._changed.add(queue)
-
-    def refused(self, origin: Origin, tag: str, queue: LoggedQueue, message: Message) -> None:
+    def settled(self, origin: Origin, tag: str, queue: LoggedQueue, messages: list[Message], acked: bool) -> None:
         self._changed.add(queue)
 
     def requeued(self, queue: LoggedQueue, message: Message, reason: str) -> None:
         self._changed.add(queue)
 
     def left(self, queue: LoggedQueue, messages: list[Message], reason: str) -> None:
-        self._changed.add(queue)
-
-    def left_paged(self, queue: LoggedQueue, seqs: list[int], average_bytes: int, reason: str) -> None:
         self._changed.add(queue)
 
     def cleared(self, queue: LoggedQueue) -> None:
@@ -175,18 +169,18 @@ class Snapshots(Observer):
         """Return all queues."""
         queues: list[Queue] = []
         for vhost in self._node.vhosts.values():
-            if vhost.message_log is not None:
+            if vhost.traffic_log is not None:
                 queues += vhost.queues.values()
                 queues += vhost.volatile.values()
         return queues
 
     def queue_declared(self, queue: Queue) -> None:
-        if queue.host.message_log is not None:
+        if queue.host.traffic_log is not None:
             self._changed.add(queue)
 
     def queue_deleted(self, queue: Queue) -> None:
         self._changed.add(queue)
-        if queue.unacked and queue.host.message_log is not None:
+        if queue.unacked and queue.host.traffic_log is not None:
             self._deleted.append(queue)
 
     def prepare(self) -> Iterator[None]:

@@ -19,9 +19,9 @@ from warren.broker.core.queues.consumers import (
     SingleActiveConsumers,
     Turn,
 )
-from warren.broker.core.queues.message_log import MADE
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.sorted_entries import BLOCK
+from warren.broker.core.queues.traffic_log import MADE
 
 
 class FakeConsumer(Consumer):

@@ -10,8 +10,8 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.queues.message_log import MADE
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.traffic_log import MADE
 
 HIGHEST = 3
 

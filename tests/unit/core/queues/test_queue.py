@@ -16,10 +16,10 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW, Publisher
-from warren.broker.core.queues.message_log import MADE
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.ready_messages import BATCH_BYTES, Fifo
 from warren.broker.core.queues.reply_queue import ReplyQueue
+from warren.broker.core.queues.traffic_log import MADE
 
 
 class Model:
