@@ -12,15 +12,15 @@ import structlog
 from ..config import NO_LOGIN, Config, default_node
 from ..core.access.passwords import Hashing, PasswordRules
 from ..core.access.users import Users
-from ..core.definitions.recorder import Recorder
+from ..core.definitions.definition_recorder import Recorder
 from ..core.definitions.restore import restore
 from ..core.exchanges.exchange_context import RecoveredMessages
 from ..core.exchanges.exchange_type import Registry
+from ..core.messages.clock import Clock
+from ..core.messages.journal_port import RecoveredQueue
 from ..core.messages.message import Message
-from ..core.messages.ports import Clock, RecoveredQueue
 from ..core.metadata.records import Definitions, first_definitions
-from ..core.node.node import Node
-from ..core.node.queue_churn import QueueChurn
+from ..core.node.node import Node, QueueChurn
 from ..core.policies.parameters import CLUSTER_ID
 from ..core.telemetry.log_exchange import LOG
 from ..operator.default_user import default_user

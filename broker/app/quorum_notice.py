@@ -8,8 +8,8 @@ import structlog
 
 from ..core.metadata.queue_types import QUORUM
 from ..core.queues.queue import Queue
+from ..core.vhost.node_services import Replication
 from ..core.vhost.observer import Observer
-from ..core.vhost.replication import Replication
 
 MEANS = "a quorum queue is a durable queue, and is lost with the only machine that has it"
 REQUIRED = f"{MEANS}; storage.quorum_requires_replication refuses only new ones"

@@ -10,7 +10,7 @@ from pamqp import commands
 
 from ..amqp.errors import AccessRefused, AMQPError, NotFound
 from ..core.jobs.scheduler import AT_ONCE_COST, CONSUMER_COST, OBJECT_COST, SLICE, UNLIMITED, Job, do_at_once
-from ..core.messages.ports import ROOM
+from ..core.messages.journal_port import ROOM
 from ..core.metadata.patterns import SearchTime
 from ..core.queues.queue import Queue
 from ..core.queues.reply_queue import ReplyQueue

@@ -20,9 +20,9 @@ from ..core.queues.traffic_log import Origin
 from ..core.vhost.vhost import VHost
 from ..wire.frame_reader import Event
 from .confirms import Confirms
-from .flow_control import PublisherThrottle
 from .output_buffer import OutputBuffer
 from .prefetch import SharedPrefetch
+from .publisher_throttle import PublisherThrottle
 from .settings import Settings
 from .transport import Peer, TransportPort
 from .unacked import CreditConsumer, UnackedDeliveries

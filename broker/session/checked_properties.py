@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..amqp import properties
-from .names import REPLY_TO
+from ..core.queues.reply_queue import REPLY_TO
 
 REPLY_TO_BYTES: Final = REPLY_TO.encode()
 NOT_REPLY_TO: Final = b"(?!" + re.escape(REPLY_TO_BYTES) + b")"

@@ -23,14 +23,14 @@ from ..amqp.errors import (
     UnexpectedFrame,
 )
 from ..core.jobs.scheduler import OBJECT_COST, Job
-from ..core.messages.ports import BEHIND
+from ..core.messages.journal_port import BEHIND
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.telemetry.resource_alarms import DISK, MEMORY
 from ..core.vhost.vhost import VHost
 from ..wire import method_decoder, method_encoder
 from ..wire.frame_reader import ACK, PUBLISH, Acks, Event, FrameReader, Method, Publishes
-from . import alarm_blocking, events, limits, revocation
+from . import alarm_blocking, connection_limits, events, revocation
 from .channel import Channel, operation
 from .channel_host import CLOSED, CLOSING, HANDSHAKE, RUNNING, ChannelHost, Postponed
 from .handshake import REFUSAL_DELAY_S, Handshake
@@ -341,7 +341,7 @@ class Connection(ChannelHost):
                 20,
                 10,
             )
-        limits.admit_channel(self)
+        connection_limits.admit_channel(self)
         self.channels[number] = Channel(self, number)
         self.send(method_encoder.method(number, method_encoder.CHANNEL_OPEN_OK, method_encoder.long_string(b"")))
 

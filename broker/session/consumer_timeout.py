@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..amqp.errors import PreconditionFailed
 from ..core.jobs.scheduler import OBJECT_COST, SLICE, Job
-from ..core.messages.ports import Timer
+from ..core.messages.clock import Timer
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.queues.queue_settings import NONE, least

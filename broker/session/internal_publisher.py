@@ -26,9 +26,9 @@ from ..core.exchanges.exchange_context import EnqueueSteps
 from ..core.exchanges.exchange_type import UpstreamExchange
 from ..core.exchanges.router import ENQUEUE_COST, Route
 from ..core.jobs.scheduler import Job
-from ..core.jobs.unfinished import UnfinishedPublishes
+from ..core.jobs.unfinished_publishes import UnfinishedPublishes
+from ..core.messages.clock import Timer
 from ..core.messages.message import Address, Message
-from ..core.messages.ports import Timer
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.queues.route_target import EnqueueResult
@@ -37,9 +37,9 @@ from ..core.vhost.vhost import VHost
 from .channel import Channel
 from .channel_host import CLOSED
 from .confirms import Confirms
-from .flow_control import HOLD_MS
 from .internal_connection import InternalConnection, Report
 from .methods import publish as publishing
+from .publisher_throttle import HOLD_MS
 from .settings import Settings
 from .transport import Peer
 

@@ -11,8 +11,8 @@ from operator import itemgetter
 from typing import Final
 
 from ..core.jobs.scheduler import AWAITS_OTHERS, SLICE
+from ..core.messages.journal_port import DISK_FULL
 from ..core.messages.message import Message, ShedMessage
-from ..core.messages.ports import DISK_FULL
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.queues.sorted_rows import SortedRows

@@ -19,8 +19,8 @@ from mypy_extensions import mypyc_attr
 from ..amqp.errors import PreconditionFailed
 from ..amqp.field_table import Table
 from ..core.jobs.scheduler import SLICE, STORE_SHIFT, Job
+from ..core.messages.journal_port import ROOM
 from ..core.messages.message import VALUES, Message, ShedMessage, shed_message
-from ..core.messages.ports import ROOM
 from ..core.queues.consumers import Consumer
 from ..core.queues.queue import Queue
 from ..core.queues.sorted_rows import Row, SortedRows

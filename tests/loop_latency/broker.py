@@ -22,7 +22,7 @@ from tools.bench.publishing import BATCH, batch_of
 from warren.broker.app.main import Store, build_node
 from warren.broker.config import Config
 from warren.broker.core.exchanges.exchange_type import Registry
-from warren.broker.core.messages.ports import Batch
+from warren.broker.core.messages.journal_port import Batch
 from warren.broker.storage.journal import SEGMENT_BYTES, Journal
 
 from .meter import TURN_MS, attempts, collect_young

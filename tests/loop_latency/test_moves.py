@@ -13,7 +13,7 @@ from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.plugin import Peer
-from warren.broker.session.move import Move
+from warren.broker.session.move_messages import Move
 
 from .broker import MeasuredPeer, StepMeter
 

@@ -14,8 +14,8 @@ from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import header_frame
 from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.journal_port import Commit
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.messages.ports import Commit
 from warren.broker.core.queues import ready_messages
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost

@@ -12,7 +12,7 @@ from tests.support import codec
 from tests.support.in_process import socket_of
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.exchanges.router import FEW
-from warren.broker.core.jobs.unfinished import LIMIT_BYTES
+from warren.broker.core.jobs.unfinished_publishes import LIMIT_BYTES
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import ready_messages
 from warren.broker.core.queues.route_target import PER_MESSAGE_COST, RouteTarget

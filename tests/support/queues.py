@@ -5,8 +5,9 @@ import pytest
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
 from warren.broker.core.jobs.scheduler import Scheduler
+from warren.broker.core.messages.clock import Clock
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.messages.ports import Clock, Journal
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_letter_budget, dead_lettering
 from warren.broker.core.queues import ready_messages as ready_messages_module

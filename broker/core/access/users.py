@@ -11,8 +11,7 @@ from functools import partial
 
 from ...amqp.errors import Invalid, Unknown, unknown_vhost
 from ...amqp.limits import SHORT_STRING
-from ..metadata.change_observer import ChangeObserver
-from ..metadata.records import Change, Record, StoredPermission, StoredTopicPermission, StoredUser
+from ..metadata.records import Change, ChangeObserver, Record, StoredPermission, StoredTopicPermission, StoredUser
 from ..metadata.validation import check_text
 from .passwords import ARGON2ID, DIGESTS, NOBODY, SHA256, Hashing, PasswordRules, check_hash, verify_password
 from .permissions import Permission, TopicPermission

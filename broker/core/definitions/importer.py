@@ -24,7 +24,7 @@ from ..access.users import User, validate_user
 from ..exchanges.exchange import check_exchange_arguments
 from ..exchanges.exchange_type import ExchangeType
 from ..messages.binding import Destination
-from ..messages.ports import ROOM
+from ..messages.journal_port import ROOM
 from ..metadata.patterns import LONGEST_BYTES, Pattern
 from ..metadata.queue_types import CLASSIC, QUEUE_TYPE_ALIASES
 from ..metadata.records import StoredUser, StoredVHost

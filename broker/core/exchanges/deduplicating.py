@@ -9,9 +9,8 @@ from ..messages.binding import Destination
 from ..messages.message import Message
 from ..queues.deduplication import Deduplication, Recorder
 from ..queues.route_target import DURABLE, EnqueueResult
-from .decorator import ExchangeDecorator
 from .exchange_context import ExchangeContext
-from .sink import Sink
+from .exchange_type import ExchangeDecorator, Sink
 
 
 class DeduplicatingExchange(ExchangeDecorator):

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from ...amqp.field_table import FIELDS_SHIFT
 from ..jobs.scheduler import UNLIMITED
 from ..messages.binding import Destination
+from ..messages.journal_port import Journal
 from ..messages.message import LONG_HEADER, Address, Message
-from ..messages.ports import Journal
 from ..queues.deduplication import Recorder, find_duplicate
 from ..queues.queue import Queue
 from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, records_of

@@ -16,7 +16,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from ...compilation import BUILD, COMPILED
-from ..messages.ports import BEHIND, DISK_FULL, Clock, Journal, Timer
+from ..messages.clock import Clock, Timer
+from ..messages.journal_port import BEHIND, DISK_FULL, Journal
 
 Job = Iterator[int]
 """A generator that does a slice at each step and yields its cost: 1 is a message leaving a queue, about 1 us."""

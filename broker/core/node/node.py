@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ...amqp.errors import Invalid, unknown_vhost
 from ...amqp.limits import SHORT_STRING
@@ -13,8 +14,9 @@ from ..counters.statistics import Churn, LoginAttempts, Statistics
 from ..exchanges.built_in import new_registry
 from ..exchanges.exchange_type import Registry
 from ..jobs.scheduler import OBJECT_COST, UNLIMITED, Job, Scheduler
-from ..jobs.unfinished import UnfinishedPublishes
-from ..messages.ports import Clock, Journal
+from ..jobs.unfinished_publishes import UnfinishedPublishes
+from ..messages.clock import Clock
+from ..messages.journal_port import Journal
 from ..metadata.queue_types import QUEUE_TYPES
 from ..metadata.records import Change, StoredVHost
 from ..metadata.validation import check_text
@@ -31,10 +33,13 @@ from ..telemetry.event_exchange import Events
 from ..telemetry.firehose import Firehose
 from ..telemetry.resource_alarms import DISK, Alarms
 from ..telemetry.system_exchange import SystemExchange
-from ..vhost.node_services import NodeServices
-from ..vhost.observer import Observers
-from ..vhost.replication import Replication
+from ..vhost.node_services import NodeServices, Replication
+from ..vhost.observer import Observer, Observers
 from ..vhost.vhost import EVENT, CheckNew, VHost, allow_new
+
+if TYPE_CHECKING:
+    from ..counters.statistics import Churn
+    from ..queues.queue import Queue
 
 VHOST_TEXT_LIMIT = 65_536  # bytes of a description, and of all tags
 VHOST_TAGS_LIMIT = 10_000  # each is exported twice, in an entry of at most VALUES_LIMIT values
@@ -54,6 +59,19 @@ class VHostRouteCaches(RouteCaches):
     def drop_user(self, user: str) -> None:
         for vhost in self._vhosts.values():
             vhost.routes.pop(user, None)
+
+
+class QueueChurn(Observer):
+    """An observer that adds created and deleted queues to the churn of the node."""
+
+    def __init__(self, churn: Churn) -> None:
+        self._churn = churn
+
+    def queue_declared(self, queue: Queue) -> None:
+        self._churn.queue_created += 1
+
+    def queue_deleted(self, queue: Queue) -> None:
+        self._churn.queue_deleted += 1
 
 
 class Node:

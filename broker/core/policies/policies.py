@@ -12,7 +12,7 @@ from ...amqp.errors import Invalid, PreconditionFailed
 from ...amqp.field_table import TERM_LENGTH
 from ..exchanges.exchange import Exchange
 from ..jobs.scheduler import Job
-from ..messages.ports import Clock
+from ..messages.clock import Clock
 from ..metadata.patterns import Pattern, SearchTime
 from ..metadata.policy import APPLY_TO, Definition, Policy
 from ..metadata.validation import Rule, as_integer, integer, shape_errors, term

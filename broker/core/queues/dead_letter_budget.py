@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice
 
-from ..messages.ports import Clock
+from ..messages.clock import Clock
 
 ALL_BYTES = 256 << 20  # in the outboxes of the node, also of deleted queues,
 USER_BYTES = 16 << 20  # if these are of one user: queues and publishers of that user wait

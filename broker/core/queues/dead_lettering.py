@@ -23,8 +23,8 @@ from typing import NamedTuple, Protocol, cast
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from ..jobs.long_routes import SHORT_BYTES, TARGET_BYTES, Place
 from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, UNLIMITED, Job, Pumpable
+from ..messages.journal_port import ROOM
 from ..messages.message import LONG_HEADER, Message, frame_bytes, total_bytes
-from ..messages.ports import ROOM
 from .dead_letter_budget import ALL_BYTES, FEW_BYTES, USER_BYTES, WOKEN
 from .deduplication import Recorder
 from .lazy_deque import LazyDeque, made

@@ -12,9 +12,9 @@ from hashlib import blake2b
 from ...amqp.field_table import INTEGERS, Table, fixed_value
 from ...amqp.properties import headers
 from ..messages.binding import Destination
+from ..messages.clock import Clock
 from ..messages.message import Message
 from ..messages.message_state import NEVER
-from ..messages.ports import Clock
 
 HEADER = "x-deduplication-header"
 TTL = "x-cache-ttl"

@@ -17,9 +17,9 @@ from ..counters.statistics import DISABLED, DeliveryCounters
 from ..jobs.scheduler import COPY_SHIFT, DUE_COST, OBJECT_COST, PUMP_COST, SPEED, STORE_SHIFT, Job
 from ..jobs.scheduler import SLICE as JOB_SLICE
 from ..messages.binding import Binding
+from ..messages.journal_port import DISK_FULL, ROOM, RecoveredQueue
 from ..messages.message import FIELD_SHIFT, FIELDS_COST, Message, ShedMessage, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER, MessageState
-from ..messages.ports import DISK_FULL, ROOM, RecoveredQueue
 from ..metadata.queue_types import QUORUM
 from .chunks import Chunk
 from .consumers import Consumer, Consumers, SingleActiveConsumers
@@ -842,3 +842,32 @@ class Queue(HostedQueue):
         followers, self.demand_followers = self.demand_followers, {}
         for follower in followers:
             follower()
+
+
+RAM_BYTES = 600  # about what a message in memory takes in addition to its body
+
+
+def queue_sizes(queue: Queue) -> dict[str, int]:
+    """Return the sizes of a queue in messages and bytes, by RabbitMQ's names.
+
+    Ready messages that only the journal has count as long as the average.
+    """
+    away = sum(fifo.paged_count for fifo in queue.ready_messages.all)
+    ram, unacked = queue.ready - away, queue.unacked - queue.shed
+    ready_bytes = max(queue.ready_bytes - away * queue.ready_messages.average_bytes, 0)
+    ram_bytes = ready_bytes + queue.unacked_bytes - queue.shed_bytes
+    message_bytes = queue.ready_bytes + queue.unacked_bytes
+    return {
+        "messages_ram": ram + unacked,
+        "messages_ready_ram": ram,
+        "messages_unacknowledged_ram": unacked,
+        "messages_paged_out": away + queue.shed,
+        "messages_persistent": queue.journal.count,
+        "message_bytes": message_bytes,
+        "message_bytes_ready": queue.ready_bytes,
+        "message_bytes_unacknowledged": queue.unacked_bytes,
+        "message_bytes_ram": ram_bytes,
+        "message_bytes_paged_out": message_bytes - ram_bytes,
+        "message_bytes_persistent": queue.journal.body_bytes,
+        "memory": ram_bytes + (ram + unacked) * RAM_BYTES,
+    }

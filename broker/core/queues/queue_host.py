@@ -8,8 +8,9 @@ from mypy_extensions import mypyc_attr
 
 from ..counters.statistics import Statistics
 from ..jobs.scheduler import Scheduler
+from ..messages.clock import Clock, Timer
+from ..messages.journal_port import Journal
 from ..messages.message import NO_ADDRESS, Message, SharedMessage, header_bytes_of, total_bytes
-from ..messages.ports import Clock, Journal, Timer
 from .deduplication import Deduplication
 from .ledger import Ledger
 from .queue_settings import QueueSettings, QueueSettingsCache

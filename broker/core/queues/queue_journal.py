@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..messages.journal_port import Journal
 from ..messages.message import Message, SharedMessage, ShedMessage, total_bytes
-from ..messages.ports import Journal
 
 
 class QueueNumbers:

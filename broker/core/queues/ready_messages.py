@@ -25,6 +25,7 @@ from collections import deque
 from typing import Final
 
 from ..jobs.scheduler import COPY_SHIFT, PUMP_COST, STORE_SHIFT, Job
+from ..messages.journal_port import RecoveredQueue
 from ..messages.message import (
     LONG_HEADER,
     Message,
@@ -36,7 +37,6 @@ from ..messages.message import (
     total_bytes,
 )
 from ..messages.message_state import NEVER
-from ..messages.ports import RecoveredQueue
 from .chunks import RUN, Chunk, ChunkList, Resident
 from .dead_letter_budget import FEW_BYTES
 from .ledger import Ledger

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ..jobs.scheduler import SUSPENDED, Job, Scheduler
-from ..messages.ports import BEHIND, DISK_FULL, Clock, Journal
+from ..messages.clock import Clock
+from ..messages.journal_port import BEHIND, DISK_FULL, Journal
 from .ledger import Ledger
 from .ready_messages import PAGE_ABOVE
 

@@ -18,8 +18,8 @@ from ...amqp.properties import Properties
 from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_context import Emission
 from ..jobs.scheduler import COPY_SHIFT, Job
+from ..messages.journal_port import DISK_FULL, ROOM
 from ..messages.message import Address, Message, framed
-from ..messages.ports import DISK_FULL, ROOM
 from ..queues.route_target import RouteTarget
 from ..queues.traffic_log import Origin
 from ..queues.x_death import routing_keys

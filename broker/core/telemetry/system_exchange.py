@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from ...amqp.properties import Properties
 from ..exchanges.exchange import Exchange
 from ..jobs.scheduler import Scheduler
+from ..messages.clock import Clock
 from ..messages.message import Address, framed
-from ..messages.ports import Clock
 from ..vhost.vhost import VHost
 
 

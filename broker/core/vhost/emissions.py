@@ -16,8 +16,9 @@ from ..exchanges.exchange_type import ExchangeType
 from ..exchanges.router import Search
 from ..jobs.scheduler import COPY_SHIFT, SLICE, STORE_SHIFT, Scheduler
 from ..messages.binding import Destination
+from ..messages.clock import Clock
+from ..messages.journal_port import Journal
 from ..messages.message import Message, frame_bytes, total_bytes
-from ..messages.ports import Clock, Journal
 from ..queues.deduplication import Recorder, record
 from ..queues.ledger import Ledger
 from ..queues.queue_host import QueueHost

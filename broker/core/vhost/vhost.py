@@ -22,10 +22,10 @@ from ..exchanges.router import Search
 from ..jobs.long_routes import TARGET_BYTES
 from ..jobs.scheduler import OBJECT_COST, SLICE, Job, do_at_once
 from ..messages.binding import Binding, Destination
+from ..messages.journal_port import ROOM
 from ..messages.message import Message
-from ..messages.ports import ROOM
 from ..metadata.records import StoredVHost
-from ..metadata.reserved_names import check_not_default, check_prefix
+from ..metadata.validation import check_not_default, check_prefix
 from ..queues.arguments import (
     check_queue_arguments,
     check_queue_type,

@@ -11,8 +11,8 @@ from pamqp import commands
 from ...amqp.errors import AMQPError, NotSupported
 from ...amqp.field_table import Table
 from ...core.jobs.scheduler import AT_ONCE_COST, SLICE, UNLIMITED
+from ...core.messages.journal_port import BEHIND
 from ...core.messages.message import Message
-from ...core.messages.ports import BEHIND
 from ...core.queues.queue import Queue
 from ...core.queues.traffic_log import RECOVER
 from ...wire import method_encoder

@@ -15,7 +15,7 @@ from ...amqp.framing import reframe
 from ...wire import method_encoder
 from ..channel import Channel
 from ..channel_host import Postponed
-from ..operations import (
+from ..checked_operations import (
     add_consumer,
     cancel_consumer,
     get_message,

@@ -16,11 +16,11 @@ from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, reframe
 from ...amqp.limits import LONGEST_MS
 from ...core.exchanges.deduplicating import DiscardSink
 from ...core.exchanges.exchange import Exchange
-from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT
+from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT, Accepted
 from ...core.exchanges.route_cache import LIMIT_BYTES, size_of
 from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey, Search
-from ...core.exchanges.sink import Accepted
 from ...core.jobs.scheduler import STORE_SHIFT, TURN_COST, Job
+from ...core.messages.journal_port import BEHIND, ROOM
 from ...core.messages.message import (
     LONG_HEADER,
     Address,
@@ -31,11 +31,10 @@ from ...core.messages.message import (
     total_bytes,
 )
 from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
-from ...core.messages.ports import BEHIND, ROOM
 from ...core.queues.deduplication import Recorder, find_duplicate, record
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
-from ...core.queues.reply_queue import ReplyQueue
+from ...core.queues.reply_queue import REPLY_TO, ReplyQueue
 from ...core.queues.route_target import (
     ACCEPTED,
     DURABLE,
@@ -55,7 +54,6 @@ from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, Publishes
 from ..channel import Channel
 from ..checked_properties import UNKNOWN
-from ..names import REPLY_TO
 
 NUMBER: Final = re.compile("-?[0-9]+")
 MANDATORY: Final = 1

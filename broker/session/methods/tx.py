@@ -13,8 +13,8 @@ from ...amqp.field_table import Table
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, STORE_SHIFT, TURN_COST, UNLIMITED, Job, do_at_once
+from ...core.messages.journal_port import DISK_FULL, Commit, Journal
 from ...core.messages.message import Message, ShedMessage
-from ...core.messages.ports import DISK_FULL, Commit, Journal
 from ...core.queues.deduplication import Recorder
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue

@@ -28,8 +28,8 @@ from tests.faults.simulation.model import (
 from tests.faults.simulation.workers import Workers
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages import message_state
+from warren.broker.core.messages.journal_port import EXHAUSTED, RecoveredQueue
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.messages.ports import EXHAUSTED, RecoveredQueue
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import compaction, segment_reader
 from warren.broker.storage.journal import Journal

@@ -28,7 +28,7 @@ from warren.broker.app.build import build_node
 from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.core.jobs import scheduler
-from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.core.messages.journal_port import EXHAUSTED
 from warren.broker.core.queues import chunks, ready_messages, shedding, sorted_rows
 from warren.broker.core.queues import ready_messages as line
 from warren.broker.session import settlements

@@ -11,7 +11,7 @@ from tests.support.hashing import FakeHashing, fake_hash
 from tests.support.session import SlowJournal, dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.core.access.passwords import ARGON2ID
-from warren.broker.core.definitions.recorder import Recorder
+from warren.broker.core.definitions.definition_recorder import Recorder
 from warren.broker.core.queues.queue import Queue as ServerQueue
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.net.access_enforcement import AccessEnforcement

@@ -10,7 +10,7 @@ from warren.broker.core.node.node import Node
 from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW
 from warren.broker.core.queues.ledger import Ledger
-from warren.broker.session.flow_control import FREE_LOOKS, HOLD_PROGRESS, PublisherThrottle
+from warren.broker.session.publisher_throttle import FREE_LOOKS, HOLD_PROGRESS, PublisherThrottle
 
 PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0)
 

@@ -13,7 +13,7 @@ from tests.support.in_process import InProcessPeer, socket_of
 from tests.support.session import dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.definitions.recorder import Recorder
+from warren.broker.core.definitions.definition_recorder import Recorder
 from warren.broker.core.node.node import Node
 from warren.broker.core.telemetry import resource_alarms
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY, RESOURCES

@@ -15,7 +15,7 @@ from tests.support.session import SlowJournal, connected, new_node, pipe_of
 from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.session import channel as channel_module
-from warren.broker.session import operations
+from warren.broker.session import checked_operations
 from warren.broker.session.connection import Connection as Session
 from warren.broker.session.methods import handlers
 
@@ -162,13 +162,13 @@ def test_a_method_that_fails_while_replies_are_due_is_served_once(monkeypatch: p
     client = connected(new_node(journal))
     channel = client.channel()
     served: list[str] = []
-    check = operations.check_dead_letter_exchange
+    check = checked_operations.check_dead_letter_exchange
 
     def record(channel: Any, name: str, arguments: Any) -> None:
         served.append(name)
         check(channel, name, arguments)
 
-    monkeypatch.setattr(operations, "check_dead_letter_exchange", record)
+    monkeypatch.setattr(checked_operations, "check_dead_letter_exchange", record)
     channel.declare("stored", durable=True)
     channel.publish("", "stored", b"x", {"delivery_mode": 2})  # replies wait for it
     served.clear()

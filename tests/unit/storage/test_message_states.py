@@ -13,9 +13,9 @@ from tests.faults.simulation.metadata import MemoryMetadata
 from tests.support.journal import commit_any
 from tests.support.queues import new_queue
 from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.journal_port import RecoveredQueue
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.message_state import BY_QUEUE, WITHOUT_CC, MessageState
-from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from tests.faults.simulation.disk import SimulatedDisk, SimulatedFile
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.support.descriptors import no_descriptor
 from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.journal_port import EXHAUSTED
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.storage import compaction, folder_disk, segment_reader
 from warren.broker.storage.folder_disk import FolderDisk
 from warren.broker.storage.journal import Journal

@@ -23,12 +23,12 @@ from tests.support.journal import commit
 from tests.support.session import SureJournal, new_node
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.access.users import Users
+from warren.broker.core.definitions.definition_recorder import Recorder
 from warren.broker.core.definitions.importer import import_definitions
-from warren.broker.core.definitions.recorder import Recorder
 from warren.broker.core.definitions.restore import restore
+from warren.broker.core.messages.journal_port import Commit
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.messages.ports import Commit
 from warren.broker.core.metadata.records import Change
 from warren.broker.core.node.node import Node
 from warren.broker.storage import log_records

@@ -12,7 +12,7 @@ from warren.broker.amqp.errors import Invalid, PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import Users
-from warren.broker.core.definitions.recorder import COUNTED, NOT_COUNTED, Recorder
+from warren.broker.core.definitions.definition_recorder import COUNTED, NOT_COUNTED, Recorder
 from warren.broker.core.definitions.restore import Restored, restore
 from warren.broker.core.exchanges.exchange_context import Emission
 from warren.broker.core.exchanges.fanout import FanoutExchange

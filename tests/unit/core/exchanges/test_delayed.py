@@ -18,8 +18,8 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.delayed import DROP_COST, DROP_SLICE, RETRY_MS, DelayedExchange
 from warren.broker.core.exchanges.exchange_context import RecoveredMessages
 from warren.broker.core.jobs.scheduler import TURN_COST, Job, Scheduler
+from warren.broker.core.messages.journal_port import RecoveredQueue
 from warren.broker.core.messages.message import Address, Message, framed
-from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.route_target import RouteTarget
 from warren.broker.core.vhost.vhost import VHost

@@ -11,9 +11,8 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.exchanges.exchange_context import Emission, ExchangeContext
-from warren.broker.core.exchanges.exchange_type import ExchangeType, Registry
+from warren.broker.core.exchanges.exchange_type import ExchangeType, Registry, Sink
 from warren.broker.core.exchanges.fanout import FanoutExchange
-from warren.broker.core.exchanges.sink import Sink
 from warren.broker.core.messages.binding import Binding, Destination
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.node.node import Node

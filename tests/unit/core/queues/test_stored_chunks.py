@@ -14,8 +14,8 @@ from tests.support.session import SlowJournal
 from warren.broker.amqp import properties
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.journal_port import RecoveredQueue
 from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.queues import chunks, ready_messages
 from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.chunks import ChunkList

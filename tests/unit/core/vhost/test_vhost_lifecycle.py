@@ -12,7 +12,7 @@ from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
-from warren.broker.core.definitions.recorder import Recorder
+from warren.broker.core.definitions.definition_recorder import Recorder
 from warren.broker.core.definitions.restore import restore
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.metadata.records import (

@@ -1,4 +1,4 @@
-"""The ports through which time and storage reach the core: Clock and Journal. Tests implement them with fakes."""
+"""The port of the journal, through which storage reaches the core, and the status of storage."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -23,37 +24,6 @@ ROOM: Final = 0  # messages may be appended
 BEHIND: Final = 1  # too much is waiting to be written: `when_durable` of `ticket` says when it is
 DISK_FULL: Final = 2  # the alarm of the disk is on: what is left of it is for settlements and deletions
 IN_FLIGHT = 2  # the batches of a journal that are written and synced at a time, on a disk
-
-
-class Timer:
-    """A call that `Clock.call_at` has scheduled."""
-
-    def cancel(self) -> None:
-        """Cancel the call, unless it was made."""
-        raise NotImplementedError
-
-
-class Clock:
-    """The time and timers of the node."""
-
-    def now_ms(self) -> int:
-        """Return milliseconds since 1970 that never go back while the node runs.
-
-        They start from wall time, so a deadline can be stored and holds after a restart.
-        """
-        raise NotImplementedError
-
-    def timestamp_s(self) -> int:
-        """Return wall time in seconds since 1970."""
-        raise NotImplementedError
-
-    def processor_s(self) -> float:
-        """Return the processor time that the node's thread has used, in seconds."""
-        raise NotImplementedError
-
-    def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
-        """Call `fn` when `now_ms` has reached `when_ms`."""
-        raise NotImplementedError
 
 
 class RecoveredQueue:
@@ -298,3 +268,27 @@ class Journal:
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
         """Call `fn` once `durable` reaches the ticket, which must be in the future. Calls are made in that order."""
         raise NotImplementedError
+
+
+POSTGRESQL = "postgresql"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageStatus:
+    """The status of storage.
+
+    kind        fsync, os, memory or postgresql
+    guarantee   what has a message when it is confirmed, as in "a confirmed message is on {guarantee}"
+    warning     why that is weaker than it may seem; or empty
+    place       the data folder, or the address of the server; empty in memory
+    replicated  whether a confirm waits for a second machine
+    """
+
+    kind: str
+    guarantee: str
+    warning: str = ""
+    place: str = ""
+    replicated: bool = False
+
+
+IN_MEMORY = StorageStatus("memory", "no disk", "nothing survives a restart")

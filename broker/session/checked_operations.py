@@ -15,15 +15,15 @@ from ..amqp.field_table import Table
 from ..core.exchanges.exchange import ALTERNATE, Exchange
 from ..core.messages.message import Message
 from ..core.metadata.queue_types import QUORUM
-from ..core.metadata.reserved_names import check_not_default, check_prefix
+from ..core.metadata.validation import check_not_default, check_prefix
 from ..core.queues.arguments import QUEUE_TYPE, check_consumer_arguments, check_size, exchange_name, integer
 from ..core.queues.queue import Queue
+from ..core.queues.reply_queue import REPLY_TO, reply_queue_name, unique_name
 from . import events
 from .alarm_blocking import check_new_consumer
 from .channel import Channel
 from .channel_host import Postponed
 from .consumer import ChannelConsumer
-from .names import REPLY_TO, reply_queue_name, unique_name
 
 NAME_PREFIX = "x-name-prefix"
 PREFIX_LIMIT = 64  # bytes

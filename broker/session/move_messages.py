@@ -15,9 +15,9 @@ from ..amqp.properties import HEADERS, replace
 from ..core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from ..core.exchanges.router import Search
 from ..core.jobs.scheduler import COPY_SHIFT, Job
+from ..core.messages.journal_port import BEHIND
 from ..core.messages.message import DELIVERY_COUNT, Address, Message, frame_bytes, total_bytes
 from ..core.messages.message_state import NEVER
-from ..core.messages.ports import BEHIND
 from ..core.queues.deduplication import Recorder, record
 from ..core.queues.queue import Queue
 from ..core.queues.ready_messages import LEVEL_SHIFT
