@@ -26,7 +26,7 @@ from .core.exchanges.fanout import FanoutExchange
 from .core.exchanges.kept_message import KeptMessage
 from .core.messages.binding import Binding, Destination
 from .core.messages.clock import Clock, Timer
-from .core.messages.message import Address, Message, framed
+from .core.messages.message import Message, RoutingAddress, framed
 from .core.node.node import Node
 from .core.queues.queue import Queue
 from .core.queues.route_target import ACCEPTED, EnqueueResult
@@ -45,7 +45,6 @@ __all__ = [
     "ACCEPTED",
     "AMQPError",
     "AccessRefused",
-    "Address",
     "Binding",
     "Child",
     "Clock",
@@ -79,6 +78,7 @@ __all__ = [
     "RecoveredMessages",
     "Registry",
     "RoomSteps",
+    "RoutingAddress",
     "Service",
     "Sink",
     "StandbyHost",

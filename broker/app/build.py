@@ -12,7 +12,7 @@ import structlog
 from ..config import NO_LOGIN, Config, default_node
 from ..core.access.passwords import Hashing, PasswordRules
 from ..core.access.users import Users
-from ..core.definitions.definition_recorder import Recorder
+from ..core.definitions.definition_recorder import DefinitionRecorder
 from ..core.definitions.restore import restore
 from ..core.exchanges.exchange_context import RecoveredMessages
 from ..core.exchanges.exchange_type import Registry
@@ -84,7 +84,7 @@ def build_node(
     node.numbering.next = max(node.numbering.next, store.next_queue)
     notice = QuorumNotice(node.replication)
     notice.log_restored(restored.queues)
-    node.observers.add(Recorder(node, restored.orphans), QueueChurn(node.churn), notice)
+    node.observers.add(DefinitionRecorder(node, restored.orphans), QueueChurn(node.churn), notice)
     node.start_events()
     if not node.parameters.has_global(CLUSTER_ID):
         unique = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from ..core.exchanges.exchange import Exchange
     from ..core.exchanges.route_cache import RouteCache
     from ..core.messages.message import Message
-    from ..core.queues.deduplication import Recorder
+    from ..core.queues.deduplication import DeduplicationRecorder
     from ..core.queues.route_target import RouteTarget
 
 KEYS_S = 0.01  # processor time to check the permission for all routing keys of one message
 
 
-Publish = tuple["Exchange", "Message", tuple["RouteTarget", ...], bool, tuple["Recorder", ...]]
+Publish = tuple["Exchange", "Message", tuple["RouteTarget", ...], bool, tuple["DeduplicationRecorder", ...]]
 """A publish of a transaction: exchange, message, targets, whether it is mandatory, and its recorders."""
 
 
@@ -53,7 +53,7 @@ class OpenTransaction(Protocol):
         message: Message,
         queues: tuple[RouteTarget, ...],
         mandatory: bool,
-        recorders: tuple[Recorder, ...],
+        recorders: tuple[DeduplicationRecorder, ...],
     ) -> None:
         """Add a publish; raises PreconditionFailed (406) beyond the limit."""
 
@@ -99,7 +99,7 @@ class Channel(ChannelState):
         self.checked = CheckedProperties(connection.charge)
         self.routes: RouteCache = self.vhost.routes_of(self.user.account)
         connection.node.shedding.holders[self] = None
-        connection.node.census.channel_opened(self.user.account)
+        connection.node.connection_counts.channel_opened(self.user.account)
         connection.node.churn.channel_created += 1
         events.channel_created(self)
 
@@ -306,12 +306,12 @@ class Channel(ChannelState):
 
     def await_unbinding(self, kind: str, name: str) -> None:
         """Raise Postponed while bindings of a deleted object of this name are being deleted."""
-        if (kind, name) in self.vhost.unbindings:
+        if (kind, name) in self.vhost.unbinding_jobs:
             raise Postponed(partial(self.vhost.when_unbound, kind, name))
 
     def await_deletion(self, kind: str, name: str) -> None:
         """Suspend the connection until all is deleted with the deleted object of this name; replies wait too."""
-        if (kind, name) in self.vhost.unbindings:
+        if (kind, name) in self.vhost.unbinding_jobs:
             self.vhost.when_unbound(kind, name, self.begin_job())
 
     def await_requeues(self, name: str) -> None:
@@ -393,8 +393,8 @@ class Channel(ChannelState):
         try:
             self.leave()
             events.channel_closed(self)
-            if self.rates is not None and self.connection.node.breakdown is not None:
-                self.connection.node.breakdown.close(self.rates)
+            if self.rates is not None and self.connection.node.detailed_rates is not None:
+                self.connection.node.detailed_rates.close(self.rates)
             self._pause_those_of_consumers()
             consumers = list(self.consumers.values())
             consumers.reverse()
@@ -429,7 +429,7 @@ class Channel(ChannelState):
         if self._counted:
             self._counted = False
             self.connection.node.shedding.holders.pop(self, None)
-            self.connection.node.census.channel_closed(self.user.account)
+            self.connection.node.connection_counts.channel_closed(self.user.account)
             self.connection.node.churn.channel_closed += 1
 
     def pause(self, queue: Queue) -> None:

@@ -272,7 +272,7 @@ class ChannelState(ConsumerGroup):
         self.confirms: Confirms | None = None
         self.publishing = PublishCounters()
         self.delivering = DeliveryCounters()
-        breakdown = connection.node.breakdown
+        breakdown = connection.node.detailed_rates
         self.rates = breakdown.open() if breakdown is not None else None
         self.statistics = self.vhost.statistics
         self.origin = Origin(connection.name, number, self.vhost.name, self.user.name)

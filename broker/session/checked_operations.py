@@ -111,7 +111,7 @@ def check_reply_queue(channel: Channel, name: str) -> None:
 
     Raises NotFound (404).
     """
-    if name != REPLY_TO and name not in channel.vhost.volatile:
+    if name != REPLY_TO and name not in channel.vhost.reply_queues:
         raise NotFound(f"no queue '{name}' in {channel.vhost}")
 
 
@@ -349,7 +349,7 @@ def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:
         raise PreconditionFailed("reply consumer cannot acknowledge")
     if channel.reply_queue is not None:
         raise PreconditionFailed("reply consumer already set")
-    channel.reply_queue = channel.vhost.open_volatile(reply_queue_name())
+    channel.reply_queue = channel.vhost.open_reply_queue(reply_queue_name())
     return channel.reply_queue
 
 

@@ -378,7 +378,7 @@ class Connection(ChannelHost):
         self.node.open_connections += 1
         self.node.churn.connection_created += 1
         user = self.user.name if self.user is not None else ""
-        self.node.census.connected(vhost.name, self.user.account if self.user is not None else "")
+        self.node.connection_counts.connected(vhost.name, self.user.account if self.user is not None else "")
         self.transport.report(
             "connection_opened", "info", {"vhost": vhost.name, "user": user, "client_name": self.client_name}
         )
@@ -553,7 +553,7 @@ class Connection(ChannelHost):
                 statistics.sent_bytes += self.sent_bytes
                 statistics.received_reads += self.received_reads
                 statistics.sent_writes += self.sent_writes
-            node.census.disconnected(self.vhost.name, account)
+            node.connection_counts.disconnected(self.vhost.name, account)
             node.unfinished_of(account).forget(self.resume)
             vhost, self.vhost = self.vhost, None
             last: list[Callable[[], None]] = [cleared, partial(events.connection_closed, self)]

@@ -30,7 +30,7 @@ PAUSE_SHIFT: Final = 3  # to pause 8 queues costs 1
 
 _source: Final = itemgetter(0, 1)  # the queue and the consumer of a delivery
 
-Run = tuple[Settlement, list[Unacked]]
+SettlementRun = tuple[Settlement, list[Unacked]]
 """Consecutive deliveries that are settled in the same way."""
 
 
@@ -91,7 +91,7 @@ class Taken:
 
 
 def settle_in_steps(
-    channel: ChannelState, runs: list[Run], reason: str, taken: Taken | None = None, first: Iterable[int] = ()
+    channel: ChannelState, runs: list[SettlementRun], reason: str, taken: Taken | None = None, first: Iterable[int] = ()
 ) -> Iterator[int]:
     """Settle deliveries as a job; `reason` is empty if the consumer settles them itself.
 

@@ -13,7 +13,7 @@ from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.traffic_log import Origin
@@ -312,7 +312,7 @@ def test_an_idle_link_has_metrics_after_its_name_was_forgotten(tmp_path: Path) -
 
 def message(body: bytes = b"body", **properties: Any) -> Message:
     given = Properties(**properties)
-    return Message(Address("x", "k"), content_frames(1, given.encode(), body), 1, len(body), 0, False)
+    return Message(RoutingAddress("x", "k"), content_frames(1, given.encode(), body), 1, len(body), 0, False)
 
 
 def test_the_identity_of_a_message_is_its_id_where_it_has_one() -> None:

@@ -70,7 +70,7 @@ def test_exchanges_that_lose_their_last_binding_are_deleted_in_steps_before_the_
         step_meter.begin()
         method, fields = ENDS[end]
         channel.call(method, **fields)
-        assert set(vhost.exchanges) == predeclared and not vhost.unbindings
+        assert set(vhost.exchanges) == predeclared and not vhost.unbinding_jobs
         peer.close()
 
     step_meter.check_one_of(attempt)
@@ -146,7 +146,7 @@ def test_a_headers_exchange_whose_bindings_have_very_many_conditions(
         step_meter.begin()
         channel.delete_exchange("x0")
         peer.settle()
-        assert not vhost.unbindings
+        assert not vhost.unbinding_jobs
         peer.close()
 
     step_meter.check_one_of(attempt)

@@ -21,7 +21,7 @@ from warren.broker.core.definitions.importer import DefinitionsImport
 from warren.broker.core.exchanges.built_in import new_registry
 from warren.broker.core.jobs import unfinished
 from warren.broker.core.messages.journal_port import Batch
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost import emissions
 from warren.broker.core.vhost.vhost import VHost
@@ -402,7 +402,7 @@ def test_histories_that_imported_bindings_get(peer: SlowPeer, vhost: VHost, monk
 def test_messages_of_the_broker_wait_and_are_dropped_when_too_many_do(peer: SlowPeer, vhost: VHost) -> None:
     queue = vhost.declare_queue("q", durable=True)
     vhost.bind("amq.fanout", queue, "", Table.EMPTY)
-    one = framed(Address("amq.fanout", ""), Properties(delivery_mode=2), LONG)
+    one = framed(RoutingAddress("amq.fanout", ""), Properties(delivery_mode=2), LONG)
     taken = [vhost.publish(vhost.exchanges["amq.fanout"], one.as_republished()) for _ in range(40)]
     assert taken == sorted(taken, reverse=True) and not all(taken)
     peer.settle()

@@ -9,7 +9,7 @@ import pytest
 from pamqp.commands import Basic, Queue, Tx
 
 from tests.support.journal import commit
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.queues import ready_messages
 from warren.broker.storage.compaction import LONG_BYTES
 
@@ -276,7 +276,7 @@ def test_compaction_of_a_segment_with_a_message_as_long_as_a_copy_may_be_or_long
         journal = peer.journal
         length = LONG_BYTES - 1000 if live else 8 * LONG_BYTES
         sizes = [length] * 5 if live else [length, 10, 10]  # a segment is copied if most of its bytes are dead
-        messages = [Message(Address("", "q"), bytes(size), 1, 0, 0, True) for size in sizes]
+        messages = [Message(RoutingAddress("", "q"), bytes(size), 1, 0, 0, True) for size in sizes]
         number = max(journal.segments)
         journal.append([1], messages)
         commit(journal)

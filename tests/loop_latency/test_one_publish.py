@@ -15,7 +15,7 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import header_frame
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.journal_port import Commit
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.queues import ready_messages
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
@@ -290,7 +290,7 @@ def test_a_commit_looks_at_very_many_queues_in_steps(peer: MeasuredPeer, step_me
     assert transaction is not None
 
     def attempt() -> None:
-        message = Message(Address("x", "k"), header_frame(1, Properties().encode(), 0), 1, 0, 0, False)
+        message = Message(RoutingAddress("x", "k"), header_frame(1, Properties().encode(), 0), 1, 0, 0, False)
         transaction.publish(vhost.exchanges["amq.fanout"], message, (queue,) * MILLION, False, ())
         before, steps = queue.published, transaction.commit(session, Commit())
         step = step_meter.measured(lambda: next(steps))

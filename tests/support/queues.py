@@ -7,7 +7,7 @@ from warren.broker.core.access.users import Users
 from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.clock import Clock
 from warren.broker.core.messages.journal_port import Journal
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_letter_budget, dead_lettering
 from warren.broker.core.queues import ready_messages as ready_messages_module
@@ -24,7 +24,7 @@ from warren.broker.core.vhost.vhost import VHost
 from .clock import FakeClock
 from .session import SlowJournal
 
-ADDRESS = Address("", "q")
+ADDRESS = RoutingAddress("", "q")
 UNLIMITED_BYTES = 1 << 62
 Delivery = tuple[str, int, Message, bool]  # consumer, position, message, redelivered
 

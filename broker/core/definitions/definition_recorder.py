@@ -36,7 +36,7 @@ NOT_COUNTED = {
 }
 
 
-class Recorder(Observer):
+class DefinitionRecorder(Observer):
     """An observer that writes every change of durable objects and of settings to the journal's metadata.
 
     `orphans` are stored bindings that could not be restored because one of their ends is missing. They are deleted when

@@ -345,7 +345,7 @@ def bindings(node: Node, vhost: str | None) -> Section[Binding]:
         for source in there.exchanges.values():
             if source.outgoing and (is_exported(source) or source.name.startswith(RESERVED)):
                 outgoing += source.outgoing.values()
-        gone.update([(there.name, *key) for key in there.unbindings])
+        gone.update([(there.name, *key) for key in there.unbinding_jobs])
 
     def items(binding: Binding) -> Items:
         end = end_of(binding)

@@ -549,7 +549,7 @@ class DefinitionsImport:
             node.add_vhost(name, description, tags, default_queue_type)
 
     def _waits_for_unbinding(self, vhost: VHost, kind: str, name: str) -> bool:
-        return (kind, name) in vhost.unbindings and self._waits(partial(vhost.when_unbound, kind, name))
+        return (kind, name) in vhost.unbinding_jobs and self._waits(partial(vhost.when_unbound, kind, name))
 
     def _vhost_of(self, name: str) -> VHost:
         """Return the virtual host. Raises Unknown if it was deleted since the plan was made."""

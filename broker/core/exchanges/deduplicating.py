@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from ...amqp.field_table import Table
 from ..messages.binding import Destination
 from ..messages.message import Message
-from ..queues.deduplication import Deduplication, Recorder
+from ..queues.deduplication import Deduplication, DeduplicationRecorder
 from ..queues.route_target import DURABLE, EnqueueResult
 from .exchange_context import ExchangeContext
 from .exchange_type import ExchangeDecorator, Sink
@@ -17,7 +17,7 @@ class DeduplicatingExchange(ExchangeDecorator):
     """An exchange type that drops duplicates and routes all other messages by `inner`.
 
     A duplicate counts as routed: it is not returned, and no alternate exchange gets it. A message is put in the cache
-    once the targets of its route have accepted it (`Recorder`).
+    once the targets of its route have accepted it (`DeduplicationRecorder`).
     """
 
     __slots__ = ("deduplication", "_dropped", "_context", "_recorder")
@@ -32,7 +32,7 @@ class DeduplicatingExchange(ExchangeDecorator):
     def on_created(self, context: ExchangeContext) -> None:
         self._context = context
         self._dropped = [DiscardSink(context)]
-        self._recorder = [Recorder(self.deduplication, context.clock)]
+        self._recorder = [DeduplicationRecorder(self.deduplication, context.clock)]
         super().on_created(context)
 
     def release(self) -> Iterator[int]:

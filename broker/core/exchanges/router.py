@@ -9,8 +9,8 @@ from ...amqp.field_table import FIELDS_SHIFT
 from ..jobs.scheduler import UNLIMITED
 from ..messages.binding import Destination
 from ..messages.journal_port import Journal
-from ..messages.message import LONG_HEADER, Address, Message
-from ..queues.deduplication import Recorder, find_duplicate
+from ..messages.message import LONG_HEADER, Message, RoutingAddress
+from ..queues.deduplication import DeduplicationRecorder, find_duplicate
 from ..queues.queue import Queue
 from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, records_of
 from .exchange import Exchange
@@ -33,7 +33,7 @@ RouteKey = bytes | tuple[str, str]
 """The key of a cached route: the payload of basic.publish, or exchange and routing key of an internal publisher."""
 
 
-NOTHING = Message(Address("", ""), b"", 0, 0, 0, False)  # for types that route by key only
+NOTHING = Message(RoutingAddress("", ""), b"", 0, 0, 0, False)  # for types that route by key only
 
 
 class Search:
@@ -77,7 +77,7 @@ class Search:
         published: bool = False,
     ) -> None:
         self.targets: tuple[RouteTarget, ...] = ()
-        self.recorders: tuple[Recorder, ...] = ()
+        self.recorders: tuple[DeduplicationRecorder, ...] = ()
         self.stable = True
         self.markers: set[bytes] = set()
         self.cost = 0
@@ -133,7 +133,7 @@ class Search:
     def _search(self) -> Iterator[int]:
         exchanges, queues, keys, message = self._exchanges, self._queues, self._keys, self._message
         found: dict[RouteTarget, None] = {}
-        recorders: list[Recorder] = []
+        recorders: list[DeduplicationRecorder] = []
         seen = {self._exchange.name}
         work = deque((self._exchange,))
         while work:
@@ -176,7 +176,7 @@ class Search:
                         self._kept.append(destination)
                         if not self._defers:
                             destination.keep()  # now: destinations that are bound between two steps get it by that
-                elif isinstance(destination, Recorder):
+                elif isinstance(destination, DeduplicationRecorder):
                     recorders.append(destination)
             alternate = current.alternate if not routed else None
             if alternate is not None and alternate not in seen and alternate in exchanges:
@@ -215,7 +215,7 @@ class Route:
 
     def __init__(
         self,
-        address: Address,
+        address: RoutingAddress,
         exchange: Exchange,
         targets: tuple[RouteTarget, ...] | None,
         mandatory: bool,

@@ -119,9 +119,9 @@ class Node:
         journal.addresses = self.ledger.addresses
         self.shedding = Shedding(self.ledger, self.scheduler, journal, clock, self._queues)
         self.open_connections = 0
-        self.census = ConnectionCounts()
+        self.connection_counts = ConnectionCounts()
         self.churn = Churn()
-        self.breakdown: DetailedRates | None = None  # if detailed rates are enabled
+        self.detailed_rates: DetailedRates | None = None  # if detailed rates are enabled
         self.attempts = {"amqp091": LoginAttempts(), "http": LoginAttempts()}  # by protocol
         self.commits = LatencyHistogram()  # of the write and sync of batches of the journal
         self._ending: dict[str, VHost] = {}  # deleted virtual hosts that are not released completely

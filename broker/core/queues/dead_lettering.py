@@ -26,7 +26,7 @@ from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, UNLIMITED, Job,
 from ..messages.journal_port import ROOM
 from ..messages.message import LONG_HEADER, Message, frame_bytes, total_bytes
 from .dead_letter_budget import ALL_BYTES, FEW_BYTES, USER_BYTES, WOKEN
-from .deduplication import Recorder
+from .deduplication import DeduplicationRecorder
 from .lazy_deque import LazyDeque, made
 from .queue_host import QueueHost
 from .queue_journal import QueueJournal
@@ -138,7 +138,7 @@ class DeadLetter:
         self.waits_for: DeadLetterSource | None = None
         self.copy = message
         self.targets: tuple[RouteTarget, ...] | None = None
-        self.recorders: tuple[Recorder, ...] = ()
+        self.recorders: tuple[DeduplicationRecorder, ...] = ()
         self.divided = self.stable = self.accepted = False
         self.topology = 0
         self._at = 0  # the number of targets that were offered the copy

@@ -13,7 +13,7 @@ from ..messages.binding import Destination
 from ..messages.message import Message
 
 if TYPE_CHECKING:
-    from .deduplication import Recorder
+    from .deduplication import DeduplicationRecorder
     from .ledger import Ledger
 
 PER_MESSAGE_COST = 3  # of a queue that looks at each message (`jobs.scheduler`)
@@ -222,7 +222,7 @@ class TargetSearch(Protocol):
     """
 
     targets: tuple[RouteTarget, ...]
-    recorders: tuple[Recorder, ...]
+    recorders: tuple[DeduplicationRecorder, ...]
     stable: bool
     cost: int
 

@@ -19,7 +19,7 @@ from ..messages.binding import Destination
 from ..messages.clock import Clock
 from ..messages.journal_port import Journal
 from ..messages.message import Message, frame_bytes, total_bytes
-from ..queues.deduplication import Recorder, record
+from ..queues.deduplication import DeduplicationRecorder, record
 from ..queues.ledger import Ledger
 from ..queues.queue_host import QueueHost
 from ..queues.route_target import (
@@ -184,7 +184,7 @@ def enqueue_in_slices(
     messages: list[Message],
     source: str = MADE,
     limit: int = SLICE,
-    recorders: tuple[Recorder, ...] = (),
+    recorders: tuple[DeduplicationRecorder, ...] = (),
     before: EnqueueResult | None = None,
 ) -> EnqueueSteps:
     """Enqueue messages, in order, at each of the targets, in steps whose cost is about `limit` at most.
@@ -297,7 +297,7 @@ def enqueue(
     targets: tuple[RouteTarget, ...],
     messages: list[Message],
     source: str = MADE,
-    recorders: tuple[Recorder, ...] = (),
+    recorders: tuple[DeduplicationRecorder, ...] = (),
 ) -> EnqueueResult:
     """Enqueue messages at those targets that exist, and copies where a queue would change them.
 

@@ -77,14 +77,14 @@ def allow_new(size: int, stored: bool) -> None: ...
 class VHost(EmissionHost):
     """A virtual host: exchanges, queues, bindings, and the routes cached for publishers.
 
-    exchanges   by name
-    queues      by name
-    volatile    the queues of direct reply-to, by name
-    routes      cached routes by user and RouteKey, cleared by each change of topology or permissions
-    firehose    the firehose while tracing is switched on, or None
-    tracer      receives all messages: the firehose and live traces, or None
-    unbindings  jobs that delete the many bindings of a deleted queue or exchange, and auto-delete exchanges that lose
-                their last binding, by its kind and name
+    exchanges       by name
+    queues          by name
+    reply_queues    the queues of direct reply-to, by name
+    routes          cached routes by user and RouteKey, cleared by each change of topology or permissions
+    firehose        the firehose while tracing is switched on, or None
+    tracer          receives all messages: the firehose and live traces, or None
+    unbinding_jobs  jobs that delete the many bindings of a deleted queue or exchange, and auto-delete exchanges that
+                    lose their last binding, by its kind and name
     """
 
     def __init__(self, name: str, services: NodeServices, system_exchanges: Iterable[str] = ()) -> None:
@@ -92,12 +92,12 @@ class VHost(EmissionHost):
         super().__init__(name, services.clock, services.journal, services.ledger, services.scheduler)
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
-        self.volatile: dict[str, ReplyQueue] = {}
+        self.reply_queues: dict[str, ReplyQueue] = {}
         self.routes: dict[str, RouteCache] = {}
         self.firehose: Tracer | None = None
         self.tracer: Tracer | None = None
         self._tracers: list[Tracer] = []
-        self.unbindings: dict[tuple[str, str], Job] = {}
+        self.unbinding_jobs: dict[tuple[str, str], Job] = {}
         self._unbound_calls: dict[tuple[str, str], list[Callable[[], None]]] = {}
         self._registry = services.registry
         self._numbering = services.numbering
@@ -198,9 +198,9 @@ class VHost(EmissionHost):
         published: bool = False,
     ) -> Search:
         queues: Mapping[str, Queue] = self.queues
-        if self.volatile and exchange.name == "":
-            queues = ChainMap[str, Queue](self.queues, cast("dict[str, Queue]", self.volatile))
-        some_deleted = bool(self.unbindings)
+        if self.reply_queues and exchange.name == "":
+            queues = ChainMap[str, Queue](self.queues, cast("dict[str, Queue]", self.reply_queues))
+        some_deleted = bool(self.unbinding_jobs)
         exchanges, journal = self.exchanges, self.journal
         return Search(
             exchange, exchanges, queues, keys, message, journal, some_deleted, peeks, defers, first, published
@@ -324,7 +324,7 @@ class VHost(EmissionHost):
         """
         key = target.kind, target.name
         limit = self._at_once_cost(target)
-        job = self.unbindings[key] = self._delete_in_steps(key, steps, doomed)
+        job = self.unbinding_jobs[key] = self._delete_in_steps(key, steps, doomed)
         more, spent = do_at_once(job, limit - cost - 1) if cost < limit else (True, 0)
         self.scheduler.charge(cost + spent)
         if more:
@@ -345,7 +345,7 @@ class VHost(EmissionHost):
 
     def _delete_in_steps(self, key: tuple[str, str], steps: Job, doomed: deque[Exchange]) -> Job:
         """The job of `_delete_rest`. A loop in place of recursion: clients can build chains of any length."""
-        job, keys = self.unbindings[key], [key]
+        job, keys = self.unbinding_jobs[key], [key]
         try:
             yield from steps
             while doomed:
@@ -353,7 +353,7 @@ class VHost(EmissionHost):
                 if not self.has(exchange) or exchange.outgoing:
                     continue  # it has been deleted, or bound again
                 keys.append((exchange.kind, exchange.name))
-                self.unbindings[keys[-1]] = job
+                self.unbinding_jobs[keys[-1]] = job
                 yield from self._remove_exchange(exchange, doomed)
                 self._observers.exchange_deleted(exchange)
                 self._unbound_all(keys.pop())
@@ -393,7 +393,7 @@ class VHost(EmissionHost):
         yield cost
 
     def _unbound_all(self, key: tuple[str, str]) -> None:
-        self.unbindings.pop(key, None)
+        self.unbinding_jobs.pop(key, None)
         self.clear_route_cache()
         for call in self._unbound_calls.pop(key, ()):
             call()
@@ -404,7 +404,7 @@ class VHost(EmissionHost):
 
     def _finish_unbinding(self, kind: str, name: str) -> None:
         """Finish deleting the bindings of a deleted object of this name, as observers know bindings by names."""
-        job = self.unbindings.get((kind, name))
+        job = self.unbinding_jobs.get((kind, name))
         if job is not None:
             self.scheduler.finish(job)
 
@@ -480,7 +480,7 @@ class VHost(EmissionHost):
         ready = queue.purge(DELETED)
         queue.on_deleted()
         self.queues.pop(queue.name, None)
-        self.volatile.pop(queue.name, None)
+        self.reply_queues.pop(queue.name, None)
         if isinstance(queue.owner, Publisher):
             queue.owner.disowned(queue)
         if isinstance(queue, ReplyQueue):
@@ -515,10 +515,10 @@ class VHost(EmissionHost):
         if queue.auto_delete and queue.had_consumer and not len(queue.consumers):
             self.delete_queue(queue)
 
-    def open_volatile(self, name: str) -> ReplyQueue:
+    def open_reply_queue(self, name: str) -> ReplyQueue:
         """Create the reply queue of a direct reply-to consumer. No route is cached for its name, which is random."""
         queue = ReplyQueue(self, name, auto_delete=True)
-        self.volatile[name] = queue
+        self.reply_queues[name] = queue
         return queue
 
     def has(self, target: Destination) -> bool:
@@ -528,7 +528,7 @@ class VHost(EmissionHost):
     def drop_all(self) -> Job:
         """Delete all queues and exchanges of a deleted virtual host, predeclared ones too."""
         self.dropped = True
-        queues = [*self.queues.values(), *self.volatile.values()]
+        queues = [*self.queues.values(), *self.reply_queues.values()]
         queues.reverse()
         while queues:  # each is freed in its step, not all of them with the list
             self.delete_queue(queues.pop())
@@ -540,8 +540,8 @@ class VHost(EmissionHost):
             if self.has(exchange):
                 self._drop_exchange(exchange)
             yield OBJECT_COST
-        while self.unbindings:
-            yield from next(iter(self.unbindings.values()))
+        while self.unbinding_jobs:
+            yield from next(iter(self.unbinding_jobs.values()))
 
     # Bindings
 
@@ -667,7 +667,7 @@ class VHost(EmissionHost):
 
     @property
     def route_bytes(self) -> int:
-        return TARGET_BYTES * (len(self.queues) + len(self.volatile) + len(self.exchanges))
+        return TARGET_BYTES * (len(self.queues) + len(self.reply_queues) + len(self.exchanges))
 
     def search_from(self, exchange: str, keys: tuple[str, ...], message: Message) -> Search:
         return self.search(self.exchanges[exchange], keys, message, defers=True)

@@ -23,15 +23,15 @@ from ...core.jobs.scheduler import STORE_SHIFT, TURN_COST, Job
 from ...core.messages.journal_port import BEHIND, ROOM
 from ...core.messages.message import (
     LONG_HEADER,
-    Address,
     Message,
+    RoutingAddress,
     SharedMessage,
     frame_bytes,
     header_bytes_of,
     total_bytes,
 )
 from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
-from ...core.queues.deduplication import Recorder, find_duplicate, record
+from ...core.queues.deduplication import DeduplicationRecorder, find_duplicate, record
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import REPLY_TO, ReplyQueue
@@ -295,7 +295,7 @@ def publish_mixed(channel: Channel, publishes: Publishes) -> None:
         connection.deferred = publishes.after(published)
 
 
-class Run:
+class RouteRun:
     """Messages with equal routes, in order. `places` counts them in the order in which the runs were published."""
 
     __slots__ = ("route", "queues", "exchange", "mandatory", "messages", "body_bytes", "persistent", "places")
@@ -330,8 +330,8 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
     header, raw = NO_HEADER, b""
     body_bytes = largest = 0
     persistent = alone = some_long = False
-    runs: dict[tuple[RouteTarget, ...], Run] = {}
-    run: Run | None = None
+    runs: dict[tuple[RouteTarget, ...], RouteRun] = {}
+    run: RouteRun | None = None
     try:
         for route, content in zip(routes, contents, strict=False):
             if not content.startswith(header):
@@ -381,7 +381,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
                         enqueue_runs(channel, gathered, in_slices, some_long)
                         if in_slices and (connection.suspended or connection.spent > ENQUEUE_COST):
                             return published
-                    runs[queues] = run = Run(route, queues)
+                    runs[queues] = run = RouteRun(route, queues)
             published += 1
             run.messages.append(message)
             run.body_bytes += body_bytes
@@ -395,7 +395,9 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
     return published
 
 
-def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_slices: bool, some_long: bool) -> None:
+def enqueue_runs(
+    channel: Channel, runs: dict[tuple[RouteTarget, ...], RouteRun], in_slices: bool, some_long: bool
+) -> None:
     """Enqueue runs by the targets of their routes, and register all their messages for confirms. HOT: bench K, L.
 
     A run to more than FEW queues is the only one, and is enqueued in steps. `some_long` says whether some of the
@@ -528,7 +530,7 @@ def find_route(channel: Channel, name: str, key: str, mandatory: bool) -> Route:
     by_key = search.stable and channel.vhost.tracer is None  # a tracer reads each message
     targets = search.targets if by_key and complete else None
     unfinished = search if by_key and not complete else None
-    return Route(Address(name, key), exchange, targets, mandatory, frozenset(search.markers), search=unfinished)
+    return Route(RoutingAddress(name, key), exchange, targets, mandatory, frozenset(search.markers), search=unfinished)
 
 
 def publish_one(channel: Channel, route: Route, message: Message, in_slices: bool = False) -> None:
@@ -598,7 +600,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
         yield from complete_search(channel, route)
         queues = route.targets and existing(route.targets)
     by_message = route.markers and route.needs_message(message.property_bytes)
-    recorders: tuple[Recorder, ...] = ()
+    recorders: tuple[DeduplicationRecorder, ...] = ()
     on_full = channel.on_full
     deferred: Search | None = None
     if route.direct:
@@ -667,7 +669,7 @@ def publish_to(
     message: Message,
     keys: tuple[str, ...],
     queues: tuple[RouteTarget, ...],
-    recorders: tuple[Recorder, ...],
+    recorders: tuple[DeduplicationRecorder, ...],
 ) -> None:
     """Publish one message to these queues, or add it to the transaction."""
     if not admits(channel, message, keys, queues):
@@ -707,7 +709,7 @@ def enqueue_one(
     message: Message,
     queues: tuple[RouteTarget, ...],
     mandatory: bool,
-    recorders: tuple[Recorder, ...],
+    recorders: tuple[DeduplicationRecorder, ...],
 ) -> bool:
     """Enqueue one message, and pass it to the few recorders if all queues took it; return whether they did."""
     result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
@@ -724,8 +726,8 @@ def routed_again(
     exchange: Exchange,
     message: Message,
     queues: tuple[RouteTarget, ...],
-    recorders: tuple[Recorder, ...],
-) -> Generator[int, None, tuple[tuple[RouteTarget, ...], tuple[Recorder, ...]]]:
+    recorders: tuple[DeduplicationRecorder, ...],
+) -> Generator[int, None, tuple[tuple[RouteTarget, ...], tuple[DeduplicationRecorder, ...]]]:
     """Return the targets and recorders of a message, which others replace if a duplicate was accepted meanwhile."""
     while (yield from find_duplicate(recorders, message)):
         search = channel.vhost.search(exchange, routing_keys(message, None), message, peeks=True, published=True)
@@ -748,7 +750,7 @@ def enqueue_in_steps(
     messages: list[Message],
     queues: tuple[RouteTarget, ...],
     mandatory: bool,
-    recorders: tuple[Recorder, ...],
+    recorders: tuple[DeduplicationRecorder, ...],
 ) -> Generator[int, None, bool]:
     """Enqueue messages as `enqueue_one`, but in steps if there are very many queues or recorders.
 

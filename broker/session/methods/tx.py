@@ -15,7 +15,7 @@ from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, STORE_SHIFT, TURN_COST, UNLIMITED, Job, do_at_once
 from ...core.messages.journal_port import DISK_FULL, Commit, Journal
 from ...core.messages.message import Message, ShedMessage
-from ...core.queues.deduplication import Recorder
+from ...core.queues.deduplication import DeduplicationRecorder
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
@@ -24,7 +24,7 @@ from ...wire import method_encoder
 from ..channel import Channel, Publish
 from ..channel_host import ChannelHost
 from ..confirms import Confirms
-from ..settlements import RUN_COST, TOGETHER, Run, consumer_tag, cost_of_copies, settle_in_steps, settle_list
+from ..settlements import RUN_COST, TOGETHER, SettlementRun, consumer_tag, cost_of_copies, settle_in_steps, settle_list
 from ..unacked import LOOKUP_SHIFT, ROW_COST, Settlement, Unacked
 from . import publish as publishing
 
@@ -56,7 +56,7 @@ class Transaction:
         message: Message,
         queues: tuple[RouteTarget, ...],
         mandatory: bool,
-        recorders: tuple[Recorder, ...],
+        recorders: tuple[DeduplicationRecorder, ...],
     ) -> None:
         """Add a publish; raises PreconditionFailed (406) beyond the limit."""
         published_bytes = len(message.frames) + PUBLISH_BYTES + QUEUE_BYTES * len(queues)
@@ -132,8 +132,8 @@ class Transaction:
         publishes, self.publishes = self.publishes, []
         self._forget_publishes()
         settlements, self.settlements = self.settlements, []
-        removed: list[Run] = []
-        others: list[Run] = []
+        removed: list[SettlementRun] = []
+        others: list[SettlementRun] = []
         failed = True
         try:
             complete = yield from publish_all(channel, publishes)
@@ -153,8 +153,8 @@ class Transaction:
         channel: Channel,
         complete: bool,
         settlements: list[tuple[int, Unacked, Settlement]],
-        removed: list[Run],
-        others: list[Run],
+        removed: list[SettlementRun],
+        others: list[SettlementRun],
         commit: Commit,
     ) -> Job:
         """Move settlements to these lists, and carry them out, those first that leave the journal by that.
@@ -178,7 +178,7 @@ class Transaction:
         first = self._remove(channel, removed, commit)
         yield from settle_in_steps(channel, others, "", first=first)
 
-    def _remove(self, channel: Channel, runs: list[Run], commit: Commit) -> Job:
+    def _remove(self, channel: Channel, runs: list[SettlementRun], commit: Commit) -> Job:
         """Settle what leaves the journal by that, and end the commit.
 
         No segment is deleted meanwhile. So it does not wait for a full disk, on which that may make room.

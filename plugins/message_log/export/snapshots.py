@@ -171,7 +171,7 @@ class Snapshots(Observer):
         for vhost in self._node.vhosts.values():
             if vhost.traffic_log is not None:
                 queues += vhost.queues.values()
-                queues += vhost.volatile.values()
+                queues += vhost.reply_queues.values()
         return queues
 
     def queue_declared(self, queue: Queue) -> None:

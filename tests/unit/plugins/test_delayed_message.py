@@ -22,7 +22,7 @@ from warren.broker.core.exchanges.delayed import LOOKS, RETRY_MS, ROOM_MS, Delay
 from warren.broker.core.exchanges.router import SEARCH_COST
 from warren.broker.core.jobs.long_routes import Place
 from warren.broker.core.jobs.scheduler import Job
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.route_target import EnqueueResult
@@ -61,7 +61,7 @@ def bound(node: Node, name: str, key: str, arguments: Table = Table.EMPTY) -> Qu
 def publish(node: Node, key: str, **headers: object) -> None:
     vhost = node.vhosts["/"]
     table = Table.of({"x-delay": 100, **headers})
-    message = framed(Address("x", key), Properties(headers=table), b"")
+    message = framed(RoutingAddress("x", key), Properties(headers=table), b"")
     vhost.enqueue([message], 0, False, vhost.route(vhost.exchanges["x"], (key,), message).targets)
 
 
@@ -91,7 +91,9 @@ def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_g
         for number in range(LOOKS):
             vhost.bind("x", vhost.declare_queue(f"full{number}", arguments=queue.arguments), "full", Table.EMPTY)
             vhost.queues[f"full{number}"].outbox.awaits_journal = True
-            vhost.enqueue([framed(Address("", ""), Properties(), b"")], 0, False, (vhost.queues[f"full{number}"],))
+            vhost.enqueue(
+                [framed(RoutingAddress("", ""), Properties(), b"")], 0, False, (vhost.queues[f"full{number}"],)
+            )
     other = bound(node, "other", "other")
     queue.outbox.awaits_journal = True
     for number in range(20):
@@ -127,7 +129,7 @@ def test_a_waiting_message_is_routed_again_after_some_time(
     for queue in queues:
         vhost.bind("x", queue, "", Table.EMPTY)
         queue.outbox.awaits_journal = True
-        vhost.enqueue([framed(Address("", ""), Properties(), b"")] * 2, 0, False, (queue,))
+        vhost.enqueue([framed(RoutingAddress("", ""), Properties(), b"")] * 2, 0, False, (queue,))
     publish(node, "")
     clock.advance(1_000)
     if end == "another one is bound":
@@ -161,9 +163,9 @@ def test_the_length_of_a_waiting_message_delays_it_no_more_when_one_of_very_many
     for queue in queues:
         vhost.bind(source, queue, "", Table.EMPTY)
         queue.outbox.awaits_journal = True
-        vhost.enqueue([framed(Address("", ""), Properties(), b"")] * 2, 0, False, (queue,))
+        vhost.enqueue([framed(RoutingAddress("", ""), Properties(), b"")] * 2, 0, False, (queue,))
     headers = Table.of({"x-delay": 100, "x-deduplication-header": "once"})
-    message = framed(Address("x", ""), Properties(headers=headers), bytes(1 << 20))
+    message = framed(RoutingAddress("x", ""), Properties(headers=headers), bytes(1 << 20))
     vhost.enqueue([message], 1 << 20, False, vhost.route(vhost.exchanges["x"], ("",), message).targets)
     reads: list[int] = []
     read = Delay._read
@@ -212,10 +214,12 @@ def test_a_due_message_reaches_the_queue_with_room_though_that_is_full_when_othe
     def fill(some: list[Queue]) -> None:
         for queue in some:
             while not queue.must_not_reject:
-                vhost.enqueue([framed(Address("", ""), Properties(), b"")], 0, False, (queue,))
+                vhost.enqueue([framed(RoutingAddress("", ""), Properties(), b"")], 0, False, (queue,))
 
     fill(queues[:4])
-    message = framed(Address("x", ""), Properties(headers=Table.of({"x-delay": 100}), delivery_mode=2), bytes(2 << 20))
+    message = framed(
+        RoutingAddress("x", ""), Properties(headers=Table.of({"x-delay": 100}), delivery_mode=2), bytes(2 << 20)
+    )
     vhost.enqueue([message], 2 << 20, True, vhost.route(vhost.exchanges["x"], ("",), message).targets)
     enqueue = emissions.enqueue
 
@@ -256,7 +260,7 @@ def test_the_targets_of_a_due_message_are_searched_in_short_steps_and_none_is_ke
         vhost.bind("x", vhost.declare_exchange("between", between), "", Table.EMPTY)
     source = "between" if between else "x"
     full = Table.of({"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""})
-    rejected = framed(Address("", ""), Properties(), b"")
+    rejected = framed(RoutingAddress("", ""), Properties(), b"")
     for number in range(6_000):
         queue = vhost.declare_queue(f"q{number}", arguments=full)
         vhost.bind(source, queue, "", Table.EMPTY)
@@ -264,7 +268,7 @@ def test_the_targets_of_a_due_message_are_searched_in_short_steps_and_none_is_ke
         vhost.enqueue([rejected], 0, False, (queue,))
     steps = costs_of_jobs(monkeypatch)
     publish(node, "")
-    vhost.search(vhost.exchanges[source], ("",), framed(Address("x", ""), Properties(), b""), peeks=True).run()
+    vhost.search(vhost.exchanges[source], ("",), framed(RoutingAddress("x", ""), Properties(), b""), peeks=True).run()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -318,7 +322,7 @@ def test_a_due_message_that_waits_is_routed_by_the_bindings_at_the_time_when_it_
     vhost.bind("x", vhost.exchanges["between"], "", Table.EMPTY)
     vhost.bind("between", queue, "", Table.EMPTY)
     queue.outbox.awaits_journal = True
-    vhost.enqueue([framed(Address("", ""), Properties(), b"")], 0, False, (queue,))
+    vhost.enqueue([framed(RoutingAddress("", ""), Properties(), b"")], 0, False, (queue,))
     publish(node, "", **{"x-deduplication-header": "once"})
     clock.advance(10_000)
     other = vhost.declare_queue("other")

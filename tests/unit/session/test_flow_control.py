@@ -147,7 +147,7 @@ def test_one_that_drains_too_slowly_does_not() -> None:
 
 def test_few_long_messages_are_progress_too() -> None:
     node = new_node()
-    queue = node.vhosts["/"].open_volatile("queue")
+    queue = node.vhosts["/"].open_reply_queue("queue")
     holding = PublisherThrottle()
     assert holding.add(queue)
     queue.delivering.deliver, queue.delivered_bytes = 5, 5 << 20

@@ -415,12 +415,12 @@ def test_limits_and_the_end_of_a_user_called_none_do_not_concern_what_is_interna
     node.users.add("none", limits={"max-channels": 0, "max-connections": 0})
     settings = Settings(Table.EMPTY)
     peer = pipe_of(connected(node)).connection.peer
-    before = node.census.channels
+    before = node.connection_counts.channels
     operator = ManagementChannel(node, settings, InternalUser("/"), node.vhosts["/"], peer, lambda *_: None)
-    assert node.census.channels == before + 1
-    assert (node.census.channels_of_user("none"), InternalUser("/").account) == (0, "")
+    assert node.connection_counts.channels == before + 1
+    assert (node.connection_counts.channels_of_user("none"), InternalUser("/").account) == (0, "")
     operator.close()
-    assert node.census.channels == before
+    assert node.connection_counts.channels == before
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.jobs.unfinished_publishes import LIMIT_BYTES
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.telemetry.resource_alarms import MEMORY
 from warren.broker.core.vhost.vhost import VHost
@@ -349,7 +349,7 @@ def test_a_limit_of_length_holds_in_answers_although_the_pump_is_due(peer: Turni
     def publish() -> None:
         """Publish two messages in a turn that has pumped as many queues as it may."""
         for number in (1, 2):
-            message = Message(Address("", "short"), content_frames(0, b"\0\0", b"%d" % number), 0, 1, 0, False)
+            message = Message(RoutingAddress("", "short"), content_frames(0, b"\0\0", b"%d" % number), 0, 1, 0, False)
             vhost.enqueue([message], 1, False, (short,))
         assert short.dirty and short.ready > 1
 

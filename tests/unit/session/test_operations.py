@@ -122,9 +122,9 @@ def test_closing_gives_back_what_was_not_settled_and_leaves_nothing(peer: InProc
     queue = channel.declare_queue("q")
     channel.publish("", "q", Properties(), b"body")
     channel.get("q", 1, no_ack=False)
-    assert peer.node.census.channels == 1
+    assert peer.node.connection_counts.channels == 1
     channel.close()
-    assert (queue.ready, peer.node.census.channels, peer.node.open_connections) == (1, 0, 0)
+    assert (queue.ready, peer.node.connection_counts.channels, peer.node.open_connections) == (1, 0, 0)
 
 
 def test_consumers_have_what_is_published_at_once(peer: InProcessPeer, channel_of: Open) -> None:

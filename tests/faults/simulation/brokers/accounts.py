@@ -110,7 +110,7 @@ def check_accounts(process: Process) -> None:
 
 def check_census(node: Node, connections: Iterable[Connection]) -> None:
     """Compare the numbers of open connections and channels, by virtual host and by user, with those there are."""
-    census, running = node.census, [each for each in connections if each.vhost is not None]
+    census, running = node.connection_counts, [each for each in connections if each.vhost is not None]
     channels = [channel for each in running for channel in each.channels.values() if channel._counted]
     holders = [holder for holder in node.shedding.holders if isinstance(holder, Channel)]
     channels += [channel for channel in holders if not channel.user.account]  # those of links

@@ -13,7 +13,7 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.exchanges.exchange_context import Emission
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.queues.dead_lettering import RETRY_MS
 from warren.broker.session.internal_publisher import InternalPublisher
 from warren.broker.session.management_channel import ManagementChannel
@@ -72,7 +72,7 @@ class Ways:
         fields: dict[str, Any] = {"headers": headers, "delivery_mode": 2}
         properties = Properties(headers=Table.of(headers), delivery_mode=2)
         exchange = self.vhost.exchanges[self.exchange]
-        message = framed(Address(self.exchange, ""), properties, body)
+        message = framed(RoutingAddress(self.exchange, ""), properties, body)
         if way == "publish":
             self.confirmed.publish(self.exchange, "", body, fields)
             assert self.confirmed.next().name in ("Basic.Ack", "Basic.Nack")

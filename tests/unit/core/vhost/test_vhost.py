@@ -14,7 +14,7 @@ from warren.broker.core.exchanges.exchange_context import Emission
 from warren.broker.core.exchanges.fanout import FanoutExchange
 from warren.broker.core.exchanges.route_cache import RouteCache
 from warren.broker.core.messages.binding import Binding
-from warren.broker.core.messages.message import Address, ByteCount, framed
+from warren.broker.core.messages.message import ByteCount, RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.consumers import Consumer
 from warren.broker.core.queues.queue import Queue
@@ -200,7 +200,7 @@ def test_deleting_asks_first_whether_a_queue_is_empty_then_whether_it_is_used(vh
     made = queue(vhost)
     consumer = ConsumerWithoutRoom("c", None, False, False, 0)
     made.add_consumer(consumer)
-    made.push([framed(Address("", "q"), Properties(), b"body")], 4)
+    made.push([framed(RoutingAddress("", "q"), Properties(), b"body")], 4)
     with pytest.raises(PreconditionFailed, match="queue 'q' in vhost '/' not empty"):
         vhost.delete_queue(made, if_unused=True, if_empty=True)
     with pytest.raises(PreconditionFailed, match="queue 'q' in vhost '/' in use"):
@@ -317,7 +317,7 @@ class NotifyingExchange(FanoutExchange):
         return [self._notice(binding, b"farewell")]
 
     def _notice(self, binding: Binding, body: bytes) -> Emission:
-        return Emission([binding.destination], [framed(Address(self.name, "k"), Properties(), body)])
+        return Emission([binding.destination], [framed(RoutingAddress(self.name, "k"), Properties(), body)])
 
 
 def bodies(queue: Queue) -> list[bytes]:
