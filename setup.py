@@ -36,7 +36,8 @@ UNITS: dict[str, tuple[str, ...]] = {
     "storage": ("index", "log_records", "segment"),
     "session": (
         *("channel", "channel_host", "checked_properties", "confirms", "connection", "consumer", "output_buffer"),
-        *("prefetch", "settlements", "unacked", "methods/acknowledge", "methods/publish"),
+        *("prefetch", "settlements", "unacked"),
+        *("methods/acknowledge", "methods/publish", "methods/special_properties"),
     ),
 }
 # The requirements of compiling, by module: mypyc, and the packages whose types the modules use.

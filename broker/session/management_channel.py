@@ -23,6 +23,7 @@ from .confirms import Confirms
 from .internal_connection import InternalConnection, Report
 from .methods import acknowledge
 from .methods import publish as publishing
+from .methods.special_properties import apply_special_properties
 from .move_messages import Move
 from .settings import Settings
 from .transport import Peer
@@ -190,7 +191,7 @@ class ManagementChannel:
         if connection.node.alarms.reason:  # last: what is refused for ever is not refused for now
             channel.checked.check(raw)
             if channel.checked.special:
-                publishing.apply_special_properties(channel, Message(route.address, content, 0, len(body), 0, False))
+                apply_special_properties(channel, Message(route.address, content, 0, len(body), 0, False))
             self.check_alarms()
         if channel.unfinished.full and not publishing.count_short(channel, [route], [content]):
             raise NotNow(publishing.STILL_PUBLISHING)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, repeat
@@ -11,9 +10,7 @@ from typing import Final
 
 from ...amqp import properties
 from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
-from ...amqp.field_table import Table, type_name
 from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, reframe
-from ...amqp.limits import LONGEST_MS
 from ...core.exchanges.deduplicating import DiscardSink
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT, Accepted
@@ -34,7 +31,7 @@ from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
 from ...core.queues.deduplication import DeduplicationRecorder, find_duplicate, record
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
-from ...core.queues.reply_queue import REPLY_TO, ReplyQueue
+from ...core.queues.reply_queue import ReplyQueue
 from ...core.queues.route_target import (
     ACCEPTED,
     DURABLE,
@@ -54,8 +51,8 @@ from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, Publishes
 from ..channel import Channel
 from ..checked_properties import UNKNOWN
+from .special_properties import apply_special_properties, copy_keys
 
-NUMBER: Final = re.compile("-?[0-9]+")
 MANDATORY: Final = 1
 IMMEDIATE: Final = 2
 SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight and body size follow
@@ -890,75 +887,6 @@ def enqueue_more(
         if not channel.closing and queue.congested() and isinstance(queue, Queue):
             channel.connection.throttle(queue)
     return result
-
-
-def apply_special_properties(channel: Channel, message: Message) -> tuple[Message, tuple[str, ...]]:
-    """Return the message with its special properties applied, and all its routing keys.
-
-    A direct reply-to is replaced by the name of the reply queue. CC and BCC add routing keys, and BCC is removed.
-    Expiration becomes a time to live. Raises PreconditionFailed (406) if one is invalid or the user-id is another
-    user's.
-    """
-    raw = changed = message.property_bytes
-    if properties.text(raw, properties.REPLY_TO) == REPLY_TO:
-        if channel.reply_queue is None:
-            raise PreconditionFailed("fast reply consumer does not exist")
-        changed = properties.replace(changed, properties.REPLY_TO, channel.reply_queue.name)
-    ttl_ms = time_to_live_ms(properties.text(raw, properties.EXPIRATION))
-    keys = [message.address.routing_key]
-    bcc_keys: tuple[str, ...] = ()
-    headers = properties.headers(raw)
-    if headers is not None:
-        keys += copy_keys(headers, "CC")
-        bcc_keys = copy_keys(headers, "BCC")
-        keys += bcc_keys
-        if "BCC" in headers:
-            changed = properties.replace(changed, properties.HEADERS, headers.without(("BCC",)))
-        channel.connection.spent += headers.read_cost
-    if len(keys) > 1:
-        channel.check_topic("write", message.address.exchange, *keys[1:])
-    user_id = properties.text(raw, properties.USER_ID)
-    if user_id is not None and user_id != channel.user.name and "impersonator" not in channel.user.tags:
-        raise PreconditionFailed(
-            f"user_id property set to '{user_id}' but authenticated user was '{channel.user.name}'"
-        )
-    if changed is raw and len(keys) == 1 and user_id is None:
-        channel.checked.ttl_ms = ttl_ms
-    if changed is not raw:
-        frames = message.frames_with(changed)
-        message = Message(message.address, frames, 0, message.body_bytes, 0, message.persistent)
-    if ttl_ms != NO_TTL or bcc_keys:
-        message.state = MessageState(ttl_ms, bcc_keys=bcc_keys)
-    return message, tuple(keys)
-
-
-def copy_keys(headers: Table, name: str) -> tuple[str, ...]:
-    """Return the routing keys of the header CC or BCC. Raises PreconditionFailed (406) if it is no list."""
-    value = headers.get(name)
-    if value is None:
-        return ()
-    if not isinstance(value[1], list):
-        raise PreconditionFailed(f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(value)}}}')
-    return tuple(key.decode("utf-8", "surrogateescape") for kind, key in value[1] if kind == "S")
-
-
-def time_to_live_ms(expiration: str | None) -> int:
-    """Return the time to live in milliseconds; raises PreconditionFailed (406) unless it is a number in range."""
-    if expiration is None:
-        return NO_TTL
-    match = NUMBER.match(expiration)
-    reason = ""
-    if match is None:
-        reason = "no_integer"
-    elif match.end() < len(expiration):
-        reason = f'{{leftover_string,"{expiration[match.end() :]}"}}'
-    elif int(expiration) < 0:
-        reason = f"{{value_negative,{int(expiration)}}}"
-    elif int(expiration) > LONGEST_MS:
-        reason = f"{{value_too_large,{int(expiration)}}}"
-    if reason:
-        raise PreconditionFailed(f"invalid expiration '{expiration}': {reason}")
-    return int(expiration)
 
 
 def enqueue(
