@@ -51,12 +51,6 @@ class PolicyComponent(Component):
         self._policies = policies
 
     def validate(self, name: str, value: object) -> list[str]:
-        return self._validate(name, value, pattern)
-
-    def validate_stored(self, name: str, value: object) -> list[str]:
-        return self._validate(name, value, stored_pattern)
-
-    def _validate(self, name: str, value: object, pattern: Rule) -> list[str]:
         rules: dict[str, Rule] = {"priority": integer, "pattern": pattern, "apply-to": apply_to, "definition": no_rule}
         lines = shape_errors(name, value, rules, ("priority", "pattern", "definition"))
         if isinstance(value, dict) and "definition" in value:
@@ -315,18 +309,14 @@ def no_rule(key: str, value: object) -> str:
     return ""
 
 
-def pattern(key: str, value: object, stored: bool = False) -> str:
+def pattern(key: str, value: object) -> str:
     if not isinstance(value, str):
         return f"{key} should be a binary but was {term(value)}"
     try:
-        Pattern(value or ".*", stored=stored)
+        Pattern(value or ".*")
     except Invalid as error:
         return f"{key} should be regular expression but is invalid: {error.text}"
     return ""
-
-
-def stored_pattern(key: str, value: object) -> str:
-    return pattern(key, value, stored=True)
 
 
 def apply_to(key: str, value: object) -> str:
