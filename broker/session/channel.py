@@ -74,7 +74,7 @@ class Channel(ChannelState):
     shared_prefetch  the limit of all consumers together
     end_settlement   how its unsettled deliveries return to their queues when it ends
     check_new        called before an object is created; it blocks the connection during an alarm
-    all_or_none      no queue gets a message that another would refuse, as the publisher repeats it, nor one behind it
+    all_or_none      no queue gets a message that another would refuse, nor one behind it: the publisher repeats them
     on_full          called in place of a wait for a queue that has rejected too many messages: nothing is published;
                      None if publishes wait
     get_until_ms     when a basic.get that waits for a message to be read fails; 0 without one

@@ -295,7 +295,7 @@ def add_consumer(
         if queue.consumers.exclusive or exclusive and (len(queue.consumers) or queue.settings.single_active_consumer):
             raise AccessRefused(f"{queue} in exclusive use")
     check_new_consumer(channel.connection, len(tag) + len(arguments.raw))
-    if queue is None:  # last, as a reply queue without a consumer would never be deleted
+    if queue is None:  # last, because a reply queue without a consumer would never be deleted
         queue = open_reply_queue(channel, no_ack)
     alone = queue.settings.type == QUORUM  # the shared limit is a limit of each consumer there
     prefetch = channel.shared_prefetch.limit if alone and channel.shared_prefetch.limit else channel.prefetch

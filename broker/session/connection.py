@@ -257,7 +257,7 @@ class Connection(ChannelHost):
             while more:
                 self._left = STEP_COST
                 self._work()
-                # Before the last yield, since what is received after it is handled as it comes, or by another job.
+                # Before the last yield, because input after it is handled when it is received, or by another job.
                 self._queued = more = self._left <= 0 and self.interrupted
                 yield STEP_COST - self._left
         finally:
@@ -428,7 +428,7 @@ class Connection(ChannelHost):
             self.send(method_encoder.method(0, method_encoder.CONNECTION_BLOCKED, reason))
 
     def unblock(self) -> None:
-        """Handle input again, if the alarms that it waits for are over."""
+        """Handle input again, if the alarms for which it waits have ended."""
         on = self.node.alarms.on()
         if MEMORY not in on:
             self.created = 0
@@ -530,7 +530,7 @@ class Connection(ChannelHost):
             del self.channels[channel.number]
 
     def _release_resources(self, cleared: Callable[[], None] = lambda: None) -> None:
-        """Release what the connection holds: end its channels, delete its exclusive queues, then call `cleared`.
+        """Release all that the connection holds: end its channels, delete its exclusive queues, then call `cleared`.
 
         Deliveries to it stop at once, the rest is a job. A second call has no effect.
         """

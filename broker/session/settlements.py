@@ -69,7 +69,7 @@ class Taken:
             self.tags += [tag for tag, _ in items]
 
     def take_shed(self) -> Iterator[list[Unacked]]:
-        """Remove what was shed and yield it in slices; with `tags`, also the others that come before it."""
+        """Remove shed deliveries and yield them in slices; with `tags`, also the others that come before it."""
         tags, deliveries = self.tags or [], self.deliveries
         tags.reverse()
         if tags:
@@ -198,9 +198,9 @@ def take_slice(settlement: Settlement, deliveries: list[Unacked]) -> tuple[list[
 
 
 def cost_of_copies(settlement: Settlement, deliveries: Iterable[Unacked]) -> int:
-    """Return what the settlement costs beside COST for each, in the scheduler's units: copies with delivery counts.
+    """Return the cost of a settlement beside COST for each, in the scheduler's units: copies with delivery counts.
 
-    Or to read what is to be dead-lettered and was shed.
+    Reading shed messages that are dead-lettered costs, too.
     """
     if settlement is Settlement.REJECT:
         return sum([queue.cost_of_reading_back(message) for queue, _, _, message in deliveries])

@@ -1,6 +1,6 @@
 """Unsettled deliveries of a channel, and the four ways to settle a delivery.
 
-While memory is used up, deliveries are shed (`core.queues.shedding`): what is left of them is in rows, until they are
+While memory is used up, deliveries are shed (`core.queues.shedding`): the rest of each is in a row, until they are
 settled, when each is a delivery again whose message has no content.
 """
 
@@ -31,7 +31,7 @@ FEW: Final = PART >> 3  # deliveries of an older part, with which it is joined w
 FEW_BYTES: Final = 1 << 18  # and without the space that it has beyond so much:
 JOINED: Final = 8  # parts at once
 NEVER_ENDS: Final = 1 << 64  # above all tags
-SPAN = 5_000  # so many tags are looked up one by one however few of them are outstanding
+SPAN = 5_000  # tags that are looked up one by one however few of them are outstanding
 SPARSE = 4  # and beyond them as many times the number of outstanding ones
 LOOKUP_SHIFT = 4  # to look up 16 tags costs 1, in the scheduler's units
 PUT_BACK_COST = 1  # of one delivery that a rollback makes outstanding again
@@ -160,7 +160,7 @@ class UnackedDeliveries:
         return delivery
 
     def of_queue(self, queue: Queue, examined: int, limit: int) -> list[tuple[int, Unacked]]:
-        """Return the tags and deliveries of a queue among so many of the oldest ones, and at most `limit` shed ones."""
+        """Return tags and deliveries of a queue among this number of the oldest ones, at most `limit` shed ones."""
         found: list[tuple[int, Unacked]] = []
         if self.shed is not None:
             rows = islice(self.shed.matching(lambda of: queue_of(of) is queue, examined), limit)
@@ -408,12 +408,12 @@ def queue_of(of: object) -> Queue:
 
 
 def cost_of_rows(deliveries: list[Unacked]) -> int:
-    """Return what it costs to make deliveries of the rows of those that were shed, in the scheduler's units."""
+    """Return the cost of making deliveries of the rows of shed ones, in the scheduler's units."""
     return ROW_COST * sum([isinstance(message, ShedMessage) for _, _, _, message in deliveries])
 
 
 def cost_of_lookup(first: int, last: int) -> int:
-    """Return what it costs to look for deliveries from `first` to `last`, if they are few, in the scheduler's units."""
+    """Return the cost of looking for deliveries from `first` to `last`, if they are few, in the scheduler's units."""
     return max(0, min(last - first, SPAN)) >> LOOKUP_SHIFT
 
 

@@ -53,7 +53,7 @@ class DeduplicatingExchange(ExchangeDecorator):
         found: dict[Destination, None],
         count: int,
     ) -> Iterator[int]:
-        """Find the destinations by this search, or drop the message and count it as so many duplicates."""
+        """Find the destinations by this search, or drop the message and count it as this number of duplicates."""
         assert self._context is not None, "on_created has been called"
         deduplication = self.deduplication
         duplicate = deduplication.has_seen(deduplication.key_of(message), self._context.clock.now_ms())

@@ -139,7 +139,7 @@ class Delay(Sink):
         self.context.start(self._drop(), appends=False)
 
     def _drop(self) -> Job:
-        """Drop the messages in slices. After a crash recovery drops the rest, as the deletion is in the journal."""
+        """Drop the messages in slices. After a crash recovery drops the rest: the deletion is in the journal."""
         durable = self.context.number > 0
         while self._heap:
             count = min(DROP_SLICE, len(self._heap))

@@ -132,7 +132,7 @@ class ExchangeContext:
         raise NotImplementedError
 
     def begin_reading(self) -> Generator[int, None, Place]:
-        """Wait in a job until what others have read takes less memory; pass the result to `end_reading`."""
+        """Wait in a job until the messages that others have read take less memory; pass the result to `end_reading`."""
         raise NotImplementedError
 
     def has_read(self, place: Place, read_bytes: int) -> None:

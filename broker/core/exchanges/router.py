@@ -40,7 +40,7 @@ class Search:
     """The search for the queues that a message reaches, each once, in steps. The topology may change between two steps.
 
     targets    the queues and sinks, once `run` has returned True
-    recorders  of the exchanges on the way: who enqueues the message at the targets passes it to `record` thereafter
+    recorders  of the exchanges on the way: the caller that enqueues the message passes it to `record` afterwards
     stable     whether the targets may be cached until a binding changes: every exchange on the way routes by key only
     markers    without a message: names of headers that affect the route
     cost       of the steps so far (`jobs.scheduler`)
@@ -108,7 +108,7 @@ class Search:
         return True
 
     def stop(self) -> None:
-        """Search no further, and free what was found but the targets, which a cycle of references would keep."""
+        """Search no further, and free all results but the targets, which a cycle of references would keep."""
         self._steps = iter(())
 
     def in_steps(self) -> Iterator[int]:
@@ -196,7 +196,7 @@ class Route:
     """The cached route of all publishes with one address, valid until the topology changes.
 
     targets        the queues; None if each message must be routed by itself, or while the `search` is unfinished
-    queues         the same, if messages may be enqueued at all of them in one step; else None
+    queues         the same, if messages may be enqueued at all of them in one step; otherwise None
     cost           of enqueueing one message in one step (`jobs.scheduler`); 1 if it is enqueued in steps
     at_once        the number of messages that may be enqueued in one step, or together in steps
     long_bytes     the sum of their bodies and long headers above which they are enqueued in steps

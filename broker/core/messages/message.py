@@ -228,7 +228,7 @@ class Message:
 class SharedMessage(Message):
     """A message that several queues got, or a copy of it with a state of its own in one of them.
 
-    It counts in memory until it is freed, whoever has it. Its creator adds its part to the sum.
+    It counts in memory until it is freed. Its creator adds its part to the sum.
 
     shared   the sum that it is part of
     counted  its part of it, in bytes
@@ -352,7 +352,7 @@ def shed_message(position: int, id_: int, seq: int, sizes: int, flags: int) -> S
 
 
 def framed(address: RoutingAddress, properties: Properties, body: bytes) -> Message:
-    """Return a message of the broker itself. Its channel is 0, as its frames are made anew for each consumer."""
+    """Return a message of the broker itself. Its channel is 0, because its frames are made anew for each consumer."""
     frames = content_frames(0, properties.encode(), body)
     return Message(address, frames, 0, len(body), 0, properties.delivery_mode == 2)
 
@@ -370,7 +370,7 @@ def frame_bytes(messages: list[Message]) -> int:
 def read_bytes(messages: list[Message]) -> int:
     """Return the sum of the lengths of frames that were read back, before their delivery counts are in the headers.
 
-    The search for a count takes as long as to read so many bytes more.
+    The search for a count takes as long as reading this number of bytes more.
     """
     total = 0
     for message in messages:

@@ -33,7 +33,7 @@ EVERYTHING = frozenset((".*", "^.*", ".*$", "^.*$"))
 NOTHING = frozenset(("", "^$"))  # except the empty name
 
 
-# Compiled patterns and errors by text, variables and largest size, for as long as anything else has them.
+# Compiled patterns and errors by text, variables and largest size, for as long as other objects have them.
 _known: WeakValueDictionary[tuple[str, tuple[tuple[str, str], ...], int], Any] = WeakValueDictionary()
 _last: deque[object] = deque(maxlen=COMPILED)
 
@@ -152,7 +152,7 @@ def compile_again(text: str, variables: dict[str, str], largest: int) -> regex.P
 
 def compile_pattern(text: str, variables: dict[str, str], ignore_case: bool, largest: int) -> regex.Pattern[str]:
     """Return the compiled pattern. Raises Invalid if it is invalid or too large."""
-    import regex  # imported here, as it takes 2 MiB and most brokers have no pattern but `.*`
+    import regex  # imported here, because it takes 2 MiB and most brokers have no pattern but `.*`
 
     translated = translate(text, variables, largest)
     try:

@@ -80,7 +80,7 @@ def term_pieces(value: object) -> Iterator[str]:
 
 
 def as_integer(value: object) -> int | None:
-    """Return an integer, also for a number such as `5.0`; None for all else, and for what 64 bits cannot hold."""
+    """Return an integer, also for a number such as `5.0`; None for other values and larger numbers than 64 bits."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if isinstance(value, float) and not value.is_integer():

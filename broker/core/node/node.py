@@ -128,7 +128,7 @@ class Node:
         self._drops: dict[str, Job] = {}  # the jobs that release them
         self._dropped_calls: dict[str, list[Callable[[], None]]] = {}
         self._gone = Statistics()  # of deleted virtual hosts
-        self.closed = Statistics()  # of closed connections: what they have received and sent
+        self.closed = Statistics()  # of closed connections: received and sent bytes
         # Stored definitions that could not be restored at the start and are still missing.
         self.not_restored: Callable[[], list[str]] = list
         self.events = Events(self.system_exchange(EVENT), self.vhosts)
@@ -150,7 +150,7 @@ class Node:
 
     @property
     def cluster_name(self) -> str:
-        """The global parameter `cluster_name`, or else the name from the configuration."""
+        """The global parameter `cluster_name`, or the name from the configuration."""
         name = self.parameters.get_global(CLUSTER_NAME)
         return name if isinstance(name, str) and name else self._first_cluster_name
 
@@ -299,7 +299,7 @@ class Node:
         return "" if user is None else user.name
 
     def _barred(self, vhost: str) -> str:
-        """Return that user if the user may not connect to this virtual host, else an empty string."""
+        """Return that user if the user may not connect to this virtual host, otherwise an empty string."""
         user = self.users.get(self.events.actor)
         return "" if user is None or vhost in user.permissions else user.name
 

@@ -328,7 +328,7 @@ def is_same(one: object, other: object) -> bool:
 
 
 def inner(values: list[Any]) -> list[Any]:
-    """Return what is in the arrays among the values."""
+    """Return the elements of the arrays among the values."""
     return [*chain.from_iterable([each for each in values if isinstance(each, list)])]
 
 

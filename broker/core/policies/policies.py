@@ -95,7 +95,7 @@ class Changes:
     """The changes of the policies of a virtual host that its objects do not have yet. One job applies them.
 
     due  there were changes since the job began to look at all objects
-    new  the new policies of these, without those that have gone again
+    new  the new policies of these, without those that were deleted again
     """
 
     __slots__ = ("due", "new")
@@ -112,7 +112,7 @@ class Changes:
             self.new[new] = None
 
     def take(self) -> list[Policy]:
-        """Return the new policies, as the job begins to look at all objects."""
+        """Return the new policies when the job begins to look at all objects."""
         new = list(self.new)
         self.due = False
         self.new.clear()

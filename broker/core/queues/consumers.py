@@ -30,7 +30,7 @@ WAITING = "waiting"  # activity status of a consumer that waits for the active o
 class ConsumerGroup:
     """Consumers that may get room at the same time, as those of a channel do; a port that sessions implement.
 
-    freed  some that wait may have room, and are woken in one of the next turns, as they are very many; it may still be
+    freed  some that wait may have room, and are woken in one of the next turns, because they are many; it may still be
            True when they have none any more (`still_freed`); `Scheduler.freed` counts how often it is set to True
     """
 

@@ -104,13 +104,13 @@ class DeadLetterSource(Pumpable, Protocol):
 class DeadLetter:
     """A message that is being published to the dead letter exchange, in steps if its search or its targets are long.
 
-    copy       the copy that is published; the message itself between attempts, as the copy takes as much memory
+    copy       the copy that is published; the message itself between attempts, because the copy takes as much memory
     stable     whether its targets depend on its routing keys alone
     targets    None until the search is complete
     full       those of them that must not reject more, or the first ones
     recorders  of the exchanges on the way that are to record the message once all targets have taken it
     topology   `QueueHost.topology` when the search began
-    long       whether it needs a place (`jobs.long_routes`), as it may hold many bytes from one step to the next
+    long       whether it needs a place (`jobs.long_routes`), because it may hold many bytes from one step to the next
     divided    whether the targets are offered the copy in several parts
     accepted   whether targets have taken the message, and none has refused it; at least once: all of them
     confirmed  at least once, during an attempt: the targets that have taken the message
@@ -238,7 +238,7 @@ class DeadLetter:
         self.accepted = not self._refused and (self.accepted or len(targets) > 0)
 
     def keep(self) -> int:
-        """Have exchanges on the way keep the message, as this is the last attempt; return the cost."""
+        """Have exchanges on the way keep the message, because this is the last attempt; return the cost."""
         return self._search.keep() if self._search is not None else 0
 
     def record(self, cost_limit: int) -> int:
@@ -368,7 +368,7 @@ class DeadLetterOutbox:
     loose_bytes       of those of them that the queue has rejected, or of all when it is deleted (`DeadLetterBudget`)
     account           of the user for whom they count (`charge`); empty without one
     awaits_journal    nothing is published until the journal, which is behind, has caught up, or the disk has room
-    awaited           nothing is published until this full queue, which dead-letters what it rejects, has fewer of those
+    awaited           nothing is published until this full queue, which dead-letters rejected messages, has fewer
     passes_to         such a queue that waits for this one, so that this one publishes to it nevertheless
     exchanging        one of them leaves for the message that is being published to the queue, whose limits do not count
                       the outbox meanwhile
@@ -480,7 +480,7 @@ class DeadLetterOutbox:
             self._count(messages, 1)
 
     def charge(self, account: str) -> None:
-        """Count all messages, now and later, for the user of this account, who has declared the queue, if first.
+        """Count all messages, now and later, for the user of this account, if it is the first to declare the queue.
 
         Not for who declares it again or uses it: a consumer could have its publishers wait for dead letters of other
         queues.
@@ -602,14 +602,14 @@ class DeadLetterOutbox:
             queue.host.scheduler.start(f"dead letters of {queue}", job, queue.schedule_pump, appends=True)
 
     def _go_on(self, queue: DeadLetterSource) -> Job:
-        if not queue.deleted:  # else `publish_rest` does
+        if not queue.deleted:  # otherwise `_publish_rest` does
             self.awaits_journal = False
             cost = self._publish_slice(0)
             queue.host.scheduler.pump_later(queue)
             yield cost
 
     def publish_all(self, budget: int) -> bool:
-        """Publish all messages, as the node stops; at least once, until UNCONFIRMED of them are not confirmed.
+        """Publish all messages when the node stops; at least once, until UNCONFIRMED of them are not confirmed.
 
         Return False, with the rest undone, where there is no room, or that has cost `budget`. Stored messages that
         targets do not take, or that are not published, are in the queue after a restart.
@@ -832,7 +832,7 @@ class DeadLetterOutbox:
             letter.forget_takers()
             self._hold_takers(letter)
             letter.keep()
-            letter.record(UNLIMITED)  # few, as the search was short
+            letter.record(UNLIMITED)  # few, because the search was short
             self.unconfirmed.remove(letter)
             self._hold([message], -1)
             self._count([message], -1)
@@ -998,7 +998,7 @@ class DeadLetterOutbox:
                 must_wait, its_cost = self._must_wait(letter.full)
                 cost += its_cost
                 if must_wait:
-                    break  # it is searched for again, as its targets may be others by then
+                    break  # it is searched for again, because its targets may be others by then
                 cost += letter.keep()
             if letter.targets is not None:
                 targets = letter.next_targets()

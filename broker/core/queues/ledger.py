@@ -106,7 +106,7 @@ class Ledger:
         self._own_bytes += held_bytes
 
     def shed(self, count: int) -> None:
-        """Count messages of which only a row is in memory, beside `add_unacked`; negative for rows that are gone."""
+        """Count messages of which only a row is in memory, beside `add_unacked`; negative for rows that are removed."""
         self.shed_bytes += count * self.SHED
         self._own_bytes += count * self.SHED
 

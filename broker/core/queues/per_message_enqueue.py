@@ -110,7 +110,7 @@ class PerMessageEnqueue:
     def _hand_over(self) -> None:
         """Deliver the last message, which has a time to live of 0, to consumers with room, or let it expire."""
         for queue in self._queues:
-            if not queue.interrupted:  # else `pump` goes on, as it may take long
+            if not queue.interrupted:  # otherwise `pump` goes on, because it may take long
                 queue.host.feed(queue)  # first the messages before it
         states = [cast("MessageState", message.state) for message in self.push()]
         for state in states:

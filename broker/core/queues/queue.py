@@ -216,7 +216,7 @@ class Queue(HostedQueue):
         # Deliverable messages do not count, so it does as long as consumers may have room that are not asked yet.
         if not self.is_full(body_bytes):
             return True
-        if not self.interrupted:  # else `pump` goes on, as it may take long
+        if not self.interrupted:  # otherwise `pump` goes on, because it may take long
             self.host.feed(self)
             self.await_freed()
         self.schedule_pump()
@@ -283,7 +283,7 @@ class Queue(HostedQueue):
         return settings.counts_deliveries and not (nacked and settings.type == QUORUM)
 
     def cost_of_counting(self, message: Message, nacked: bool) -> int:
-        """Return what a requeue of this message costs for its delivery count, which makes a copy (`jobs.scheduler`)."""
+        """Return the cost of counting the delivery in a requeue, which makes a copy (`jobs.scheduler`)."""
         if not self._counts(nacked):
             return 0
         if isinstance(message, ShedMessage) and self.is_at_limit(message, nacked):
@@ -422,7 +422,7 @@ class Queue(HostedQueue):
                 self.held_publishers.release(self)
 
     def catch_up(self) -> None:
-        """Do now what a due pump would, so that what is read of the queue next is true."""
+        """Do the work of a pump that is due, so that counts read next are current."""
         if self.dirty:
             self.host.feed(self)
 
@@ -464,7 +464,7 @@ class Queue(HostedQueue):
                             self._interrupt()
                         return
                     continue
-                if ready.read_bytes >= read_end:  # one is delivered: else each queue would hold one that it has read
+                if ready.read_bytes >= read_end:  # or each queue would hold one that it has read
                     rest = ready.count - 1
             # Requeued messages go first, one by one: they are rare, and their positions are not contiguous.
             average_bytes = ready.average_bytes
@@ -599,9 +599,9 @@ class Queue(HostedQueue):
         return others, body_bytes - shed_bytes
 
     def shed_content(self, position: int, message: Message) -> ShedMessage | None:
-        """Have only the journal keep the content of an unacknowledged message; return what is left in memory of it.
+        """Have only the journal keep the content of an unacknowledged message; return its row in memory.
 
-        Return None if it stays in memory, as it is not stored, and there is no room to do that, or its delivery
+        Return None if it stays in memory because it is not stored, and there is no room to do that, or its delivery
         attempts, which are counted, would not be stored with it.
         """
         id_, host = message.id, self.host
@@ -702,7 +702,7 @@ class Queue(HostedQueue):
         self.ready_messages.reread_later()
 
     def cost_of_reading_back(self, message: Message) -> int:
-        """Return what it costs to dead-letter this message if its content has to be read for that."""
+        """Return the cost of dead-lettering this message if its content has to be read."""
         if not isinstance(message, ShedMessage) or self.settings.dead_letter_exchange is None or self.deleted:
             return 0
         return MESSAGE_BYTES + message.content_bytes >> STORE_SHIFT
@@ -844,7 +844,7 @@ class Queue(HostedQueue):
             follower()
 
 
-RAM_BYTES = 600  # about what a message in memory takes in addition to its body
+RAM_BYTES = 600  # about the memory of a message beside its body
 
 
 def queue_sizes(queue: Queue) -> dict[str, int]:

@@ -51,7 +51,7 @@ class HostedQueue(RouteTarget):
         raise NotImplementedError
 
     def on_due(self) -> int:
-        """Do what the queue has waited for (`Scheduler.pump_at`), and return the cost."""
+        """Do the work for which the queue has waited (`Scheduler.pump_at`); return the cost."""
         raise NotImplementedError
 
     def feed(self) -> None:
@@ -96,7 +96,7 @@ class HostedQueue(RouteTarget):
         raise NotImplementedError
 
     def expire_soon(self, level: int) -> None:
-        """Have the queue pumped soon, as a deadline of a message of this priority level was set after `push_at`."""
+        """Have the queue pumped soon, because a message of this priority level got its deadline after `push_at`."""
         raise NotImplementedError
 
     def await_freed(self) -> None:
@@ -113,7 +113,7 @@ class QueueHost:
     traffic_log     records all messages that enter or leave queues, or None
     topology        a number that is another one after each change that may change a route
     waiting         outboxes whose dead letters wait for a full queue
-    held            publishes and deliveries wait, as the firehose has very many messages to copy
+    held            publishes and deliveries wait, because the firehose has very many messages to copy
     """
 
     def __init__(self, name: str, clock: Clock, journal: Journal, ledger: Ledger, scheduler: Scheduler) -> None:

@@ -338,7 +338,7 @@ class Fifo:
             if ready.removed_bytes >= removed_end:
                 return dead
             message = self.ensure_loaded()
-        if message is None and not len(self):  # else the disk does not return the next one now
+        if message is None and not len(self):  # otherwise the disk does not return the next one now
             self.timed = False
         return dead
 
@@ -358,7 +358,7 @@ class Fifo:
         return deadline_of(message) if message is not None else NEVER
 
     def resident_deadline_ms(self) -> int:
-        """Return the deadline of the first message if it is in memory, else NEVER."""
+        """Return the deadline of the first message if it is in memory, otherwise NEVER."""
         message = self.first_resident
         return deadline_of(message) if message is not None else NEVER
 
@@ -394,7 +394,7 @@ class Fifo:
     # Paging
 
     def _pages(self, body_bytes: int) -> bool:
-        """Return whether new messages are kept in the journal alone, as the node's memory for messages is used up.
+        """Return whether new messages are kept in the journal alone, because the node's memory for messages is used up.
 
         `body_bytes` is the sum of their bodies. Long ones are not, if they can be delivered at once.
         """
@@ -699,7 +699,7 @@ class ReadyMessages:
         ]
 
     def read(self, ids: list[int], whole: bool = False) -> list[Message | None]:
-        """Read as `Journal.read`, or all if `whole`; charge what that costs to whatever has caused it.
+        """Read as `Journal.read`, or all if `whole`; charge the cost to the present request.
 
         `Scheduler.spent` and `read_bytes` count it.
         """
@@ -712,7 +712,7 @@ class ReadyMessages:
         return read
 
     def _charge_looks(self, count: int) -> None:
-        """Charge looks at so many fifos to whatever has caused them."""
+        """Charge looks at this number of fifos to the present request."""
         self._queue.host.scheduler.spent += count >> FIFO_SHIFT
 
     def start_rereading(self) -> None:

@@ -38,7 +38,7 @@ class Holder(Protocol):
 
 
 class Shedding:
-    """The channels and queues of a node, and the jobs that shed what they hold.
+    """The channels and queues of a node, and the jobs that shed their contents.
 
     awaits_room  some deliveries have to be stored for that, and there was no room; channels set it
     """
@@ -127,7 +127,7 @@ class Shedding:
                         self._journal.when_durable(self._journal.ticket(), self._resume)
                         yield SUSPENDED
                         self._resume = None
-                        continue  # all holders may be gone
+                        continue  # all holders may be closed
                 holder = next(iter(holders))
                 holders.move_to_end(holder)
                 cost = holder.shed()

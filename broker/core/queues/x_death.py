@@ -38,7 +38,7 @@ _REJECTED = Table.encode_items([("reason", ("S", REJECTED.encode()))])
 def dead_letter_copy(
     message: Message, queue: str, reason: str, exchange: str, routing_key: str | None, timestamp_s: int
 ) -> Message:
-    """Return the copy for `exchange`, with the configured routing key or else the message's own."""
+    """Return the copy for `exchange`, with the configured routing key or the message's own."""
     raw = dead_letter_properties(message, queue, reason, timestamp_s)
     persistent = properties.delivery_mode(raw) == 2
     if routing_key is not None:

@@ -56,7 +56,7 @@ class EmissionHost(QueueHost):
         self.dropped = False
 
     def emit(self, exchange: Exchange, emissions: Iterable[Emission], content_bytes: int = 0) -> None:
-        """Enqueue what the type of an exchange emits, in slices, after all that it has emitted before.
+        """Enqueue the emissions of the type of an exchange in slices, after all earlier ones.
 
         `content_bytes` is the memory of frames that nothing else keeps.
         """

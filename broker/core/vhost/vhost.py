@@ -59,11 +59,11 @@ EVENT = "amq.rabbitmq.event"  # a topic exchange of the default virtual host
 BINDING_COST = 6  # cost of deleting one binding (`jobs.scheduler`)
 FREED_SHIFT = 2  # to free 4 arguments of a binding, or values of a cache, costs 1
 ARGUMENTS_SHIFT = 3  # an observer of a deleted binding decodes and encodes 8 bytes of its arguments in a microsecond
-EMISSION_COST = 12  # of what an exchange type emits for it, until it is enqueued
+EMISSION_COST = 12  # of the emission of an exchange type for it, until it is enqueued
 BINDINGS = 100  # bindings deleted in one step
 STEP_COST = BINDING_COST * BINDINGS
 CANCEL_COST = 1_000  # of the consumers that are cancelled in one step
-AT_ONCE_COST = 2 * STEP_COST  # of what is deleted together with a queue or exchange; the rest is a job
+AT_ONCE_COST = 2 * STEP_COST  # of objects that are deleted together with a queue or exchange; the rest is a job
 CheckNew = Callable[[int, bool], None]
 """A function of the bytes of a new object's arguments, and whether it is stored.
 
@@ -139,7 +139,7 @@ class VHost(EmissionHost):
     def _set_tracers(self, tracers: list[Tracer]) -> None:
         self._tracers = tracers
         self.tracer = Tracers(tracers) if len(tracers) > 1 else tracers[0] if tracers else None
-        self.clear_route_cache()  # cached routes say whether each message is to be read
+        self.clear_route_cache()  # cached routes depend on whether each message is read
 
     # Looking up
 
@@ -333,7 +333,7 @@ class VHost(EmissionHost):
             self.scheduler.start(f"bindings of {target}", job, appends=target in self.emitting)
 
     def _at_once_cost(self, target: Queue | Exchange) -> int:
-        """Return the cost of what is deleted at once together with a queue or exchange.
+        """Return the cost of the objects that are deleted at once together with a queue or exchange.
 
         After very many deletions in this turn it is what a few short bindings cost, or 0.
         """

@@ -71,7 +71,7 @@ _sizes: Final[Callable[[bytes, int], tuple[int, int]]] = Struct(">I4xQ").unpack_
 
 
 def serve(channel: Channel, publishes: Publishes) -> None:
-    """Serve a run of basic.publish; what is left for another turn becomes `Connection.deferred`. HOT: bench A-M."""
+    """Serve a run of basic.publish; the rest for another turn becomes `Connection.deferred`. HOT: bench A-M."""
     try:
         if channel.vhost.held:
             channel.await_tracing()
@@ -633,7 +633,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
 
 
 def sinks_have_room(channel: Channel, targets: tuple[RouteTarget, ...], message: Message) -> Generator[int, None, bool]:
-    """Refuse a message that one of the sinks would refuse, as the publisher repeats it, and return False."""
+    """Refuse a message that one of the sinks would refuse, because the publisher repeats it, and return False."""
     for target in targets:
         if target.internal and (steps := target.has_room_in_steps(message)) is not None and not (yield from steps):
             refuse(channel)
@@ -944,7 +944,7 @@ def enqueue(
 
 
 def return_or_drop(channel: Channel, messages: list[Message], mandatory: bool) -> None:
-    """Return unroutable messages to the publisher if they are mandatory, else drop them."""
+    """Return unroutable messages to the publisher if they are mandatory, or drop them."""
     totals = channel.statistics.publishing
     if mandatory:
         channel.publishing.return_unroutable += len(messages)

@@ -159,7 +159,7 @@ class Transaction:
     ) -> Job:
         """Move settlements to these lists, and carry them out, those first that leave the journal by that.
 
-        `complete` says that the queues have taken all publishes.
+        `complete` is True if the queues have taken all publishes.
         """
         settlements.reverse()
         while settlements:
@@ -179,7 +179,7 @@ class Transaction:
         yield from settle_in_steps(channel, others, "", first=first)
 
     def _remove(self, channel: Channel, runs: list[SettlementRun], commit: Commit) -> Job:
-        """Settle what leaves the journal by that, and end the commit.
+        """Settle the messages that leave the journal by that, and end the commit.
 
         No segment is deleted meanwhile. So it does not wait for a full disk, on which that may make room.
         """
@@ -282,13 +282,13 @@ def publish_all(channel: Channel, publishes: list[Publish]) -> Generator[int, No
 
 
 def is_removal(settlement: Settlement, queue: Queue) -> bool:
-    """Return whether what is settled in this way leaves the journal at once."""
+    """Return whether a message that is settled in this way leaves the journal at once."""
     dropped = settlement is Settlement.REJECT and queue.settings.dead_letter_exchange is None
     return dropped or settlement is Settlement.ACK
 
 
 def entered(journal: Journal, commit: Commit, steps: Job) -> Job:
-    """Do steps of a commit so that what they store belongs to it. If one fails, what was done is kept."""
+    """Do steps of a commit so that their messages belong to it. If one fails, the steps before are kept."""
     while True:
         outer = journal.enter(commit)
         failed = True
