@@ -31,7 +31,7 @@ UNITS: dict[str, tuple[str, ...]] = {
     "core.exchanges": ("exchange", "router"),
     "core.queues": (
         *("chunks", "consumers", "flow_control", "ledger", "per_message_enqueue", "queue", "queue_host"),
-        *("queue_journal", "ready_messages", "returned", "route_target", "sorted_entries", "sorted_rows"),
+        *("queue_journal", "ready_messages", "requeued_messages", "route_target", "sorted_entries", "sorted_rows"),
     ),
     "storage": ("index", "log_records", "segment"),
     "session": (

@@ -92,7 +92,7 @@ def ready_messages(queue: Queue) -> list[Message]:
 
 def held_by(fifo: Fifo) -> tuple[list[Message], int]:
     """Return the messages of a fifo in memory, in their order, and the bytes that are saved as some are packed."""
-    held = [message for _, message, _ in sorted(fifo.returned.heap)] if fifo.returned is not None else []
+    held = [message for _, message, _ in sorted(fifo.requeued.heap)] if fifo.requeued is not None else []
     held += fifo.fresh
     for chunk in fifo.chunks._chunks:
         if isinstance(chunk, Packed):
@@ -110,8 +110,8 @@ def stored_ids(fifo: Fifo) -> list[int]:
 
 def rows_of(fifo: Fifo) -> list[Row]:
     """Return the rows of requeued messages of a fifo that the journal alone has."""
-    returned = fifo.returned
-    return list(returned.rows) if returned is not None else []
+    requeued = fifo.requeued
+    return list(requeued.rows) if requeued is not None else []
 
 
 def limit_dead_letters(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:

@@ -444,8 +444,8 @@ class Queue(HostedQueue):
                 self._expire([fifo])
                 if not self._slice:
                     return  # the first message may be due as well
-            returned = fifo.returned
-            if returned is None and not fifo.fresh or returned is not None and returned.row_first:
+            requeued = fifo.requeued
+            if requeued is None and not fifo.fresh or requeued is not None and requeued.row_first:
                 if not consumers.any_room(ready.average_bytes):  # before it is read
                     if consumers.any_ready():
                         self._interrupt()
@@ -455,8 +455,8 @@ class Queue(HostedQueue):
                     return
                 read_bytes = ready.read_bytes
                 message = fifo.ensure_loaded()
-                returned = fifo.returned
-                if returned is not None:  # they are delivered one by one
+                requeued = fifo.requeued
+                if requeued is not None:  # they are delivered one by one
                     rest += (ready.read_bytes - read_bytes) // MESSAGE_BYTES
                 if message is None:
                     if len(fifo):
@@ -470,13 +470,13 @@ class Queue(HostedQueue):
             average_bytes = ready.average_bytes
             if fifo.header_bytes:
                 average_bytes += fifo.header_bytes // fifo.resident
-            count = 1 if returned is not None else min(len(fifo.fresh), BATCH_BYTES // (average_bytes + 1) + 1)
+            count = 1 if requeued is not None else min(len(fifo.fresh), BATCH_BYTES // (average_bytes + 1) + 1)
             takers, room = consumers.take_turn(count, average_bytes)
             if not takers:
                 if consumers.any_ready():  # very many have no room: other queues have their turn first
                     self._interrupt()
                 return
-            if returned is not None:
+            if requeued is not None:
                 header_bytes = fifo.header_bytes
                 position, message, redelivered = fifo.pop()
                 self.delivered_bytes += message.body_bytes + header_bytes - fifo.header_bytes

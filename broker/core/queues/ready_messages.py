@@ -43,7 +43,7 @@ from .ledger import Ledger
 from .queue_host import HostedQueue
 from .queue_journal import QueueJournal
 from .queue_settings import NONE, QueueSettings
-from .returned import READ_BYTES, Returned
+from .requeued_messages import READ_BYTES, RequeuedMessages
 
 LEVEL_SHIFT: Final = 48  # the bits of a position above these are the priority level (`QueueSettings.level`)
 BATCH_BYTES: Final = 1 << 20  # delivered at once, whatever their number: the first may be longer than the average
@@ -71,7 +71,7 @@ class Fifo:
     level           of the priority (`QueueSettings.level`)
     fresh           messages in memory that were not requeued; the first has the position `head`
     chunks          the messages behind them. If `fresh` is empty, the first is in the journal alone
-    returned        requeued messages, which come before all others; None if there are none
+    requeued        requeued messages, which come before all others; None if there are none
     exhausted       messages could not be read for lack of descriptors or memory
     restored_until  messages at positions below it were recovered at the start, and count as redelivered
     timed           some messages may have a deadline
@@ -84,7 +84,7 @@ class Fifo:
         "fresh",
         "head",
         "chunks",
-        "returned",
+        "requeued",
         "exhausted",
         "restored_until",
         "timed",
@@ -104,7 +104,7 @@ class Fifo:
         self._read_head, self._read_deadline_ms = 0, NEVER  # of the first message, which was read for its deadline
         self.head = self.seen = (level << LEVEL_SHIFT) + 1
         self.chunks = ChunkList(ledger)
-        self.returned: Returned | None = None
+        self.requeued: RequeuedMessages | None = None
         self.exhausted = False
         self.restored_until = 0
         self.timed = False
@@ -114,12 +114,12 @@ class Fifo:
         self._ledger = ledger
 
     def __len__(self) -> int:
-        return len(self.fresh) + self.chunks.count + (self.returned.count if self.returned is not None else 0)
+        return len(self.fresh) + self.chunks.count + (self.requeued.count if self.requeued is not None else 0)
 
     @property
     def paged_count(self) -> int:
         """The number of ready messages that are in the journal alone."""
-        return self.chunks.stored + (len(self.returned.rows) if self.returned is not None else 0)
+        return self.chunks.stored + (len(self.requeued.rows) if self.requeued is not None else 0)
 
     @property
     def resident(self) -> int:
@@ -135,8 +135,8 @@ class Fifo:
     def body_bytes(self) -> int:
         """The sum of the bodies, but for those of stored chunks."""
         total = total_bytes(list(self.fresh)) + self.chunks.count_bodies()
-        if self.returned is not None:
-            total += self.returned.rows_bytes + total_bytes([message for _, message, _ in self.returned.heap])
+        if self.requeued is not None:
+            total += self.requeued.rows_bytes + total_bytes([message for _, message, _ in self.requeued.heap])
         return total
 
     @property
@@ -191,15 +191,15 @@ class Fifo:
 
     def requeue(self, position: int, message: Message, redelivered: bool = True) -> None:
         """Put a message back in its original place."""
-        if self.returned is None:
-            self.returned = Returned(self._ledger)
+        if self.requeued is None:
+            self.requeued = RequeuedMessages(self._ledger)
         self._ready.count += 1
         self._ready.body_bytes += message.body_bytes
         if isinstance(message, ShedMessage):
-            self.returned.add_row(position, message)
+            self.requeued.add_row(position, message)
             self.timed = self.timed or message.timed
             return
-        self.returned.add(position, message, redelivered)
+        self.requeued.add(position, message, redelivered)
         if message.state is not None and message.state.deadline_ms != NEVER:
             self.timed = True
         header_bytes = header_bytes_of([message])
@@ -229,8 +229,8 @@ class Fifo:
                 passed += self._recall()
             if self._row_first:
                 return None
-        if self.returned is not None:
-            return self.returned.heap[0][1]
+        if self.requeued is not None:
+            return self.requeued.heap[0][1]
         if self.fresh:
             return self.fresh[0]
         if not self.chunks.count:
@@ -245,15 +245,15 @@ class Fifo:
     def pop(self) -> tuple[int, Message, bool]:
         """Remove the first message, which is in memory; return (position, message, redelivered)."""
         taken = self._pop()
-        if self._ready.awaits_room and self.returned is None:
+        if self._ready.awaits_room and self.requeued is None:
             self._ready.start_rereading()
         return taken
 
     def _pop(self) -> tuple[int, Message, bool]:
-        if self.returned is not None:
-            position, message, redelivered = self.returned.pop()
-            if not self.returned.count:
-                self.returned = None
+        if self.requeued is not None:
+            position, message, redelivered = self.requeued.pop()
+            if not self.requeued.count:
+                self.requeued = None
         else:
             position, message = self.head, self.fresh.popleft()
             redelivered = position < self.restored_until
@@ -273,7 +273,7 @@ class Fifo:
     def take(self, count: int, now_ms: int) -> tuple[list[Message], int]:
         """Remove fresh messages from the front; return them and the sum of their bodies.
 
-        `returned` must be None and the first message not due. Returns at most `count` messages; fewer if they are long
+        `requeued` must be None and the first message not due. Returns at most `count` messages; fewer if they are long
         or one of them is due. HOT: bench A-M.
         """
         fresh, ready = self.fresh, self._ready
@@ -347,7 +347,7 @@ class Fifo:
 
         It is read for that if it is on the disk, and does not stay in memory if that is used up.
         """
-        if self._ledger.exceeded and not self.fresh and self.returned is None and self.chunks.count:
+        if self._ledger.exceeded and not self.fresh and self.requeued is None and self.chunks.count:
             if self._read_head != self.head:
                 for read in self._ready.read(self.chunks.peek(1)):
                     if read is not None:
@@ -365,28 +365,28 @@ class Fifo:
     @property
     def _row_first(self) -> bool:
         """Whether the first message was requeued and is in the journal alone."""
-        return self.returned is not None and self.returned.row_first
+        return self.requeued is not None and self.requeued.row_first
 
     @property
     def first_resident(self) -> Message | None:
         """The first message if it is in memory."""
-        if self.returned is not None:
-            return None if self.returned.row_first else self.returned.heap[0][1]
+        if self.requeued is not None:
+            return None if self.requeued.row_first else self.requeued.heap[0][1]
         return self.fresh[0] if self.fresh else None
 
     @property
     def first_position(self) -> int:
         """The position of the first message, or of the next one."""
-        return self.returned.first if self.returned is not None else self.head
+        return self.requeued.first if self.requeued is not None else self.head
 
     def remove_all(self) -> list[Chunk]:
         """Remove all messages at once. The ledger and the journal still count them until they are taken."""
         fresh = list(self.fresh)
         removed: list[Chunk | None] = [Resident(fresh[at : at + RUN]) for at in range(0, len(fresh), RUN)]
-        removed += [self.returned, self.chunks]
+        removed += [self.requeued, self.chunks]
         self.head = self.tail
         self.fresh.clear()
-        self.returned, self.chunks = None, ChunkList(self._ledger)
+        self.requeued, self.chunks = None, ChunkList(self._ledger)
         self.timed = self.exhausted = False
         self.header_bytes = 0
         return [chunk for chunk in removed if chunk is not None and chunk.count]
@@ -467,18 +467,18 @@ class Fifo:
         return len(read) - len(fresh)
 
     def _recall(self) -> int:
-        """Read the first messages of `returned`, set aside those that fail, and return their number."""
-        ready, returned = self._ready, self.returned
-        assert returned is not None
-        ready_bytes, rows_bytes = ready.body_bytes, returned.rows_bytes
-        tried, requeued = ready.read_rows(returned, max(UNPAGE >> 1, 1))  # these are delivered one by one
+        """Read the first messages of `requeued`, set aside those that fail, and return their number."""
+        ready, first = self._ready, self.requeued
+        assert first is not None
+        ready_bytes, rows_bytes = ready.body_bytes, first.rows_bytes
+        tried, requeued = ready.read_rows(first, max(UNPAGE >> 1, 1))  # these are delivered one by one
         self.exhausted = not tried
-        if not returned.count:
-            self.returned = None
+        if not first.count:
+            self.requeued = None
         requeued_bytes = ready.body_bytes - ready_bytes
         ready.count -= requeued  # which were counted again
         ready.body_bytes -= requeued_bytes
-        ready.after_page_in(self, tried - requeued, rows_bytes - returned.rows_bytes - requeued_bytes)
+        ready.after_page_in(self, tried - requeued, rows_bytes - first.rows_bytes - requeued_bytes)
         return tried - requeued
 
 
@@ -526,7 +526,7 @@ class ReadyMessages:
         self.default = Fifo(0, self, journal, ledger)
         self.all = [self.default]
         self._fifos: dict[int, Fifo] = {}  # the other ones by level, also those that all their messages have left
-        self.unread: Returned | None = None
+        self.unread: RequeuedMessages | None = None
         self.reread_ms = 0
         self._rereading = False
         self._estimated = False
@@ -623,10 +623,10 @@ class ReadyMessages:
         """Return the fifo with the next message, which may still be in the backlog."""
         if self.count:
             first = self.all[0]
-            if first.fresh or first.chunks.count or first.returned is not None:
+            if first.fresh or first.chunks.count or first.requeued is not None:
                 return first
             for index, fifo in enumerate(self.all):
-                if fifo.fresh or fifo.chunks.count or fifo.returned is not None:
+                if fifo.fresh or fifo.chunks.count or fifo.requeued is not None:
                     if index > EMPTY:  # it is looked for with each message
                         self.all = [each for each in self.all if len(each) or each is self.default]
                     return fifo
@@ -662,7 +662,7 @@ class ReadyMessages:
     def set_aside(self, message: ShedMessage) -> None:
         """Keep a message that could not be read, not ready; it is to be read again."""
         if self.unread is None:
-            self.unread = Returned(self._ledger)
+            self.unread = RequeuedMessages(self._ledger)
         self.unread.add_row(self.unread.rows.last + 1 if self.unread.count else 0, message)
 
     def reread(self) -> tuple[int, int]:
@@ -672,7 +672,7 @@ class ReadyMessages:
             self.unread = None
         return tried, requeued
 
-    def read_rows(self, rows: Returned, limit: int) -> tuple[int, int]:
+    def read_rows(self, rows: RequeuedMessages, limit: int) -> tuple[int, int]:
         """Read some of the first of these rows, requeue those that can be read, and set the others aside.
 
         Return (tried, requeued). None is tried if the system has no descriptors or memory to spare.
@@ -784,7 +784,7 @@ class ReadyMessages:
             fifo = self.first_loaded()
             if fifo is None:
                 break
-            many = NONE < max_length <= self.count - MANY and fifo.returned is None
+            many = NONE < max_length <= self.count - MANY and fifo.requeued is None
             if many and removed_end - self.removed_bytes > BATCH_BYTES:
                 excess = min(self.count - max_length, limit - len(dropped), len(fifo.fresh))
                 messages = fifo.take(excess, 0)[0]
