@@ -92,8 +92,8 @@ def bytes_of(first: int, step: int, taken: int = 0) -> float:
     try:
         before = tracemalloc.get_traced_memory()[0]
         backlog = ChunkList(Ledger(0))
-        for number in range(0, 100_000, 8):
-            backlog.store(array("Q", [first + step * each for each in range(number, number + 8)]), [0] * 8)
+        for number in range(0, 100_000, 20):
+            backlog.store(array("Q", [first + step * each for each in range(number, number + 20)]), [0] * 20)
         while taken > 0:
             taken -= len(backlog.take_ids(70)[0])
         return (tracemalloc.get_traced_memory()[0] - before) / 100_000
