@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import UNSET, Struct, UnsetType
 
 from warren.broker.amqp.table_json import json_of_table
-from warren.broker.core.queues.consumers import Consumer, is_active
+from warren.broker.core.queues.consumers import WAITING
 from warren.broker.plugin import Queue
 from warren.broker.session.consumer import ChannelConsumer
 
@@ -38,25 +38,29 @@ def consumer_lists(caller: Caller, consumers: Iterable[ChannelConsumer]) -> List
 
 
 def consumers_of(queue: Queue) -> list[ChannelConsumer]:
-    """Return the consumers of clients; a consumer of federation has no channel to name."""
-    return [consumer for consumer in queue.consumers.all() if isinstance(consumer, ChannelConsumer)]
+    """Return the consumers of a queue."""
+    return [consumer for consumer in queue.consumers.all if isinstance(consumer, ChannelConsumer)]
 
 
-def local_consumer_view(caller: Caller, consumer: Consumer) -> ConsumerView:
-    """Return the view of a consumer with the process id of its channel, which a federation link does not have."""
+def local_consumer_view(caller: Caller, consumer: ChannelConsumer) -> ConsumerView:
+    """Return the view of a consumer with the process id of its channel."""
     view = consumer_view(caller, consumer)
-    view.channel_pid = consumer.channel.pid if isinstance(consumer, ChannelConsumer) else ""
+    view.channel_pid = consumer.channel.pid
     return view
 
 
-def consumer_view(caller: Caller, consumer: Consumer) -> ConsumerView:
-    queue, acks, status = consumer.queue, not consumer.no_ack, consumer.queue.consumers.activity_status(consumer)
-    view = ConsumerView(
-        consumer.tag, consumer.exclusive, acks, 0, is_active(consumer), status, {}, UNSET, place_of(queue), {}
+def consumer_view(caller: Caller, consumer: ChannelConsumer) -> ConsumerView:
+    queue, channel = consumer.queue, consumer.channel
+    status = queue.consumers.activity_status(consumer)
+    return ConsumerView(
+        consumer_tag=consumer.tag,
+        exclusive=consumer.exclusive,
+        ack_required=not consumer.no_ack,
+        prefetch_count=consumer.prefetch,
+        active=status != WAITING,
+        activity_status=status,
+        arguments=json_of_table(consumer.arguments),
+        consumer_timeout=channel.connection.settings.consumer_timeout_ms,
+        queue=place_of(queue),
+        channel_details=channel_details(caller, channel),
     )
-    if isinstance(consumer, ChannelConsumer):
-        view.prefetch_count = consumer.prefetch
-        view.arguments = json_of_table(consumer.arguments)
-        view.consumer_timeout = consumer.channel.connection.settings.consumer_timeout_ms
-        view.channel_details = channel_details(caller, consumer.channel)
-    return view
