@@ -42,9 +42,9 @@ class Server(uvicorn.Server):
     def _protocol(self, slot: Slot) -> Protocol:
         kind = self.config.http_protocol_class
         assert isinstance(kind, type) and issubclass(kind, Protocol)
-        made = kind(self.config, self.server_state, self.lifespan.state)
-        made.slot = slot
-        return made
+        protocol = kind(self.config, self.server_state, self.lifespan.state)
+        protocol.slot = slot
+        return protocol
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -58,10 +58,10 @@ def read_files() -> dict[str, StoredFile]:
     return {"": files[INDEX], **files}
 
 
-def _has(asked: Mapping[str, str], tag: str) -> bool:
+def _has(headers: Mapping[str, str], tag: str) -> bool:
     """True if the client says that it has the body of this entity tag (RFC 9110, 13.1.2)."""
-    held = [one.strip().removeprefix("W/") for one in asked.get("if-none-match", "").split(",")]
-    return tag in held or "*" in held
+    tags = [one.strip().removeprefix("W/") for one in headers.get("if-none-match", "").split(",")]
+    return tag in tags or "*" in tags
 
 
 class UIFiles(Application):

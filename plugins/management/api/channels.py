@@ -13,7 +13,7 @@ from ..framework.request import Request
 from ..framework.router import Route
 from ..views.channel import ChannelView, channel_view, lists_of_channel
 from ..views.detailed_rates import channel_name
-from ..views.stats import StatsView
+from ..views.stats import RequestStats
 from .connections import connection_of, open_connections
 
 
@@ -36,7 +36,7 @@ async def list_of_connection(request: Request) -> Listing[ChannelView]:
 async def get_channel(request: Request) -> Response[ChannelView]:
     """Return one channel, with its consumers."""
     name = request.path["channel"]
-    stats, (of_connection, _, number) = StatsView(request), name.rpartition(" (")
+    stats, (of_connection, _, number) = RequestStats(request), name.rpartition(" (")
     async for connection in request.in_slices(request.host.connections()):
         if connection.name != of_connection:
             continue
@@ -54,7 +54,7 @@ def channel_number(text: str) -> int:
 
 
 def listing(request: Request, connections: Iterable[Connection]) -> Listing[ChannelView]:
-    stats = StatsView(request)
+    stats = RequestStats(request)
     channels = [one.channels[number] for one in connections for number in sorted(one.channels)]
     return Listing(channels, lambda channel: channel_view(stats, channel), channel_name)
 

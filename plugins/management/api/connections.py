@@ -14,7 +14,7 @@ from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from ..views.connection import ConnectionIdentity, ConnectionView, connection_identity, connection_view
-from ..views.stats import StatsView
+from ..views.stats import RequestStats
 
 OF_TLS = ("ssl_", "peer_cert_")  # fields that are empty in a single connection without TLS, and null in lists
 REASON = "Closed via management plugin"
@@ -41,7 +41,7 @@ def list_of_user(request: Request) -> Listing[ConnectionIdentity]:
 
 async def get_connection(request: Request) -> Response[ConnectionView]:
     """Return one connection."""
-    item: Any = connection_view(StatsView(request), await connection_of(request))
+    item: Any = connection_view(RequestStats(request), await connection_of(request))
     for name, value in item.items():
         if value is None and name.startswith(OF_TLS):
             item[name] = ""
@@ -96,7 +96,7 @@ def user_of(request: Request) -> User | None:
 
 
 def listing(request: Request, connections: list[Connection]) -> Listing[ConnectionView]:
-    stats = StatsView(request)
+    stats = RequestStats(request)
     return Listing(connections, lambda one: connection_view(stats, one), lambda one: one.name)
 
 

@@ -14,7 +14,7 @@ from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import exchange_key
 from ..views.exchange import ExchangeView, exchange_view, lists_of_exchange
-from ..views.stats import StatsView
+from ..views.stats import RequestStats
 from .arguments import Arguments, table_of
 from .bindings import unbound
 
@@ -29,7 +29,7 @@ class Declaration(msgspec.Struct):
 
 def list_exchanges(request: Request) -> Listing[ExchangeView]:
     """List the exchanges in the virtual hosts that the user sees, the default exchange first in each."""
-    stats = StatsView(request)
+    stats = RequestStats(request)
     exchanges = [exchange for vhost in request.vhosts() for exchange in vhost.exchanges.values()]
     return Listing(
         exchanges, lambda exchange: exchange_view(stats, exchange), lambda exchange: exchange.name, exchange_key
@@ -38,7 +38,7 @@ def list_exchanges(request: Request) -> Listing[ExchangeView]:
 
 async def get_exchange(request: Request) -> Response[ExchangeView]:
     """Return one exchange."""
-    stats, exchange = StatsView(request), request.exchange()
+    stats, exchange = RequestStats(request), request.exchange()
     lists = lists_of_exchange(request.host, stats, exchange)
     return await with_lists(request, exchange_view(stats, exchange), lists)
 

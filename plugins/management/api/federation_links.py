@@ -15,7 +15,7 @@ from ..framework.router import Route
 from ..stats.federation_links import Links, Row, links_of
 from ..views.federation_topology import INTERNAL, Topology, TopologyView, exchange_link, queue_links
 from ..views.link import LinkView, detailed_link_view, link_view
-from ..views.stats import StatsView
+from ..views.stats import RequestStats
 
 UP = ("running", "starting")
 LINKS = 1000  # in one answer of the topology
@@ -35,7 +35,7 @@ async def get_link(request: Request) -> Response[LinkView]:
     """Return a link with its counters, and with samples of its rates if a range is asked for."""
     async for row in request.in_slices(rows(request)):
         if row["id"] == request.path["id"]:
-            return ok(detailed_link_view(StatsView(request), row))
+            return ok(detailed_link_view(RequestStats(request), row))
     raise missing()
 
 
@@ -74,7 +74,7 @@ def place(row: Row) -> tuple[str, ...]:
 
 def listing(request: Request, links: Iterator[Row]) -> Listing[LinkView]:
     """Return a list whose pages are filtered by the names of the object and of the upstream, in this order."""
-    stats = StatsView(request)
+    stats = RequestStats(request)
     return Listing(links, lambda row: link_view(stats, row), lambda row: f"{row['name']} {row['upstream']}", place)
 
 
@@ -87,7 +87,7 @@ class TopologyAnswer(TopologyView):
 
 async def get_topology(request: Request) -> Response[TopologyAnswer]:
     """Return brokers and links as this broker knows them: its own links, and links of brokers that federate from it."""
-    stats, topology = StatsView(request), Topology(request.node.cluster_name)
+    stats, topology = RequestStats(request), Topology(request.node.cluster_name)
     own: list[Row] = []
     if links_of(request.host) is not None:
         own = (await request.wait(sorted_in_slices(rows(request), place)))[:LINKS]

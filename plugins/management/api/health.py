@@ -101,7 +101,7 @@ def check_certificates(request: Request) -> Response[Health]:
     if unit not in UNITS:
         raise bad("Time unit not recognised. Supported units: days, weeks, months, years.")
     until_s = request.node.clock.timestamp_s() + int(within) * UNITS[unit] * DAY_S
-    expired = [found for one in request.host.listening() if (found := expiring(request, one, until_s))]
+    expired = [fields for one in request.host.listening() if (fields := expiring(request, one, until_s))]
     return failed("Certificates expiring", expired=expired) if expired else ok()
 
 

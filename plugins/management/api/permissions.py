@@ -63,8 +63,8 @@ def topic_listing(views: list[TopicPermissionView]) -> Listing[TopicPermissionVi
 
 def of_user(node: Node, user: User, vhost: str | None = None) -> list[PermissionView]:
     """Return the permissions of a user, but for those in deleted virtual hosts, which are deleted in steps."""
-    given = [(at, user.permissions.get(at)) for at in (user.permissions if vhost is None else [vhost])]
-    return [permission_view(user, at, one) for at, one in given if one is not None and at in node.vhosts]
+    permissions = [(at, user.permissions.get(at)) for at in (user.permissions if vhost is None else [vhost])]
+    return [permission_view(user, at, one) for at, one in permissions if one is not None and at in node.vhosts]
 
 
 def topics_of_user(node: Node, user: User, vhost: str | None = None) -> Iterator[TopicPermissionView]:
@@ -73,9 +73,9 @@ def topics_of_user(node: Node, user: User, vhost: str | None = None) -> Iterator
         if at in node.vhosts:
             there = user.topic_permissions.get(at, {})
             for exchange in list(there):  # without an object for each
-                given = there.get(exchange)
-                if given is not None:
-                    yield TopicPermissionView(user.name, at, exchange, given.write, given.read)
+                permission = there.get(exchange)
+                if permission is not None:
+                    yield TopicPermissionView(user.name, at, exchange, permission.write, permission.read)
 
 
 async def list_permissions(request: Request) -> Listing[PermissionView]:
@@ -101,10 +101,10 @@ async def of_users(request: Request, vhost: str | None) -> Listing[PermissionVie
 def find_permission(request: Request) -> tuple[User, str, Permission]:
     """Return the permission in the path, with user and virtual host. Raises HTTPError (404)."""
     user, vhost = find_user(request), request.path_vhost().name
-    given = user.permissions.get(vhost)
-    if given is None:
+    permission = user.permissions.get(vhost)
+    if permission is None:
         raise missing()
-    return user, vhost, given
+    return user, vhost, permission
 
 
 def get_permission(request: Request) -> Response[PermissionView]:
@@ -123,8 +123,8 @@ def check_place(request: Request) -> tuple[User, str]:
 async def put_permission(request: Request) -> Response[None]:
     """Set the permission of a user in a virtual host."""
     check_place(request)
-    given: Patterns = request.body
-    permission = await compiled(request, Permission, given.configure, given.write, given.read)
+    patterns: Patterns = request.body
+    permission = await compiled(request, Permission, patterns.configure, patterns.write, patterns.read)
     user, vhost = check_place(request)
     existed = vhost in user.permissions
     with request.acting():
@@ -164,8 +164,8 @@ async def list_topic_permissions_of_user(request: Request) -> Listing[TopicPermi
 async def get_topic_permissions(request: Request) -> Listing[TopicPermissionView]:
     """List the topic permissions of a user in a virtual host."""
     user, vhost = find_user(request), request.path_vhost().name
-    found = request.in_slices(topics_of_user(request.node, user, vhost))
-    views = [view async for view in found]
+    permissions = request.in_slices(topics_of_user(request.node, user, vhost))
+    views = [view async for view in permissions]
     if not views:
         raise missing()
     return topic_listing(views)
@@ -174,12 +174,12 @@ async def get_topic_permissions(request: Request) -> Listing[TopicPermissionView
 async def put_topic_permission(request: Request) -> Response[None]:
     """Set the topic permission of a user for an exchange."""
     user, vhost = check_place(request)
-    given: TopicPatterns = request.body
-    permission = await compiled(request, TopicPermission, user.name, vhost, given.write, given.read)
+    patterns: TopicPatterns = request.body
+    permission = await compiled(request, TopicPermission, user.name, vhost, patterns.write, patterns.read)
     user, vhost = check_place(request)
-    existed = given.exchange in user.topic_permissions.get(vhost, ())
+    existed = patterns.exchange in user.topic_permissions.get(vhost, ())
     with request.acting():
-        request.node.users.give_topic(user.name, vhost, given.exchange, permission)
+        request.node.users.give_topic(user.name, vhost, patterns.exchange, permission)
     return put(existed)
 
 

@@ -88,9 +88,9 @@ def put_policy(request: Request, operator: bool) -> Response[None]:
         check_operator_policies(request)
     body: PolicyBody = request.body
     vhost, name = request.path_vhost().name, request.path["name"]
-    given = (body.pattern, body.definition, body.priority, body.apply_to)
+    fields = (body.pattern, body.definition, body.priority, body.apply_to)
     try:
-        new = request.node.policies.set(vhost, name, *given, operator, request.check_space)
+        new = request.node.policies.set(vhost, name, *fields, operator, request.check_space)
     except Invalid as error:
         # RabbitMQ escapes the reasons for browsers, except the reasons of operator policies.
         raise bad(error.text if operator else html.escape(error.text, quote=False)) from None

@@ -122,8 +122,8 @@ def access_of(request: Request, user: User, operation: str, name: str) -> tuple[
         return True, reasons
     pattern = getattr(topic, operation)
     allowed = topic.allows(operation, key)
-    found = "is found" if allowed else "is not found"
-    reasons.append(f"the topic permission's {operation} pattern '{pattern}' {found} in the routing key '{key}'")
+    verb = "is found" if allowed else "is not found"
+    reasons.append(f"the topic permission's {operation} pattern '{pattern}' {verb} in the routing key '{key}'")
     return allowed, reasons
 
 

@@ -31,7 +31,7 @@ MOVE_S = 0.1  # the time of one response
 STORED_S = 10.0  # that a move waits for the disk
 WAIT_S = 0.01  # until the queue can give the next message, for example after expired ones were dropped
 
-Found = tuple[int, int, Channel, Unacked]
+LocatedDelivery = tuple[int, int, Channel, Unacked]
 """Position in the queue, delivery tag, channel, delivery."""
 
 
@@ -80,19 +80,19 @@ async def list_unacked(request: Request) -> Response[list[UnackedView]]:
     if not (text.isascii() and text.isdecimal() and len(text) < 6 and 1 <= int(text) <= UNACKED_LIMIT):
         raise bad(f"limit should be a number from 1 to {UNACKED_LIMIT}")
     limit = int(text)
-    found: list[Found] = []
+    deliveries: list[LocatedDelivery] = []
     turn = Turn()
     with request.sliced_channel() as rights:
         rights.check_read(queue)
         for connection in request.host.connections():
             for channel in list(connection.channels.values()):
                 of_queue = channel.unacked.of_queue(queue, EXAMINED, limit)
-                found += [(delivery[2], tag, channel, delivery) for tag, delivery in of_queue]
+                deliveries += [(delivery[2], tag, channel, delivery) for tag, delivery in of_queue]
                 if turn.is_over():
-                    found = heapq.nsmallest(limit, found, key=itemgetter(0))
+                    deliveries = heapq.nsmallest(limit, deliveries, key=itemgetter(0))
                     await request.wait(turn.next())
         views: list[UnackedView] = []
-        for one in heapq.nsmallest(limit, found, key=itemgetter(0)):
+        for one in heapq.nsmallest(limit, deliveries, key=itemgetter(0)):
             if one[1] in one[2].unacked:
                 views.append(unacked_view(request, one))
             if turn.is_over():
@@ -101,8 +101,8 @@ async def list_unacked(request: Request) -> Response[list[UnackedView]]:
     return ok(views)
 
 
-def unacked_view(request: Request, found: Found) -> UnackedView:
-    _, tag, channel, (queue, consumer, _, message) = found
+def unacked_view(request: Request, located: LocatedDelivery) -> UnackedView:
+    _, tag, channel, (queue, consumer, _, message) = located
     if isinstance(message, ShedMessage):
         message = next(iter(queue.journal.read([message.id])), None) or message
     connection = channel.connection

@@ -18,7 +18,7 @@ from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import queue_key
 from ..views.queue import QueueView, lists_of_queue, parts_with, queue_view, queue_view_with_unset, view_of_parts
-from ..views.stats import StatsView
+from ..views.stats import RequestStats
 from .arguments import Arguments, table_of
 from .bindings import unbound
 
@@ -35,7 +35,7 @@ class Action(msgspec.Struct):
 
 def list_queues(request: Request) -> Listing[QueueView]:
     """List the queues in the virtual hosts that the user sees."""
-    stats = StatsView(request)
+    stats = RequestStats(request)
     queues = [queue for vhost in request.vhosts() for queue in vhost.queues.values()]
 
     def describe_some(names: Collection[str]) -> Callable[[Queue], QueueView]:
@@ -46,7 +46,7 @@ def list_queues(request: Request) -> Listing[QueueView]:
 
 def list_detailed(request: Request) -> Listing[QueueView]:
     """List queues with unset fields as null; consumers and detailed rates are only in a single queue."""
-    stats = StatsView(request)
+    stats = RequestStats(request)
     queues = [queue for vhost in request.vhosts() for queue in vhost.queues.values()]
     return Listing(
         queues, lambda queue: queue_view_with_unset(request, stats, queue), lambda queue: queue.name, queue_key
@@ -55,7 +55,7 @@ def list_detailed(request: Request) -> Listing[QueueView]:
 
 async def get_queue(request: Request) -> Response[QueueView]:
     """Return one queue, with its consumers."""
-    stats, queue = StatsView(request), request.queue()
+    stats, queue = RequestStats(request), request.queue()
     item = queue_view_with_unset(request, stats, queue)
     return await with_lists(request, item, lists_of_queue(request.host, stats, queue))
 

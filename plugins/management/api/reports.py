@@ -86,10 +86,10 @@ def folder_of(request: Request) -> Path:
 def summaries(folder: Path) -> list[Item]:
     """Return the newest reports of a folder."""
     try:
-        found = [path for path, _ in zip(folder.iterdir(), range(FOLDERS_LIMIT), strict=False)]
+        folders = [path for path, _ in zip(folder.iterdir(), range(FOLDERS_LIMIT), strict=False)]
     except OSError:
         return []
-    changed = {path: made_at_s for path in found if (made_at_s := changed_s(path)) is not None}
+    changed = {path: made_at_s for path in folders if (made_at_s := changed_s(path)) is not None}
     newest = sorted(changed, key=lambda path: changed[path], reverse=True)[:LISTED]
     return [summary(path, changed[path]) for path in newest]
 

@@ -27,6 +27,7 @@ PROTECTED_UNCHANGED = "Protected users cannot be modified via the HTTP API"
 CANNOT_LOG_IN = "warren-cannot-log-in"  # a header of responses: names as in a path, separated by commas
 HEADER_LIMIT = 4096  # bytes
 THREAD_FROM = 512  # characters of the patterns of a permission
+PATTERNS = ("configure", "write", "read")  # of a permission
 PROTECTED = "protected"  # tag of users that HTTP must not change
 
 
@@ -145,15 +146,17 @@ def giving(node: Node, user: User, permissions: Mapping[str, Permission]) -> Ite
 
 async def permissions_of(request: Request, body: UserBody) -> Mapping[str, Permission]:
     """Return the permissions in the body by virtual host. Raises HTTPError (400), Invalid."""
-    found: dict[str, Permission] = {}
-    async for vhost, given in request.in_slices(body.permissions.items()):
+    permissions: dict[str, Permission] = {}
+    async for vhost, patterns in request.in_slices(body.permissions.items()):
         if vhost not in request.node.vhosts:
             raise bad("vhost_or_user_not_found")
-        for key in ("configure", "write", "read"):
-            if key not in given:
+        for key in PATTERNS:
+            if key not in patterns:
                 raise bad(f"[{{key_missing,{key}}}]")
-        found[vhost] = await compiled(request, Permission, given["configure"], given["write"], given["read"])
-    return found
+        permissions[vhost] = await compiled(
+            request, Permission, patterns["configure"], patterns["write"], patterns["read"]
+        )
+    return permissions
 
 
 async def compiled(request: Request, kind: Callable[..., T], *arguments: str) -> T:
@@ -176,11 +179,11 @@ async def hash_of(request: Request, body: UserBody) -> tuple[bytes, str]:
 
         request.node.users.hash_password(body.password, set_hash)
         return await request.wait(hashed)
-    given = body.password_hash if isinstance(body.password_hash, str) else ""
-    if not given.isascii():
+    password_hash = body.password_hash if isinstance(body.password_hash, str) else ""
+    if not password_hash.isascii():
         raise Invalid("invalid password hash: not base64")
-    own = ARGON2ID if given.startswith("$argon2id$") else SHA256
-    return given.encode("ascii"), body.hashing_algorithm if isinstance(body.hashing_algorithm, str) else own
+    own = ARGON2ID if password_hash.startswith("$argon2id$") else SHA256
+    return password_hash.encode("ascii"), body.hashing_algorithm if isinstance(body.hashing_algorithm, str) else own
 
 
 async def delete_user(request: Request) -> Response[None]:

@@ -15,7 +15,7 @@ from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.vhost_totals import totals_of
-from ..views.stats import StatsView
+from ..views.stats import RequestStats
 from ..views.vhost import VHostView, vhost_view
 
 
@@ -30,7 +30,7 @@ class VHostBody(msgspec.Struct):
 
 async def list_vhosts(request: Request) -> Listing[VHostView]:
     """List the virtual hosts that the user sees."""
-    stats, vhosts = StatsView(request), request.visible_vhosts()
+    stats, vhosts = RequestStats(request), request.visible_vhosts()
     totals = await request.wait(totals_of(vhosts, request.host.connections()))
     node = request.node.name
     return Listing(vhosts, lambda vhost: vhost_view(node, stats, totals, vhost), lambda vhost: vhost.name)
@@ -40,7 +40,7 @@ async def get_vhost(request: Request) -> Response[VHostView]:
     """Return one virtual host."""
     vhost = request.path_vhost()
     totals = await request.wait(totals_of([vhost], request.host.connections()))
-    return ok(vhost_view(request.node.name, StatsView(request), totals, vhost))
+    return ok(vhost_view(request.node.name, RequestStats(request), totals, vhost))
 
 
 async def put_vhost(request: Request) -> Response[None]:

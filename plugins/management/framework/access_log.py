@@ -48,10 +48,10 @@ class AccessLog:
             "agent": incoming.headers.get("user-agent", "-"),
         }
         time = datetime.fromtimestamp(timestamp_s, UTC)
-        said = {name: escape(text) for name, text in fields.items()}
+        escaped = {name: escape(text) for name, text in fields.items()}
         try:
             with open(self._path, "a", encoding="utf-8", errors="replace", opener=open_private) as file:
-                file.write(LINE.format(status=status, size=size or "-", time=time, **said))
+                file.write(LINE.format(status=status, size=size or "-", time=time, **escaped))
             self._failed = False
         except OSError as error:
             if not self._failed:

@@ -192,23 +192,23 @@ class HTTPAPI(Application):
             result: Any = route.handler(request)
         if inspect.isawaitable(result):
             result = await request.incoming.run_while_connected(result)
-        made: Answered = result
-        if isinstance(made, LineStream):
-            made.check = partial(request.enter, route.guard, route.vhost_required)
+        answer: Answered = result
+        if isinstance(answer, LineStream):
+            answer.check = partial(request.enter, route.guard, route.vhost_required)
             if request.incoming.method == "HEAD":
-                made.end()
-            return made
-        if isinstance(made, Listing):
-            listing = list_response(made, request.query, self._state.searches, request.unread.grow)
-            made = await request.incoming.run_while_connected(request.wait(listing))
+                answer.end()
+            return answer
+        if isinstance(answer, Listing):
+            listing = list_response(answer, request.query, self._state.searches, request.unread.grow)
+            answer = await request.incoming.run_while_connected(request.wait(listing))
             request.check_kept(caller)
-            return made
+            return answer
         if not route.changes:
             request.check_kept(caller)
-        shaped = isinstance(made.body, (dict, list, msgspec.Struct))
+        shaped = isinstance(answer.body, (dict, list, msgspec.Struct))
         if request.incoming.reads and "columns" in request.query and shaped:
-            return Response(made.status, prune(made.body, columns_of(request.query)), made.headers)
-        return made
+            return Response(answer.status, prune(answer.body, columns_of(request.query)), answer.headers)
+        return answer
 
     async def _send_lines(self, incoming: Incoming, stream: LineStream) -> None:
         """Send lines until the stream ends, the client disconnects, or its user loses the right to read them."""

@@ -112,11 +112,11 @@ class Page:
             return self._part in name.casefold()
         self._left_s += NAME_S
         begun = time.thread_time()
-        found = self._pattern.search(name, min(max(self._left_s, MOMENT_S), QUERY_SEARCH_S))
+        matches = self._pattern.search(name, min(max(self._left_s, MOMENT_S), QUERY_SEARCH_S))
         self._left_s -= time.thread_time() - begun
-        if found is None:
+        if matches is None:
             raise bad(BAD_PAGE)
-        return found
+        return matches
 
     @property
     def first(self) -> int:
@@ -156,13 +156,13 @@ async def make_list(listing: Listing[Any], query: Query, count: Callable[[int], 
     page = Page(query) if listing.name is not None and "page" in query else None
     chosen = columns_of(query)
     reverse = query.get("sort_reverse", "").lower() == "true"
-    given, order = listing.objects, listing.order
-    if isinstance(given, list):
-        objects = given
+    source, order = listing.objects, listing.order
+    if isinstance(source, list):
+        objects = source
     elif order is not None:
-        objects, order = await sorted_in_slices(given, order), None
+        objects, order = await sorted_in_slices(source, order), None
     else:
-        objects = [one async for one in in_slices(given)]
+        objects = [one async for one in in_slices(source)]
     total = len(objects)
     if page is not None and page.filters:
         name = listing.name
@@ -197,7 +197,7 @@ async def make_list(listing: Listing[Any], query: Query, count: Callable[[int], 
         comma = b","
         return text
 
-    texts = await joined_in_slices(map(text_of, given if objects is given else drain(objects)), count)
+    texts = await joined_in_slices(map(text_of, source if objects is source else drain(objects)), count)
     if page is None:
         return Response(200, Pieces([b"[", *texts, b"]"]))
     envelope = json_of(page.envelope(total, matching, items))

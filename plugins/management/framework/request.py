@@ -179,8 +179,8 @@ class Request:
 
     def _vhosts(self, shown: Callable[[Caller, VHost], bool]) -> list[VHost]:
         name = self.incoming.headers.get(VHOST_HEADER, "")
-        named = self.vhost or (self.node.vhosts.get(name) if name else None)
-        candidates = [named] if named is not None else [] if name else list(self.node.vhosts.values())
+        single = self.vhost or (self.node.vhosts.get(name) if name else None)
+        candidates = [single] if single is not None else [] if name else list(self.node.vhosts.values())
         vhosts = sorted((vhost for vhost in candidates if shown(self.caller, vhost)), key=lambda vhost: vhost.name)
         self._listed.append((shown, vhosts))
         return vhosts

@@ -116,9 +116,9 @@ class Branch:
         if at == len(segments):
             return self if self.routes else None
         for branch in (self.words.get(segments[at]), self.anything):
-            found = branch.find(segments, at + 1) if branch is not None else None
-            if found is not None:
-                return found
+            target = branch.find(segments, at + 1) if branch is not None else None
+            if target is not None:
+                return target
         return None
 
 

@@ -44,7 +44,7 @@ def retention_of(configured: Mapping[str, int]) -> Mapping[str, Levels]:
 
     Raises ValueError.
     """
-    found: dict[str, list[tuple[int, int]]] = {}
+    configured_levels: dict[str, list[tuple[int, int]]] = {}
     for key, step_s in configured.items():
         policy, _, age = key.partition(".")
         age_s = AGES_S.get(age) or (int(age) if age.isdecimal() and len(age) <= AGE_DIGITS else 0)
@@ -54,8 +54,8 @@ def retention_of(configured: Mapping[str, int]) -> Mapping[str, Levels]:
                 "minute, hour, day or a number of seconds, and give at most that many seconds, for at most "
                 f"{SAMPLES_LIMIT} samples"
             )
-        found.setdefault(policy, []).append((age_s, step_s))
-    return {policy: sorted(found.get(policy, levels)) for policy, levels in RETENTION.items()}
+        configured_levels.setdefault(policy, []).append((age_s, step_s))
+    return {policy: sorted(configured_levels.get(policy, levels)) for policy, levels in RETENTION.items()}
 
 
 class Timeline:

@@ -57,12 +57,12 @@ NO_RANGES: Ranges = {}
 
 def ranges(query: Mapping[str, str]) -> Ranges:
     """Return the ranges of a query; a family needs both parameters. Raises BadRange."""
-    found: dict[str, Range] = {}
+    by_family: dict[str, Range] = {}
     for family in FAMILIES:
         age_s, step_s = number(query.get(f"{family}_age")), number(query.get(f"{family}_incr"))
         if age_s is not None and step_s is not None:
-            found[family] = Range(age_s, step_s)
-    return found
+            by_family[family] = Range(age_s, step_s)
+    return by_family
 
 
 def number(text: str | None) -> int | None:

@@ -54,23 +54,23 @@ function open() {
     return;
   }
   const { segments, query } = router.current();
-  const found = router.match(PAGES, segments.length ? segments : ["overview"]);
-  section = found?.page.section;
+  const match = router.match(PAGES, segments.length ? segments : ["overview"]);
+  section = match?.page.section;
   for (const link of document.querySelectorAll("nav.sections a")) {
     if (link.dataset.section === section) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  drawSide(section, found?.page);
-  if (found === null || !(found.page.may?.() ?? true)) {
+  drawSide(section, match?.page);
+  if (match === null || !(match.page.may?.() ?? true)) {
     main.removeAttribute("aria-busy");
     main.replaceChildren(h("h1", {}, "Not found"), h("p", {}, "There is no such page, or you have no right to see it."));
     return;
   }
-  const context = contextOf(found.params, query);
-  const page = found.page.create(context);
+  const context = contextOf(match.params, query);
+  const page = match.page.create(context);
   main.replaceChildren(page.element);
   main.setAttribute("aria-busy", "true");
-  context.title(page.element.querySelector("h1")?.textContent ?? found.page.title);
+  context.title(page.element.querySelector("h1")?.textContent ?? match.page.title);
   leave = page.leave ?? null;
   poll = new Poll((signal) => refresh(page, signal), () => preference("interval", 5));
   poll.now();

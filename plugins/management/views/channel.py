@@ -12,7 +12,7 @@ from ..stats.rates import Counted
 from .connection import PeerView
 from .consumer import ConsumerView, consumer_lists
 from .detailed_rates import RatesView, channel_name, of_channel
-from .stats import NO_PROCESS, Process, StatsView
+from .stats import NO_PROCESS, Process, RequestStats
 
 
 class ChannelView(Process):
@@ -45,7 +45,7 @@ class ChannelView(Process):
     consumer_details: NotRequired[list[ConsumerView]]
 
 
-def channel_view(stats: StatsView, channel: Channel) -> ChannelView:
+def channel_view(stats: RequestStats, channel: Channel) -> ChannelView:
     connection, confirms, transaction = channel.connection, channel.confirms, channel.transaction
     peer = connection.peer
     item: ChannelView = {
@@ -78,7 +78,7 @@ def channel_view(stats: StatsView, channel: Channel) -> ChannelView:
     return item
 
 
-def lists_of_channel(stats: StatsView, channel: Channel) -> Lists:
+def lists_of_channel(stats: RequestStats, channel: Channel) -> Lists:
     """The lists of a single channel: detailed rates and consumers."""
     if not stats.enabled:
         return {}

@@ -11,7 +11,7 @@ from warren.broker.session.connection import Connection
 
 from ..stats.counters import connection_key
 from ..stats.history import BYTE_COUNTERS
-from .stats import NO_PROCESS, Process, StatsView, with_counters
+from .stats import NO_PROCESS, Process, RequestStats, with_counters
 
 
 class PeerView(TypedDict):
@@ -79,7 +79,7 @@ def connection_identity(connection: Connection) -> ConnectionIdentity:
     return ConnectionIdentity(connection.name, connection.vhost_name, connection.user.name, connection.node.name)
 
 
-def connection_view(stats: StatsView, connection: Connection) -> ConnectionView:
+def connection_view(stats: RequestStats, connection: Connection) -> ConnectionView:
     peer, tls = connection.peer, connection.peer.encryption
     assert connection.user is not None
     item: ConnectionView = {

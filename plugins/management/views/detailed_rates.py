@@ -19,7 +19,7 @@ from ..framework.pagination import Lists
 from ..stats.counters import delivering_counters
 from ..stats.detailed_rates import channels, pair, published_counters, route, routes
 from ..stats.rates import Counted
-from .stats import StatsView
+from .stats import RequestStats
 
 
 class Place(msgspec.Struct):
@@ -50,7 +50,7 @@ class RatesView(TypedDict):
     channel_details: NotRequired[ChannelDetails]
 
 
-def of_queue(host: Host, stats: StatsView, queue: Queue) -> Lists:
+def of_queue(host: Host, stats: RequestStats, queue: Queue) -> Lists:
     incoming = (
         {"stats": routed_stats(stats, exchange, queue, counted[queue]), "exchange": place_of(exchange)}
         if queue in counted
@@ -60,7 +60,7 @@ def of_queue(host: Host, stats: StatsView, queue: Queue) -> Lists:
     return {"incoming": incoming, "deliveries": (delivered_view(stats, channel, queue) for channel in channels(host))}
 
 
-def of_exchange(host: Host, stats: StatsView, exchange: Exchange) -> Lists:
+def of_exchange(host: Host, stats: RequestStats, exchange: Exchange) -> Lists:
     outgoing = (
         {"stats": routed_stats(stats, exchange, queue, count), "queue": place_of(queue)}
         for queue, count in list(routes(host).get(exchange, {}).items())
@@ -68,7 +68,7 @@ def of_exchange(host: Host, stats: StatsView, exchange: Exchange) -> Lists:
     return {"incoming": (published_view(stats, channel, exchange) for channel in channels(host)), "outgoing": outgoing}
 
 
-def of_channel(stats: StatsView, channel: Channel) -> Lists:
+def of_channel(stats: RequestStats, channel: Channel) -> Lists:
     if channel.rates is None:
         return {"publishes": (), "deliveries": ()}
     publishes = (
@@ -82,7 +82,7 @@ def of_channel(stats: StatsView, channel: Channel) -> Lists:
     return {"publishes": publishes, "deliveries": deliveries}
 
 
-def delivered_view(stats: StatsView, channel: Channel, queue: Queue) -> RatesView | None:
+def delivered_view(stats: RequestStats, channel: Channel, queue: Queue) -> RatesView | None:
     got = channel.rates.queues.get(queue) if channel.rates is not None else None
     if got is None:
         return None
@@ -90,7 +90,7 @@ def delivered_view(stats: StatsView, channel: Channel, queue: Queue) -> RatesVie
     return {"stats": delivered_stats(stats, channel, queue, got), "channel_details": details}
 
 
-def published_view(stats: StatsView, channel: Channel, exchange: Exchange) -> RatesView | None:
+def published_view(stats: RequestStats, channel: Channel, exchange: Exchange) -> RatesView | None:
     published = channel.rates.exchanges.get(exchange) if channel.rates is not None else None
     if published is None:
         return None
@@ -98,15 +98,15 @@ def published_view(stats: StatsView, channel: Channel, exchange: Exchange) -> Ra
     return {"stats": published_stats(stats, channel, exchange, published), "channel_details": details}
 
 
-def published_stats(stats: StatsView, channel: Channel, exchange: Exchange, published: PublishCounters) -> Any:
+def published_stats(stats: RequestStats, channel: Channel, exchange: Exchange, published: PublishCounters) -> Any:
     return stats.details("channel_exchange", pair(channel, exchange), published_counters(published))
 
 
-def delivered_stats(stats: StatsView, channel: Channel, queue: Queue, got: DeliveryCounters) -> Any:
+def delivered_stats(stats: RequestStats, channel: Channel, queue: Queue, got: DeliveryCounters) -> Any:
     return stats.details("channel_queue", pair(channel, queue), delivering_counters(got))
 
 
-def routed_stats(stats: StatsView, exchange: Exchange, queue: Queue, count: int) -> Any:
+def routed_stats(stats: RequestStats, exchange: Exchange, queue: Queue, count: int) -> Any:
     return stats.details("exchange_queue", route(exchange, queue), {"publish": count})
 
 

@@ -12,7 +12,7 @@ from ..framework.pagination import Lists
 from ..stats.counters import exchange_counters, exchange_key
 from ..stats.rates import Counted
 from .detailed_rates import RatesView, of_exchange
-from .stats import StatsView
+from .stats import RequestStats
 
 
 class ExchangeView(Struct):
@@ -32,18 +32,18 @@ class ExchangeView(Struct):
     outgoing: list[RatesView] | UnsetType = UNSET
 
 
-def exchange_view(stats: StatsView, exchange: Exchange) -> ExchangeView:
+def exchange_view(stats: RequestStats, exchange: Exchange) -> ExchangeView:
     flags = exchange.durable, exchange.auto_delete, exchange.internal
     arguments, declared_by = json_of_table(exchange.arguments), exchange.declared_by or INTERNAL
     view = ExchangeView(exchange.name, exchange.vhost, exchange.type_name, *flags, arguments, declared_by)
     if exchange.policy is not None:
         view.policy = exchange.policy.name
     if stats.enabled:
-        counted = stats.message_stats("exchange", exchange_key(exchange), exchange_counters(exchange))
-        view.message_stats = counted.get("message_stats", UNSET)
+        counters = stats.message_stats("exchange", exchange_key(exchange), exchange_counters(exchange))
+        view.message_stats = counters.get("message_stats", UNSET)
     return view
 
 
-def lists_of_exchange(host: Host, stats: StatsView, exchange: Exchange) -> Lists:
+def lists_of_exchange(host: Host, stats: RequestStats, exchange: Exchange) -> Lists:
     """The lists of a single exchange: detailed rates."""
     return of_exchange(host, stats, exchange) if stats.enabled else {}

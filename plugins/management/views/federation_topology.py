@@ -25,7 +25,7 @@ from warren.broker.session.connection import Connection
 from ..stats.counters import channel_counters, channel_key, queue_counters, queue_key
 from ..stats.federation_links import Row, link_counters, link_key
 from .consumer import consumers_of
-from .stats import StatsView
+from .stats import RequestStats
 
 INTERNAL = "x-federation-upstream"  # the type of the internal exchanges that downstream links declare
 DOWNSTREAM_NAME, DOWNSTREAM_VHOST = "x-downstream-name", "x-downstream-vhost"
@@ -81,7 +81,7 @@ class Topology:
         known = self._addresses.get((str(row["vhost"]), str(row["upstream"])))
         return host_and_port(str(row["uri"])) if known is None else known
 
-    def add_own_link(self, stats: StatsView, row: Row) -> None:
+    def add_own_link(self, stats: RequestStats, row: Row) -> None:
         """Add a link of this broker. An upstream whose cluster name is unknown is named by its address."""
         address = self._address_of(row)
         upstream = str(row["upstream_cluster_name"]) or self._by_address.get(address) or address or self.here
@@ -126,7 +126,7 @@ def host_and_port(uri: str) -> str:
         return uri
 
 
-def own_link(stats: StatsView, row: Row) -> Item:
+def own_link(stats: RequestStats, row: Row) -> Item:
     """Return the fields of a link of this broker."""
     counted = stats.details("link", link_key(row), link_counters(row)) if row["status"] == "running" else {}
     return {
@@ -136,7 +136,7 @@ def own_link(stats: StatsView, row: Row) -> Item:
     }
 
 
-def exchange_link(stats: StatsView, exchange: Exchange) -> Item | None:
+def exchange_link(stats: RequestStats, exchange: Exchange) -> Item | None:
     """Return the link of another broker that has declared this internal exchange; None if it has no queue yet."""
     queue = next((one.destination for one in exchange.outgoing.values() if isinstance(one.destination, Queue)), None)
     if queue is None:
@@ -164,12 +164,12 @@ def downstream_of(exchange: Exchange, queue: str) -> tuple[str, str]:
 
     The cluster name is that of the arguments or of a binding, as the one in the queue's name may have a suffix.
     """
-    source, _, named = queue.removeprefix(UPSTREAM_OBJECT).partition(" -> ")
-    given = exchange.arguments.text(DOWNSTREAM_NAME)
-    if given is None:
+    source, _, target = queue.removeprefix(UPSTREAM_OBJECT).partition(" -> ")
+    cluster = exchange.arguments.text(DOWNSTREAM_NAME)
+    if cluster is None:
         passed = (clusters_passed(one.arguments) for one in islice(exchange.incoming.values(), BINDINGS))
-        given = next((names[0] for names in passed if names), named.partition(":")[0])
-    return given, source
+        cluster = next((names[0] for names in passed if names), target.partition(":")[0])
+    return cluster, source
 
 
 def clusters_passed(arguments: Table) -> list[str]:
@@ -180,7 +180,7 @@ def clusters_passed(arguments: Table) -> list[str]:
     return [str(entry.get("cluster-name", "")) for entry in entries if isinstance(entry, dict)]
 
 
-def queue_links(stats: StatsView, connection: Connection) -> Iterator[Item]:
+def queue_links(stats: RequestStats, connection: Connection) -> Iterator[Item]:
     """Yield the links of queues of another broker over this connection: one for each queue that it consumes from.
 
     A connection that consumes from none is that of a link without demand.
@@ -214,7 +214,7 @@ def queue_links(stats: StatsView, connection: Connection) -> Iterator[Item]:
             )
 
 
-def channel_rate(stats: StatsView, connection: Connection, channel: Channel) -> object:
+def channel_rate(stats: RequestStats, connection: Connection, channel: Channel) -> object:
     counted = stats.message_stats("channel", channel_key(connection, channel), channel_counters(channel))
     return rate_of(counted.get("message_stats"))
 

@@ -7,7 +7,7 @@ from typing import Any, NotRequired, TypedDict
 
 from ..stats.federation_links import Row, link_counters, link_key
 from ..stats.rates import Counted
-from .stats import StatsView, with_fields
+from .stats import RequestStats, with_fields
 
 ALIKE = ("vhost", "type", "upstream", "id", "status", "uri")  # the same in the service's rows
 # Fields that RabbitMQ does not have.
@@ -42,7 +42,7 @@ class LinkView(TypedDict):
     message_stats: NotRequired[Counted]
 
 
-def link_view(stats: StatsView, row: Row) -> LinkView:
+def link_view(stats: RequestStats, row: Row) -> LinkView:
     """Return the fields of a link from the service's row."""
     kind = str(row["type"])
     item: Any = {
@@ -71,7 +71,7 @@ def link_view(stats: StatsView, row: Row) -> LinkView:
     return view
 
 
-def detailed_link_view(stats: StatsView, row: Row) -> LinkView:
+def detailed_link_view(stats: RequestStats, row: Row) -> LinkView:
     """Return the fields of a single link, with its counters and rates even while it is down."""
     view = link_view(stats, row)
     view["message_stats"] = stats.details("link", link_key(row), link_counters(row))

@@ -23,7 +23,7 @@ from ..stats.watermarks import oldest_age_s
 from .connection import PeerView
 from .consumer import ConsumerView, consumer_lists, consumers_of
 from .detailed_rates import RatesView, of_queue
-from .stats import NO_GARBAGE, NO_REDUCTIONS, Process, StatsView, with_counters, with_fields
+from .stats import NO_GARBAGE, NO_REDUCTIONS, Process, RequestStats, with_counters, with_fields
 
 STORAGE_VERSION = 2  # of RabbitMQ's newest classic queues
 SIZES = (
@@ -101,15 +101,15 @@ class Part(NamedTuple):
     """A group of fields, and the function that returns the ones that a queue has."""
 
     names: frozenset[str]
-    make: Callable[[Request, StatsView, Queue], Any]
+    make: Callable[[Request, RequestStats, Queue], Any]
 
 
-def queue_view(request: Request, stats: StatsView, queue: Queue) -> QueueView:
+def queue_view(request: Request, stats: RequestStats, queue: Queue) -> QueueView:
     """The fields of a queue, as in lists."""
     return view_of_parts(PARTS, request, stats, queue)
 
 
-def view_of_parts(parts: Iterable[Part], request: Request, stats: StatsView, queue: Queue) -> QueueView:
+def view_of_parts(parts: Iterable[Part], request: Request, stats: RequestStats, queue: Queue) -> QueueView:
     """The fields of a queue that these parts make."""
     item: Any = {}
     for part in parts:
@@ -123,7 +123,7 @@ def parts_with(names: Collection[str]) -> list[Part]:
     return [part for part in PARTS if not part.names.isdisjoint(names)]
 
 
-def properties(request: Request, stats: StatsView, queue: Queue) -> QueueSettings:
+def properties(request: Request, stats: RequestStats, queue: Queue) -> QueueSettings:
     """The declared properties of a queue, and its policies."""
     item: QueueSettings = {
         "name": queue.name,
@@ -151,7 +151,7 @@ def properties(request: Request, stats: StatsView, queue: Queue) -> QueueSetting
     return item
 
 
-def state_fields(request: Request, stats: StatsView, queue: Queue) -> QueueState:
+def state_fields(request: Request, stats: RequestStats, queue: Queue) -> QueueState:
     """The fields of the statistics that no other part makes."""
     if not stats.enabled:
         return {}
@@ -179,19 +179,19 @@ def first_timestamp(queue: Queue) -> int | None:
     return timestamp(message.property_bytes) if message is not None else None
 
 
-def length_fields(request: Request, stats: StatsView, queue: Queue) -> Any:
+def length_fields(request: Request, stats: RequestStats, queue: Queue) -> Any:
     return stats.details("queue", queue_key(queue), length_counters(lengths(queue))) if stats.totals else {}
 
 
-def counter_fields(request: Request, stats: StatsView, queue: Queue) -> Any:
+def counter_fields(request: Request, stats: RequestStats, queue: Queue) -> Any:
     return stats.message_stats("queue", queue_key(queue), queue_counters(queue)) if stats.enabled else {}
 
 
-def idle_fields(request: Request, stats: StatsView, queue: Queue) -> Any:
+def idle_fields(request: Request, stats: RequestStats, queue: Queue) -> Any:
     return stats.idle_since("queue", queue_key(queue)) if stats.enabled else {}
 
 
-def age_fields(request: Request, stats: StatsView, queue: Queue) -> Any:
+def age_fields(request: Request, stats: RequestStats, queue: Queue) -> Any:
     """The age of the oldest ready message in seconds, or no field if there is none or it is not known yet."""
     if not stats.enabled or not queue.ready:
         return {}
@@ -200,14 +200,14 @@ def age_fields(request: Request, stats: StatsView, queue: Queue) -> Any:
     return {} if age_s is None else {"oldest_ready_message_age": age_s}
 
 
-def lists_of_queue(host: Host, stats: StatsView, queue: Queue) -> Lists:
+def lists_of_queue(host: Host, stats: RequestStats, queue: Queue) -> Lists:
     """The lists of a single queue: detailed rates and consumers."""
     if not stats.enabled:
         return {}
     return {**of_queue(host, stats, queue), **consumer_lists(stats.caller, consumers_of(queue))}
 
 
-def queue_view_with_unset(request: Request, stats: StatsView, queue: Queue) -> QueueView:
+def queue_view_with_unset(request: Request, stats: RequestStats, queue: Queue) -> QueueView:
     """The fields of a queue, including unset ones as null."""
     item: Any = dict.fromkeys(UNSET) | view_of_parts(PARTS, request, stats, queue)
     if stats.enabled:

@@ -45,7 +45,7 @@ def with_counters(*names: str) -> Callable[[T], T]:
     return lambda view: rates(counters(view))
 
 
-class StatsView:
+class RequestStats:
     """The counters of objects for one request, with the rates and ranges that it asks for.
 
     enabled  False with `disable_stats`: views have no statistics

@@ -10,7 +10,7 @@ from ..stats.counters import length_counters, message_counters, vhost_key
 from ..stats.history import BYTE_COUNTERS, LENGTHS
 from ..stats.rates import Counted
 from ..stats.vhost_totals import Totals
-from .stats import StatsView, with_counters
+from .stats import RequestStats, with_counters
 
 
 class VHostMetadata(TypedDict):
@@ -34,12 +34,12 @@ class VHostView(TypedDict):
     message_stats: NotRequired[Counted]
 
 
-def vhost_view(node: str, stats: StatsView, totals: Totals, vhost: VHost) -> VHostView:
-    kept = vhost.metadata
+def vhost_view(node: str, stats: RequestStats, totals: Totals, vhost: VHost) -> VHostView:
+    stored_metadata = vhost.metadata
     metadata: VHostMetadata = {
-        "description": kept.description,
-        "tags": list(kept.tags),
-        "default_queue_type": kept.default_queue_type or "classic",
+        "description": stored_metadata.description,
+        "tags": list(stored_metadata.tags),
+        "default_queue_type": stored_metadata.default_queue_type or "classic",
     }
     item: VHostView = {
         "name": vhost.name,
@@ -47,7 +47,7 @@ def vhost_view(node: str, stats: StatsView, totals: Totals, vhost: VHost) -> VHo
         "tags": metadata["tags"],
         "default_queue_type": metadata["default_queue_type"],
         "metadata": metadata,
-        "protected_from_deletion": kept.protected,
+        "protected_from_deletion": stored_metadata.protected,
         "tracing": vhost.firehose is not None,
         "cluster_state": {node: "running"},
     }
@@ -56,6 +56,6 @@ def vhost_view(node: str, stats: StatsView, totals: Totals, vhost: VHost) -> VHo
         item |= stats.details("vhost", key, length_counters(totals.lengths[vhost.name]))
     if stats.enabled:
         item |= stats.details("vhost", key, dict(zip(BYTE_COUNTERS, totals.bytes[vhost.name], strict=True)))
-        counted = vhost.statistics
-        item |= stats.message_stats("vhost", key, message_counters(counted.publishing, counted.delivered()))
+        statistics = vhost.statistics
+        item |= stats.message_stats("vhost", key, message_counters(statistics.publishing, statistics.delivered()))
     return item

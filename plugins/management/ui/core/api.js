@@ -48,8 +48,8 @@ async function reasonOf(response) {
   const text = await arrival(response.text());
   try {
     const { reason, error } = JSON.parse(text);
-    const said = reason ?? error ?? text;
-    return typeof said === "string" ? said : JSON.stringify(said);
+    const cause = reason ?? error ?? text;
+    return typeof cause === "string" ? cause : JSON.stringify(cause);
   } catch {
     return text || `${response.status} ${response.statusText}`;
   }

@@ -66,9 +66,9 @@ const contentsOf = (form) => new Map([...fieldsOf(form)].map(([name, field]) => 
 /** Show in a field what another one shows; it keeps its node and the focus if it has as many inputs. */
 function copy(field, other) {
   const inputs = inputsOf(field);
-  const given = inputsOf(other);
-  if (inputs.length !== given.length) return field.replaceWith(other);
-  inputs.forEach((input, at) => Object.assign(input, { value: given[at].value, checked: given[at].checked }));
+  const fresh = inputsOf(other);
+  if (inputs.length !== fresh.length) return field.replaceWith(other);
+  inputs.forEach((input, at) => Object.assign(input, { value: fresh[at].value, checked: fresh[at].checked }));
   field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
@@ -80,15 +80,15 @@ function copy(field, other) {
  */
 export function follow(form, fresh) {
   const fields = fieldsOf(form);
-  const given = fieldsOf(fresh);
+  const freshFields = fieldsOf(fresh);
   const before = saved.get(form);
   saved.set(form, contentsOf(fresh));
   for (const [name, field] of fields) {
     if (contentOf(field) !== before.get(name)) continue;
-    if (!given.has(name)) field.remove();
-    else if (contentOf(given.get(name)) !== before.get(name)) copy(field, given.get(name));
+    if (!freshFields.has(name)) field.remove();
+    else if (contentOf(freshFields.get(name)) !== before.get(name)) copy(field, freshFields.get(name));
   }
-  for (const [name, row] of given) if (!fields.has(name) && !before.has(name)) listOf(form).append(row);
+  for (const [name, row] of freshFields) if (!fields.has(name) && !before.has(name)) listOf(form).append(row);
 }
 
 /**

@@ -56,12 +56,12 @@ function list(context, name, label, columns, target) {
 }
 
 function addForm(context, { label, fields, bind }) {
-  const given = argumentsTable({ label: "Arguments" });
+  const argumentRows = argumentsTable({ label: "Arguments" });
   return form({
     label, submit: "Bind", fields: [...fields, { name: "key", label: "Routing key" }],
-    extra: [given.element], clear: () => given.write({}),
+    extra: [argumentRows.element], clear: () => argumentRows.write({}),
     async run(values) {
-      await api.post(bind(values), { routing_key: values.key, arguments: given.read() });
+      await api.post(bind(values), { routing_key: values.key, arguments: argumentRows.read() });
       tasks.say("The binding is added.");
       context.refresh();
     },

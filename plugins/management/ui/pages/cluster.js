@@ -61,9 +61,9 @@ function createParameters(context) {
       { name: "value", label: "Value (JSON)", type: "area", value: "{}" },
     ],
     async run({ component, vhost, name, value: text }) {
-      const given = typed("json", text, "Value");
+      const value = typed("json", text, "Value");
       const place = component === "global" ? { name } : { component, vhost, name };
-      await api.put(targetOf(place), { ...place, value: given });
+      await api.put(targetOf(place), { ...place, value });
       context.refresh();
     },
   });

@@ -15,8 +15,8 @@ import { channelColumns } from "./channels.js";
 import { countColumn, dataChart, dataColumn } from "./rates.js";
 import { folded, heading, link, section, state, tableOf } from "./widgets.js";
 
-const product = ({ client_properties: given = {} }) => [given.product, given.version].filter((one) => typeof one === "string").join(" ");
-const named = ({ client_properties: given = {} }) => (typeof given.connection_name === "string" ? given.connection_name : "");
+const product = ({ client_properties: properties = {} }) => [properties.product, properties.version].filter((one) => typeof one === "string").join(" ");
+const named = ({ client_properties: properties = {} }) => (typeof properties.connection_name === "string" ? properties.connection_name : "");
 const stateOf = (one) => state(one.state, one.state === "running" ? "good" : "waiting");
 const cipherOf = (one) => `${one.ssl_protocol} ${one.ssl_cipher}`;
 const heartbeatOf = (one) => (one.timeout ? format.duration(one.timeout) : "none");

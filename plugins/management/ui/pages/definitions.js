@@ -38,9 +38,9 @@ function differences(document, existing, vhost) {
     const result = { section, added: [], changed: [], same: 0 };
     for (const item of document[section].map(place)) {
       const names = identity(section, item);
-      const found = known.get(JSON.stringify(names));
-      if (found === undefined) result.added.push(names.join(" · "));
-      else if (isEqual(item, found)) result.same += 1;
+      const present = known.get(JSON.stringify(names));
+      if (present === undefined) result.added.push(names.join(" · "));
+      else if (isEqual(item, present)) result.same += 1;
       else result.changed.push(names.join(" · "));
     }
     return result;
@@ -82,11 +82,11 @@ async function importFile(file, vhost, context) {
   }
   const at = (way) => (vhost ? `${way}/${encodeURIComponent(vhost)}` : way);
   const { skipped } = await api.post(at("warren/check-definitions"), body);
-  const found = await api.get(at("definitions")).then((existing) => differences(document, existing, vhost), (error) => {
+  const changes = await api.get(at("definitions")).then((existing) => differences(document, existing, vhost), (error) => {
     if (error.status !== 503) throw error;
     return error; // a part of an import is there, such as that of this file before a crash
   });
-  const agreed = await dialog(`Import ${file.name}?`, (close) => [preview(found, skipped), h("div.buttons", {},
+  const agreed = await dialog(`Import ${file.name}?`, (close) => [preview(changes, skipped), h("div.buttons", {},
     h("button", { type: "button", onclick: () => close(false), autofocus: true }, "Cancel"),
     h("button.primary", { type: "button", onclick: () => close(true) }, "Import"))]);
   if (!agreed) return;

@@ -52,10 +52,10 @@ async function removeExchanges(chosen) {
 const types = (overview) => overview.exchange_types.filter((one) => !one.internal_purpose).map((one) => one.name);
 
 function addForm(context) {
-  const given = argumentsTable({ label: "Arguments", known: KNOWN_ARGUMENTS });
+  const argumentRows = argumentsTable({ label: "Arguments", known: KNOWN_ARGUMENTS });
   const yesNo = [["false", "No"], ["true", "Yes"]];
   return form({
-    label: "Add a new exchange", submit: "Add exchange", extra: [given.element], clear: () => given.write({}),
+    label: "Add a new exchange", submit: "Add exchange", extra: [argumentRows.element], clear: () => argumentRows.write({}),
     fields: [
       vhostField(context),
       { name: "name", label: "Name", required: true },
@@ -69,7 +69,7 @@ function addForm(context) {
     ],
     async run({ vhost, name, type, durable, auto_delete, internal }) {
       const flags = { durable: durable === "true", auto_delete: auto_delete === "true", internal: internal === "true" };
-      await api.put(target({ vhost, name }), { type, ...flags, arguments: given.read() });
+      await api.put(target({ vhost, name }), { type, ...flags, arguments: argumentRows.read() });
       tasks.say(`Exchange ${name} is declared.`);
       context.refresh();
     },
@@ -116,19 +116,19 @@ function createExchange(context) {
   return {
     element,
     async refresh(signal) {
-      const found = await api.get(target(exchange), rangeQuery(["msg_rates"]), signal);
-      chart.draw(found.message_stats);
-      parts.draw(found);
-      if (isNew) await hideForbidden(vhost, found.internal ? forms.slice(1) : forms, signal);
-      if (found.internal) show(publish, false);
+      const stored = await api.get(target(exchange), rangeQuery(["msg_rates"]), signal);
+      chart.draw(stored.message_stats);
+      parts.draw(stored);
+      if (isNew) await hideForbidden(vhost, stored.internal ? forms.slice(1) : forms, signal);
+      if (stored.internal) show(publish, false);
       isNew = false;
-      const alternate = found.arguments["alternate-exchange"];
+      const alternate = stored.arguments["alternate-exchange"];
       fill(details, facts([
-        ["Type", found.type], ["Features", features(found)], ["Policy", found.policy ? link.policy(vhost, found.policy) : ""],
+        ["Type", stored.type], ["Features", features(stored)], ["Policy", stored.policy ? link.policy(vhost, stored.policy) : ""],
         ["Alternate exchange", typeof alternate === "string" ? link.exchange(vhost, alternate) : ""],
-        ["Arguments", Object.keys(found.arguments).length ? tableOf(found.arguments) : ""],
-        ["Message rate in", format.rate(rateOf(found, "publish_in"))],
-        ["Message rate out", format.rate(rateOf(found, "publish_out"))],
+        ["Arguments", Object.keys(stored.arguments).length ? tableOf(stored.arguments) : ""],
+        ["Message rate in", format.rate(rateOf(stored, "publish_in"))],
+        ["Message rate out", format.rate(rateOf(stored, "publish_out"))],
       ]));
       await Promise.all([from.refresh(signal), to.refresh(signal)]);
     },

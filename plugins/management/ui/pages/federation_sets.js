@@ -48,8 +48,8 @@ const removeSets = (sets) =>
 function knownUpstreams() {
   const element = h("datalist", { id: "known-upstreams" });
   const load = async (vhost, signal) => {
-    const found = await api.get(vhost ? path`parameters/federation-upstream/${vhost}` : "parameters/federation-upstream", {}, signal);
-    const names = [...new Set(found.map((one) => one.name))].sort();
+    const upstreams = await api.get(vhost ? path`parameters/federation-upstream/${vhost}` : "parameters/federation-upstream", {}, signal);
+    const names = [...new Set(upstreams.map((one) => one.name))].sort();
     fill(element, names.map((name) => h("option", { value: name })));
   };
   return { element, load };

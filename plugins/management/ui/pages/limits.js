@@ -45,8 +45,8 @@ const limitForm = (kind, given, context) => form({
 /** The table and the form of one user's or virtual host's limits. */
 export function limitsSection(kind, name, context) {
   const load = async (signal) => {
-    const found = await api.get(kind === "user" ? path`user-limits/${name}` : path`vhost-limits/${name}`, {}, signal);
-    return found.filter((one) => Object.keys(one.value).length);
+    const limits = await api.get(kind === "user" ? path`user-limits/${name}` : path`vhost-limits/${name}`, {}, signal);
+    return limits.filter((one) => Object.keys(one.value).length);
   };
   const table = tableOf(kind, whole(load, () => name), context);
   return { element: h("div", {}, table.element, limitForm(kind, name, context)), refresh: (signal) => table.refresh(signal) };

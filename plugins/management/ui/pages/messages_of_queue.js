@@ -76,7 +76,7 @@ function messageCard(vhost, message, at) {
 
 /** The form that gets messages, and the messages. */
 export function getMessages(context, { vhost, name, target }) {
-  const found = h("div.messages", { role: "status" });
+  const list = h("div.messages", { role: "status" });
   const help = h("p", {}, MODES[0][3]);
   const element = form({
     label: "Get messages", submit: "Get messages", keep: true,
@@ -92,8 +92,8 @@ export function getMessages(context, { vhost, name, target }) {
       if (messages.length) {
         const behind = `${format.counted(left, "ready message")} ${left === 1 ? "was" : "were"} behind them.`;
         const summary = `${format.count(messages.length)} shown; ${behind}`;
-        found.replaceChildren(h("p", {}, summary), ...messages.map((one, at) => messageCard(vhost, one, at)));
-      } else found.replaceChildren(h("p.empty", {}, "The queue has no ready messages."));
+        list.replaceChildren(h("p", {}, summary), ...messages.map((one, at) => messageCard(vhost, one, at)));
+      } else list.replaceChildren(h("p.empty", {}, "The queue has no ready messages."));
       context.refresh();
     },
   });
@@ -103,5 +103,5 @@ export function getMessages(context, { vhost, name, target }) {
     fill(help, text);
     help.className = action ? "problem" : "";
   });
-  return h("div", {}, element, found);
+  return h("div", {}, element, list);
 }

@@ -72,9 +72,9 @@ function create(context) {
       rates.draw(overview.message_stats);
       CHURN.forEach((_, at) => churn[at].draw(overview.churn_rates));
       fill(totals, totalsOf(overview));
-      const said = loaded.nodes.flatMap(alarmTexts);
-      fill(alarms, said.map((text) => h("p", {}, text)));
-      show(alarms, said.length > 0);
+      const alarmLines = loaded.nodes.flatMap(alarmTexts);
+      fill(alarms, alarmLines.map((text) => h("p", {}, text)));
+      show(alarms, alarmLines.length > 0);
       if (may.monitor()) {
         fill(health, loaded.nodes.map(healthOf));
         await Promise.all([nodes, listeners, contexts].map((table) => table.refresh(signal)));

@@ -38,7 +38,7 @@ const remove = (operator) => (policies) => deleteObjects(policies, {
   describe: (one) => `${one.name} (${one.vhost})`, target: (one) => target(one, operator),
 });
 
-const countsOf = (found) => `${format.counted(found.queues, "queue")} and ${format.counted(found.exchanges, "exchange")}`;
+const countsOf = (matches) => `${format.counted(matches.queues, "queue")} and ${format.counted(matches.exchanges, "exchange")}`;
 
 /** Show what the pattern in a form matches now; its inputs are named vhost, pattern and apply-to. */
 export function preview(element, output) {
@@ -50,10 +50,10 @@ export function preview(element, output) {
     const { vhost, pattern } = element.elements;
     try {
       const query = { pattern: pattern.value, "apply-to": element.elements["apply-to"].value };
-      const found = await api.get(path`warren/policy-preview/${vhost.value}`, query, running.signal);
-      const names = found.items.map((one) => one.name).join(", ");
-      const more = found.items.length < found.queues + found.exchanges ? ", …" : "";
-      fill(output, `Matches ${countsOf(found)}${names && `: ${names}${more}`}.`);
+      const matches = await api.get(path`warren/policy-preview/${vhost.value}`, query, running.signal);
+      const names = matches.items.map((one) => one.name).join(", ");
+      const more = matches.items.length < matches.queues + matches.exchanges ? ", …" : "";
+      fill(output, `Matches ${countsOf(matches)}${names && `: ${names}${more}`}.`);
     } catch (error) {
       if (error.name !== "AbortError") fill(output, error.message);
     }
@@ -152,12 +152,12 @@ const createPolicy = (operator) => (context) => {
     async refresh(signal) {
       const policy = await load(signal);
       const query = { pattern: policy.pattern, "apply-to": policy["apply-to"] };
-      const found = await api.get(path`warren/policy-preview/${vhost}`, query, signal);
-      const items = found.items.flatMap((one) => [(one.kind === "queue" ? link.queue : link.exchange)(vhost, one.name), " "]);
+      const matches = await api.get(path`warren/policy-preview/${vhost}`, query, signal);
+      const items = matches.items.flatMap((one) => [(one.kind === "queue" ? link.queue : link.exchange)(vhost, one.name), " "]);
       fill(details, facts([
         ["Pattern", h("code", {}, policy.pattern)], ["Apply to", policy["apply-to"]], ["Definition", tableOf(policy.definition)],
         ["Priority", format.count(policy.priority)],
-        ["Matches", countsOf(found)],
+        ["Matches", countsOf(matches)],
         ["Among them", items.length ? h("span", {}, items) : ""],
       ]));
       update.show(policy);

@@ -33,8 +33,8 @@ export function publishForm(context, { vhost, exchange, queue }) {
       { name: "encoding", label: "Payload encoding", type: "select", options: [["string", "String"], ["base64", "Base64"]] },
     ],
     async run({ key = queue, mode, payload, encoding }) {
-      const given = { delivery_mode: Number(mode), ...properties.read(), headers: headers.read() };
-      const body = { routing_key: key, properties: given, payload, payload_encoding: encoding };
+      const allProperties = { delivery_mode: Number(mode), ...properties.read(), headers: headers.read() };
+      const body = { routing_key: key, properties: allProperties, payload, payload_encoding: encoding };
       const { routed } = await api.post(path`exchanges/${vhost}/${exchange || DEFAULT_EXCHANGE}/publish`, body);
       if (!routed) throw new Error("The message was published, but not routed: no binding matches it.");
       tasks.say("Message published.");

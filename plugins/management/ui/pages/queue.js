@@ -126,18 +126,18 @@ function create(context) {
   return {
     element,
     async refresh(signal) {
-      const found = await api.get(here, rangeQuery(["lengths", "msg_rates"]), signal);
+      const queue = await api.get(here, rangeQuery(["lengths", "msg_rates"]), signal);
       if (isNew) await hideForbidden(vhost, forms, signal);
       isNew = false;
-      lengths.draw(found);
-      rates.draw(found.message_stats);
-      parts.draw(found);
-      sizes.draw(found);
-      fill(left, facts(leftFacts(found)));
-      fill(right, facts(rightFacts(found)));
-      consumers = found.consumer_details ?? [];
-      const count = unackedSection.open && !found.exclusive ? found.messages_unacknowledged : 0;
-      await Promise.all([consumersTable.refresh(signal), unacked.refresh(signal, count, found.exclusive), bindings.refresh(signal)]);
+      lengths.draw(queue);
+      rates.draw(queue.message_stats);
+      parts.draw(queue);
+      sizes.draw(queue);
+      fill(left, facts(leftFacts(queue)));
+      fill(right, facts(rightFacts(queue)));
+      consumers = queue.consumer_details ?? [];
+      const count = unackedSection.open && !queue.exclusive ? queue.messages_unacknowledged : 0;
+      await Promise.all([consumersTable.refresh(signal), unacked.refresh(signal, count, queue.exclusive), bindings.refresh(signal)]);
     },
   };
 }

@@ -83,9 +83,9 @@ async function purgeQueues(queues) {
 }
 
 function addForm(context) {
-  const given = argumentsTable({ label: "Arguments", known: KNOWN_ARGUMENTS });
+  const argumentRows = argumentsTable({ label: "Arguments", known: KNOWN_ARGUMENTS });
   return form({
-    label: "Add a queue", submit: "Add queue", extra: [given.element], clear: () => given.write({}),
+    label: "Add a queue", submit: "Add queue", extra: [argumentRows.element], clear: () => argumentRows.write({}),
     fields: [
       vhostField(context),
       { name: "name", label: "Name", required: true },
@@ -97,7 +97,7 @@ function addForm(context) {
       },
     ],
     async run({ vhost, name, type, durable, auto_delete }) {
-      const args = { ...given.read(), ...(type ? { "x-queue-type": type } : {}) };
+      const args = { ...argumentRows.read(), ...(type ? { "x-queue-type": type } : {}) };
       await api.put(target({ vhost, name }), { durable: durable === "true", auto_delete: auto_delete === "true", arguments: args });
       tasks.say(`Queue ${name} is declared.`);
       context.refresh();

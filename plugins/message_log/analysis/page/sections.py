@@ -84,8 +84,8 @@ Describe = Callable[[Page, list[Values]], tuple[float, Words]]
 
 def sections(page: Page) -> list[Section]:
     """Return all sections that have content, the worst first."""
-    made = [section for make in MAKERS if (section := make(page)) is not None]
-    return sorted(made, key=lambda section: -section.impact)
+    all_sections = [section for make in MAKERS if (section := make(page)) is not None]
+    return sorted(all_sections, key=lambda section: -section.impact)
 
 
 def of_table(key: str, title: str, describe: Describe) -> Make:
