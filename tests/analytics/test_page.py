@@ -46,6 +46,14 @@ def test_what_is_wrong_comes_first() -> None:
     assert "imbalances" not in order and "durability" not in order
 
 
+def test_findings_name_consumers_that_do_not_keep_up_and_leaks() -> None:
+    shown = sections(report())
+    assert shown["consumers"]["finding"] == "those of 8 queues do not keep up"
+    assert shown["churn"]["finding"] == "a leak is suspected: channels at node 0"
+    well = report() | {"consumers": [{"advice": "they keep up"}], "churn": [{"leak_suspected": False}]}
+    assert [sections(well)[name]["mark"] for name in ("consumers", "churn")] == ["normal", "normal"]
+
+
 def test_a_table_has_the_first_rows_and_the_number_of_the_others() -> None:
     (latencies,) = sections(report())["latency"]["parts"]
     assert (latencies["kind"], len(latencies["rows"]), latencies["more"]) == ("table", 8, 1_000)

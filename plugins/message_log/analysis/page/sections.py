@@ -34,7 +34,7 @@ HOUR_S = 3600.0
 NEAR = 0.9  # the share of a limit from which on a metric is near it
 LINES = 10  # in a chart
 LINKS_HEIGHT = 120  # of the flow between brokers, in pixels
-NOT_KEEPING_UP = ("they take", "they wait", "they are")  # beginnings of advice on consumers
+NOT_KEEPING_UP = ("their prefetch", "they wait", "they are")  # beginnings of advice on consumers
 LAG_NOTE = (
     "The time since the broker received it, of messages that were delivered for the first time, expired or were "
     "dropped then or later, or are still there. Redeliveries do not count; of messages from before a restart the "
