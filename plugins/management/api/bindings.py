@@ -14,11 +14,11 @@ from warren.broker.plugin import Binding, Exchange, Queue, VHost
 from ...http.auth import VHOST
 from ...http.responses import Response, done, missing, ok
 from ...http.time_slices import when
+from ..framework.bodies import Arguments, table_of
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from ..views.binding import EMPTY, BindingView, binding_view, implicit_binding, properties_key
-from .arguments import Arguments, table_of
 
 NO_KEYS = (EMPTY, "null", "undefined")  # which tools write for an empty key
 BODY_LIMIT = 5_000  # bytes, RabbitMQ's limit for a binding

@@ -9,13 +9,13 @@ from warren.broker.plugin import Exchange
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, put
+from ..framework.bodies import Arguments, table_of
 from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import exchange_key
 from ..views.exchange import ExchangeView, exchange_view, lists_of_exchange
 from ..views.stats import RequestStats
-from .arguments import Arguments, table_of
 from .bindings import unbound
 
 

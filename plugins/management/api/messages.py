@@ -17,11 +17,10 @@ from warren.broker.session.management_channel import FetchedMessage
 
 from ...http.auth import VHOST
 from ...http.responses import HTTPError, Pieces, Response, bad, json_of, not_found, ok
-from ..framework.bodies import CostlyBody
+from ..framework.bodies import CostlyBody, table_of
 from ..framework.pagination import Item
 from ..framework.request import Request
 from ..framework.router import Route
-from .arguments import table_of
 from .queues import until_resumed
 
 PUBLISH_BYTES = 5 << 20  # of a message to publish; decoding its JSON keeps the interpreter, in a thread too

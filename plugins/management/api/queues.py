@@ -13,13 +13,13 @@ from warren.broker.plugin import Queue
 from ...http.auth import ADMIN, VHOST
 from ...http.responses import Response, bad, done, not_found, put
 from ...http.time_slices import when
+from ..framework.bodies import Arguments, table_of
 from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import queue_key
 from ..views.queue import QueueView, lists_of_queue, parts_with, queue_view, queue_view_with_unset, view_of_parts
 from ..views.stats import RequestStats
-from .arguments import Arguments, table_of
 from .bindings import unbound
 
 

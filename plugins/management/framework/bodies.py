@@ -10,10 +10,11 @@ from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 import msgspec
 
+from warren.broker.amqp.table_json import table_of_json
 from warren.broker.core.definitions.files import too_many_digits
 from warren.broker.core.metadata import validation
 from warren.broker.core.metadata.validation import NESTED_LIMIT
-from warren.broker.plugin import Invalid
+from warren.broker.plugin import Invalid, Table
 
 from ...http.asgi import Incoming
 from ...http.limits import Quota
@@ -222,3 +223,28 @@ def is_integer(value: object) -> bool:
     if isinstance(value, str):
         return value.isascii() and value.removeprefix("-").isdecimal()
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+# Arguments of declarations and headers of messages
+
+Arguments = dict[str, Any] | list[Any] | None
+
+
+def table_of(arguments: Arguments) -> Table:
+    """Return the arguments as an AMQP table. Raises HTTPError (400), Invalid."""
+    if arguments is None:
+        return Table.EMPTY
+    if has_null(arguments):
+        raise bad("null_not_allowed")
+    return table_of_json(arguments)
+
+
+def has_null(value: object) -> bool:
+    """True if the value contains a null at any depth."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if one is None:
+            return True
+        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+    return False

@@ -14,7 +14,11 @@ import { clusterPages } from "./cluster.js";
 import { connectionPage, connectionsPage } from "./connections.js";
 import { consumersPage } from "./consumers.js";
 import { exchangePage, exchangesPage } from "./exchanges.js";
-import { FEDERATION_PAGES } from "./federation.js";
+import { setPage, setsPage } from "./federation_sets.js";
+import { linkPage, statusPage } from "./federation_status.js";
+import { topologyPage } from "./federation_topology.js";
+import { upstreamPage, upstreamsPage } from "./federation_upstreams.js";
+import { wizardPage } from "./federation_wizard.js";
 import { limitsPage } from "./limits.js";
 import { nodePage } from "./nodes.js";
 import { overviewPage } from "./overview.js";
@@ -44,7 +48,7 @@ export const PAGES = [
   connectionsPage, connectionPage, channelsPage, channelPage, consumersPage,
   exchangesPage, exchangePage,
   queuesPage, queuePage,
-  ...FEDERATION_PAGES,
+  statusPage, linkPage, topologyPage, upstreamsPage, upstreamPage, setsPage, setPage, wizardPage,
   tracePage, reportsPage, reportPage,
   usersPage, userPage, vhostsPage, vhostPage, policiesPage, policyPage, operatorPolicyPage, limitsPage, ...clusterPages,
 ];
