@@ -167,7 +167,7 @@ def test_an_object_stored_under_a_name_with_line_ends_can_be_deleted(api: Api) -
 
 
 def test_line_ends_in_names_are_dropped_as_in_methods(api: Api) -> None:
-    """A name of line ends alone is empty: that of a queue is generated."""
+    """A name of only line ends is empty; for a queue one is generated."""
     for path, body in (("/queues/%2F/q%0A", {}), ("/exchanges/%2F/x%0D%0A", {"type": "fanout"})):
         assert [api.put(path, body).status for _ in range(2)] == [201, 204]
     for end, location in (("q/q%0A", "q/k"), ("e/amq.fanout%0A", "amq.fanout/k")):

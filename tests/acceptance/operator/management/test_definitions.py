@@ -227,7 +227,7 @@ def test_an_error_shows_a_bounded_part_of_a_value(api: Api, character: str) -> N
 
 
 def test_names_of_queues_and_exchanges_with_line_ends_are_refused(api: Api) -> None:
-    """Methods and routes strip them: what is imported would be out of reach, or another object."""
+    """Methods and routes strip them: the imported object could not be addressed, or another one would be."""
     place = {"vhost": "/", "durable": True}
     exchange, queue = place | {"type": "fanout"}, place | {"name": "ab"}
     binding = place | {"source": "amq.fanout", "destination": "ab", "destination_type": "queue", "routing_key": "k\n"}

@@ -46,7 +46,7 @@ def one_object_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Populated(Scraper):
-    """A broker with an object for each route and some more of each kind, which can all be deleted at once."""
+    """A broker with an object for each route and some more of each kind, which can all be deleted together."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Populated(Scraper):
         self.peer.settle()
 
     def delete_all(self) -> None:
-        """Delete everything but the virtual host `/` and what each broker has."""
+        """Delete everything except the virtual host `/` and the built-in objects."""
         node, vhost = self.peer.node, self.peer.node.vhosts["/"]
         self.host.close_connections(lambda connection: True, "the end")
         self.peer.settle()

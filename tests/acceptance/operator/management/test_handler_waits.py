@@ -1,4 +1,4 @@
-"""Handlers wait through their request, which checks the rights of its caller again, and so does what they call.
+"""Handlers, and the functions they call, wait through their request, which checks the rights of its caller again.
 
 What a handler has checked before a wait may be different after it: a user deleted, a virtual host gone.
 """

@@ -70,7 +70,7 @@ class Schemas:
         return self._components[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
     def faults(self, value: Any, schema: Any, at: str = "") -> list[str]:
-        """Return the parts of a value that are not as the schema says."""
+        """Return the parts of a value that do not match the schema."""
         schema = self.resolved(schema)
         if "anyOf" in schema:
             return min((self.faults(value, one, at) for one in schema["anyOf"]), key=len)

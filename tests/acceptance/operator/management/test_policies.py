@@ -77,7 +77,7 @@ def test_policymakers_have_their_virtual_hosts_and_no_operator_policies(api: Api
 
 @pytest.mark.parametrize("key", ["dead-letter-exchange", "alternate-exchange"])
 def test_a_policy_names_an_exchange_to_which_its_maker_may_not_write(api: Api, key: str) -> None:
-    """SECURITY.md says so of policies; the argument of a declaration requires the permission."""
+    """SECURITY.md describes this for policies; the argument of a declaration requires the permission."""
     api.peer.add_user("maker", ("policymaker",), ("^mine", "^mine", "^mine"))
     channel = api.peer.connect().channel()
     channel.exchange("closed", "fanout")

@@ -1,4 +1,4 @@
-"""Rights to what routes show of connections and messages: the same right in each route that shows it.
+"""Rights to see connections and messages: the same right in each route that shows them.
 
 A user connects from an address, publishes and consumes. Every route that reads is called by users of all tags, with and
 without the right to read the queue, and its response is searched for what belongs to the connection and the message.
@@ -52,7 +52,7 @@ READING: list[Route] = [
 
 
 class Visitor(NamedTuple):
-    """A user of the HTTP API, who has no connection."""
+    """A user of the HTTP API without a connection."""
 
     tag: str
     reads: bool

@@ -31,7 +31,7 @@ NO_VHOST = (401, "not_authorised", "User not authorised to access virtual host")
 
 @pytest.fixture
 def worker(api: Api) -> Api:
-    """The API of a broker with a queue and a user worker, who may do everything in the virtual host."""
+    """The API of a broker with a queue, and with the user `worker`, who has all permissions in the virtual host."""
     api.peer.add_user("worker", ("management",))
     assert api.put("/queues/%2F/q").status == 201
     return api

@@ -1,4 +1,4 @@
-"""The table of routes: each has a guard and answers for existing objects, and those that tools use exist."""
+"""The table of routes: each has a guard and answers for existing objects, and the routes that tools use exist."""
 
 from tests.acceptance.operator.management.catalogue import CATALOGUE, shape
 from tests.support.http import Api, Response
@@ -66,7 +66,7 @@ def passes(user: str, route: Route) -> bool:
 
 
 def test_every_guard_passes_its_users_and_refuses_all_others(prepared: Api) -> None:
-    """A user who passes is tried with GET alone, as other methods change the objects."""
+    """A user that passes is tried with GET only, because other methods change the objects."""
     for user, (tags, _) in PASSES.items():
         prepared.peer.add_user(user, tags)
     prepared.peer.node.users.add(STRANGER, hash_password(STRANGER, b"salt"), ("policymaker",))

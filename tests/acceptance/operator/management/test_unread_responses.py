@@ -23,7 +23,7 @@ HERE, THERE = "127.0.0.1", "127.0.0.2"
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    """A broker whose limits are those of three lists, and of two of one source."""
+    """A broker whose limits allow three lists, and two of one source."""
     monkeypatch.setattr(time_slices, "TEXT_BYTES", 1000)
     monkeypatch.setattr(unread, "FREE_BYTES", 1000)
     monkeypatch.setattr(unread, "SHORT_BYTES", 5000)
@@ -50,7 +50,7 @@ class NotListening:
 
 
 class Client:
-    """A client that asks for all queues, and reads the end of the response when told."""
+    """A client that asks for all queues, and reads the end of the response on request."""
 
     def __init__(self, api: Api, address: str = HERE, application: ASGIApp | None = None) -> None:
         self.status = 0

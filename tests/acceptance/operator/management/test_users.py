@@ -172,7 +172,7 @@ def test_topic_permissions_are_given_shown_and_taken(api: Api) -> None:
 
 
 def test_a_user_is_deleted_to_the_end_though_the_client_leaves(api: Api) -> None:
-    """A right must not be left without what restricts it."""
+    """A right must not remain without its restriction."""
     node = api.peer.node
     api.peer.add_user("u")
     for number in range(20_000):

@@ -1,4 +1,4 @@
-"""Ages from what the sampler saw."""
+"""Ages from the marks of the sampler."""
 
 from warren.plugins.management.stats.watermarks import MARKS, SHARE, Marks, Watermarks
 

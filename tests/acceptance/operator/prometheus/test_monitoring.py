@@ -1,4 +1,4 @@
-"""docker/monitoring: what Prometheus and Grafana are given there fits what brokers export.
+"""docker/monitoring: the files for Prometheus and Grafana match the metrics of brokers.
 
 A real Prometheus scrapes two brokers with a link under load, by the configuration in docker/monitoring, and each
 expression of each panel must have data; Grafana itself is not run.

@@ -49,7 +49,7 @@ def declare(broker: FederatedBroker) -> None:
 
 
 def publish(port: int, end: threading.Event) -> None:
-    """Publish to the exchange, and consume what comes to some of the queues, until the end."""
+    """Publish to the exchange, and consume from some of the queues, until the end."""
     properties = pika.ConnectionParameters("127.0.0.1", port, client_properties={"connection_name": "web-shop"})
     with pika.BlockingConnection(properties) as connection:
         channel = connection.channel()

@@ -1,4 +1,4 @@
-"""Forms whose page loads anew while something is entered: that stays, and other fields show what is stored."""
+"""Forms whose page is refreshed during an entry: the entry stays, and other fields show the stored values."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ FORMS = {
 
 
 class Held:
-    """Requests of a page by one method, or those that follow one by `after`: they wait for their release."""
+    """Requests of a page by one method, or the requests after one by `after`, which wait for their release."""
 
     def __init__(self, page: Page, address: str, method: str = "GET", after: str = "") -> None:
         self._page = page

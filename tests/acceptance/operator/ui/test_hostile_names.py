@@ -42,7 +42,7 @@ def objects(running: BrokerProcess) -> Objects:
 
 
 def shown(page: Page) -> str:
-    """The texts of the page, with those that only its title attributes and inputs have."""
+    """The texts of the page, its title attributes and its inputs."""
     return str(page.evaluate(TEXTS))
 
 

@@ -55,7 +55,7 @@ def cost_s(broker: BrokerProcess, path: str) -> float:
 
 
 def refresh(page: Page, address: str) -> None:
-    """Refresh the page at once, by choosing an interval."""
+    """Refresh the page by choosing an interval."""
     interval = page.get_by_label("Refresh")
     other = "10" if interval.input_value() == "5" else "5"
     with page.expect_response(lambda response: f"/api/{address}" in response.url):

@@ -1,4 +1,4 @@
-"""Input of HTTP clients beyond what a request needs: long heads, and bodies that are refused before they have come."""
+"""Long input of HTTP clients: heads, and bodies of requests that are refused before their end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator

@@ -1,4 +1,4 @@
-"""The order of those that wait for a turn of HTTP, and deadlines of clients that wait for the broker."""
+"""The order of functions that wait for a turn of HTTP, and deadlines of clients that wait for the broker."""
 
 from collections import deque
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The pages of links, upstreams and sets: messages of site-b reach site-a over what is set in the pages."""
+"""The pages of links, upstreams and sets: messages of site-b reach site-a by the settings of the pages."""
 
 from collections.abc import Callable
 from urllib.parse import quote
