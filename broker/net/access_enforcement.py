@@ -16,10 +16,9 @@ Close = Callable[[Callable[[Connection], bool], str], int]
 
 
 class AccessEnforcement(Observer):
-    """The observer that closes connections of deleted users and virtual hosts, and cancels consumers that have lost the
-    right to read.
+    """The observer that closes connections of deleted users and virtual hosts.
 
-    `connections` returns the open connections of the node.
+    It also cancels consumers that have lost the right to read. `connections` returns the open connections of the node.
     """
 
     def __init__(self, close: Close, connections: Callable[[], Iterable[Connection]], node: Node) -> None:

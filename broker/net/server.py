@@ -27,7 +27,7 @@ from .transport import Transport
 LINGER_LIMIT = 1000  # closing connections that wait for the peer to close or for the delay of a refused login
 STOP_WAIT_S = 3.0  # for clients to answer connection.close when the node stops
 CERTIFICATES_LOOK_S = 5.0
-LOOKED_AT, LOOK_COST = 50, 6  # connections in one step after a change of an alarm, and the cost of each (`scheduler`)
+LOOKED_AT, LOOK_COST = 50, 6  # connections in one step after a change of an alarm, and the cost of each
 
 
 class Server(TransportHost):

@@ -12,8 +12,8 @@ from typing import cast
 from warren.broker.core.queues.traffic_log import LoggedQueue
 from warren.broker.plugin import Queue
 
-LIMIT = 4096  # runs of one queue, if all messages are recorded; those beyond it are looked at one by one
-SHORTEST = 8  # messages of a run that is worth it, likewise
+LIMIT = 4096  # runs of one queue, if all messages are recorded; messages beyond them are recorded one by one
+SHORTEST = 8  # the minimum of messages in a run, if all messages are recorded
 
 QueueRun = tuple[int, int, int, int]
 """The first position, the number of messages, the first number, and the size of each, or -1 if they differ."""
@@ -24,7 +24,7 @@ SEARCHED: deque[QueueRun] = deque()
 class QueueRuns:
     """The runs by queue, in the order of their positions; SEARCHED if positions are not known.
 
-    `exhaustive` if messages are sampled: then all those that are recorded have to be in a run.
+    `exhaustive` is true if messages are sampled: then every recorded message must be in a run.
     """
 
     __slots__ = ("_exhaustive", "_runs")
@@ -34,7 +34,7 @@ class QueueRuns:
         self._runs: dict[LoggedQueue, deque[QueueRun]] = {}
 
     def add(self, queue: LoggedQueue, place: int, count: int, seq: int, size: int) -> None:
-        """Add a run of messages that the queue is about to get, `place` behind its last one."""
+        """Add a run of messages that the queue is about to get, `place` behind its last message."""
         if not self._exhaustive and count < SHORTEST:
             return
         if queue.settings.max_priority:
@@ -73,5 +73,5 @@ class QueueRuns:
         return taken
 
     def forget(self, queue: LoggedQueue) -> None:
-        """Forget a queue."""
+        """Remove a queue."""
         self._runs.pop(queue, None)

@@ -251,9 +251,7 @@ def broker() -> InProcessPeer:
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_a_route_that_is_remembered_is_not_that_of_messages_that_were_elsewhere(
-    broker: InProcessPeer, transactional: bool
-) -> None:
+def test_a_cached_route_does_not_ignore_hops(broker: InProcessPeer, transactional: bool) -> None:
     vhost = broker.node.vhosts["/"]
     vhost.declare_exchange("x", "topic", durable=True)
     queue = downstream(vhost, "down", "key")

@@ -46,7 +46,6 @@ def placed(vhost: VHost, exchange: str = "x") -> dict[str, str]:
 
 
 def test_forty_queues_are_chosen_alike_whatever_the_order_in_which_they_were_bound(vhost):
-    """Checks 194."""
     queues = [queue(vhost, f"q{number}") for number in range(40)]
     for each in queues:
         vhost.bind("x", each, "", Table.EMPTY)

@@ -67,9 +67,7 @@ def test_a_long_message_is_one_read() -> None:
 
 
 @pytest.mark.parametrize(("read_ahead", "reads"), [(0, 7), (1 << 20, 2), (4 << 20, 1)])
-def test_a_far_store_is_read_ahead_as_far_as_messages_are_wanted(
-    monkeypatch: pytest.MonkeyPatch, read_ahead: int, reads: int
-) -> None:
+def test_a_far_store_is_read_ahead(monkeypatch: pytest.MonkeyPatch, read_ahead: int, reads: int) -> None:
     journal = open_journal(SimulatedDisk(Random(1)))
     pages = store_messages(journal, 80, b"x" * 20_000)
     monkeypatch.setattr(FileDisk, "read_ahead", read_ahead)
@@ -87,9 +85,7 @@ def test_messages_that_are_far_from_each_other_are_not_read_together(monkeypatch
 
 
 @pytest.mark.parametrize(("gap_bytes", "read_cost"), [(300_000, 16 << 10), (60_000, 16 << 10), (300_000, 256 << 10)])
-def test_messages_that_are_far_from_each_other_are_read_a_few_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, gap_bytes: int, read_cost: int
-) -> None:
+def test_distant_messages_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch, gap_bytes: int, read_cost: int) -> None:
     monkeypatch.setattr(FileDisk, "read_cost", read_cost)
     journal = open_journal(SimulatedDisk(Random(1)))
     pages = [store_messages(journal, 2, b"x" * size)[0] for _ in range(100) for size in (1, gap_bytes)][::2]

@@ -226,15 +226,14 @@ def load_metadata(data: bytes, turn: Turn) -> None:
 
 
 def change_cells(path: Path, data: bytes) -> None:
-    """Set cells of all rows of a table. Each change has a table, a column and a value."""
-    tables = list(LISTS.items())
+    """Set a cell of all records of a kind. Each change has a kind, a column and a value."""
+    kinds, columns = list(LISTS.values()), ("position", "vhost", "kind", "key", "record", "crc")
     connection = sqlite3.connect(path, isolation_level=None)
     for at in range(0, len(data) - 2, 3):
-        kind, table = tables[data[at] % len(tables)]
-        column = kind.__slots__[data[at + 1] % len(kind.__slots__)]
-        value = VALUES[data[at + 2] % len(VALUES)]
+        column = columns[data[at + 1] % len(columns)]
+        values = (VALUES[data[at + 2] % len(VALUES)], kinds[data[at] % len(kinds)])
         try:
-            connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
+            connection.execute(f"UPDATE records SET {column} = ? WHERE kind = ?", values)
         except sqlite3.Error:  # a constraint
             pass
     connection.close()
