@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 
 from ...amqp.errors import AMQPError, Invalid, OperatorError, unknown_vhost
@@ -93,6 +94,7 @@ class FirstLines:
         return [*self._kept, f"and {more} more"] if more else list(self._kept)
 
 
+@dataclass(slots=True, eq=False)
 class VHostPreview:
     """A virtual host as it will be after the import.
 
@@ -102,16 +104,13 @@ class VHostPreview:
                 every export can be imported
     """
 
-    __slots__ = ("name", "existing", "default_queue_type", "max_queues", "exchanges", "queues", "skipped")
-
-    def __init__(self, name: str, existing: VHost | None, default_queue_type: str, max_queues: int | None) -> None:
-        self.name = name
-        self.existing = existing
-        self.default_queue_type = default_queue_type
-        self.max_queues = max_queues
-        self.exchanges: dict[str, ExchangeType] = {}
-        self.queues: dict[str, str] = {}  # names and types
-        self.skipped: set[tuple[str, str]] = set()
+    name: str
+    existing: VHost | None
+    default_queue_type: str
+    max_queues: int | None
+    exchanges: dict[str, ExchangeType] = field(default_factory=dict)
+    queues: dict[str, str] = field(default_factory=dict)  # names and types
+    skipped: set[tuple[str, str]] = field(default_factory=set)
 
     def __str__(self) -> str:
         return f"vhost '{self.name}'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from ...amqp.errors import AMQPError, NotFound, OperatorError
@@ -25,16 +26,15 @@ from ..queues.queue import Queue
 from ..vhost.vhost import VHost
 
 
+@dataclass(slots=True, eq=False)
 class Loss:
     """A stored definition that could not be restored. `is_missing` returns whether it is still missing."""
 
-    __slots__ = ("is_missing", "text")
-
-    def __init__(self, text: str, is_missing: Callable[[], bool]) -> None:
-        self.text = text
-        self.is_missing = is_missing
+    text: str
+    is_missing: Callable[[], bool]
 
 
+@dataclass(slots=True, eq=False)
 class Restored:
     """The result of restoring definitions.
 
@@ -43,13 +43,10 @@ class Restored:
     missing now may be installed at the next start.
     """
 
-    __slots__ = ("queues", "exchanges", "lost", "orphans")
-
-    def __init__(self) -> None:
-        self.queues: list[Queue] = []
-        self.exchanges: list[Exchange] = []
-        self.lost: list[Loss] = []
-        self.orphans: list[StoredBinding] = []
+    queues: list[Queue] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
+    lost: list[Loss] = field(default_factory=list)
+    orphans: list[StoredBinding] = field(default_factory=list)
 
 
 def restore(node: Node, definitions: Definitions) -> Restored:
