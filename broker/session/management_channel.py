@@ -108,12 +108,7 @@ class ManagementChannel:
         name = strip_line_ends(short("the name of a queue", name))
         self._channel.check_new = check_new or self._check_new
         return checked_operations.declare_queue(
-            self._channel,
-            name,
-            durable=durable,
-            exclusive=False,
-            auto_delete=auto_delete,
-            arguments=arguments,
+            self._channel, name, durable=durable, exclusive=False, auto_delete=auto_delete, arguments=arguments
         )
 
     def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> None:
@@ -137,13 +132,7 @@ class ManagementChannel:
         """Create an exchange, unless an equivalent one exists."""
         name = strip_line_ends(short("the name of an exchange", name))
         checked_operations.declare_exchange(
-            self._channel,
-            name,
-            type_,
-            durable=durable,
-            auto_delete=auto_delete,
-            internal=internal,
-            arguments=arguments,
+            self._channel, name, type_, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
         )
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:

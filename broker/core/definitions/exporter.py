@@ -200,11 +200,7 @@ def vhost_metadata(vhost: VHost) -> Document:
     """Return the metadata of a virtual host, both as fields and as a map, as different versions of RabbitMQ read it."""
     kept = vhost.metadata
     queue_type = kept.default_queue_type or CLASSIC
-    metadata: Document = {
-        "description": kept.description,
-        "tags": list(kept.tags),
-        "default_queue_type": queue_type,
-    }
+    metadata: Document = {"description": kept.description, "tags": list(kept.tags), "default_queue_type": queue_type}
     if kept.protected:
         metadata["protected_from_deletion"] = True
     return {

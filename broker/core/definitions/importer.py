@@ -427,12 +427,7 @@ class DefinitionsImport:
         self._put(self._place(item), component, item.text("name", None, TEXT_LIMIT), value, permit)
 
     def _put(
-        self,
-        vhost: VHostPreview,
-        component: str,
-        name: str,
-        value: object,
-        permit: Callable[[], None] = lambda: None,
+        self, vhost: VHostPreview, component: str, name: str, value: object, permit: Callable[[], None] = lambda: None
     ) -> None:
         parameters = self._node.parameters
         new, key = self._check_parameter(vhost.name, component, name, value), (vhost.name, name)

@@ -58,10 +58,7 @@ class Delay(Sink):
     )
 
     def __init__(
-        self,
-        context: ExchangeContext,
-        release: Callable[[Message], Job],
-        look: Callable[[Message], LookSteps],
+        self, context: ExchangeContext, release: Callable[[Message], Job], look: Callable[[Message], LookSteps]
     ) -> None:
         super().__init__(context)
         self.reads_headers = True

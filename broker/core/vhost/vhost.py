@@ -546,12 +546,7 @@ class VHost(EmissionHost):
     # Bindings
 
     def bind(
-        self,
-        source: str,
-        destination: Destination,
-        routing_key: str,
-        arguments: Table,
-        check_new: CheckNew = allow_new,
+        self, source: str, destination: Destination, routing_key: str, arguments: Table, check_new: CheckNew = allow_new
     ) -> None:
         """Create the binding, unless it exists.
 
@@ -568,12 +563,7 @@ class VHost(EmissionHost):
         self._add_binding(source, destination, routing_key, arguments)
 
     def _add_binding(
-        self,
-        source: str,
-        destination: Destination,
-        routing_key: str,
-        arguments: Table,
-        check_new: CheckNew = allow_new,
+        self, source: str, destination: Destination, routing_key: str, arguments: Table, check_new: CheckNew = allow_new
     ) -> tuple[Binding, Iterable[Emission]] | None:
         """Return the new binding and the emissions of the exchange type, or None if the binding exists already."""
         exchange = self.exchange(source)

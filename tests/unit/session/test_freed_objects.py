@@ -86,10 +86,7 @@ def after_deleting_queues(client: Client) -> None:
 
 @pytest.mark.parametrize(
     "use",
-    [
-        *(with_consumers, in_a_transaction, with_confirms, after_an_error, after_closing_channels),
-        after_deleting_queues,
-    ],
+    [*(with_consumers, in_a_transaction, with_confirms, after_an_error, after_closing_channels), after_deleting_queues],
 )
 def test_objects_of_a_connection_are_freed_when_it_closes(peer: InProcessPeer, use: Callable[[Client], None]) -> None:
     client = peer.connect()

@@ -13,12 +13,7 @@ from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.parameters import CLUSTER_ID
 
-HEAD = {
-    "rabbit_version": "4.3.5",
-    "rabbitmq_version": "4.3.5",
-    "product_name": "RabbitMQ",
-    "product_version": "4.3.5",
-}
+HEAD = {"rabbit_version": "4.3.5", "rabbitmq_version": "4.3.5", "product_name": "RabbitMQ", "product_version": "4.3.5"}
 
 
 @pytest.fixture
