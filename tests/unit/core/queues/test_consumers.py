@@ -112,7 +112,7 @@ def test_consumers_of_very_many_priorities_are_served_in_several_turns(
     each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue serves those of each priority by themselves, which takes longer than a batch."""
-    monkeypatch.setattr(consumers_module, "VAIN_COST", 5 * (LEVEL_COST + (each > 1) * LOOK_COST * each))
+    monkeypatch.setattr(consumers_module, "WASTED_COST", 5 * (LEVEL_COST + (each > 1) * LOOK_COST * each))
     members = [FakeConsumer("c", 1, priority=number // each) for number in range(12 * each)]
     consumers = consumers_of(*members)
     served, counts = 0, []
@@ -124,7 +124,7 @@ def test_consumers_of_very_many_priorities_are_served_in_several_turns(
         served += len(takers)
         if not takers:
             counts.append(served)
-            consumers.vain = 0
+            consumers.wasted_cost = 0
     assert counts == [5 * each, 10 * each, 12 * each]
 
 
@@ -142,7 +142,7 @@ def test_consumers_that_get_none_of_the_messages_they_were_asked_for_are_charged
     for served in (1, 100):
         takers, _ = consumers.take_turn(100, 0)
         consumers.rotate(takers, served)
-    assert consumers.vain == 99 * LOOK_COST
+    assert consumers.wasted_cost == 99 * LOOK_COST
 
 
 def test_a_consumer_that_shares_its_room_is_taken_alone() -> None:
