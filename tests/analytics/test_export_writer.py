@@ -22,7 +22,7 @@ from warren.plugins.message_log.export.message_recorder import MessageRecorder
 from warren.plugins.message_log.export.parquet_file import HashedFile
 from warren.plugins.message_log.export.pipe_format import BATCH, HEAD, METRICS, SNAPSHOT
 from warren.plugins.message_log.export.record_buffer import RecordBuffer
-from warren.plugins.message_log.export.snapshots import Changed
+from warren.plugins.message_log.export.snapshots import ChangedQueues
 from warren.plugins.message_log.export.writer import Task, Writer, frames
 from warren.plugins.message_log.file_format import schema
 from warren.plugins.message_log.file_format.arrow_schema import arrow_schema
@@ -35,7 +35,7 @@ class Publishes:
 
     def __init__(self) -> None:
         self.buffer = RecordBuffer(1 << 20, lambda: None)
-        self.recording = MessageRecorder(self.buffer, 1, False, Changed())
+        self.recording = MessageRecorder(self.buffer, 1, False, ChangedQueues())
 
     def task(self, folder: Path, **changed: Any) -> Task:
         return task(folder, self.recording.begun_ns, **changed)

@@ -40,7 +40,7 @@ class Number(NamedTuple):
     seq: int
 
 
-class Found(NamedTuple):
+class Trace(NamedTuple):
     """The rows of a message and of its copies; `complete` is False if there are more than MESSAGES of them."""
 
     rows: list[Row]
@@ -134,7 +134,7 @@ class Log:
         return condition
 
 
-def find(log: Log, name: str) -> Found:
+def find(log: Log, name: str) -> Trace:
     """Find a message by its message_id, its identity, or BOOT/NUMBER, and all messages that it became."""
     known: set[Number] = set()
     fresh = log.numbers(name)
@@ -155,7 +155,7 @@ def find(log: Log, name: str) -> Found:
             identities |= met
             following |= log.with_identities(met)
         fresh = following - known if complete else set()
-    return Found(rows, log.files, log.skipped, complete)
+    return Trace(rows, log.files, log.skipped, complete)
 
 
 def number_of(row: Row, column: str = "msg_seq") -> Number:
