@@ -11,7 +11,7 @@ import pytest
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.storage import log_records
 from warren.broker.storage.folder_disk import FileDisk
 from warren.broker.storage.journal import STORE_LIMIT, Journal
@@ -30,7 +30,8 @@ def open_journal(disk: SimulatedDisk) -> Journal:
 def store_messages(journal: Journal, count: int, body: bytes) -> list[int]:
     """Store `count` messages in one batch, and return their pages."""
     messages = [
-        Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True) for _ in range(count)
+        Message(RoutingAddress("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
+        for _ in range(count)
     ]
     journal.append([1], messages)
     batch = journal.seal()

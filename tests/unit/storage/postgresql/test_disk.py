@@ -9,8 +9,8 @@ import pytest
 from tests.support.journal import commit
 from tests.support.postgresql import Cluster
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address as MessageAddress
 from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.message import RoutingAddress as MessageAddress
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.postgresql.address import Address
