@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.clock import FakeClock
+from tests.support.definitions import new_node
 from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 from warren.broker.amqp.field_table import Table
@@ -383,3 +384,18 @@ def test_a_deadline_that_passes_between_two_looks_at_the_clock_is_not_missed(mon
     queue.pump()
     clock.advance(1000)
     assert not queue.ready
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_deleted_queue_leaves_no_timer_that_holds_it(used: bool) -> None:
+    node = new_node()
+    vhost, clock = node.add_vhost("/"), node.clock
+    assert isinstance(clock, FakeClock)
+    queue = vhost.declare_queue("q", arguments=Table.of({"x-expires": 60_000, "x-message-ttl": 60_000}))
+    if used:
+        clock.advance(10)
+        queue.renew_expiry()
+    waiting = {timer for timer in clock._timers if not timer.cancelled}
+    assert waiting
+    vhost.delete_queue(queue)
+    assert not {timer for timer in clock._timers if not timer.cancelled} & waiting
