@@ -43,7 +43,8 @@ def package_files() -> set[str]:
     folders = [ROOT / folder.removeprefix("warren/") for folder in (UI, WEB)]
     paths = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     ui = {f"warren/{path.relative_to(ROOT).as_posix()}" for path in paths}
-    return {"warren/__init__.py", *(f"warren/{module}" for module in modules()), *ui, *OTHERS}
+    own = {path.relative_to(ROOT).as_posix() for path in (ROOT / "warren" / "testing").rglob("*.py")}
+    return {"warren/__init__.py", *own, *(f"warren/{module}" for module in modules()), *ui, *OTHERS}
 
 
 def expected_archive() -> set[str]:
