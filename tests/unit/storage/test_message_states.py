@@ -9,24 +9,22 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
-from tests.faults.simulation.metadata import MemoryMetadata
-from tests.support.journal import commit_any
+from tests.faults.simulation.metadata import journal_on
+from tests.support.journal import commit_any, new_message
 from tests.support.queues import new_queue
-from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.message_state import BY_QUEUE, WITHOUT_CC, MessageState
 from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
     from tests.support.session import SlowJournal
-    from warren.broker.storage.metadata import Metadata
 
 Attempts = dict[bytes, int]
 
 
 def opened(disk: SimulatedDisk, segment_bytes: int = 1 << 20) -> tuple[Journal, dict[int, RecoveredQueue]]:
-    journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
+    journal = journal_on(disk, segment_bytes)
     return journal, journal.recover()
 
 
@@ -35,7 +33,7 @@ def levels(found: dict[int, RecoveredQueue]) -> dict[int, bytes]:
 
 
 def append(journal: Journal, queues: list[int], body: bytes, life: MessageState | None = None) -> Message:
-    message = Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
+    message = new_message(body)
     message.state = life
     journal.append(queues, [message])
     commit_any(journal)

@@ -7,22 +7,17 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk, SimulatedFile
-from tests.faults.simulation.metadata import MemoryMetadata
+from tests.faults.simulation.metadata import journal_on
 from tests.support.descriptors import no_descriptor
-from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
+from tests.support.journal import commit, commit_any, new_message
+from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.storage import compaction, folder_disk, segment_reader
 from warren.broker.storage.folder_disk import FolderDisk
-from warren.broker.storage.journal import Journal
-
-if TYPE_CHECKING:
-    from warren.broker.storage.metadata import Metadata
 
 SEGMENT_BYTES = 4000
 FIRST = "00000001.log"
@@ -59,7 +54,7 @@ class Log:
 
     def __init__(self) -> None:
         self.disk = BadDisk()
-        self.journal = Journal(self.disk, cast("Metadata", MemoryMetadata()), SEGMENT_BYTES)
+        self.journal = journal_on(self.disk, SEGMENT_BYTES)
         self.journal.recover()
         self.stored: list[Message] = []
 
@@ -67,19 +62,13 @@ class Log:
         """Store messages, each in a batch of its own."""
         for _ in range(count):
             body = b"%04d" % len(self.stored) + BODY
-            message = Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
+            message = new_message(body)
             self.journal.append(list(queues) or [1], [message])
             self.stored.append(message)
             self.commit()
 
     def commit(self) -> bool:
-        batch = self.journal.seal()
-        if batch is None:
-            return False
-        batch.write()
-        batch.sync()
-        self.journal.committed(batch.number)
-        return True
+        return commit_any(self.journal)
 
     def read(self) -> list[int | None]:
         """Read all messages at once, and return their numbers."""
@@ -173,7 +162,7 @@ def test_a_file_that_another_process_has_written_to_is_an_error() -> None:
     log.store(1)
     other = log.disk.open(FIRST, False)
     other.write(b"foreign")
-    log.journal.append([1], [Message(Address("", "q"), content_frames(1, b"\0\0", BODY), 1, len(BODY), 0, True)])
+    log.journal.append([1], [new_message(BODY)])
     batch = log.journal.seal()
     assert batch is not None
     log.disk._writers[0].size = len(log.disk.content(FIRST))
@@ -216,18 +205,14 @@ def test_a_shortage_says_nothing_of_the_disk(error: int) -> None:
 
 
 def test_a_real_log_is_read_on_when_there_is_a_descriptor_again(tmp_path: Path) -> None:
-    journal = Journal(FolderDisk(tmp_path / "log", False), cast("Metadata", MemoryMetadata()), SEGMENT_BYTES)
+    journal = journal_on(FolderDisk(tmp_path / "log", False), SEGMENT_BYTES)
     journal.recover()
     stored = []
     for number in range(100):
         body = b"%04d" % number + BODY
-        stored.append(Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True))
+        stored.append(new_message(body))
         journal.append([1], stored[-1:])
-        batch = journal.seal()
-        assert batch is not None
-        batch.write()
-        batch.sync()
-        journal.committed(batch.number)
+        commit(journal)
     pages = [each.id for each in stored]
     there = sum(journal.index.place(each.id) >> 32 == 1 for each in stored)
     assert len(journal.read(pages[:there])) == there
