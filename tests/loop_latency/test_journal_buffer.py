@@ -18,7 +18,6 @@ from warren.broker.app import open_storage
 from warren.broker.app.build import build_settings
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.definitions.importer import DefinitionsImport
-from warren.broker.core.exchanges.built_in import new_registry
 from warren.broker.core.jobs import unfinished
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.ports import Batch
@@ -28,7 +27,7 @@ from warren.broker.core.vhost.vhost import VHost
 from warren.broker.session.operator_channel import OperatorChannel
 from warren.broker.session.transport import Peer
 from warren.broker.storage.journal import BUFFER_LIMIT, Journal
-from warren.plugins.exchanges.recent_history import DEFAULT_LENGTH, RecentHistoryExchange
+from warren.plugins.exchanges.recent_history import DEFAULT_LENGTH
 
 from .broker import StepMeter, StoredPeer
 
@@ -96,9 +95,7 @@ class SlowPeer(StoredPeer):
 @pytest.fixture
 def peer(step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowPeer]:
     monkeypatch.setattr(open_storage, "SegmentJournal", MeasuredJournal)
-    registry = new_registry()
-    registry.register("x-recent-history", RecentHistoryExchange)
-    made = SlowPeer(step_meter, tmp_path, registry=registry)
+    made = SlowPeer(step_meter, tmp_path)
     MeasuredJournal.longest_bytes, MeasuredJournal.tickets = 0, []
     yield made
     made.close()
@@ -165,8 +162,7 @@ def test_a_publish_is_confirmed_once_its_last_record_is_durable_and_those_behind
 def test_a_publish_that_waits_when_its_connection_is_lost_reaches_all_its_queues(peer: SlowPeer, vhost: VHost) -> None:
     queues = fan(vhost)
     client = peer.connect()
-    channel = client.channel()
-    channel.publish("amq.fanout", "", LONG, PERSISTENT)
+    client.channel().publish("amq.fanout", "", LONG, PERSISTENT)
     socket = socket_of(client)
     peer.begin(socket, queues[0])
     socket.transport.connection_lost(None)
@@ -359,8 +355,7 @@ def test_dead_letters(peer: SlowPeer, vhost: VHost, deleted: bool) -> None:
 def test_a_message_that_becomes_due(peer: SlowPeer, vhost: VHost) -> None:
     vhost.declare_exchange("x", "fanout", durable=True, arguments=Table.of({"x-delayed-exchange": True}))
     queues = fan(vhost, "x")
-    channel = peer.connect().channel()
-    channel.publish("x", "", LONG, PERSISTENT | {"headers": {"x-delay": 1_000}})
+    peer.connect().channel().publish("x", "", LONG, PERSISTENT | {"headers": {"x-delay": 1_000}})
     peer.settle()
     peer.later(1_000)
     check(queues)

@@ -21,7 +21,6 @@ from warren.broker.app import open_storage
 from warren.broker.app.build import build_settings
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.definitions.importer import DefinitionsImport
-from warren.broker.core.exchanges.built_in import new_registry
 from warren.broker.core.jobs.scheduler import SLICE
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import BEHIND, DISK_FULL, Batch
@@ -36,7 +35,6 @@ from warren.broker.session.operator_channel import OperatorChannel
 from warren.broker.session.transport import Peer
 from warren.broker.storage.journal import BUFFER_LIMIT, Journal
 from warren.broker.storage.journal import Batch as JournalBatch
-from warren.plugins.exchanges.recent_history import RecentHistoryExchange
 
 from .broker import StepMeter, StoredPeer
 
@@ -111,9 +109,7 @@ class StuckPeer(StoredPeer):
 @pytest.fixture
 def peer(step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StuckPeer]:
     monkeypatch.setattr(open_storage, "SegmentJournal", MeasuredJournal)
-    registry = new_registry()
-    registry.register("x-recent-history", RecentHistoryExchange)
-    made = StuckPeer(step_meter, tmp_path, registry=registry)
+    made = StuckPeer(step_meter, tmp_path)
     yield made
     made.close()
 

@@ -49,10 +49,8 @@ def publish_one(prompter: Prompter, number: int) -> None:
 def test_one_request_to_each_of_many_queues(
     step_meter: StepMeter, store: Path, tmp_path: Path, request_: Callable[[Prompter, int], None], connections: int
 ) -> None:
-    attempts = iter("abcdef")
-
-    def attempt() -> None:
-        folder = tmp_path / next(attempts)
+    for number in step_meter.attempts():
+        folder = tmp_path / str(number)
         shutil.copytree(store, folder)
         peer = StoredPeer(step_meter, folder)
         prompters = [Prompter(peer) for _ in range(connections)]
@@ -71,16 +69,10 @@ def test_one_request_to_each_of_many_queues(
         assert {queue.ready_messages.default.resident for queue in queues} == {fifo.UNPAGE - 1}
         peer.close()
 
-    step_meter.check_one_of(attempt)
-
 
 def test_short_messages_of_several_queues_that_keep_their_ids_alone(step_meter: StepMeter, tmp_path: Path) -> None:
     """Each queue stores its own copy, as they have different deadlines."""
-    attempts = iter("abcdef")
-
-    def attempt() -> None:
-        folder = tmp_path / next(attempts)
-        peer = StoredPeer(step_meter, folder, message_memory_bytes=1 << 20)
+    for peer in step_meter.stored_peers(tmp_path, message_memory_bytes=1 << 20):
         channel = peer.connect().channel()
         channel.exchange("f", "fanout")
         for number in range(12):
@@ -95,6 +87,3 @@ def test_short_messages_of_several_queues_that_keep_their_ids_alone(step_meter: 
         queues = peer.node.vhosts["/"].queues.values()
         assert {queue.ready for queue in queues} == {2001}
         assert all(queue.ready_messages.resident < 2 for queue in queues)
-        peer.close()
-
-    step_meter.check_one_of(attempt)

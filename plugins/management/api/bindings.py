@@ -13,7 +13,7 @@ from warren.broker.plugin import Binding, Exchange, Queue, VHost
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, missing, ok
-from ...http.slices import when
+from ...http.time_slices import when
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route

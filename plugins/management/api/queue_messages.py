@@ -17,7 +17,7 @@ from warren.broker.session.unacked import Unacked
 
 from ...http.auth import VHOST
 from ...http.responses import HTTPError, Response, bad, not_found, ok
-from ...http.slices import Turn
+from ...http.time_slices import Turn
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import channel_key

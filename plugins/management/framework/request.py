@@ -14,12 +14,12 @@ from warren.broker.session.connection import Connection
 from ...http.asgi import Incoming
 from ...http.auth import NONE, Caller, Guard, refresh
 from ...http.responses import NOT_OWNER, HTTPError, bad, missing, no_vhost, not_authorised, not_now
-from ...http.slices import Turn, once_a_turn
+from ...http.time_slices import Turn, once_a_turn
 from ..stats.rates import BadRange, Ranges, ranges
 from .unread import Unread
 
 if TYPE_CHECKING:
-    from .context import State
+    from .state import ManagementState
 
 DEFAULT_EXCHANGE = "amq.default"  # how paths and permissions name the exchange ""
 TRUE, FALSE = ("true", "1"), ("false", "0", "")
@@ -40,7 +40,13 @@ class Request:
     )
 
     def __init__(
-        self, host: Host, state: State, caller: Caller, incoming: Incoming, path: Mapping[str, str], unread: Unread
+        self,
+        host: Host,
+        state: ManagementState,
+        caller: Caller,
+        incoming: Incoming,
+        path: Mapping[str, str],
+        unread: Unread,
     ) -> None:
         self.host = host
         self.state = state

@@ -1,4 +1,4 @@
-"""A simulated exchange: an exchange type with equal queues bound to it, to see where keys would be routed."""
+"""A simulated exchange, which shows where an exchange type would route keys to equal queues."""
 
 from __future__ import annotations
 

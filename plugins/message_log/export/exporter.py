@@ -30,12 +30,12 @@ LOOK_S = 1.0  # between two samples of the queues' utilisation
 class Export(Observer):
     """The export of one run: `begin` attaches the log to the virtual hosts, `end` detaches it and awaits the writer.
 
-    A writer that ends by itself is started again, and continues the same boot. Records wait in the buffer meanwhile;
-    what the writer had received and not finished is lost, and counted.
+    A writer that ends by itself is started again, and continues the same boot. Records wait in the buffer meanwhile.
+    The records that the writer had received and not finished are lost, and counted.
     """
 
     def __init__(self, host: Host, config: MessageLogExport, resumed: bool = False) -> None:
-        """`resumed`: what the queues have is not all from the boot before, as this process has exported before."""
+        """`resumed` is true if this process has exported before: queues may have messages from the time between."""
         self._resumed = resumed
         self._host = host
         self._config = config
@@ -168,7 +168,7 @@ class Export(Observer):
         if not self._outlet.connected:
             self._connected = False
         if not self._connected:
-            return  # they wait in the buffer
+            return  # the records wait in the buffer
         pieces = self._buffer.take()
         if pieces:
             self._outlet.send(BATCH, pieces)
@@ -235,12 +235,12 @@ class Export(Observer):
         """End the export, and wait until all records are written."""
         if self._running:
             for task in self._tasks:
-                task.cancel()  # none may prepare another snapshot
+                task.cancel()  # so that no task prepares another snapshot
             for task in self._tasks:
                 await task.ended()
             if not (self._connected and self._outlet.connected):
                 try:
-                    await self._outlet.kill()  # one that was not ready yet
+                    await self._outlet.kill()  # a writer that was not ready yet
                     await self._resume()
                 except (OSError, WriterEnded) as error:
                     self._host.report("message_log_not_written", "error", {"reason": str(error)})

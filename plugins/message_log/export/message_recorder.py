@@ -93,13 +93,13 @@ class MessageRecorder(MessageLog):
         self._logged = NONE_LOGGED
         self._runs: list[Run] = []  # the places of `_logged` in `_messages`
         self._queue_runs = QueueRuns(one_in > 1)
-        self._unacked: dict[Queue, int] = {}  # at most so many recorded messages are unacknowledged, if sampled
+        self._unacked: dict[Queue, int] = {}  # the maximum of unacknowledged recorded messages of a sample
         self._alike = False
         self._first = self._row = self._mono_ns = 0
         self._origin: Origin | None = None
         self._queues: tuple[Queue, ...] = ()
         self._routes_of: dict[int, int] = {}
-        self._sources: dict[int, int] = {}  # of the copies that were numbered last: what each is a copy of
+        self._sources: dict[int, int] = {}  # the originals of the copies that were numbered last
 
     # Publishing
 
@@ -165,7 +165,7 @@ class MessageRecorder(MessageLog):
                     self._enqueued(queue, row + place * len(logged))
         if self._routes_of:
             self._routes_of = {}
-        self._logged = NONE_LOGGED  # else the last messages stay in memory until the next publish
+        self._logged = NONE_LOGGED  # without this the last messages stay in memory until the next publish
 
     def _published(
         self,
@@ -229,7 +229,7 @@ class MessageRecorder(MessageLog):
                 self.buffer.add_detail(row + index, count, PROPERTIES, message.property_bytes)
 
     def _add_origins(self, copies: list[Message], row: int) -> None:
-        """Add what tells where messages that no client published come from: their properties and sources."""
+        """Add the origins of messages that no client published: their properties and sources."""
         self._add_properties(copies, 1, row)
         for index, message in enumerate(copies):
             source = self._sources.get(message.seq)
@@ -384,7 +384,7 @@ class MessageRecorder(MessageLog):
             self._identify([message for message in messages if message.seq], row)
 
     def _settled(self, queue: Queue, count: int) -> None:
-        """Count recorded messages of a sample that are not unacknowledged any more."""
+        """Count the recorded messages of a sample that are settled."""
         if self._one_in > 1 and count and queue in self._unacked:
             self._unacked[queue] -= count
             if self._unacked[queue] <= 0:
@@ -412,13 +412,13 @@ class MessageRecorder(MessageLog):
             kind = DEAD_LETTER
         self._add(kind, queue, seqs, sizes, reason=reason)
         if queue.deleted and not queue.unacked:
-            self._unacked.pop(queue, None)  # the last ones came back from a channel that closed
+            self._unacked.pop(queue, None)  # the last messages were requeued by a closed channel
 
     def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
         self._changed.add(queue)
         if self._one_in == 1:
             seqs = [seq or self._untimed() for seq in seqs]
-        # Each one's size is known only after reading it.
+        # The size of each message is known only after reading it.
         self._add(DROP, queue, [seq for seq in seqs if seq], [average_bytes], reason=reason)
 
     def cleared(self, queue: Queue) -> None:
@@ -492,7 +492,7 @@ class MessageRecorder(MessageLog):
 
 
 def covers(runs: Sequence[QueueRun], count: int) -> bool:
-    """Whether the runs have all of so many messages."""
+    """Return whether the runs have all of so many messages."""
     return sum([length for _, length, _, _ in runs]) == count
 
 

@@ -10,8 +10,8 @@ from collections import deque
 
 from warren.broker.plugin import Queue
 
-LIMIT = 4096  # runs of one queue, if all messages are recorded; those beyond it are looked at one by one
-SHORTEST = 8  # messages of a run that is worth it, likewise
+LIMIT = 4096  # runs of one queue, if all messages are recorded; messages beyond them are recorded one by one
+SHORTEST = 8  # the minimum of messages in a run, if all messages are recorded
 
 QueueRun = tuple[int, int, int, int]
 """The first position, the number of messages, the first number, and the size of each, or -1 if they differ."""
@@ -22,7 +22,7 @@ SEARCHED: deque[QueueRun] = deque()
 class QueueRuns:
     """The runs by queue, in the order of their positions; SEARCHED if positions are not known.
 
-    `exhaustive` if messages are sampled: then all those that are recorded have to be in a run.
+    `exhaustive` is true if messages are sampled: then every recorded message must be in a run.
     """
 
     __slots__ = ("_exhaustive", "_runs")
@@ -32,7 +32,7 @@ class QueueRuns:
         self._runs: dict[Queue, deque[QueueRun]] = {}
 
     def add(self, queue: Queue, place: int, count: int, seq: int, size: int) -> None:
-        """Add a run of messages that the queue is about to get, `place` behind its last one."""
+        """Add a run of messages that the queue is about to get, `place` behind its last message."""
         if not self._exhaustive and count < SHORTEST:
             return
         if queue.settings.max_priority:
@@ -71,5 +71,5 @@ class QueueRuns:
         return taken
 
     def forget(self, queue: Queue) -> None:
-        """Forget a queue."""
+        """Remove a queue."""
         self._runs.pop(queue, None)

@@ -21,8 +21,8 @@ from .pipe_format import COUNTS, DETAILS, READING, SNAPSHOT_HEAD, SNAPSHOT_KINDS
 from .record_buffer import RecordBuffer, escape_text
 
 SLICE = 250  # queues, or consumers, that are read in one turn of the loop: about a millisecond
-PASSES = 5  # over queues that have changed since they were read, each much shorter than the previous one
-SEEN = 1 << 32  # one sample of a queue's utilisation; the lower half counts those in which it could deliver
+PASSES = 5  # passes over changed queues, each much shorter than the previous one
+SEEN = 1 << 32  # one sample of a queue's utilisation; the lower half counts samples in which it could deliver
 
 
 class Readings:
@@ -31,7 +31,7 @@ class Readings:
     __slots__ = ("queues", "_slots", "_packed")
 
     def __init__(self) -> None:
-        self.queues: list[Queue | None] = []  # None: deleted
+        self.queues: list[Queue | None] = []  # None for a deleted queue
         self._slots: dict[Queue, int] = {}
         self._packed = bytearray()
 
@@ -42,7 +42,7 @@ class Readings:
         return queue in self._slots
 
     def read(self, queue: Queue) -> None:
-        """Read a queue, whether it was read before or not."""
+        """Read a queue for the first time or again."""
         slot = self._slots.get(queue)
         if slot is None:
             slot = self._slots[queue] = len(self.queues)
@@ -86,7 +86,7 @@ class Changed:
 
 
 class ChangeLog(MessageLog):
-    """A log of messages that only notes which queues have changed.
+    """A log of messages that only notes the changed queues.
 
     It is attached before the recorder, while the first snapshot is prepared.
     """
@@ -159,7 +159,7 @@ class Snapshots(Observer):
     def __init__(
         self, node: Node, buffer: RecordBuffer, sample_rate: float, changed: Changed, stored: bool = True
     ) -> None:
-        """`stored`: whether the broker stores messages at all."""
+        """`stored` is true if the broker stores messages."""
         self._stored = stored
         self.utilisation = Utilisation()
         self._node = node
@@ -189,7 +189,7 @@ class Snapshots(Observer):
             self._deleted.append(queue)
 
     def prepare(self) -> Iterator[None]:
-        """Read all queues in slices, then those that changed meanwhile, fewer each time."""
+        """Read all queues in slices, then repeatedly the changed ones."""
         changed: set[Queue] = set()
         queues = self.queues()
         self._changed.queues = changed
@@ -243,7 +243,7 @@ class Snapshots(Observer):
 
 
 class Snapshot:
-    """The readings of one moment, of which frames for the writer are made later."""
+    """The readings of one moment, from which frames for the writer are made later."""
 
     def __init__(self, head: tuple[float, ...], readings: Readings, samples: dict[Queue, int], stored: bool) -> None:
         self._head = head
@@ -277,8 +277,8 @@ class Snapshot:
         return [SNAPSHOT_HEAD.pack(*self._head, queues, len(encoded)), encoded, rows]
 
     def _utilisation(self, queue: Queue) -> float:
-        seen, ready = divmod(self._samples.get(queue, 0), SEEN)
-        return ready / seen if seen else math.nan
+        samples, ready = divmod(self._samples.get(queue, 0), SEEN)
+        return ready / samples if samples else math.nan
 
 
 def prefetch(queue: Queue) -> int:

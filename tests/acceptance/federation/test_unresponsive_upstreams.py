@@ -65,8 +65,7 @@ def test_a_link_that_runs_gives_an_upstream_up_that_answers_no_more(
     monkeypatch.setattr(exchange_link, "BACKLOG_S", 0.02)
     down: Place = here(1)[0]
     down.ch.exchange("fed.x", "direct")
-    down.federate("^fed", uri(upstream))
-    down.running()
+    down.link("^fed", uri(upstream))
     upstream.mute = Queue.Declare
     until(lambda: down.row()["error"] == UNANSWERED, lambda: str(down.row()))
     upstream.mute = None

@@ -56,7 +56,6 @@ def first_read_and_first_commit(stepper: Stepper, segment_bytes: int, *before: b
     journal, pages = opened(stepped, segment_bytes)
     append(journal, b"three")
     batch = journal.seal()
-    assert batch is not None
     found: list[bytes] = []
 
     def commit_batch() -> None:
@@ -97,7 +96,6 @@ def two_syncs_and_a_read(stepper: Stepper) -> None:
     for body in (b"two", b"three"):
         pages += [each.id for each in append(journal, body)]
         batch = journal.seal()
-        assert batch is not None
         batch.write()
         batches.append(batch)
     assert journal.seal() is None, "a third batch"

@@ -1,4 +1,4 @@
-"""x-consistent-hash: how many keys a destination gets, which keys move when another comes or goes, what is refused."""
+"""x-consistent-hash: shares of keys, keys that move when a destination is added or removed, and refused arguments."""
 
 import random
 from collections import Counter
@@ -28,7 +28,7 @@ MESSAGE = message()
 
 
 class Ring:
-    """An exchange and what is bound to it."""
+    """An exchange and its bindings."""
 
     def __init__(self, **arguments: object) -> None:
         named = {key.replace("_", "-"): value for key, value in arguments.items()}
@@ -77,7 +77,7 @@ def moved(before: list[str], after: list[str]) -> list[tuple[str, str]]:
     return [(old, new) for old, new in zip(before, after, strict=True) if old != new]
 
 
-# How many
+# Shares
 
 
 @pytest.mark.parametrize("weights", [(1, 1, 2, 2), (500, 10_000, 2_500)])
@@ -110,7 +110,7 @@ def test_ten_thousand_queues_of_the_highest_weight_cost_no_more_than_others():
     assert len(set(many.placed(KEYS[:20]))) > 15
 
 
-# Which keys move
+# Moved keys
 
 
 def test_a_tenth_queue_takes_a_tenth_of_the_keys_and_moves_no_other():
@@ -204,7 +204,7 @@ def test_when_the_first_binding_of_a_queue_goes_the_next_oldest_is_its_weight():
     assert set(some.placed()) == {"b"}
 
 
-# What is hashed
+# Hashed values
 
 
 def spread(some: Ring, messages: list[Message]) -> list[list[str]]:
@@ -282,7 +282,7 @@ def test_keys_that_are_not_text_are_hashed_as_their_bytes():
     assert len(set(some.placed(keys))) == len(TEN)
 
 
-# What is refused
+# Refused arguments
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def taken(queue: Queue) -> list[Message]:
 
 
 def notices(queue: Queue) -> list[str]:
-    """Such as `bind q k`."""
+    """Return notices in the form `bind q k`."""
     texts = []
     for message in taken(queue):
         headers = message.headers

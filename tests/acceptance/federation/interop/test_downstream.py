@@ -84,8 +84,7 @@ def is_link(connection: Connection) -> bool:
 
 def test_a_queue_of_a_rabbitmq_pulls_from_ours(rabbit: Rabbit, up: Place) -> None:
     up.ch.declare("fed.q", durable=True)
-    there = rabbit.channel()
-    there.declare("fed.q", durable=True)
+    rabbit.channel().declare("fed.q", durable=True)
     rabbit.federate("^fed", up.uri)
     rabbit.running()
     up.ch.fill("fed.q", *(b"%d" % number for number in range(50)))
