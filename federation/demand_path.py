@@ -73,7 +73,7 @@ def consumer_demand(
     for count, consumer in enumerate(active_consumers(queue), 1):
         if not count % LOOKED:
             yield
-        if count >= LOOKED and not queue.consumers.has(consumer):
+        if count >= LOOKED and consumer not in queue.consumers.all:
             continue  # removed meanwhile
         if not consumer.waiting and consumer.room(BODY_BYTES) <= 0:
             queue.consumers.put_off(consumer)
@@ -98,7 +98,7 @@ def active_consumers(queue: Queue) -> Sequence[Consumer]:
     consumers = queue.consumers
     if isinstance(consumers, SingleActiveConsumers):
         return [consumers.active] if consumers.active is not None else []
-    return consumers.all()
+    return list(consumers.all)
 
 
 def capacity(consumer: Consumer) -> int:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 
 from ..amqp.errors import ConnectionForced
 from ..core.jobs.scheduler import Job
-from ..core.messages.ports import DISK_FULL
+from ..core.messages.journal_port import DISK_FULL
 from ..core.node.node import Node
 from ..core.telemetry.resource_alarms import DISK
 from ..runtime.supervisor import Report, Supervisor

@@ -16,7 +16,7 @@ from typing import cast
 
 from ..amqp.errors import InternalFault
 from ..session.connection import Connection
-from ..session.flow_control import HOLD_MS
+from ..session.publisher_throttle import HOLD_MS
 from ..session.transport import Peer
 from ..wire.method_encoder import HEARTBEAT
 from .connection_limits import Slot

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from ..core.messages.ports import Clock, Timer
+from ..core.messages.clock import Clock, Timer
 
 RESYNC_S = 5.0  # between two looks at the time for which the machine was suspended
 TURN_S = 0.005  # in which timers are called in one turn

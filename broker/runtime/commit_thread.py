@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 
-from ..core.messages.ports import BEHIND, DISK_FULL, EXHAUSTED, FULL, Batch, Journal
+from ..core.messages.journal_port import BEHIND, DISK_FULL, EXHAUSTED, FULL, Batch, Journal
 
 FINISH_S = 5.0  # for jobs and dead letters, when the node stops: a container gets ten seconds for all
 STOP_WAIT_S = 10.0  # for the last batch, when the node stops

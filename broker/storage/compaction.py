@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from struct import Struct
 
-from ..core.messages.ports import EXHAUSTED, FULL
+from ..core.messages.journal_port import EXHAUSTED, FULL
 from . import log_records
 from .checkpoint import Checkpoint
 from .disk import RESERVE_BYTES, Disk, write_with_reserve

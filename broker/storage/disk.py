@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..core.messages.ports import FULL, IN_FLIGHT
+from ..core.messages.journal_port import FULL, IN_FLIGHT
 
 RESERVE_BYTES = 16 << 20  # more than a journal has buffered when the disk is found full (`journal.BUFFER_LIMIT`)
 

@@ -21,10 +21,10 @@ from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from ..core.messages import ports
+from ..core.messages import journal_port as port
+from ..core.messages.journal_port import BEHIND, DISK_FULL, ROOM, ids_by_queue
 from ..core.messages.message import NO_ADDRESS, Message, read_bytes
 from ..core.messages.message_state import MessageState
-from ..core.messages.ports import BEHIND, DISK_FULL, ROOM, ids_by_queue
 from . import log_records
 from .checkpoint import Checkpoint, SegmentState
 from .compaction import Compaction
@@ -53,7 +53,7 @@ DELETED_QUEUES_LIMIT = 10_000
 
 
 @dataclass(slots=True, eq=False)
-class Batch(ports.Batch):
+class Batch(port.Batch):
     """Records and changes of metadata that are written and synced together.
 
     `write` and `sync` run on a worker, and may be called again after a full disk. `data` is the journal's buffer, which
@@ -102,7 +102,7 @@ class Batch(ports.Batch):
             self.after()
 
 
-class Journal(ports.Journal):
+class Journal(port.Journal):
     """A segmented write-ahead log for the messages of all durable queues.
 
     Call `recover` once before anything else.
@@ -144,8 +144,8 @@ class Journal(ports.Journal):
         self._moved = ids_by_queue()  # the same of messages that this batch stores anew for other queues
         self._counted: dict[tuple[int, int], int] = {}  # delivery counts by queue and id
         self._batch_first_id = 1  # the id of the first message that the buffer may have
-        self._entered: ports.Commit | None = None
-        self._commits: list[ports.Commit] = []  # those that are open, of several batches
+        self._entered: port.Commit | None = None
+        self._commits: list[port.Commit] = []  # those that are open, of several batches
         self._last_commit = 0
         self._deleted_queues: dict[int, None] = {}
         self._deletion_bytes = 0  # of the buffer: records of deleted queues
@@ -174,7 +174,7 @@ class Journal(ports.Journal):
     def damaged_records(self) -> int:
         return self.reader.damaged
 
-    def recover(self, known: set[int] | None = None, highest: int | None = None) -> dict[int, ports.RecoveredQueue]:
+    def recover(self, known: set[int] | None = None, highest: int | None = None) -> dict[int, port.RecoveredQueue]:
         """Read the log and return the messages of each queue; those of queues that are not in `known` are dead.
 
         `highest` is the highest number that the metadata has ever had. A power cut after this loses none of the
@@ -276,7 +276,7 @@ class Journal(ports.Journal):
         self._deletion_bytes += len(record)
         self._buffer += record
 
-    def enter(self, commit: ports.Commit | None) -> ports.Commit | None:
+    def enter(self, commit: port.Commit | None) -> port.Commit | None:
         before = self._entered
         if before is not None:
             if before.settles:
@@ -295,18 +295,18 @@ class Journal(ports.Journal):
                 self._settled, commit.settled = commit.settled, self._settled
         return before
 
-    def begin_settling(self, commit: ports.Commit) -> None:
+    def begin_settling(self, commit: port.Commit) -> None:
         self.enter(None)
         commit.settles = True
         self.enter(commit)
 
-    def keep_open(self, commit: ports.Commit) -> None:
+    def keep_open(self, commit: port.Commit) -> None:
         if not commit.ended:
             self._last_commit += 1
             commit.number = self._last_commit
             self._commits.append(commit)
 
-    def end(self, commit: ports.Commit) -> None:
+    def end(self, commit: port.Commit) -> None:
         if self._entered is commit:
             self.enter(None)
         commit.ended = True
@@ -319,7 +319,7 @@ class Journal(ports.Journal):
         for queue, ids in commit.settled.items():  # the whole commit is in this batch
             self._settled[queue].extend(ids)
 
-    def _record(self, commit: ports.Commit) -> None:
+    def _record(self, commit: port.Commit) -> None:
         """Record the messages that an open commit has stored and settled in this batch."""
         salt, next_id, number = self._current.salt, self.next_id, commit.number
         stored = commit.stored[commit.logged :]
@@ -534,7 +534,7 @@ class Journal(ports.Journal):
         except MemoryError:
             pass  # without a checkpoint the next start is only slower
         except OSError as error:
-            if error.errno not in (*ports.FULL, *ports.EXHAUSTED):  # likewise
+            if error.errno not in (*port.FULL, *port.EXHAUSTED):  # likewise
                 raise
         self.disk.close()
 

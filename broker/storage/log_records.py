@@ -61,7 +61,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from ..core.messages.message import NO_ADDRESS, Address, Message
+from ..core.messages.message import NO_ADDRESS, Message, RoutingAddress
 from ..core.messages.message_state import NO_TTL, WITHOUT_CC, MessageState
 from .shared_messages import little
 
@@ -192,7 +192,7 @@ def append_messages(
     numbers = Struct(f"<{count}I").pack(*queues)
     begin = start + len(buffer)
     lengths: list[int] = []
-    address: Address | None = None
+    address: RoutingAddress | None = None
     addressed = b""
     for message in messages:
         message.id = id_
@@ -328,7 +328,7 @@ def is_complete(data: bytes, at: int) -> bool:
     return int(at + RECORD_BYTES + RECORD_HEAD.unpack_from(data, at)[2]) <= len(data)
 
 
-def parse_message(salt: int, data: bytes, at: int, known: Address = NO_ADDRESS) -> Message | None:
+def parse_message(salt: int, data: bytes, at: int, known: RoutingAddress = NO_ADDRESS) -> Message | None:
     """Return the message of the record at `at`, or None if that is damaged. Its address is `known` if that is equal."""
     end = record_end(salt, data, at)
     if not end:
@@ -346,7 +346,7 @@ def parse_message(salt: int, data: bytes, at: int, known: Address = NO_ADDRESS) 
         frames_at = key_at + 1 + data[key_at]
         address = known
         if data[exchange_at:frames_at] != known.encoded:
-            address = Address(
+            address = RoutingAddress(
                 data[exchange_at + 1 : key_at].decode("utf-8", "surrogateescape"),
                 data[key_at + 1 : frames_at].decode("utf-8", "surrogateescape"),
             )

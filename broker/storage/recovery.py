@@ -26,7 +26,7 @@ from operator import itemgetter
 from struct import Struct
 from struct import error as StructError
 
-from ..core.messages.ports import RecoveredQueue
+from ..core.messages.journal_port import RecoveredQueue
 from . import checkpoint, log_records
 from .checkpoint import Checkpoint
 from .disk import Disk

@@ -12,7 +12,7 @@ import errno
 import time
 from collections.abc import Callable
 
-from ..core.messages.ports import EXHAUSTED
+from ..core.messages.journal_port import EXHAUSTED
 from .disk import Disk
 from .log_records import RECORD_BYTES, RECORD_HEAD
 from .segment import OFFSET_BITS, Segment

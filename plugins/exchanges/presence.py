@@ -34,7 +34,6 @@ from warren.broker.amqp.field_table import FLOATS, INTEGERS, type_name
 from warren.broker.core.telemetry.firehose import property_table
 from warren.broker.plugin import (
     ACCEPTED,
-    Address,
     Binding,
     Destination,
     Destinations,
@@ -47,6 +46,7 @@ from warren.broker.plugin import (
     PreconditionFailed,
     Properties,
     RoomSteps,
+    RoutingAddress,
     Sink,
     Table,
     UpstreamExchange,
@@ -279,11 +279,11 @@ class PresenceExchange(ExchangeType):
         headers = Table.of({"action": action, "exchange": self.name, "queue": exchange, "key": key})
         if path:
             headers = headers.with_items([(RECEIVED_FROM, encode_path(path))])
-        return framed(Address(self.name, ""), Properties(headers=headers), b"")
+        return framed(RoutingAddress(self.name, ""), Properties(headers=headers), b"")
 
     def _summary_mark(self, complete: bool) -> Message:
         headers = Table.of({"action": "summary", "exchange": self.name, "complete": complete})
-        return framed(Address(self.name, ""), Properties(headers=headers), b"")
+        return framed(RoutingAddress(self.name, ""), Properties(headers=headers), b"")
 
     # Messages
 
@@ -335,7 +335,7 @@ class Relay(Sink):
         own = Table(own.raw + headers.without(["action", "exchange", "key", "cluster-name", "vhost"]).raw)
         own = Table(own.raw + Table.of({"cluster-name": cluster_name, "vhost": vhost}).raw)
         properties = Properties(headers=own, delivery_mode=PERSISTENT if message.persistent else None)
-        relayed = framed(Address(self._exchange, message.address.routing_key), properties, message.body)
+        relayed = framed(RoutingAddress(self._exchange, message.address.routing_key), properties, message.body)
         if not (yield from self.context.destinations_have_room(self._receivers(), relayed)):
             return EnqueueResult(False, frozenset((0,)))
         return (yield from self.context.deliver_in_steps(self._receivers(), [relayed]))
@@ -348,7 +348,7 @@ class Relay(Sink):
         headers = {"action": "message", "exchange": self._exchange, "key": key}
         own = Table.of({**headers, "properties": property_table(message.properties)})
         properties = Properties(headers=own, delivery_mode=PERSISTENT if message.persistent else None)
-        return framed(Address(self._exchange, key), properties, message.body)
+        return framed(RoutingAddress(self._exchange, key), properties, message.body)
 
 
 def local_notice(action: str, binding: Binding) -> Message:
@@ -358,7 +358,7 @@ def local_notice(action: str, binding: Binding) -> Message:
         "queue": binding.destination.name,
         "key": binding.routing_key,
     }
-    return framed(Address(binding.source, ""), Properties(headers=Table.of(headers)), b"")
+    return framed(RoutingAddress(binding.source, ""), Properties(headers=Table.of(headers)), b"")
 
 
 def remote_notice(action: str, name: str, presence: Presence, exchange: str) -> Message:
@@ -371,7 +371,7 @@ def remote_notice(action: str, name: str, presence: Presence, exchange: str) -> 
         "cluster-name": presence.cluster_name,
         "vhost": presence.vhost,
     }
-    return framed(Address(name, ""), Properties(headers=Table.of(headers)), b"")
+    return framed(RoutingAddress(name, ""), Properties(headers=Table.of(headers)), b"")
 
 
 def wants_summary(argument: Value | None) -> bool:

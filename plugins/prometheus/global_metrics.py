@@ -54,7 +54,7 @@ def dead_letters_confirmed(scope: Scope) -> Iterable[Row]:
 
 
 def open_now(scope: Scope) -> Iterable[Row]:
-    return [((), (scope.node.open_connections, scope.node.census.channels, len(scope.queues)))]
+    return [((), (scope.node.open_connections, scope.node.connection_counts.channels, len(scope.queues)))]
 
 
 def publishes(channel: Channel) -> Values:

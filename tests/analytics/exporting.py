@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.support.in_process import InProcessPeer
-from warren.broker.core.queues.message_log import Origin
+from warren.broker.core.queues.traffic_log import Origin
 from warren.plugins.message_log.export.message_recorder import MessageRecorder
 from warren.plugins.message_log.export.pipe_format import BATCH, SNAPSHOT_HEAD, SNAPSHOT_KINDS
 from warren.plugins.message_log.export.record_buffer import RecordBuffer
@@ -64,7 +64,7 @@ class Exporting:
         changed = Changed()
         self.recording = MessageRecorder(self.buffer, one_in, bool(headers), changed)
         self.vhost = self.peer.node.vhosts["/"]
-        self.vhost.message_log = self.recording
+        self.vhost.traffic_log = self.recording
         self.snapshots = Snapshots(self.peer.node, self.buffer, 1 / one_in, changed)
         self.peer.node.observers.add(self.snapshots)
         self._task = task(folder, self.recording.begun_ns, sample_rate=1 / one_in, headers=headers)

@@ -300,7 +300,7 @@ def test_every_queue_balances_from_one_snapshot_to_the_next(export: Exporting, c
 
 
 def test_nothing_is_logged_of_a_virtual_host_that_is_not_exported(export: Exporting, ch: Channel) -> None:
-    export.vhost.message_log = None
+    export.vhost.traffic_log = None
     ch.declare("q")
     ch.fill("q", b"1")
     assert ch.get("q") and export.events() == [] and export.buffer.row == 0

@@ -15,10 +15,10 @@ from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.queues import fifo as line_module
-from warren.broker.core.queues.message_log import Origin
+from warren.broker.core.messages.message import Message, RoutingAddress
+from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.traffic_log import Origin
 from warren.plugins.message_log.export import name_codes
 from warren.plugins.message_log.export.message_identity import hops, identity
 from warren.plugins.message_log.export.sampling import TOGETHER, Sampling
@@ -178,10 +178,10 @@ def test_a_message_keeps_its_number_while_it_lies_on_the_disk(
 
 
 def test_a_message_that_was_there_before_the_log_gets_a_number_but_no_age(export: Exporting, ch: Channel) -> None:
-    export.vhost.message_log = None
+    export.vhost.traffic_log = None
     ch.declare("q")
     ch.fill("q", b"old")
-    export.vhost.message_log = export.recording
+    export.vhost.traffic_log = export.recording
     ch.fill("q", b"new")
     for _ in range(2):
         found = ch.get("q", no_ack=False)
@@ -294,7 +294,7 @@ def test_an_idle_link_has_metrics_after_its_name_was_forgotten(exporting: Make) 
 
 def message(body: bytes = b"body", **properties: Any) -> Message:
     given = Properties(**properties)
-    return Message(Address("x", "k"), content_frames(1, given.encode(), body), 1, len(body), 0, False)
+    return Message(RoutingAddress("x", "k"), content_frames(1, given.encode(), body), 1, len(body), 0, False)
 
 
 def test_the_identity_of_a_message_is_its_id_where_it_has_one() -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address
 from warren.broker.core.messages.message import Message as CoreMessage
+from warren.broker.core.messages.message import RoutingAddress
 from warren.plugins.message_log.export.manifest import Manifest
 from warren.plugins.message_log.export.message_recorder import MessageRecorder
 from warren.plugins.message_log.export.parquet_file import HashedFile
@@ -42,7 +42,7 @@ class Publishes:
 
     def batch(self, count: int, **properties: Any) -> bytes:
         frames_ = content_frames(1, Properties(**properties).encode(), b"body")
-        messages = [CoreMessage(Address("", "q"), frames_, 1, 4, 0, False) for _ in range(count)]
+        messages = [CoreMessage(RoutingAddress("", "q"), frames_, 1, 4, 0, False) for _ in range(count)]
         self.recording.publishing(origin(), messages, True, 0)
         self.recording.published(())
         return b"".join(self.buffer.take())

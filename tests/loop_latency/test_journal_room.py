@@ -22,16 +22,16 @@ from warren.broker.app.build import build_settings
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.definitions.importer import DefinitionsImport
 from warren.broker.core.jobs.scheduler import SLICE
+from warren.broker.core.messages.journal_port import BEHIND, DISK_FULL, Batch
 from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.ports import BEHIND, DISK_FULL, Batch
-from warren.broker.core.queues.fifo import PAGE_BYTES
+from warren.broker.core.queues.ready_messages import PAGE_BYTES
 from warren.broker.core.telemetry import firehose
 from warren.broker.core.telemetry.firehose import TRACE
 from warren.broker.core.telemetry.resource_alarms import DISK
 from warren.broker.core.vhost import emissions
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.session.move import Move
-from warren.broker.session.operator_channel import OperatorChannel
+from warren.broker.session.management_channel import ManagementChannel
+from warren.broker.session.move_messages import Move
 from warren.broker.session.transport import Peer
 from warren.broker.storage.journal import BUFFER_LIMIT, Journal
 from warren.broker.storage.journal import Batch as JournalBatch
@@ -102,7 +102,7 @@ class StuckPeer(StoredPeer):
     def mover(self) -> Move:
         there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
         user, vhost = InternalUser("/"), self.node.vhosts["/"]
-        channel = OperatorChannel(self.node, build_settings(self.config), user, vhost, there, self.server.report)
+        channel = ManagementChannel(self.node, build_settings(self.config), user, vhost, there, self.server.report)
         return channel.move("moved", "", "dead")
 
 

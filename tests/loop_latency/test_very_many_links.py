@@ -350,7 +350,7 @@ def test_very_many_consumers_without_room_of_a_queue_with_a_link(meter: Meter, u
             return fan.until(lambda: not queue.consumers.any_ready(), lambda: fan.vhost.consumers_changed(queue))
 
         assert any(within(attempt(), LIMIT_MS) for _ in range(ATTEMPTS))
-        assert all(consumer.waiting for consumer in queue.consumers.all())
+        assert all(consumer.waiting for consumer in queue.consumers.all)
 
 
 @pytest.mark.parametrize("kind", ["exchange", "queue"])

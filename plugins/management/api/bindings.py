@@ -169,7 +169,7 @@ async def emitted(vhost: VHost, source: str) -> None:
 
 async def unbound(vhost: VHost, kind: str, name: str) -> None:
     """Return once no bindings are left of a deleted queue or exchange (`kind`) of this name."""
-    if (kind, name) in vhost.unbindings:
+    if (kind, name) in vhost.unbinding_jobs:
         await when(partial(vhost.when_unbound, kind, name))
 
 

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import msgspec
 
+from warren.broker.core.messages.journal_port import BEHIND
 from warren.broker.core.messages.message import ShedMessage
-from warren.broker.core.messages.ports import BEHIND
 from warren.broker.session.channel import Channel
 from warren.broker.session.unacked import Unacked
 

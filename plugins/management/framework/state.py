@@ -43,7 +43,7 @@ class ManagementState:
         self.unread = UnreadQuota(UNREAD_BYTES, SOURCE_UNREAD_BYTES)
         self._host = host
         if mode == "detailed":
-            host.node.breakdown = breakdown = DetailedRates(host.node.vhosts)
+            host.node.detailed_rates = breakdown = DetailedRates(host.node.vhosts)
             host.node.observers.add(breakdown)
 
     def more_samples(self) -> Iterator[Sample]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from warren.broker.core.counters.histogram import LatencyHistogram
-from warren.broker.core.queues.message_log import Origin
+from warren.broker.core.queues.traffic_log import Origin
 from warren.broker.net.connection_limits import open_descriptors
 from warren.broker.plugin import Host, Service
 

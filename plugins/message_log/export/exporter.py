@@ -11,7 +11,7 @@ import msgspec
 
 from warren.broker.config import MessageLogExport
 from warren.broker.core.metadata.records import Change, StoredVHost
-from warren.broker.core.queues.message_log import MessageLog
+from warren.broker.core.queues.traffic_log import TrafficLog
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.plugin import Child, Host
 
@@ -44,7 +44,7 @@ class Export(Observer):
         self._buffer = RecordBuffer(config.buffer_bytes, self._soon)
         changed = Changed()
         self._recorder = MessageRecorder(self._buffer, config.sample_one_in, bool(config.headers), changed)
-        self._log: MessageLog = ChangeLog(changed)  # the log of each exported virtual host
+        self._log: TrafficLog = ChangeLog(changed)  # the log of each exported virtual host
         stored = not host.config.memory
         self._snapshots = Snapshots(host.node, self._buffer, self._sample_rate, changed, stored)
         self._outlet = Outlet(host.report, host.supervisor)
@@ -155,7 +155,7 @@ class Export(Observer):
 
     def _attach(self, name: str) -> None:
         if self._running and (not self._config.vhosts or name in self._config.vhosts):
-            self._host.node.vhosts[name].message_log = self._log
+            self._host.node.vhosts[name].traffic_log = self._log
 
     # Sending
 
@@ -222,7 +222,7 @@ class Export(Observer):
     def _detach(self) -> None:
         self._running = False
         for vhost in self._host.node.vhosts.values():
-            vhost.message_log = None
+            vhost.traffic_log = None
         for observer in (self, self._snapshots):
             if observer in self._host.node.observers:
                 self._host.node.observers.remove(observer)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 from weakref import WeakSet
 
-from warren.broker.core.queues.message_log import Origin
-from warren.broker.plugin import Address, Message
+from warren.broker.core.queues.traffic_log import Origin
+from warren.broker.plugin import Message, RoutingAddress
 
 from .pipe_format import ADDRESSES, GROUP_ROWS, ORIGINS, QUEUES, WORDS
 
@@ -75,7 +75,7 @@ class Names:
             code = self._add(self._queues, (vhost, name), len(self._queues) + 1, QUEUES, (vhost, name))
         return code
 
-    def address(self, address: Address) -> int:
+    def address(self, address: RoutingAddress) -> int:
         """Return the code of a value, adding it if it is new. HOT: the export, for each batch."""
         code = self._addresses.get(address.encoded)
         if code is None:

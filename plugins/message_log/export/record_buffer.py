@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from warren.broker.core.queues.message_log import Origin
+from warren.broker.core.queues.traffic_log import Origin
 
 from .name_codes import Names
 from .pipe_format import ADDRESSED, BATCH_HEAD, DETAIL, ENQUEUED, ROUTED, SEGMENT, SEQS, SIZES

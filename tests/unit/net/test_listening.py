@@ -15,7 +15,7 @@ from tests.support.peer import SocketPipe
 from tests.support.polling import until
 from tests.support.queues import limit_dead_letters
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.jobs.unfinished import LIMIT_BYTES
+from warren.broker.core.jobs.unfinished_publishes import LIMIT_BYTES
 from warren.broker.core.metadata.records import Change, StoredUser, StoredVHost
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.broker.net import peer_watcher

@@ -11,7 +11,7 @@ from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.binding import Binding, Destination
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.vhost.vhost import VHost
 from warren.plugins.exchanges.consistent_hash import WEIGHT_LIMIT, ConsistentHashExchange
 
@@ -21,7 +21,7 @@ TEN = tuple(f"q{number}" for number in range(10))
 
 
 def message(**properties: object) -> Message:
-    return framed(Address("x", "k"), Properties(**properties), b"")
+    return framed(RoutingAddress("x", "k"), Properties(**properties), b"")
 
 
 MESSAGE = message()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from warren.broker.core.messages.ports import BEHIND, DISK_FULL, IN_FLIGHT, ROOM, Batch, Journal
+from warren.broker.core.messages.journal_port import BEHIND, DISK_FULL, IN_FLIGHT, ROOM, Batch, Journal
 from warren.broker.runtime import commit_thread
 from warren.broker.runtime.commit_thread import Committer
 

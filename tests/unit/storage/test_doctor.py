@@ -21,7 +21,7 @@ from warren.broker.app.main import open_store
 from warren.broker.app.open_storage import Store
 from warren.broker.cli import main
 from warren.broker.config import Config
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.metadata.records import Change, StoredGlobalParameter, StoredQueue, StoredVHost
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
 from warren.broker.storage import checkpoint, doctor, log_records, recovery, sqlite_metadata
@@ -42,7 +42,7 @@ HEAD = log_records.SEGMENT_HEAD_BYTES
 
 def message(id_: int, queues: list[int], body: bytes = b"body") -> bytes:
     numbers = b"".join(map(log_records.QUEUE.pack, queues))
-    address = Address("", "key").encoded
+    address = RoutingAddress("", "key").encoded
     frames = content_frames(1, b"\0\0", body)
     return log_records.encode_message(SALT, id_, 0, len(body), 1, 1, len(queues), numbers + address, frames)
 
@@ -239,7 +239,7 @@ def stopped(folder: Path, *, cleanly: bool) -> list[Path]:
     stored = []
     for number in range(50):
         frames = content_frames(1, b"\0\0", b"%d" % number * 50)
-        stored.append(Message(Address("", "key"), frames, 1, 100, 0, True))
+        stored.append(Message(RoutingAddress("", "key"), frames, 1, 100, 0, True))
         journal.append([7], stored[-1:])
         commit(journal)
     journal.settle_many(7, stored[:25])  # of segments that are deleted now
@@ -293,7 +293,7 @@ def test_older_metadata_is_damage(capsys: CaptureFixture[str], tmp_path: Path, a
     journal.recover()
     frames = content_frames(1, b"\0\0", b"body")
     for queues in ([6], [7], [6, 7]):
-        journal.append(queues, [Message(Address("", "key"), frames, 1, 4, 0, True)])
+        journal.append(queues, [Message(RoutingAddress("", "key"), frames, 1, 4, 0, True)])
         commit(journal)
     journal.close()
     metadata.close()

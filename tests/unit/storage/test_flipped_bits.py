@@ -13,7 +13,7 @@ import pytest
 from tests.support.journal import commit, commit_any
 from tests.unit.storage.test_sqlite_metadata import all_fields, everything, puts
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.metadata.records import StoredQueue
 from warren.broker.storage.doctor import examine
@@ -41,7 +41,7 @@ def fill(folder: Path, *, cleanly: bool) -> None:
     def store(count: int, *queues: int, state: MessageState | None = None) -> None:
         for _ in range(count):
             body = b"%03d" % len(stored) + b"x" * 100
-            stored.append(Message(Address("e", "a.b"), content_frames(1, b"\0\0", body), 1, len(body), 0, True))
+            stored.append(Message(RoutingAddress("e", "a.b"), content_frames(1, b"\0\0", body), 1, len(body), 0, True))
             stored[-1].state = state
             journal.append(list(queues), stored[-1:])
             commit(journal)

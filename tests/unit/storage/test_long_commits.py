@@ -10,8 +10,8 @@ import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.support.journal import commit, new_message
+from warren.broker.core.messages.journal_port import Commit
 from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.ports import Commit
 from warren.broker.core.metadata.records import Change, StoredQueue, StoredVHost
 from warren.broker.storage import checkpoint, log_records
 from warren.broker.storage.copy import copy_store

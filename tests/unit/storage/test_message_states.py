@@ -12,9 +12,9 @@ from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import journal_on
 from tests.support.journal import commit_any, new_message
 from tests.support.queues import new_queue
+from warren.broker.core.messages.journal_port import RecoveredQueue
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.message_state import BY_QUEUE, WITHOUT_CC, MessageState
-from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:

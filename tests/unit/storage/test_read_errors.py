@@ -14,8 +14,8 @@ from tests.faults.simulation.disk import SimulatedDisk, SimulatedFile
 from tests.faults.simulation.metadata import journal_on
 from tests.support.descriptors import no_descriptor
 from tests.support.journal import commit, commit_any, new_message
+from warren.broker.core.messages.journal_port import EXHAUSTED
 from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.storage import compaction, folder_disk, segment_reader
 from warren.broker.storage.folder_disk import FolderDisk
 

@@ -11,7 +11,7 @@ from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import journal_on
 from tests.support.journal import commit, new_message
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.storage import recovery
 from warren.broker.storage.journal import Journal
@@ -36,7 +36,7 @@ def test_recovery_takes_few_bytes_a_message(monkeypatch: pytest.MonkeyPatch, que
             messages = []
             for number in range(first, first + 1000, queues):
                 frames = content_frames(1, b"\x00\x00", b"x" * 20)
-                messages.append(Message(Address("", "q"), frames, 1, 20, 0, True))
+                messages.append(Message(RoutingAddress("", "q"), frames, 1, 20, 0, True))
                 messages[-1].state = MessageState(deadline_ms=(1 << 41) + number) if timed else None
             journal.append([queue], messages)
         commit(journal)

@@ -10,7 +10,7 @@ import pytest
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.test_interleavings import append, opened
 from tests.support.journal import commit
-from warren.broker.core.messages.ports import BEHIND, DISK_FULL, ROOM
+from warren.broker.core.messages.journal_port import BEHIND, DISK_FULL, ROOM
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import journal as journal_module
 from warren.broker.storage.journal import CHANGE_BYTES, Journal

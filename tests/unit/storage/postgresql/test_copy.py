@@ -13,8 +13,8 @@ from tests.unit.storage.test_sqlite_metadata import all_fields, everything, puts
 from warren.broker.amqp.framing import content_frames
 from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
-from warren.broker.core.messages.message import Address as MessageAddress
 from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.message import RoutingAddress as MessageAddress
 from warren.broker.core.metadata.records import StoredGlobalParameter, StoredQueue
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
 from warren.broker.storage import copy

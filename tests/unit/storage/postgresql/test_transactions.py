@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.support.polling import until
-from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.core.messages.journal_port import EXHAUSTED
 from warren.broker.storage.errors import ConfirmedLost
 from warren.broker.storage.postgresql.database import Database
 from warren.broker.storage.postgresql.errors import Fenced, Refused, Unreachable

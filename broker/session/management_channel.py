@@ -18,12 +18,13 @@ from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.queues.route_target import must_wait
 from ..core.vhost.vhost import CheckNew, VHost, allow_new
-from . import operations
+from . import checked_operations
 from .confirms import Confirms
 from .internal_connection import InternalConnection, Report
 from .methods import acknowledge
 from .methods import publish as publishing
-from .move import Move
+from .methods.special_properties import apply_special_properties
+from .move_messages import Move
 from .settings import Settings
 from .transport import Peer
 from .unacked import Settlement
@@ -54,7 +55,7 @@ class FetchedMessage:
         self.left = left
 
 
-class OperatorChannel:
+class ManagementChannel:
     """A channel of one user in one virtual host, until `close`. `peer` is the source of the request.
 
     Its methods raise the AMQPErrors that a client would get, and Invalid for arguments that no client could send.
@@ -108,7 +109,7 @@ class OperatorChannel:
         """Create a queue that is not exclusive, or return the existing one if it is equivalent."""
         name = strip_line_ends(short("the name of a queue", name))
         self._channel.check_new = check_new or self._check_new
-        return operations.declare_queue(
+        return checked_operations.declare_queue(
             self._channel,
             name,
             durable=durable,
@@ -119,11 +120,11 @@ class OperatorChannel:
 
     def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> None:
         """Delete a queue, if it exists."""
-        operations.delete_queue(self._channel, name, if_unused=if_unused, if_empty=if_empty)
+        checked_operations.delete_queue(self._channel, name, if_unused=if_unused, if_empty=if_empty)
 
     def purge(self, name: str) -> None:
         """Drop the ready messages of a queue."""
-        operations.purge_queue(self._channel, name, wait=False)
+        checked_operations.purge_queue(self._channel, name, wait=False)
 
     def declare_exchange(
         self,
@@ -137,7 +138,7 @@ class OperatorChannel:
     ) -> None:
         """Create an exchange, unless an equivalent one exists."""
         name = strip_line_ends(short("the name of an exchange", name))
-        operations.declare_exchange(
+        checked_operations.declare_exchange(
             self._channel,
             name,
             type_,
@@ -149,7 +150,7 @@ class OperatorChannel:
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Delete an exchange, if it exists."""
-        operations.delete_exchange(self._channel, name, if_unused=if_unused)
+        checked_operations.delete_exchange(self._channel, name, if_unused=if_unused)
 
     def bind(self, source: str, kind: str, destination: str, routing_key: str, arguments: Table) -> None:
         """Bind a queue or an exchange (`kind`: "queue" or "exchange") to a source exchange."""
@@ -157,13 +158,13 @@ class OperatorChannel:
         channel, source = self._channel, strip_line_ends(source)
         if kind == "queue":
             name = channel.queue_name(strip_line_ends(destination))
-            operations.bind_queue(channel, source, name, routing_key, arguments)
+            checked_operations.bind_queue(channel, source, name, routing_key, arguments)
         else:
-            operations.bind_exchange(channel, source, strip_line_ends(destination), routing_key, arguments)
+            checked_operations.bind_exchange(channel, source, strip_line_ends(destination), routing_key, arguments)
 
     def unbind(self, source: str, kind: str, destination: str, routing_key: str, arguments: Table) -> None:
         """Remove a binding, if it exists."""
-        unbind = operations.unbind_queue if kind == "queue" else operations.unbind_exchange
+        unbind = checked_operations.unbind_queue if kind == "queue" else checked_operations.unbind_exchange
         unbind(self._channel, source, destination, routing_key, arguments)
 
     # Messages
@@ -190,7 +191,7 @@ class OperatorChannel:
         if connection.node.alarms.reason:  # last: what is refused for ever is not refused for now
             channel.checked.check(raw)
             if channel.checked.special:
-                publishing.apply_special_properties(channel, Message(route.address, content, 0, len(body), 0, False))
+                apply_special_properties(channel, Message(route.address, content, 0, len(body), 0, False))
             self.check_alarms()
         if channel.unfinished.full and not publishing.count_short(channel, [route], [content]):
             raise NotNow(publishing.STILL_PUBLISHING)
@@ -229,11 +230,11 @@ class OperatorChannel:
         Raises Unreadable (506) if there are messages, and the first cannot be returned now.
         """
         channel = self._channel
-        queue = operations.readable_queue(channel, name)
+        queue = checked_operations.readable_queue(channel, name)
         messages: list[FetchedMessage] = []
         for _ in range(count):
             try:
-                delivery = operations.get_message(channel, queue, no_ack)
+                delivery = checked_operations.get_message(channel, queue, no_ack)
             except Unreadable:
                 if not messages:
                     raise
@@ -247,7 +248,7 @@ class OperatorChannel:
     def move(self, name: str, exchange: str, routing_key: str | None) -> Move:
         """Begin to move messages of a queue to an exchange, with their own routing keys if none is given."""
         short("a routing key", routing_key or "")
-        queue = operations.readable_queue(self._channel, name)
+        queue = checked_operations.readable_queue(self._channel, name)
         return Move(self._channel, queue, exchange, routing_key)
 
     def give_back(self, failed: bool) -> None:

@@ -14,7 +14,7 @@ READ_BYTES = 4 << 20  # of messages that are read back at once, but for the last
 NO_ROWS = SortedRows(VALUES)
 
 
-class Returned(Chunk):
+class RequeuedMessages(Chunk):
     """Messages by position, or by another number that is given to them.
 
     heap        those in memory: (position, message, redelivered)

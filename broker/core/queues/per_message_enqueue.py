@@ -5,84 +5,18 @@ All other queues get their messages from `QueueHost.enqueue`, many at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from ...amqp import properties
 from ..messages.message import Message, total_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
-from ..messages.ports import Journal
 from ..metadata.queue_types import QUORUM
-from .message_log import MessageLog
+from .queue_host import HostedQueue
 from .queue_settings import QueueSettings
-from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget
-from .x_death import MAXLEN
-
-if TYPE_CHECKING:
-    from .queue import Queue
 
 # How long a message stays although its time to live is 0, or it is above a length limit, where very many consumers have
 # to be asked, or are woken in turns.
 HAND_OVER_MS = 1_000
-
-
-def enqueue_per_message(
-    messages: list[Message], targets: tuple[RouteTarget, ...], source: str, shared: bool, log: MessageLog | None
-) -> EnqueueResult:
-    """Publish messages one by one to each target, which gets copies of its own if other targets get them too.
-
-    Queues with equal keys share the records (`RouteTarget.record_key`). `shared` is True if targets other than these
-    get the messages.
-    """
-    if len(targets) > 1:
-        if not shared and source and log is not None:
-            log.made(messages)
-        shared = True
-    stored = False
-    refused: set[int] = set()
-    if len(targets) > 1:
-        alike, targets = split_alike(targets)
-        for queues in alike:
-            together = PerMessageEnqueue(queues, source, shared)
-            for message in messages:
-                together.add(message)
-            together.push()
-            stored = stored or together.stored
-    for target in targets:
-        result = target.accept(messages, source, shared)
-        stored = stored or result.stored
-        refused |= result.refused
-    if refused:
-        return EnqueueResult(stored, frozenset(refused))
-    return DURABLE if stored else ACCEPTED
-
-
-def split_alike(
-    targets: tuple[RouteTarget, ...],
-) -> tuple[list[tuple[Queue, ...]], tuple[RouteTarget, ...]]:
-    """Return the queues that share records, by their keys, and the other targets."""
-    alike: dict[object, list[RouteTarget]] = {}
-    for target in targets:
-        alike.setdefault(target.record_key, []).append(target)
-    groups = [group for key, group in alike.items() if isinstance(key, tuple) and len(group) > 1]
-    alone = [target for key, group in alike.items() if not isinstance(key, tuple) or len(group) < 2 for target in group]
-    return cast("list[tuple[Queue, ...]]", [tuple(group) for group in groups]), tuple(alone)
-
-
-def store(
-    journal: Journal, messages: list[Message], body_bytes: int, targets: tuple[RouteTarget, ...], numbers: list[int]
-) -> list[Message]:
-    """Store messages once for all durable targets, which have these numbers; return the messages to push.
-
-    HOT: bench D.
-    """
-    if any(message.id for message in messages):
-        messages = [message.copy_for_queue() for message in messages]  # each copy has records of its own in the journal
-    stored = [message for message in messages if message.persistent]
-    journal.append(numbers, stored)
-    stored_bytes = body_bytes if len(stored) == len(messages) else total_bytes(stored)
-    for target in targets:
-        target.count_stored(len(stored), stored_bytes)
-    return messages
 
 
 class PerMessageEnqueue:
@@ -95,22 +29,11 @@ class PerMessageEnqueue:
     """
 
     __slots__ = (
-        "queue",
-        "_queues",
-        "settings",
-        "shared",
-        "source",
-        "stored",
-        "now_ms",
-        "run",
-        "level",
-        "run_bytes",
-        "_hands_over",
-        "_property_bytes",
-        "_property_level",
+        *("queue", "_queues", "settings", "shared", "source", "stored", "now_ms", "run", "level", "run_bytes"),
+        *("_hands_over", "_property_bytes", "_property_level"),
     )
 
-    def __init__(self, queues: tuple[Queue, ...], source: str, shared: bool) -> None:
+    def __init__(self, queues: tuple[HostedQueue, ...], source: str, shared: bool) -> None:
         queue = queues[0]
         self.queue = queue
         self._queues = queues
@@ -122,9 +45,7 @@ class PerMessageEnqueue:
         self.run: list[Message] = []
         self.run_bytes = 0
         self.level = 0
-        # Without consumers and limits, messages with a time to live of 0 can do nothing but expire.
-        self._hands_over = any(len(each.consumers) > 0 or each.settings.drops_head for each in queues)
-        self._hands_over = self._hands_over or queue.settings.rejects_publish
+        self._hands_over = any(each.hands_over for each in queues)
         self._property_bytes = b""
         self._property_level = 0
 
@@ -174,8 +95,8 @@ class PerMessageEnqueue:
             for queue in queues:
                 queue.count_stored(len(persistent), stored_bytes)
             self.stored = True
-        if host.message_log is not None:
-            host.message_log.enqueued(queues, run, self.source)
+        if host.traffic_log is not None:
+            host.traffic_log.enqueued(queues, run, self.source)
         if len(queues) == 1:
             self.queue.push_at(self.level, run, run_bytes, self.shared)
             return run[-1:]
@@ -189,7 +110,7 @@ class PerMessageEnqueue:
     def _hand_over(self) -> None:
         """Deliver the last message, which has a time to live of 0, to consumers with room, or let it expire."""
         for queue in self._queues:
-            if not queue.interrupted:  # else `pump` goes on, as it may take long
+            if not queue.interrupted:  # otherwise `pump` goes on, because it may take long
                 queue.host.feed(queue)  # first the messages before it
         states = [cast("MessageState", message.state) for message in self.push()]
         for state in states:
@@ -199,8 +120,7 @@ class PerMessageEnqueue:
                 queue.host.feed(queue)
                 queue.await_freed()
             state.deadline_ms = self.now_ms + HAND_OVER_MS if queue.interrupted else self.now_ms
-            queue.ready_messages.at(state.level).timed = True
-            queue.schedule_pump()
+            queue.expire_soon(state.level)
 
     def _has_room(self, message: Message) -> bool:
         if not self.queue.is_full(self.run_bytes + message.body_bytes, len(self.run)):
@@ -208,11 +128,8 @@ class PerMessageEnqueue:
         self.push()
         if self.queue.takes(message.body_bytes):
             return True
-        if self.settings.dead_letters_rejected:
-            outbox = self.queue.outbox
-            outbox.add([message], MAXLEN, queued=False)
-            if outbox.awaits_journal:
-                self.stored = True  # so that the publisher waits for the journal, too
+        if self.settings.dead_letters_rejected and self.queue.dead_letter_rejected(message):
+            self.stored = True
         return False
 
     def _level_of(self, message: Message) -> int:

@@ -15,14 +15,14 @@ from ..amqp.properties import HEADERS, replace
 from ..core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from ..core.exchanges.router import Search
 from ..core.jobs.scheduler import COPY_SHIFT, Job
-from ..core.messages.message import DELIVERY_COUNT, Address, Message, frame_bytes, total_bytes
+from ..core.messages.journal_port import BEHIND
+from ..core.messages.message import DELIVERY_COUNT, Message, RoutingAddress, frame_bytes, total_bytes
 from ..core.messages.message_state import NEVER
-from ..core.messages.ports import BEHIND
-from ..core.queues.deduplication import Recorder, record
-from ..core.queues.fifo import LEVEL_SHIFT
-from ..core.queues.message_log import MOVED
+from ..core.queues.deduplication import DeduplicationRecorder, record
 from ..core.queues.queue import Queue
+from ..core.queues.ready_messages import LEVEL_SHIFT
 from ..core.queues.route_target import PER_MESSAGE_COST, RouteTarget, cost_of_reading, cost_of_records, must_wait
+from ..core.queues.traffic_log import MOVED
 from ..core.queues.x_death import routing_keys
 from ..core.vhost.emissions import enqueue_in_slices
 from .methods.publish import STILL_DEAD_LETTERING, STILL_PUBLISHING, are_few
@@ -56,7 +56,7 @@ class Run:
 
     __slots__ = ("targets", "recorders", "searches", "taken", "copies")
 
-    def __init__(self, targets: tuple[RouteTarget, ...], recorders: tuple[Recorder, ...]) -> None:
+    def __init__(self, targets: tuple[RouteTarget, ...], recorders: tuple[DeduplicationRecorder, ...]) -> None:
         self.targets = targets
         self.recorders = recorders
         self.searches: list[Search] = []
@@ -96,7 +96,7 @@ class Move:
         self._channel = channel
         self._queue = queue
         self._routing_key = routing_key
-        self._address = Address(exchange, routing_key or "")
+        self._address = RoutingAddress(exchange, routing_key or "")
         self._run: Run | None = None
         self._long: MoveStep | None = None  # the result of the job that moves one message
         self._held_bytes = 0  # by that job
@@ -290,7 +290,7 @@ class Move:
         """Return the message as if it were published now."""
         key = message.address.routing_key if self._routing_key is None else self._routing_key
         if self._address.routing_key != key:
-            self._address = Address(self._exchange.name, key)
+            self._address = RoutingAddress(self._exchange.name, key)
         if message.state is not None and message.state.attempts:
             self._cost += message.counting_cost + (len(message.frames) >> COPY_SHIFT)
             headers = message.headers.without((DELIVERY_COUNT,))

@@ -46,5 +46,5 @@ class PublisherThrottle:
 
 
 def drained_units(queue: Queue) -> int:
-    """Return what the queue has delivered, in messages or in units of HOLD_UNIT_BYTES, whichever is more."""
+    """Return the deliveries of the queue, in messages or in units of HOLD_UNIT_BYTES: the larger of both."""
     return max(queue.delivering.deliver_get, queue.delivered_bytes // HOLD_UNIT_BYTES)

@@ -1,4 +1,4 @@
-"""The ports through which time and storage reach the core: Clock and Journal. Tests implement them with fakes."""
+"""The port of the journal, through which storage reaches the core, and the status of storage."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -15,45 +16,14 @@ if TYPE_CHECKING:
     from ..metadata.records import Change
 
 # The process or the system has no descriptors or memory to spare, or the server that has the journal cannot be reached
-# (ENOTCONN): operations are retried, as what is stored is intact.
+# (ENOTCONN): operations are retried, because the stored messages are intact.
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOTCONN)
 FULL = (errno.ENOSPC, errno.EDQUOT)  # operations are retried once the disk has room; any other failure is final
 # The answers of `Journal.room`
 ROOM: Final = 0  # messages may be appended
-BEHIND: Final = 1  # too much is waiting to be written: `when_durable` of `ticket` says when it is
-DISK_FULL: Final = 2  # the alarm of the disk is on: what is left of it is for settlements and deletions
+BEHIND: Final = 1  # too much is waiting to be written, until `when_durable` of `ticket` makes its call
+DISK_FULL: Final = 2  # the alarm of the disk is on: the rest of the space is for settlements and deletions
 IN_FLIGHT = 2  # the batches of a journal that are written and synced at a time, on a disk
-
-
-class Timer:
-    """A call that `Clock.call_at` has scheduled."""
-
-    def cancel(self) -> None:
-        """Cancel the call, unless it was made."""
-        raise NotImplementedError
-
-
-class Clock:
-    """The time and timers of the node."""
-
-    def now_ms(self) -> int:
-        """Return milliseconds since 1970 that never go back while the node runs.
-
-        They start from wall time, so a deadline can be stored and holds after a restart.
-        """
-        raise NotImplementedError
-
-    def timestamp_s(self) -> int:
-        """Return wall time in seconds since 1970."""
-        raise NotImplementedError
-
-    def processor_s(self) -> float:
-        """Return the processor time that the node's thread has used, in seconds."""
-        raise NotImplementedError
-
-    def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
-        """Call `fn` when `now_ms` has reached `when_ms`."""
-        raise NotImplementedError
 
 
 class RecoveredQueue:
@@ -109,8 +79,8 @@ def ids_by_queue() -> defaultdict[int, array[int]]:
 class Commit:
     """A transaction of a client in the journal, which is whole or absent after a power cut, however long it takes.
 
-    number    from 1 on if it may be in several batches, else 0
-    settles   what is settled belongs to it from now on, and nothing that is stored
+    number    from 1 on if it may be in several batches, otherwise 0
+    settles   settlements belong to it from now on, and no messages that are stored
     ended     it holds, and nothing more belongs to it
     stored    the ids of its messages: the first one, and the one after the last one, of each run
     logged    how many of these ids are recorded
@@ -181,14 +151,14 @@ class Journal:
         raise NotImplementedError
 
     def room(self) -> int:
-        """Return ROOM if messages may be appended, or what has to be over first: BEHIND or DISK_FULL.
+        """Return ROOM if messages may be appended, or the condition that must end first: BEHIND or DISK_FULL.
 
         Whoever appends messages asks this before, or after a few that could not wait.
         """
         return DISK_FULL if self.alarm else ROOM
 
     def note_alarm(self, on: bool) -> None:
-        """Note that the alarm of the disk is on, or over."""
+        """Note that the alarm of the disk has begun, or has ended."""
         self.alarm = on
 
     def unwritten_bytes(self) -> int:
@@ -200,7 +170,7 @@ class Journal:
         raise NotImplementedError
 
     def hold(self, id_: int) -> bool:
-        """Keep a message that was stored for no queue until it is settled once more; return False if it is gone."""
+        """Keep a message that was stored for no queue until it is settled once more; return False if it is deleted."""
         raise NotImplementedError
 
     def settle(self, queue: int, id_: int) -> None:
@@ -224,14 +194,14 @@ class Journal:
         raise NotImplementedError
 
     def enter(self, commit: Commit | None) -> Commit | None:
-        """Have what is stored from now on belong to this commit, unless it has ended; return the one before.
+        """Have messages that are stored from now on belong to this commit, unless it has ended; return the one before.
 
         Enter that again, or None, before the turn of the loop ends, and before anything is done for others.
         """
         return None
 
     def begin_settling(self, commit: Commit) -> None:
-        """Have what is settled belong to the commit that is entered. It must not wait for others until its end."""
+        """Have settlements belong to the commit that is entered. It must not wait for others until its end."""
 
     def keep_open(self, commit: Commit) -> None:
         """Note that a commit goes on in later batches. It is entered no more, and may have ended."""
@@ -298,3 +268,27 @@ class Journal:
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
         """Call `fn` once `durable` reaches the ticket, which must be in the future. Calls are made in that order."""
         raise NotImplementedError
+
+
+POSTGRESQL = "postgresql"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageStatus:
+    """The status of storage.
+
+    kind        fsync, os, memory or postgresql
+    guarantee   the place of a message when it is confirmed, as in "a confirmed message is on {guarantee}"
+    warning     why that is weaker than it may seem; or empty
+    place       the data folder, or the address of the server; empty in memory
+    replicated  whether a confirm waits for a second machine
+    """
+
+    kind: str
+    guarantee: str
+    warning: str = ""
+    place: str = ""
+    replicated: bool = False
+
+
+IN_MEMORY = StorageStatus("memory", "no disk", "nothing survives a restart")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
-from ..messages.ports import Clock
+from ..messages.clock import Clock
 
 LIMIT_BYTES: Final = 32 << 20
 JOB_BYTES: Final = 16 << 10  # of a job, with its channel and connection

@@ -1,4 +1,4 @@
-"""The port of a message log: it is called with each batch of messages that enters or leaves a queue.
+"""The port of a traffic log: it is called with each batch of messages that enters or leaves a queue.
 
 A virtual host has one or None; None costs a look at one attribute per batch. It is called where the counters of
 `statistics` are, before the queue or the client gets the messages. Callers keep no list that they pass, and
@@ -8,14 +8,12 @@ implementations must not change one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
-from typing import TYPE_CHECKING
+from collections.abc import Container, Sequence
+from typing import Protocol
 
 from ..messages.message import Message
+from .queue_settings import QueueSettings
 from .route_target import RouteTarget
-
-if TYPE_CHECKING:
-    from .queue import Queue
 
 # Sources of messages that no client has published here (`enqueued`, also MOVED), and reasons for the requeueing and the
 # removal of messages.
@@ -44,7 +42,17 @@ class Origin:
         self.unconfirmed: deque[tuple[int, int, int]] | None = None
 
 
-class MessageLog:
+class LoggedQueue(Protocol):
+    """A queue as a message log sees it."""
+
+    name: str
+    vhost: str
+    settings: QueueSettings
+    deleted: bool
+    unacked: int
+
+
+class TrafficLog:
     """A recorder of messages; this one ignores them.
 
     `Message.seq` is the recorder's own number of a message, or 0. A copy that has none yet has the negative number of
@@ -59,11 +67,11 @@ class MessageLog:
         `number` is the confirm number of the first of them on its channel, 0 without confirms.
         """
 
-    def returned(self, origin: Origin, messages: list[Message]) -> None:
-        """Messages that were routed to no queue return to the publisher."""
+    def published(self, targets: tuple[RouteTarget, ...], returned: bool = False) -> None:
+        """The messages of the last `publishing` were offered to all of these targets, their whole route.
 
-    def published(self, targets: tuple[RouteTarget, ...]) -> None:
-        """The messages of the last `publishing` were offered to all of these targets, their whole route."""
+        Without targets they are dropped, or `returned` to the publisher.
+        """
 
     def discarded(self, origin: Origin, message: Message, reason: str) -> None:
         """A federation link drops a message, which has too many hops or is a duplicate."""
@@ -71,7 +79,7 @@ class MessageLog:
     def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None:
         """The publishes `first` to `last` are confirmed, except for those `refused`, which are nacked."""
 
-    def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
+    def enqueued(self, queues: Sequence[LoggedQueue], messages: list[Message], source: str) -> None:
         """Messages enter each of these queues.
 
         `source` is empty for those of the last `publishing`, and for a message that was published in an earlier turn
@@ -85,7 +93,7 @@ class MessageLog:
         self,
         origin: Origin,
         tag: str,
-        queue: Queue,
+        queue: LoggedQueue,
         messages: list[Message],
         position: int,
         step: int,
@@ -97,24 +105,24 @@ class MessageLog:
         Positions are those of `Consumer.deliver`. HOT: bench A-M.
         """
 
-    def needs_content(self, tag: str, queue: Queue) -> bool:
-        """Return whether `acked` needs the contents of messages of this consumer (`delivered`)."""
+    def needs_content(self, tag: str, queue: LoggedQueue) -> bool:
+        """Return whether `settled` needs the contents of messages of this consumer (`delivered`)."""
         return False
 
-    def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
-        """Acknowledged messages leave the queue. HOT: bench B, D, I, L."""
+    def settled(self, origin: Origin, tag: str, queue: LoggedQueue, messages: list[Message], acked: bool) -> None:
+        """A client acknowledges messages, which leave the queue, or nacks or rejects them. HOT: bench B, D, I, L.
 
-    def refused(self, origin: Origin, tag: str, queue: Queue, message: Message) -> None:
-        """A client nacks or rejects a message; a call of `requeued` or `left` follows."""
+        After a nack or reject a call of `requeued` or `left` follows for each message.
+        """
 
-    def requeued(self, queue: Queue, message: Message, reason: str) -> None:
+    def requeued(self, queue: LoggedQueue, message: Message, reason: str) -> None:
         """A message returns to its queue. The reason is NACK, REJECT, RECOVER, or CHANNEL if that was closed."""
 
-    def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
-        """Messages leave the queue. The reason is one of dead-lettering (`x_death`), PURGED, DELETED or MOVED."""
+    def left(self, queue: LoggedQueue, messages: list[Message], reason: str) -> None:
+        """Messages leave the queue. The reason is one of dead-lettering (`x_death`), PURGED, DELETED or MOVED.
 
-    def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
-        """Messages that are not in memory leave the queue, PURGED or DELETED. `seqs` has each `Message.seq`."""
+        Of PURGED and DELETED ones that are not in memory only `seq` and an average length are given.
+        """
 
-    def cleared(self, queue: Queue) -> None:
-        """All ready messages leave the queue; calls of `left` and `left_paged` follow, perhaps for many turns."""
+    def cleared(self, queue: LoggedQueue) -> None:
+        """All ready messages leave the queue; calls of `left` follow, perhaps for many turns."""

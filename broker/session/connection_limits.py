@@ -27,10 +27,10 @@ def admit(connection: ChannelHost, name: str) -> VHost:
         raise NotAllowed(f"vhost {name} not found")
     refused = f"access to vhost '{name}' refused for user '{user.name}'"
     limit = node.limits.vhost_connections(name)
-    if limit is not None and node.census.in_vhost(name) >= limit:
+    if limit is not None and node.connection_counts.in_vhost(name) >= limit:
         raise NotAllowed(f"{refused}: connection limit ({limit}) is reached")
     limit = node.limits.user_connections(user.account)
-    if limit is not None and node.census.of_user(user.account) >= limit:
+    if limit is not None and node.connection_counts.of_user(user.account) >= limit:
         raise NotAllowed(f"connection refused for user '{user.name}': user connection limit ({limit}) is reached")
     if name not in user.permissions:
         raise NotAllowed(refused)
@@ -42,13 +42,13 @@ def admit_channel(connection: ChannelHost) -> None:
     node, user = connection.node, connection.user
     assert user is not None
     limit = node.limits.user_channels(user.account)
-    if limit is not None and node.census.channels_of_user(user.account) >= limit:
+    if limit is not None and node.connection_counts.channels_of_user(user.account) >= limit:
         raise NotAllowed(
             f"number of channels opened for user '{user.name}' has reached the maximum allowed user limit of {limit}",
             *CHANNEL_OPEN,
         )
     limit = connection.settings.channel_max_per_node
-    if limit is not None and node.census.channels >= limit:
+    if limit is not None and node.connection_counts.channels >= limit:
         raise NotAllowed(
             f"number of channels opened on node '{node.name}' has reached the maximum allowed limit of {limit}",
             *CHANNEL_OPEN,

@@ -26,7 +26,7 @@ from ..queues.queue import Queue
 from ..vhost.observer import Observer
 from ..vhost.vhost import is_durable
 
-# Kinds of records that count towards what a full disk takes, and those that do not, with the reason.
+# Kinds of records that count towards the objects that a full disk takes, and those that do not, with the reason.
 COUNTED = (StoredExchange, StoredQueue, StoredBinding, StoredParameter, StoredGlobalParameter)
 NOT_COUNTED = {
     StoredVHost: "only administrators create and change virtual hosts",
@@ -36,7 +36,7 @@ NOT_COUNTED = {
 }
 
 
-class Recorder(Observer):
+class DefinitionRecorder(Observer):
     """An observer that writes every change of durable objects and of settings to the journal's metadata.
 
     `orphans` are stored bindings that could not be restored because one of their ends is missing. They are deleted when
@@ -78,7 +78,7 @@ class Recorder(Observer):
             self._change(True, stored_binding(vhost, binding))
 
     def binding_removed(self, vhost: str, binding: Binding) -> None:
-        """Delete the record. A deleted source counts as durable, as its flag is no longer known."""
+        """Delete the record. A deleted source counts as durable, because its flag is no longer known."""
         source = self._source(vhost, binding)
         if (source is None or source.durable) and is_durable(binding.destination):
             self._change(False, stored_binding(vhost, binding))

@@ -9,24 +9,21 @@ provides the caller's user and virtual host, and the connection that owns exclus
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..amqp.errors import AccessRefused, NotAllowed, NotFound, NotSupported, PreconditionFailed, ResourceLocked
 from ..amqp.field_table import Table
 from ..core.exchanges.exchange import ALTERNATE, Exchange
 from ..core.messages.message import Message
 from ..core.metadata.queue_types import QUORUM
-from ..core.metadata.reserved_names import check_not_default, check_prefix
+from ..core.metadata.validation import check_not_default, check_prefix
 from ..core.queues.arguments import QUEUE_TYPE, check_consumer_arguments, check_size, exchange_name, integer
 from ..core.queues.queue import Queue
+from ..core.queues.reply_queue import REPLY_TO, reply_queue_name, unique_name
 from . import events
 from .alarm_blocking import check_new_consumer
+from .channel import Channel
 from .channel_host import Postponed
 from .consumer import ChannelConsumer
-from .names import REPLY_TO, reply_queue_name, unique_name
-
-if TYPE_CHECKING:
-    from .channel import Channel
 
 NAME_PREFIX = "x-name-prefix"
 PREFIX_LIMIT = 64  # bytes
@@ -114,7 +111,7 @@ def check_reply_queue(channel: Channel, name: str) -> None:
 
     Raises NotFound (404).
     """
-    if name != REPLY_TO and name not in channel.vhost.volatile:
+    if name != REPLY_TO and name not in channel.vhost.reply_queues:
         raise NotFound(f"no queue '{name}' in {channel.vhost}")
 
 
@@ -298,7 +295,7 @@ def add_consumer(
         if queue.consumers.exclusive or exclusive and (len(queue.consumers) or queue.settings.single_active_consumer):
             raise AccessRefused(f"{queue} in exclusive use")
     check_new_consumer(channel.connection, len(tag) + len(arguments.raw))
-    if queue is None:  # last, as a reply queue without a consumer would never be deleted
+    if queue is None:  # last, because a reply queue without a consumer would never be deleted
         queue = open_reply_queue(channel, no_ack)
     alone = queue.settings.type == QUORUM  # the shared limit is a limit of each consumer there
     prefetch = channel.shared_prefetch.limit if alone and channel.shared_prefetch.limit else channel.prefetch
@@ -352,7 +349,7 @@ def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:
         raise PreconditionFailed("reply consumer cannot acknowledge")
     if channel.reply_queue is not None:
         raise PreconditionFailed("reply consumer already set")
-    channel.reply_queue = channel.vhost.open_volatile(reply_queue_name())
+    channel.reply_queue = channel.vhost.open_reply_queue(reply_queue_name())
     return channel.reply_queue
 
 
@@ -390,8 +387,8 @@ def get_message(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Mess
     channel.delivery_tag += 1
     if not no_ack:
         channel.unacked.add(channel.delivery_tag, (queue, None, position, message))
-    if channel.vhost.message_log is not None:
-        channel.vhost.message_log.delivered(channel.origin, "", queue, [message], position, 1, redelivered, no_ack)
+    if channel.vhost.traffic_log is not None:
+        channel.vhost.traffic_log.delivered(channel.origin, "", queue, [message], position, 1, redelivered, no_ack)
     if channel.vhost.tracer is not None:
         channel.vhost.tracer.delivered(channel.origin, message, queue.name, redelivered)
     return channel.delivery_tag, message, redelivered
