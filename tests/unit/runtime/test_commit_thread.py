@@ -13,8 +13,6 @@ from warren.broker.core.messages.journal_port import BEHIND, DISK_FULL, IN_FLIGH
 from warren.broker.runtime import commit_thread
 from warren.broker.runtime.commit_thread import Committer
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,6 @@ from tests.support.polling import until_async
 from warren.broker.runtime import supervisor as supervisor_module
 from warren.broker.runtime.supervisor import Supervisor
 
-pytestmark = pytest.mark.asyncio
-
 Line = tuple[str, str, dict[str, Any]]
 
 
