@@ -76,8 +76,12 @@ class Log:
         return [int(message.body[:4]) if message is not None else None for message in read]
 
 
-def test_a_bad_block_costs_one_record_and_its_place_is_named_once() -> None:
-    log = Log()
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def test_a_bad_block_costs_one_record_and_its_place_is_named_once(log: Log) -> None:
     log.store(20)
     offset = log.journal.index.place(log.stored[3].id) & 0xFFFFFFFF
     log.disk.bad[FIRST] = offset + 50
@@ -89,9 +93,8 @@ def test_a_bad_block_costs_one_record_and_its_place_is_named_once() -> None:
     assert log.read() == list(range(20))
 
 
-def test_a_segment_that_fails_again_and_again_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_that_keeps_failing_is_left_alone_for_a_while(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_reader, "FAILURES", 4)
-    log = Log()
     log.store(50)
     now_s = 100.0
     log.journal.reader.now_s = lambda: now_s
@@ -115,8 +118,7 @@ def test_a_segment_that_fails_again_and_again_is_left_alone_for_a_while(monkeypa
     assert log.read() == list(range(50))
 
 
-def test_a_segment_that_cannot_be_read_is_not_compacted_and_all_else_goes_on() -> None:
-    log = Log()
+def test_a_segment_that_cannot_be_read_is_not_compacted_and_all_else_goes_on(log: Log) -> None:
     log.store(100)
     kept = [number for number in range(100) if not number % 9]
     for message in log.stored:
@@ -135,8 +137,7 @@ def test_a_segment_that_cannot_be_read_is_not_compacted_and_all_else_goes_on() -
     assert None not in log.read()
 
 
-def test_a_record_damaged_while_the_broker_runs_is_counted_and_named_once() -> None:
-    log = Log()
+def test_a_record_damaged_while_the_broker_runs_is_counted_and_named_once(log: Log) -> None:
     log.store(5)
     offset = log.journal.index.place(log.stored[2].id) & 0xFFFFFFFF
     data = bytearray(log.disk.content(FIRST))
@@ -149,16 +150,14 @@ def test_a_record_damaged_while_the_broker_runs_is_counted_and_named_once() -> N
     assert [len(log.journal.read(pages[first:])) for first in (0, 2)] == [2, 3], "a read ends before a page that fails"
 
 
-def test_more_segments_are_read_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_segments_are_read_than_files_may_be_open(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_disk, "OPEN_FILES", 3)
-    log = Log()
     log.store(150)
     assert log.read() == list(range(150))
     assert len(log.disk._readers) == 3
 
 
-def test_a_file_that_another_process_has_written_to_is_an_error() -> None:
-    log = Log()
+def test_a_file_that_another_process_has_written_to_is_an_error(log: Log) -> None:
     log.store(1)
     other = log.disk.open(FIRST, False)
     other.write(b"foreign")
@@ -189,8 +188,7 @@ def failing(log: Log, error: int, *calls: str) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("error", EXHAUSTED, ids=errno.errorcode.get)
-def test_a_shortage_says_nothing_of_the_disk(error: int) -> None:
-    log = Log()
+def test_a_shortage_says_nothing_of_the_disk(log: Log, error: int) -> None:
     log.store(50)
     pages = [each.id for each in log.stored]
     there = sum(log.journal.index.place(each.id) >> 32 != 1 for each in log.stored)
@@ -223,8 +221,7 @@ def test_a_real_log_is_read_on_when_there_is_a_descriptor_again(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("error", [*EXHAUSTED, errno.EIO], ids=errno.errorcode.get)
-def test_a_segment_is_compacted_some_time_after_it_could_not_be_read(error: int) -> None:
-    log = Log()
+def test_a_segment_is_compacted_some_time_after_it_could_not_be_read(log: Log, error: int) -> None:
     log.store(100)
     kept = [number for number in range(100) if not number % 9]
     for message in log.stored:
