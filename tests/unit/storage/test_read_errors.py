@@ -67,6 +67,14 @@ class Log:
             self.stored.append(message)
             self.commit()
 
+    def store_sparsely(self) -> None:
+        """Store a hundred messages, and settle all but each ninth."""
+        self.store(100)
+        for number, message in enumerate(self.stored):
+            if number % 9:
+                self.journal.settle(1, message.id)
+        self.stored = self.stored[::9]
+
     def commit(self) -> bool:
         return commit_any(self.journal)
 
@@ -119,12 +127,7 @@ def test_a_segment_that_keeps_failing_is_left_alone_for_a_while(log: Log, monkey
 
 
 def test_a_segment_that_cannot_be_read_is_not_compacted_and_all_else_goes_on(log: Log) -> None:
-    log.store(100)
-    kept = [number for number in range(100) if not number % 9]
-    for message in log.stored:
-        if message.id - 1 not in kept:
-            log.journal.settle(1, message.id)
-    log.stored = [log.stored[number] for number in kept]
+    log.store_sparsely()
     log.disk.bad[FIRST] = 100
     for _ in range(20):
         log.commit()
@@ -222,12 +225,7 @@ def test_a_real_log_is_read_on_when_there_is_a_descriptor_again(tmp_path: Path) 
 
 @pytest.mark.parametrize("error", [*EXHAUSTED, errno.EIO], ids=errno.errorcode.get)
 def test_a_segment_is_compacted_some_time_after_it_could_not_be_read(log: Log, error: int) -> None:
-    log.store(100)
-    kept = [number for number in range(100) if not number % 9]
-    for message in log.stored:
-        if message.id - 1 not in kept:
-            log.journal.settle(1, message.id)
-    log.stored = [log.stored[number] for number in kept]
+    log.store_sparsely()
     now_s = 0.0
     log.journal.reader.now_s = lambda: now_s
     end = failing(log, error, "open", "read")
