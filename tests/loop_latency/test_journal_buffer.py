@@ -18,7 +18,7 @@ from warren.broker.app import open_storage
 from warren.broker.app.build import build_settings
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.definitions.importer import DefinitionsImport
-from warren.broker.core.jobs import unfinished
+from warren.broker.core.jobs import unfinished_publishes
 from warren.broker.core.messages.journal_port import Batch
 from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.queues.queue import Queue
@@ -174,7 +174,7 @@ def test_a_publish_that_waits_when_its_connection_is_lost_reaches_all_its_queues
 def test_publishes_of_clients_that_go_do_not_gather_in_memory(
     peer: SlowPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch, committed: bool
 ) -> None:
-    monkeypatch.setattr(unfinished, "LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr(unfinished_publishes, "LIMIT_BYTES", 1 << 20)
     queues = fan(vhost)
     gone = [peer.connect().channel() for _ in range(50)]
     stays = peer.connect().channel()
@@ -205,7 +205,7 @@ def test_publishes_of_clients_that_go_do_not_gather_in_memory(
 def test_moves_of_clients_that_go_do_not_gather_in_memory(
     peer: SlowPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unfinished, "LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr(unfinished_publishes, "LIMIT_BYTES", 1 << 20)
     queues = fan(vhost)
     channel = peer.connect().channel()
     channel.declare("from", durable=True)

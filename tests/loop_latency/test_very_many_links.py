@@ -346,7 +346,7 @@ def test_very_many_consumers_without_room_of_a_queue_with_a_link(meter: Meter, u
         def attempt() -> float:
             queue.consumers.remove_all()
             for number in range(MANY):
-                queue.add_consumer(Sated(f"c{number}", queue, None, True, False, number % priorities))
+                queue.add_consumer(Sated(f"c{number}", None, True, False, number % priorities))
             return fan.until(lambda: not queue.consumers.any_ready(), lambda: fan.vhost.consumers_changed(queue))
 
         assert any(within(attempt(), LIMIT_MS) for _ in range(ATTEMPTS))
