@@ -28,6 +28,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..file_format import schema
+from ..file_format.arrow_types import ARROW
+
 NAME = pa.dictionary(pa.int32(), pa.string())
 TIME = pa.timestamp("us", "UTC")
 INT, BOOL, FLOAT = pa.int64(), pa.bool_(), pa.float32()
@@ -35,7 +38,7 @@ Numbers = np.ndarray[Any, Any]
 
 
 class Measure(NamedTuple):
-    """A column that is merged: by sum, min or max."""
+    """A column that is merged: by sum, min or max, or the value of the row with the greatest first measure: last."""
 
     merge: str
     type: pa.DataType = INT
@@ -169,17 +172,26 @@ def unified(rows: pa.Table) -> pa.Table:
 def group(fact: Fact, rows: pa.Table) -> pa.Table:
     """Return a fact of rows that have its columns, with one row for each combination of keys."""
     rows = unified(rows)
+    if any(measure.merge == "last" for measure in fact.measures.values()):
+        return last_of_group(fact, rows)
     aggregations = [(name, measure.merge) for name, measure in fact.measures.items()]
     grouped = rows.group_by(list(fact.keys), use_threads=False).aggregate(aggregations)
     renamed = grouped.rename_columns([*fact.keys, *fact.measures])
     return renamed.cast(fact.schema)
 
 
-def merge(parts: Iterable[Facts]) -> Facts:
+def last_of_group(fact: Fact, rows: pa.Table) -> pa.Table:
+    """Return the row with the greatest first measure of each combination of keys."""
+    rows = in_order(rows.cast(fact.schema), *fact.keys, next(iter(fact.measures)))
+    changes = np.logical_or.reduce([np.diff(codes(rows[name])) != 0 for name in fact.keys])
+    return rows.filter(pa.array(np.r_[changes, True][: rows.num_rows]))
+
+
+def merge(parts: Iterable[Facts], facts: Mapping[str, Fact] = FACTS) -> Facts:
     """Merge the facts of parts of the log, of which at least one is needed."""
     parts = list(parts)
     merged = {}
-    for name, fact in FACTS.items():
+    for name, fact in facts.items():
         rows = pa.concat_tables([part[name] for part in parts])
         merged[name] = merge_ranges(rows) if fact is ROWS else group(fact, rows)
     return merged
@@ -223,6 +235,8 @@ def codes(column: pa.ChunkedArray) -> Numbers:
     """Return numbers as they are, and a number for each value of a column of names, -1 for null."""
     if pa.types.is_string(column.type):
         column = column.dictionary_encode()
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(INT)
     if not pa.types.is_dictionary(column.type):
         return numbers_of(column)
     return numbers_of(column.combine_chunks().indices.fill_null(-1))
@@ -254,6 +268,45 @@ def quantile_table(histograms: pa.Table, keys: list[str], thousandths: Mapping[s
         middle = np.round(np.exp((buckets[reached] + 0.5) / BUCKETS) - 1).astype("i8")
         table = table.append_column(name, pa.array(np.minimum(middle, greatest)))
     return table
+
+
+class Table:
+    """Rows of a table of the export as columns; those that the file lacks are null. `rows` are all rows."""
+
+    def __init__(self, name: str, rows: pa.Table) -> None:
+        self.rows = unified(rows)
+        self.count = rows.num_rows
+        self._types = {column.name: ARROW[column.type] for column in schema.TABLES[name]}
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        """Return a column as the file has it."""
+        if name in self.rows.column_names:
+            return self.rows[name]
+        return pa.chunked_array([pa.nulls(self.count, self._types[name])])
+
+    def number(self, name: str, null: int = 0) -> Numbers:
+        """Return a column of numbers, times in microseconds, or truth values, with `null` for null."""
+        column = self[name]
+        column = column.cast(INT) if pa.types.is_timestamp(column.type) else column
+        return numbers_of(column.fill_null(bool(null) if pa.types.is_boolean(column.type) else null))
+
+    def has(self, name: str) -> Numbers:
+        """Return where a column is not null."""
+        return numbers_of(self[name].is_valid())
+
+    def grouped(self, fact: Fact, where: Numbers | None = None, **columns: Any) -> pa.Table:
+        """Return a fact of the rows `where`, from these columns and, for the others, those of the table."""
+        values = {name: columns.get(name) if name in columns else self[name] for name in fact.schema.names}
+        table = pa.table({name: as_column(value, fact.schema.field(name).type) for name, value in values.items()})
+        return group(fact, table if where is None else table.filter(pa.array(where)))
+
+
+def as_column(values: Any, type: pa.DataType) -> pa.ChunkedArray:
+    """Return values as a column of a type; a text column becomes a dictionary if the type is one."""
+    column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([pa.array(values)])
+    if pa.types.is_dictionary(type) and not pa.types.is_dictionary(column.type):
+        return column.cast(pa.string()).dictionary_encode()
+    return column.cast(type)
 
 
 def is_empty(facts: Facts) -> bool:

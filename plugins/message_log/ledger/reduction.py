@@ -8,14 +8,13 @@ merged.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..file_format import schema
-from ..file_format.arrow_types import ARROW
 from ..file_format.schema import (
     ACK,
     CONFIRM,
@@ -44,9 +43,9 @@ from .facts import (
     TRAFFIC,
     TRANSFERS,
     WAYS_OUT,
-    Fact,
     Facts,
     Numbers,
+    Table,
     bucket,
     codes,
     group,
@@ -108,39 +107,20 @@ def settle(facts: Facts, checked: Mapping[Boot, CheckedRange]) -> Facts:
     }
 
 
-class Events:
-    """Rows of the log as columns. Columns that a file lacks are null; `reason` is never null.
+class Events(Table):
+    """Rows of the log as columns.
 
     kind    the event of each row, as the index of its name in `schema.EVENT_NAMES`
     weight  WEIGHT times the number of messages that each row stands for
     """
 
     def __init__(self, rows: pa.Table) -> None:
-        self._rows = unified(rows)
-        self._numbers: dict[str, Numbers] = {}
-        self.count = rows.num_rows
+        super().__init__(schema.EVENTS, rows)
         event = self["event"].combine_chunks()
         places = {name: place for place, name in enumerate(schema.EVENT_NAMES)}
         known = np.array([places.get(name, -1) for name in event.dictionary.to_pylist()] or [-1])
         self.kind = known[event.indices.to_numpy()]
         self.weight = np.floor(WEIGHT / self["sample_rate"].to_numpy().astype("f8") + 0.5).astype("i8")
-
-    def __getitem__(self, name: str) -> pa.ChunkedArray:
-        """Return a column as the file has it."""
-        if name in self._rows.column_names:
-            return self._rows[name]
-        kinds = {column.name: ARROW[column.type] for column in schema.EVENT_COLUMNS}
-        return pa.chunked_array([pa.nulls(self.count, kinds[name])])
-
-    def number(self, name: str, null: int = 0) -> Numbers:
-        """Return a column of numbers, times in microseconds, or truth values, with `null` for null."""
-        column = self[name]
-        column = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-        return numbers_of(column.fill_null(bool(null) if pa.types.is_boolean(column.type) else null))
-
-    def has(self, name: str) -> Numbers:
-        """Return where a column is not null."""
-        return numbers_of(self[name].is_valid())
 
     def reason(self) -> pa.ChunkedArray:
         return pc.fill_null(self["reason"].cast(pa.string()), "")
@@ -151,25 +131,11 @@ class Events:
 
     def unroutable(self) -> Numbers:
         """Return where a message was published that no queue got, although none refused it."""
-        nowhere = self.is_event(PUBLISH, FED_IN) & (self.number("routed", -1) == 0)
-        return nowhere & self.without_reason()
+        nowhere: Numbers = self.is_event(PUBLISH, FED_IN) & (self.number("routed", -1) == 0) & self.without_reason()
+        return nowhere
 
     def without_reason(self) -> Numbers:
         return numbers_of(pc.equal(self.reason(), ""))
-
-    def grouped(self, fact: Fact, where: Numbers | None = None, **columns: Any) -> pa.Table:
-        """Return a fact of the rows `where`, from these columns and, for the others, those of the log."""
-        values = {name: columns.get(name) if name in columns else self[name] for name in fact.schema.names}
-        table = pa.table({name: as_column(value, fact.schema.field(name).type) for name, value in values.items()})
-        return group(fact, table if where is None else table.filter(pa.array(where)))
-
-
-def as_column(values: Any, type: pa.DataType) -> pa.ChunkedArray:
-    """Return values as a column of a type; a text column becomes a dictionary if the type is one."""
-    column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([pa.array(values)])
-    if pa.types.is_dictionary(type) and not pa.types.is_dictionary(column.type):
-        return column.cast(pa.string()).dictionary_encode()
-    return column.cast(type)
 
 
 def only(values: Numbers, where: Numbers) -> pa.Array:
