@@ -300,11 +300,15 @@ def queue_never_seen(log: Log) -> None:
 @pytest.fixture(scope="module")
 def check(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Checked:
     folder = tmp_path_factory.mktemp("proof")
+    write_scenes(folder / "log")
+    return check_whole(spark, folder / "log", folder / "report")
+
+
+def write_scenes(folder: Path) -> None:
     for name, make in SCENES.items():
-        log = Log(folder / "log", name, f"b{name}", NOW - 3 * LATER)
+        log = Log(folder, name, f"b{name}", NOW - 3 * LATER)
         log.snapshot(schema.START)
         make(log)
-    return check_whole(spark, folder / "log", folder / "report")
 
 
 def problems(check: Checked, node: str) -> dict[str, int]:

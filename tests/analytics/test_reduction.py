@@ -157,7 +157,7 @@ def test_a_message_is_over_once_it_is_where_it_was_routed_to_and_left_there(log:
 
 def test_ranges_of_rows_have_all_numbers_and_count_repeated_ones() -> None:
     chosen = random.Random(5)
-    for _ in range(50):
+    for _ in range(12):
         parts = [sorted(chosen.sample(range(60), chosen.randint(1, 30))) for _ in range(4)]
         made = [reduce_rows(rows_with(numbers), {}) for numbers in parts]
         merged = merge(made)["rows"].to_pylist()

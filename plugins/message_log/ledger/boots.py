@@ -280,20 +280,20 @@ def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:
 
 
 def gaps(rows: pa.Table, boots: Iterable[Boot]) -> list[dict[str, Any]]:
-    """Return the rows that the logs of the boots lack, each gap with the time of the record after it, or None."""
+    """Return the rows that the logs of the boots lack, each gap with the time of the record beside it, or None."""
     ranges: dict[Name, list[dict[str, Any]]] = {}
     for row in rows.to_pylist():
         ranges.setdefault((row["node"], row["boot_id"]), []).append(row)
     found = []
     for boot in boots:
-        next_row = boot.first_row
+        next_row, at = boot.first_row, None
         ends = [*sorted(ranges.get(boot.name, []), key=lambda row: row["first_row"]), {"first_row": boot.end_row}]
         for row in ends:
             last_row = min(row["first_row"], boot.end_row) - 1
             if last_row >= next_row:
                 gap = {"node": boot.node, "boot_id": boot.boot_id, "first_row": next_row, "last_row": last_row}
-                found.append(gap | {"records": last_row - next_row + 1, "at": row.get("first")})
-            next_row = max(next_row, row.get("last_row", 0) + 1)
+                found.append(gap | {"records": last_row - next_row + 1, "at": row.get("first", at)})
+            next_row, at = max(next_row, row.get("last_row", 0) + 1), row.get("last")
     return found
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -138,42 +137,3 @@ def paces(traffic: pa.Table) -> dict[str, int]:
     sums = rows.group_by(keys, use_threads=False).aggregate([("records", "sum")])
     by_node = sums.group_by("node", use_threads=False).aggregate([("records_sum", "max")])
     return {row["node"]: row["records_sum_max"] for row in by_node.to_pylist()}
-
-
-def as_report(ledger: Ledger) -> dict[str, Any]:
-    """Return the section "conservation" of report.json."""
-    judged = ledger.verdict
-    return {
-        "balanced": judged.status == "balanced",
-        **judged._asdict(),
-        "missing_records": sum(
-            each.records or 0 for each in ledger.imbalances if each.problem.startswith("records are")
-        ),
-        "imbalance_count": len(ledger.imbalances),
-        "imbalances": [plain(asdict(each)) for each in ledger.imbalances],
-        "queues": [
-            plain(asdict(each)) | {"before": each.before, "after": each.after, "difference": each.difference}
-            for each in ledger.balances
-        ],
-        "links": [
-            {
-                name: getattr(each, name)
-                for name in ("link", "upstream_node", "taken", "arrived", "discarded", "missing", "pending")
-            }
-            for each in ledger.links
-        ],
-        "boots": [plain(asdict(each)) for each in ledger.boots],
-        "files": {
-            "missing": len(ledger.input.missing),
-            "changed": len(ledger.input.changed),
-            "unlisted": len(ledger.input.unlisted),
-        },
-    }
-
-
-def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as JSON has them, times as text."""
-    return {
-        name: f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z" if isinstance(value, datetime) else value
-        for name, value in values.items()
-    }

@@ -180,19 +180,19 @@ def latencies(events: Events) -> pa.Table:
     )
 
 
-def stages(closed: pa.Table) -> pa.Table:
+def stages(journeys: pa.Table) -> pa.Table:
     """Return histograms of how long messages waited in their queue, and how long consumers held them."""
-    entered, delivered = (closed[name].to_numpy() for name in ("enter_ns", "deliver_ns"))
-    settled = (closed["acknowledged"].to_numpy() + closed["federated"].to_numpy()) > 0
-    held_us = (closed["leave_ns"].to_numpy() - closed["last_deliver_ns"].to_numpy()) // 1000
-    was_delivered = closed["deliver_ns"].is_valid().to_numpy()
+    entered, delivered, last_delivered, left = (
+        journeys[name].fill_null(-1).to_numpy() for name in ("enter_ns", "deliver_ns", "last_deliver_ns", "leave_ns")
+    )
+    settled = (journeys["acknowledged"].to_numpy() + journeys["federated"].to_numpy()) > 0
     parts = []
-    for stage, where, microseconds in (
-        (WAITED, was_delivered, (delivered - entered) // 1000),
-        (HELD, was_delivered & settled, held_us),
+    for stage, where, nanoseconds in (
+        (WAITED, (delivered >= 0) & (entered >= 0), delivered - entered),
+        (HELD, (last_delivered >= 0) & settled, left - last_delivered),
     ):
-        times = np.maximum(microseconds[where], 0).astype("i8")
-        part = {name: closed[name].filter(pa.array(where)) for name in ("node", "vhost", "queue")}
+        times = np.maximum(nanoseconds[where] // 1000, 0).astype("i8")
+        part = {name: journeys[name].filter(pa.array(where)) for name in ("node", "vhost", "queue")}
         part |= {"stage": pa.array([stage] * len(times), pa.string()).dictionary_encode(), "bucket": bucket(times)}
         part |= {"records": np.ones(len(times), "i8"), "highest_us": times}
         parts.append(group(LATENCIES, pa.table(part).cast(LATENCIES.schema)))

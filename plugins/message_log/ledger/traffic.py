@@ -1,0 +1,313 @@
+"""The reports of traffic: totals, rates of queues, virtual hosts and users, latencies, clients, keys, and failures.
+
+Each function returns rows for report.json, made of the facts of a whole log. Numbers of messages are estimates if the
+log is a sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..file_format import schema
+from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, ENQUEUE, EXPIRE, FED_IN, FED_OUT, PUBLISH, REQUEUE
+from .facts import TRAFFIC, Numbers, codes, in_order, numbers_of, quantile_table, unified
+from .reduction import UNROUTABLE, WEIGHT
+
+Values = dict[str, Any]
+KIND = [name for name in TRAFFIC.keys if name not in ("ack_bucket", "second")]
+QUEUE = ("node", "vhost", "queue")
+EXCHANGE = ("node", "vhost", "exchange")
+SCOPED = ("scope", "node", "vhost", "name", "flow")  # the keys of throughput
+SCOPES = ("queue", "vhost", "user")
+FLOWS = {
+    "published": (PUBLISH, FED_IN),
+    "enqueued": (ENQUEUE,),
+    "delivered": (DELIVER,),
+    "acknowledged": (ACK, FED_OUT),
+}
+GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
+THOUSANDTHS = {"p50_us": 500, "p90_us": 900, "p99_us": 990, "p999_us": 999}
+KEYS = 1000  # of one exchange that are listed
+MESSAGES, CONNECTIONS = 1000, 1000  # of one queue, and of one user and virtual host, that are listed
+
+
+def keyed(rows: Iterable[Values], *names: str) -> dict[tuple[Any, ...], list[Values]]:
+    """Return rows by the values of columns."""
+    found: dict[tuple[Any, ...], list[Values]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in names), []).append(row)
+    return found
+
+
+def messages(weight: int) -> int:
+    """Return the number of messages of a weight."""
+    return (weight + WEIGHT // 2) // WEIGHT
+
+
+def kinds(traffic: pa.Table) -> list[Values]:
+    """Return the traffic of all seconds by queue, user and kind of event, with the first and the last second."""
+    sums = ("records", "weight", "routed")
+    aggregations = [*((name, "sum") for name in sums), ("highest_us", "max"), ("second", "min"), ("second", "max")]
+    rows = unified(traffic).group_by(KIND, use_threads=False).aggregate(aggregations)
+    found: list[Values] = rows.rename_columns([*KIND, *sums, "highest_us", "first", "last"]).to_pylist()
+    return found
+
+
+def estimate(kinds: Iterable[Values]) -> int:
+    """Return the number of messages of these kinds."""
+    return messages(sum(kind["weight"] for kind in kinds))
+
+
+def totals(kinds: list[Values]) -> Values:
+    """Return the number of messages by event; deliveries to federation links are not in `delivered`."""
+
+    def count(*events: str, **columns: object) -> int:
+        of_these = [kind for kind in kinds if kind["event"] in events]
+        return estimate(kind for kind in of_these if all(kind[name] == value for name, value in columns.items()))
+
+    refused = count(schema.CONFIRM, reason="nack")
+    return {
+        "published": count(PUBLISH),
+        "unroutable": count(*schema.EVENT_NAMES, reason=UNROUTABLE),
+        "returned": count(schema.RETURN),
+        "confirmed": count(schema.CONFIRM) - refused,
+        "refused": refused,
+        "enqueued": count(ENQUEUE),
+        "delivered": count(DELIVER, linked=False),
+        "redelivered": count(DELIVER, linked=False, redelivered=True),
+        "acknowledged": count(ACK),
+        "rejected": count(schema.NACK),
+        "requeued": count(REQUEUE),
+        "expired": count(EXPIRE),
+        "dropped": count(DROP),
+        "dead_lettered": count(DEAD_LETTER),
+        "federated_in": count(FED_IN),
+        "federated_out": count(FED_OUT),
+        "records": sum(kind["records"] for kind in kinds),
+    }
+
+
+def throughput(traffic: pa.Table) -> list[Values]:
+    """Return the rates of queues, virtual hosts and users by grain: the mean of the whole time, and the peak.
+
+    The first and the last window count by their seconds between the first message and the last, so no peak is below the
+    mean or that of a coarser grain.
+    """
+    flow_of = {event: flow for flow, events in FLOWS.items() for event in events}
+    flows = pa.array([flow_of.get(event) for event in traffic["event"].to_pylist()], pa.string())
+    rows: list[Values] = []
+    for scope in SCOPES:
+        absent = "published" if scope == "queue" else "enqueued"
+        table = traffic.select(["node", "vhost", "second", "weight", "bytes"])
+        table = table.append_column("name", traffic[scope].cast(pa.string())).append_column("flow", flows)
+        wanted = pc.and_(pc.is_valid(table["name"]), pc.fill_null(pc.not_equal(table["flow"], absent), False))
+        keys = ["node", "vhost", "name", "flow"]
+        sums = unified(table.filter(wanted)).group_by([*keys, "second"], use_threads=False)
+        seconds = in_order(sums.aggregate([("weight", "sum"), ("bytes", "sum")]), *keys, "second")
+        changes = [np.diff(codes(seconds[name])) != 0 for name in keys]
+        starts = np.flatnonzero(np.r_[True, np.logical_or.reduce(changes)][: seconds.num_rows])
+        names = seconds.select(keys).take(pa.array(starts, pa.int64())).to_pylist()
+        second, counts, size = (numbers_of(seconds[name]) for name in ("second", "weight_sum", "bytes_sum"))
+        for start, end, name in zip(starts, [*starts[1:], seconds.num_rows], names, strict=True):
+            span = slice(start, end)
+            rows += rates({"scope": scope, **name}, second[span], counts[span], int(size[span].sum()))
+    return rows
+
+
+def rates(series: Values, second: Numbers, weight: Numbers, size: int) -> list[Values]:
+    """Return the rates of one series, from its seconds with messages, in ascending order."""
+    counts = (weight + WEIGHT // 2) // WEIGHT
+    first, last = int(second[0]), int(second[-1]) + 1
+    span_s, whole = last - first, int(counts.sum())
+    mean = whole / span_s
+    found = []
+    for grain, grain_s in GRAINS_S.items():
+        windows, number = np.unique(second // grain_s, return_inverse=True)
+        sums = np.bincount(number, counts)
+        begin, end = np.maximum(windows * grain_s, first), np.minimum((windows + 1) * grain_s, last)
+        lengths = np.full(len(windows), min(grain_s, span_s))
+        lengths[[0, -1]] = np.minimum(lengths[[0, -1]], (end - begin)[[0, -1]])
+        peak = float((sums / lengths).max())
+        found.append(
+            {
+                **{name: series[name] for name in SCOPED},
+                "grain": grain,
+                "messages": whole,
+                "bytes": messages(size),
+                "peak_messages": int(sums.max()),
+                "first": time_of(windows[0] * grain_s),
+                "last": time_of(windows[-1] * grain_s),
+                "span_s": span_s,
+                "mean_per_s": round(mean, 3),
+                "peak_per_s": round(peak, 3),
+                "peak_to_mean": round(peak / mean, 3),
+                "mean_bytes_per_s": round(messages(size) / span_s, 3),
+            }
+        )
+    return found
+
+
+def time_of(second: int) -> datetime:
+    return datetime.fromtimestamp(int(second), UTC)
+
+
+def latency(latencies: pa.Table) -> list[Values]:
+    """Return quantiles of the times since the publish, and of the stages within queues."""
+    rows: list[Values] = quantile_table(latencies, [*QUEUE, "stage"], THOUSANDTHS).to_pylist()
+    return rows
+
+
+def top(
+    rows: list[Values], keys: Sequence[str], limit: int, order: Callable[[Values], Any]
+) -> tuple[list[Values], list[list[Values]]]:
+    """Return the first `limit` rows of each combination of keys, and for each the rest."""
+    kept, rest = [], []
+    for of_key in keyed(rows, *keys).values():
+        of_key.sort(key=order)
+        kept += of_key[:limit]
+        rest.append(of_key[limit:])
+    return kept, rest
+
+
+def clients(transfers: pa.Table) -> list[Values]:
+    """Return the connections of clients, with the messages and bytes that they published and consumed.
+
+    All but the CONNECTIONS busiest ones of a user are one row without a name, with their number, `others`.
+    """
+    connections: dict[tuple[Any, ...], Values] = {}
+    names = ("published", "published_bytes", "delivered", "delivered_bytes", "redelivered")
+    for row in transfers.to_pylist():
+        if row["event"] not in (PUBLISH, DELIVER) or row["link"] is not None or row["conn_id"] is None:
+            continue
+        key = row["node"], row["vhost"], row["user"], row["conn_id"]
+        sums = connections.setdefault(key, dict.fromkeys(names, 0))
+        way = "published" if row["event"] == PUBLISH else "delivered"
+        sums[way] += row["weight"]
+        sums[f"{way}_bytes"] += row["bytes"]
+        sums["redelivered"] += row["redelivered"] if way == "delivered" else 0
+    rows = [
+        dict(zip(("node", "vhost", "user", "connection"), key, strict=True)) | sums | {"others": 0}
+        for key, sums in connections.items()
+    ]
+    user = ("node", "vhost", "user")
+    kept, rest = top(rows, user, CONNECTIONS, lambda row: (-row["published"] - row["delivered"], row["connection"]))
+    for others in filter(None, rest):
+        sums = {name: sum(row[name] for row in others) for name in names}
+        kept.append({name: others[0][name] for name in user} | {"connection": None, "others": len(others)} | sums)
+    for row in kept:
+        row |= {name: messages(row[name]) for name in names}
+        row["messages"] = row["published"] + row["delivered"]
+    return kept
+
+
+def flow(transfers: pa.Table) -> list[Values]:
+    """Return the messages that went from each exchange to each queue, and from each queue to each user or link."""
+    sums: dict[tuple[Any, ...], int] = {}
+    for row in transfers.to_pylist():
+        if row["queue"] is None or row["event"] not in (ENQUEUE, DELIVER):
+            continue
+        if row["event"] == ENQUEUE:
+            edge = "exchange", row["exchange"], "queue", row["queue"]
+        elif row["link"] is not None:
+            edge = "queue", row["queue"], "link", row["link"]
+        else:
+            edge = "queue", row["queue"], "consumer", " ".join(filter(None, (row["user"], row["conn_id"])))
+        key = (row["node"], row["vhost"], *edge)
+        sums[key] = sums.get(key, 0) + row["weight"]
+    names = ("node", "vhost", "source_kind", "source", "target_kind", "target")
+    return [dict(zip(names, key, strict=True)) | {"messages": messages(weight)} for key, weight in sums.items()]
+
+
+def hot_exchanges(routes: pa.Table) -> list[Values]:
+    """Return the exchanges. `gini` is 0 if all keys have equally many messages, and almost 1 if one key has all."""
+    rows = []
+    for place, keys in keyed(routes.to_pylist(), *EXCHANGE).items():
+        counts = np.sort([key["published"] for key in keys if key["published"] > 0])
+        if not len(counts):
+            continue
+        count, all_of = len(counts), int(counts.sum())
+        gini = 2 * float((np.arange(1, count + 1) * counts).sum()) / (count * all_of) - (count + 1) / count
+        top_key = max(keys, key=lambda key: (key["published"], key["routing_key"] or ""))
+        rows.append(
+            {
+                **dict(zip(EXCHANGE, place, strict=True)),
+                "published": messages(all_of),
+                "bytes": messages(sum(key["bytes"] for key in keys)),
+                "top_key": top_key["routing_key"],
+                "top_share": round(top_key["published"] / all_of, 6),
+                "gini": round(gini, 6),
+                "keys": count,
+            }
+        )
+    return rows
+
+
+def hot_keys(routes: pa.Table) -> list[Values]:
+    """Return the KEYS keys with most messages of each exchange, with their share of its messages."""
+    found = []
+    for keys in keyed(routes.to_pylist(), *EXCHANGE).values():
+        all_of = sum(key["published"] for key in keys)
+        published = sorted(
+            (key for key in keys if key["published"] > 0), key=lambda key: (-key["published"], key["routing_key"] or "")
+        )
+        for place, key in enumerate(published[:KEYS], 1):
+            counts = {name: messages(key[name]) for name in ("published", "bytes")}
+            names = {name: key[name] for name in (*EXCHANGE, "routing_key")}
+            found.append({**names, "place": place, **counts, "share": round(key["published"] / all_of, 6)})
+    return found
+
+
+def unroutable(routes: pa.Table) -> list[Values]:
+    """Return unroutable and returned messages by exchange and routing key."""
+    lost = [row for row in routes.to_pylist() if row["unroutable"] or row["returned"]]
+    counts = ("published", "unroutable", "returned")
+    return [
+        {name: row[name] for name in (*EXCHANGE, "routing_key")} | {name: messages(row[name]) for name in counts}
+        for row in lost
+    ]
+
+
+def given_up(kinds: list[Values]) -> list[Values]:
+    """Return messages that queues expired, dropped or dead-lettered, with the reason."""
+    names = (*QUEUE, "event", "reason")
+    out = [kind for kind in kinds if kind["event"] in (EXPIRE, DROP, DEAD_LETTER)]
+    return [
+        dict(zip(names, key, strict=True)) | {"messages": estimate(some)} for key, some in keyed(out, *names).items()
+    ]
+
+
+def redelivered(kinds: list[Values]) -> list[Values]:
+    """Return the queues with redelivered or requeued messages."""
+    rows = []
+    for key, of_queue in keyed(kinds, *QUEUE).items():
+        out = [kind for kind in of_queue if kind["event"] == DELIVER]
+        delivered, again = estimate(out), estimate(kind for kind in out if kind["redelivered"])
+        requeued = estimate(kind for kind in of_queue if kind["event"] == REQUEUE)
+        if key[-1] is not None and again + requeued:
+            counts = {"delivered": delivered, "redelivered": again, "requeued": requeued}
+            rows.append({**dict(zip(QUEUE, key, strict=True)), **counts, "share": round(again / max(delivered, 1), 6)})
+    return rows
+
+
+def poison(attempts: pa.Table) -> list[Values]:
+    """Return the messages that came back more than once: MESSAGES of each queue, and one row for the others.
+
+    That row has their number, `others`, and no message and counts.
+    """
+    again = [row | {"others": 0} for row in attempts.to_pylist() if max(row["redelivered"], row["requeued"]) > 1]
+
+    def order(row: Values) -> Any:
+        return -row["redelivered"], -row["requeued"], row["boot_id"], row["msg_seq"]
+
+    kept, rest = top(again, QUEUE, MESSAGES, order)
+    for others in filter(None, rest):
+        empty = dict.fromkeys(("boot_id", "msg_seq", "redelivered", "requeued"))
+        times = {"first": min(row["first"] for row in others), "last": max(row["last"] for row in others)}
+        kept.append({name: others[0][name] for name in QUEUE} | empty | times | {"others": len(others)})
+    return kept
