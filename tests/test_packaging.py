@@ -91,8 +91,7 @@ def test_the_archive_and_the_wheel_hold_what_belongs_there_and_nothing_else(whee
 
 
 def test_the_same_sources_make_the_same_archive_and_wheel(wheel: Path, tmp_path: Path) -> None:
-    again = build_wheel(tmp_path)
-    assert again.read_bytes() == wheel.read_bytes()
+    assert build_wheel(tmp_path).read_bytes() == wheel.read_bytes()
     assert next(tmp_path.glob("*.tar.gz")).read_bytes() == next(wheel.parent.glob("*.tar.gz")).read_bytes()
 
 

@@ -1,10 +1,11 @@
-"""Construction of the node and the settings of its sessions from the configuration."""
+"""Construction of the node and the settings of its sessions from the configuration; the notice about quorum queues."""
 
 from __future__ import annotations
 
 import base64
 import os
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 
 import structlog
@@ -12,26 +13,31 @@ import structlog
 from ..config import NO_LOGIN, Config, default_node
 from ..core.access.passwords import Hashing, PasswordRules
 from ..core.access.users import Users
-from ..core.definitions.recorder import Recorder
+from ..core.definitions.definition_recorder import DefinitionRecorder
 from ..core.definitions.restore import restore
 from ..core.exchanges.exchange_context import RecoveredMessages
 from ..core.exchanges.exchange_type import Registry
+from ..core.messages.clock import Clock
+from ..core.messages.journal_port import RecoveredQueue
 from ..core.messages.message import Message
-from ..core.messages.ports import Clock, RecoveredQueue
+from ..core.metadata.queue_types import QUORUM
 from ..core.metadata.records import Definitions, first_definitions
-from ..core.node.node import Node
-from ..core.node.queue_churn import QueueChurn
+from ..core.node.node import Node, QueueChurn
 from ..core.policies.parameters import CLUSTER_ID
+from ..core.queues.queue import Queue
 from ..core.telemetry.log_exchange import LOG
+from ..core.vhost.node_services import Replication
+from ..core.vhost.observer import Observer
 from ..operator.default_user import default_user
 from ..runtime.process_memory import total_bytes
 from ..session.settings import Settings, server_properties
 from ..stable_hash import stable_hash
 from .open_storage import Store
-from .quorum_notice import QuorumNotice
 
 MESSAGE_MEMORY_LIMIT = 3 << 29  # 1.5 GiB: ten million messages of backlog then fit in two
 BESIDE_BYTES = 20 << 20  # 4 MiB in each of three batches of the journal, and `Ledger.FAR`
+MEANS = "a quorum queue is a durable queue, and is lost with the only machine that has it"
+REQUIRED = f"{MEANS}; storage.quorum_requires_replication refuses only new ones"
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -84,7 +90,7 @@ def build_node(
     node.numbering.next = max(node.numbering.next, store.next_queue)
     notice = QuorumNotice(node.replication)
     notice.log_restored(restored.queues)
-    node.observers.add(Recorder(node, restored.orphans), QueueChurn(node.churn), notice)
+    node.observers.add(DefinitionRecorder(node, restored.orphans), QueueChurn(node.churn), notice)
     node.start_events()
     if not node.parameters.has_global(CLUSTER_ID):
         unique = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
@@ -176,3 +182,32 @@ def build_settings(config: Config) -> Settings:
 def report(event: str, level: str, fields: dict[str, object]) -> None:
     """Log an event; passed to parts that do not import the logger."""
     getattr(log, level)(event, **fields)
+
+
+class QuorumNotice(Observer):
+    """An observer that logs the first declaration of a quorum queue while the store is not replicated.
+
+    Later ones are not logged: a client may declare 10,000 queues, and all are stored alike.
+    """
+
+    def __init__(self, replication: Replication) -> None:
+        self._replication = replication
+        self._logged = False
+
+    def log_restored(self, queues: Iterable[Queue]) -> None:
+        """Log the number of restored quorum queues. They stay, even if new ones are refused."""
+        count = sum(queue.settings.type == QUORUM for queue in queues)
+        status = self._replication.status()
+        if not count or status.replicated:
+            return
+        write, means = (log.warning, REQUIRED) if self._replication.required else (log.info, MEANS)
+        write("quorum_queues_not_replicated", queues=count, guarantee=status.guarantee, means=means)
+
+    def queue_declared(self, queue: Queue) -> None:
+        if self._logged or queue.settings.type != QUORUM:
+            return
+        status = self._replication.status()
+        if not status.replicated:
+            self._logged = True
+            facts = {"queue": queue.name, "vhost": queue.vhost, "guarantee": status.guarantee}
+            log.warning("quorum_queue_not_replicated", **facts, means=MEANS)

@@ -11,7 +11,7 @@ from .config import (
     SSLOptions,
     default_node,
 )
-from .errors import ConfigError
+from .setting import ConfigError
 from .sources import COMMAND_LINE, Sources
 from .value_types import parse_address
 

@@ -7,11 +7,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from .config import Config, Contradiction, Part
-from .errors import ConfigError
 from .ignored_keys import ALIASES, canonical_path, not_followed
-from .key import ANY, LIST, MAP, NAMES, NONE, ONE, Key
-from .keys import KEYS
-from .setting import Path, Setting, dotted
+from .keys import ANY, KEYS, LIST, MAP, NAMES, NONE, ONE, Key
+from .setting import ConfigError, Path, Setting, dotted
 from .value_types import NAME_LONGEST_BYTES, shown
 
 Some = TypeVar("Some", bound=Part)

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from ..system_errors import file_error, read_text
 from .config import Config, default_node
-from .errors import ConfigError
 from .rabbitmq_conf import path_of
-from .setting import Setting
+from .setting import ConfigError, Setting
 
 # variable -> key; each also as VARIABLE_FILE, the name of a file with the value (such as a container's secret)
 ACCOUNT = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .keys.log import CATEGORIES
+from .keys import CATEGORIES
 from .rabbitmq_conf import path_of
 from .setting import Path, dotted
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .config import Config
-from .key import ANY, LIST, MAP, NAMES, NONE, ONE, Key
-from .keys import KEYS
+from .keys import ANY, KEYS, LIST, MAP, NAMES, NONE, ONE, Key
 from .setting import dotted
 
 DEFAULTS = Config()

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from .errors import ConfigError
-from .setting import Path, Setting
+from .setting import ConfigError, Path, Setting
 
 _KEY = re.compile(r"(?:[^\s=#'.\\]|\\\.)+(?:\.(?:[^\s=#'.\\]|\\\.)+)*")
 _VARIABLE = re.compile(r"\$\(([^()]*)\)")

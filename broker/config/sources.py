@@ -11,9 +11,8 @@ from . import environment as variables
 from . import rabbitmq_conf, toml
 from .builder import ConfigBuilder
 from .config import Config
-from .errors import ConfigError
 from .rabbitmq_conf import path_of
-from .setting import Setting
+from .setting import ConfigError, Setting
 from .value_types import Listener, parse_address
 
 STOCK_NAME = "rabbitmq.conf"  # a file with this name has a folder conf.d beside it

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .errors import ConfigError
-from .setting import Path, Setting
+from .setting import ConfigError, Path, Setting
 
 DEPTH = 16  # elements of a key; the longest known one has fewer
 NUMBER_BITS = 64  # of a whole number in TOML

@@ -150,7 +150,7 @@ def _reloaded(fields: Fields) -> str:
 
 
 def _sentence(start: str, *names: str) -> Phrase:
-    """Return the phrase that begins so, with the values of these fields after colons."""
+    """Return the phrase that begins with `start`, and has the values of these fields after colons."""
     return lambda fields: ": ".join([start, *(str(fields[name]) for name in names if fields.get(name))])
 
 
@@ -238,7 +238,7 @@ PHRASES: dict[str, Phrase] = {
     "federation_not_removed": _linked("could not delete its own objects at"),
     "federation_message_rejected": _linked("rejected a message from"),
     "federation_link_limit": lambda fields: (
-        f"{fields.get('refused')} federation links do not start, as there are {fields.get('limit')} already"
+        f"{fields.get('refused')} federation links do not start, because {fields.get('limit')} run already"
         " (warren.federation_link_limit)"
     ),
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from dataclasses import dataclass, field
 
 from ..runtime.supervisor import Report
 from ..system_errors import check_regular, file_error, read_bytes
@@ -31,44 +32,29 @@ HANDSHAKE_TIMEOUT_S = 5.0
 NO_CERTIFICATE = "it has no certificate in PEM format"
 
 
+@dataclass(slots=True)
 class TLSOptions:
-    """The `ssl_options` of the configuration.
+    """The `ssl_options` of the configuration. The key is in `certfile` if there is no `keyfile`.
 
     verify                requests a certificate of clients
     certificate_required  refuses clients without one
     login_from            one of certificates.LOGIN_FROM
     """
 
-    __slots__ = (
-        "certfile", "keyfile", "cacertfile", "password", "verify", "certificate_required", "versions", "ciphers",
-        "honor_cipher_order", "login_from", "handshake_timeout_s",
-    )  # fmt: skip
+    certfile: str
+    keyfile: str = ""
+    cacertfile: str = ""
+    password: str = field(default="", repr=False)
+    verify: bool = False
+    certificate_required: bool = False
+    versions: tuple[str, ...] = ("tlsv1.3", "tlsv1.2")
+    ciphers: tuple[str, ...] = ()
+    honor_cipher_order: bool = True
+    login_from: str = "distinguished_name"
+    handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S
 
-    def __init__(
-        self,
-        certfile: str,
-        keyfile: str = "",
-        cacertfile: str = "",
-        password: str = "",
-        verify: bool = False,
-        certificate_required: bool = False,
-        versions: tuple[str, ...] = ("tlsv1.3", "tlsv1.2"),
-        ciphers: tuple[str, ...] = (),
-        honor_cipher_order: bool = True,
-        login_from: str = "distinguished_name",
-        handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
-    ) -> None:
-        self.certfile = certfile
-        self.keyfile = keyfile or certfile
-        self.cacertfile = cacertfile
-        self.password = password
-        self.verify = verify
-        self.certificate_required = certificate_required
-        self.versions = versions
-        self.ciphers = ciphers
-        self.honor_cipher_order = honor_cipher_order
-        self.login_from = login_from
-        self.handshake_timeout_s = handshake_timeout_s
+    def __post_init__(self) -> None:
+        self.keyfile = self.keyfile or self.certfile
 
     @property
     def files(self) -> list[str]:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 from ..amqp.errors import AMQPError, NotNow, OperatorError
 from ..core.definitions.importer import PERMITS_ALL, DefinitionsImport, Permits, Wait, begin_import, end_import
@@ -19,14 +20,12 @@ WAITING_BYTES = 64 << 20  # of texts that are imported or wait for it; one longe
 SLICE_S = 0.003  # between two turns of the loop; a document that takes no longer is imported in one turn
 
 
+@dataclass(slots=True, eq=False)
 class Undecoded:
     """A document to be decoded in a thread, with the bytes of its text. `decode` may raise an OperatorError."""
 
-    __slots__ = ("decode", "size")
-
-    def __init__(self, decode: Callable[[], Decoded], size: int) -> None:
-        self.decode = decode
-        self.size = size
+    decode: Callable[[], Decoded]
+    size: int
 
 
 class Imports:
@@ -181,38 +180,24 @@ class Imports:
             self.under_way = False
 
 
+@dataclass(slots=True, eq=False)
 class Import:
     """One import: `is_left` once its client has gone, `error` if it was refused.
 
     `must_end` is True while it is decoded or freed, and once something may have changed.
     """
 
-    __slots__ = (
-        *("document", "vhost", "leave_out", "checked_only", "digest", "check_actor", "permits"),
-        *("plan", "must_end", "is_left", "error"),
-    )
-
-    def __init__(
-        self,
-        document: object,
-        vhost: str | None,
-        leave_out: bool = False,
-        checked_only: bool = False,
-        digest: str = "",
-        check_actor: Callable[[], None] = lambda: None,
-        permits: Permits = PERMITS_ALL,
-    ) -> None:
-        self.document = document
-        self.vhost = vhost
-        self.leave_out = leave_out
-        self.checked_only = checked_only
-        self.digest = digest
-        self.check_actor = check_actor
-        self.permits = permits
-        self.plan: DefinitionsImport | None = None
-        self.must_end = False
-        self.is_left = False
-        self.error: OperatorError | AMQPError | None = None
+    document: object
+    vhost: str | None
+    leave_out: bool = False
+    checked_only: bool = False
+    digest: str = ""
+    check_actor: Callable[[], None] = lambda: None
+    permits: Permits = PERMITS_ALL
+    plan: DefinitionsImport | None = None
+    must_end: bool = False
+    is_left: bool = False
+    error: OperatorError | AMQPError | None = None
 
     def release(self) -> Iterator[None]:
         """Free the document and the plan in steps. Steps of the plan refer to the plan, so it does not free itself."""

@@ -1,4 +1,4 @@
-"""Parts of the analysis, which take a fraction of the time of all reports: the conservation check, and some reports."""
+"""Runs of parts of the analysis, which take less time than all reports: the conservation check, and some reports."""
 
 from __future__ import annotations
 

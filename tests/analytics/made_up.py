@@ -1,4 +1,4 @@
-"""Reports of an analysis that no log was read for: of any size, with any names."""
+"""Reports without a log: of any size, with any names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def report(name: Name = str, rows: int = 8, queues: int = 4, status: str = "imba
     ]
     return {
         "schema": 1,
-        "verdict": f"It does not add up: {name('the verdict')}.",
+        "verdict": f"The log does not balance: {name('the verdict')}.",
         "reasons": [name("the reason")],
         "input": {
             "folder": name("/var/export"),
@@ -88,7 +88,7 @@ def report(name: Name = str, rows: int = 8, queues: int = 4, status: str = "imba
         "links": [
             {"link": name("link"), "upstream_node": name("node 1"), "node": name("node 0"), "arrived": 9, "missing": 1}
         ],
-        "consumers": [{**one, "consumers": 1.0, "advice": "they take all there is: set a prefetch"} for one in about],
+        "consumers": [{**one, "consumers": 1.0, "advice": "their prefetch is unlimited: set one"} for one in about],
         "churn": [{"node": name("node 0"), "name": "channels", "now": 100, "leak_suspected": True}],
         "anomalies": [{**one, "flow": "enqueued", "kind": "silence", "value": 0.0} for one in about],
         "capacity": [

@@ -1,4 +1,4 @@
-"""The whole job over the logs of three brokers that are well: what it says is what the model of a broker counted."""
+"""The whole job over the logs of three brokers without faults: its figures are those of the model of a broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Report = dict[str, Any]
 
 
 class Ran:
-    """The logs, what was made of them, and where."""
+    """The logs, their report, and its folder."""
 
     def __init__(self, folder: Path, spark: SparkSession) -> None:
         self.input, self.output = folder / "input", folder / "output"

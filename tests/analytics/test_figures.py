@@ -1,4 +1,4 @@
-"""Figures that cannot be: a peak below the mean, and times extrapolated from a log that is too short."""
+"""Impossible figures: a peak below the mean, and times extrapolated from a log that is too short."""
 
 from __future__ import annotations
 

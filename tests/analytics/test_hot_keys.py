@@ -1,4 +1,4 @@
-"""The busiest routing keys of exchanges with more keys than are counted each: what is known of them, and how well."""
+"""The busiest routing keys of exchanges with more keys than have own counts, and the bounds of their counts."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Rows = list[dict[str, Any]]
 
 
 class Ran:
-    """A log, and the reports that were made of it as a small log and as a large one."""
+    """A log, and its reports with the settings of a small and of a large log."""
 
     def __init__(self, folder: Path, spark: SparkSession) -> None:
         self.folder = folder

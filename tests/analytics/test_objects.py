@@ -1,4 +1,4 @@
-"""Reports in an object store: nothing is renamed, and one small object says which run is the current one."""
+"""Reports in an object store: nothing is renamed, and one small object names the current run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A day of stream: files that come in any order, also very late, merged files, and a job that dies between."""
+"""A day of a stream: files in any order, very late files, merged files, and a job that is interrupted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Crash(Exception):
 
 
 class Brokers:
-    """Two brokers, one of them ten days before the other, whose files come last. Messages stay for hours."""
+    """Two brokers, of which one ran ten days earlier and its files arrive last. Messages stay for hours."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,7 +53,7 @@ class Brokers:
                 self.half()
 
     def half(self) -> None:
-        """The records between two files: a part of the messages stays in the queue for hours."""
+        """Log the records between two files: a part of the messages stays in the queue for hours."""
         log = self.log
         for _ in range(3):
             log.round_trip("work")
@@ -67,7 +67,7 @@ class Brokers:
         log.write()
 
     def come_back(self, hour: int) -> None:
-        """A message that comes back to one of three connections of these hours, up to five times."""
+        """Requeue a message up to five times, at one of three connections of these hours."""
         log = self.log
         log.connection = f"{hour // 2}:{log.row % 3}"
         number = log.publish("again")
@@ -97,8 +97,8 @@ def hour_of(log: Log) -> int:
 
 
 @pytest.fixture(scope="module")
-def early_folds() -> Iterator[list[int]]:
-    """Rollup what is older than six hours, and keep few messages and connections each.
+def early_rollups() -> Iterator[list[int]]:
+    """Roll up rows that are older than six hours, and keep few messages and connections.
 
     Returns the times before which everything was rolled up.
     """
@@ -119,9 +119,9 @@ def early_folds() -> Iterator[list[int]]:
 
 @pytest.fixture(scope="module")
 def reports(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, early_folds: list[int]
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, early_rollups: list[int]
 ) -> tuple[Report, Report]:
-    """The report of the stream, and of a batch over the same files."""
+    """Return the report of the stream, and of a batch over the same files."""
     place = tmp_path_factory.mktemp("stream")
     folder, output, state = place / "input", place / "output", place / "output.state"
     brokers = Brokers(folder)
@@ -133,7 +133,7 @@ def reports(
     process_new_files(spark, folder, state)
     for path, content in contents.items():
         path.write_bytes(content)
-    merge.compact(folder, DAY + timedelta(hours=10))  # known files, and one that is known in part
+    merge.compact(folder, DAY + timedelta(hours=10))  # known files, and a partly known one
     brokers.hours(6, 16)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
         patch.setattr(streaming.TableStream, "_update_journeys", crash)
@@ -155,10 +155,10 @@ def crash(*arguments: object) -> None:
     raise Crash
 
 
-def test_it_says_the_same_as_a_batch(reports: tuple[Report, Report], early_folds: list[int]) -> None:
+def test_it_says_the_same_as_a_batch(reports: tuple[Report, Report], early_rollups: list[int]) -> None:
     streamed, batch = reports
     assert streamed == batch
-    assert len(early_folds) == 2
+    assert len(early_rollups) == 2
 
 
 def test_all_files_are_processed_however_late_they_came(reports: tuple[Report, Report]) -> None:
@@ -251,11 +251,7 @@ def test_the_state_does_not_grow_with_the_age_of_the_stream(
     month, last = sizes[-2:]
     assert store.rollup.before_s is not None and store.rollup.before_s > (DAY + timedelta(days=36)).timestamp()
     for aggregate in (*("rows", "attempts", "transfers", "traffic", "queue_stats", "journeys"), *names):
-        assert last[aggregate] < month[aggregate] + 6, (
-            aggregate,
-            month,
-            last,
-        )  # of the messages and connections of the last day
+        assert last[aggregate] < month[aggregate] + 6, (aggregate, month, last)  # messages and connections of a day
     assert last["rows"] <= 2 and last["names of events"] == 1
     assert last["attempts"] <= 2 * 2 + 4 + 1, "those of the last day, and of all others the first four and a count"
 

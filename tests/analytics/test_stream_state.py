@@ -114,7 +114,7 @@ def test_the_messages_with_most_attempts_are_kept_and_the_others_counted(
     for made, queue, kept in ((once, "p", [5, 6]), (again, "p", [5, 6]), (again, "q", [5, 6])):
         found = made.where(f"queue = '{queue}'").orderBy("msg_seq").collect()
         assert [(row["msg_seq"], row["redelivered"], row["others"]) for row in found] == [
-            (None, None, 3),  # what came back once is in no report
+            (None, None, 3),  # messages with one redelivery are in no report
             *[(seq, seq, 0) for seq in kept],
         ]
 

@@ -35,8 +35,7 @@ class API:
 
     def call(self, method, path, body=None, user="guest", password="guest"):
         headers = {"Content-Type": "application/json"}
-        client = HTTPClient(f"{self.host}:{self.port}")
-        return Reply(client.request(method, path, body, user, password, headers))
+        return Reply(HTTPClient(f"{self.host}:{self.port}").request(method, path, body, user, password, headers))
 
     def get(self, path):
         reply = self.call("GET", path)

@@ -80,12 +80,6 @@ async def test_a_new_secret_is_accepted(connection, channel):
     await channel.declare_queue(exclusive=True)
 
 
-async def test_many_channels_open_and_close(connection):
-    for _ in range(50):
-        async with connection.channel() as channel:
-            assert not channel.is_closed
-
-
 async def test_a_declaration_counts_messages_and_consumers(channel, names):
     name = names.queue()
     queue = await channel.declare_queue(name)
@@ -96,12 +90,6 @@ async def test_a_declaration_counts_messages_and_consumers(channel, names):
     assert (result.message_count, result.consumer_count) == (1, 0)
     assert (await queue.purge()).message_count == 1
     assert (await queue.delete()).message_count == 0
-
-
-async def test_temporary_queues_are_named_by_the_server(channel):
-    first, second = [await channel.declare_queue(auto_delete=True, exclusive=True) for _ in range(2)]
-    assert first.name.startswith("amq.gen-")
-    assert first.name != second.name
 
 
 @pytest.mark.parametrize(
@@ -120,19 +108,6 @@ async def test_a_channel_error_can_be_followed_by_a_reopen(channel, call, error)
     assert channel.is_closed
     await channel.reopen()
     await channel.declare_queue(exclusive=True)
-
-
-async def test_an_exclusive_queue_is_locked_for_other_connections(channel, queue, broker_url):
-    async with await aio_pika.connect(broker_url) as other:
-        with pytest.raises(aiormq.exceptions.ChannelLockedResource):
-            await (await other.channel()).declare_queue(queue.name, passive=True)
-
-
-async def test_an_exclusive_consumer_locks_the_queue(connection, queue):
-    await queue.consume(ignore, exclusive=True)
-    other = await connection.channel()
-    with pytest.raises(aiormq.exceptions.ChannelAccessRefused):
-        await (await other.get_queue(queue.name)).consume(ignore, exclusive=True)
 
 
 async def test_a_simple_publish_and_receive(channel, queue, names):
@@ -208,17 +183,6 @@ async def test_settling_with_process(channel, queue):
     assert await bodies(queue) == []
 
 
-async def test_one_ack_for_many(connection, channel, queue):
-    for number in range(5):
-        await channel.default_exchange.publish(Message(b"%d" % number), queue.name)
-    other = await connection.channel()
-    same = await other.get_queue(queue.name)
-    messages = [await same.get() for _ in range(4)]
-    await messages[2].ack(multiple=True)
-    await other.close()
-    assert await bodies(queue) == [b"3", b"4"]
-
-
 async def test_the_iterator_gets_all_in_order_under_a_prefetch(connection, channel, queue):
     consuming = await connection.channel()
     await consuming.set_qos(prefetch_count=3)
@@ -232,12 +196,6 @@ async def test_the_iterator_gets_all_in_order_under_a_prefetch(connection, chann
             if len(seen) == 20:
                 break
     assert seen == [b"%d" % number for number in range(20)]
-
-
-async def test_a_cancelled_consumer_gets_nothing_more(channel, queue):
-    await queue.cancel(await queue.consume(ignore, no_ack=True))
-    await channel.default_exchange.publish(Message(b"later"), queue.name)
-    assert await bodies(queue) == [b"later"]
 
 
 async def test_deleting_the_queue_cancels_its_consumer(channel, names):
@@ -276,29 +234,6 @@ async def test_many_confirms_at_once(channel, queue):
     assert all(isinstance(confirmation, aiormq.spec.Basic.Ack) for confirmation in confirmations)
     assert queue.declaration_result.message_count == 0
     assert (await channel.declare_queue(queue.name, passive=True)).declaration_result.message_count == 1000
-
-
-async def test_exchanges_bound_to_exchanges(channel, queue, names):
-    outer = await channel.declare_exchange(names.exchange(), ExchangeType.FANOUT)
-    inner = await channel.declare_exchange(names.exchange(), ExchangeType.TOPIC, internal=True)
-    await inner.bind(outer)
-    await queue.bind(inner, "a.#")
-    await outer.publish(Message(b"in"), "a.b")
-    await outer.publish(Message(b"out"), "b")
-    assert await bodies(queue) == [b"in"]
-    with pytest.raises(ValueError, match="internal exchange"):
-        await inner.publish(Message(b""), "a")
-    underlay = await channel.get_underlay_channel()
-    with pytest.raises(aiormq.exceptions.ChannelAccessRefused):
-        await underlay.basic_publish(b"", exchange=inner.name, routing_key="a")
-
-
-async def test_a_headers_exchange(channel, queue, names):
-    exchange = await channel.declare_exchange(names.exchange(), ExchangeType.HEADERS)
-    await queue.bind(exchange, arguments={"x-match": "any", "a": 1, "b": "x"})
-    for headers in ({"a": 1}, {"b": "x", "c": 2}, {"a": 2}, {}):
-        await exchange.publish(Message(str(headers).encode(), headers=headers), "")
-    assert len(await bodies(queue)) == 2
 
 
 async def test_transactions(connection, queue):

@@ -87,14 +87,6 @@ def test_heartbeats_keep_an_idle_connection(connect):
     connection.channel().close()
 
 
-def test_many_channels_open_and_close(connection):
-    channels = [connection.channel() for _ in range(50)]
-    assert len({channel.channel_id for channel in channels}) == 50
-    for channel in channels:
-        channel.close()
-    assert connection.channel().is_open
-
-
 @pytest.mark.parametrize(
     ("call", "code", "text"),
     [
@@ -116,12 +108,6 @@ def test_a_channel_error_closes_the_channel_which_can_be_opened_again(channel, c
     assert channel.queue.declare(exclusive=True)["queue"].startswith("amq.gen-")
 
 
-def test_an_exclusive_queue_is_locked(connect, queue):
-    with pytest.raises(AMQPChannelError, match="cannot obtain exclusive access to locked queue") as error:
-        connect().channel().queue.declare(queue, passive=True)
-    assert error.value.error_code == 405
-
-
 def test_queues_and_exchanges_come_and_go(channel, names):
     exchange, queue = names.exchange(), names.queue()
     channel.exchange.declare(exchange, "topic")
@@ -136,18 +122,6 @@ def test_queues_and_exchanges_come_and_go(channel, names):
     assert bodies(channel, queue) == []
     assert channel.queue.delete(queue)["message_count"] == 0
     channel.exchange.delete(exchange)
-
-
-def test_exchanges_bound_to_exchanges(channel, queue, names):
-    source, sink = names.exchange(), names.exchange()
-    for exchange in (source, sink):
-        channel.exchange.declare(exchange, "fanout")
-    channel.exchange.bind(sink, source)
-    channel.queue.bind(queue, sink)
-    channel.basic.publish("through", "", source)
-    channel.exchange.unbind(sink, source)
-    channel.basic.publish("unbound", "", source)
-    assert bodies(channel, queue) == ["through"]
 
 
 def test_a_publish_is_confirmed_or_returned(channel, queue):
@@ -207,12 +181,6 @@ def test_settling_one_by_one(channel, queue):
     second.reject(requeue=False)
     channel.basic.recover(requeue=True)
     assert bodies(channel, queue) == ["c"]
-
-
-def test_an_unknown_delivery_tag_closes_the_channel(channel, queue):
-    channel.basic.ack(99)
-    with pytest.raises(AMQPChannelError, match="unknown delivery tag 99"):
-        channel.queue.declare(queue, passive=True)
 
 
 def test_a_consumer_is_served_within_its_prefetch(connection, channel, queue):

@@ -1,12 +1,10 @@
 """kombu over its pyamqp transport. Mirrors kombu's own integration tests (t/integration/common.py)."""
 
-import contextlib
 import socket
-import time
 from collections import deque
 
 import pytest
-from amqp.exceptions import AccessRefused, ConsumerCancelled, NotAllowed, NotFound, PreconditionFailed
+from amqp.exceptions import PreconditionFailed
 from kombu import Connection, Consumer, Exchange, Producer, Queue, pools
 from kombu.common import Broadcast, eventloop
 from kombu.pidbox import Mailbox
@@ -67,27 +65,6 @@ def test_connect_reconnect_and_close(connection):
     assert connection.connected
 
 
-def test_a_wrong_password_is_refused(connect):
-    with pytest.raises(AccessRefused, match="Login was refused"):
-        connect(password="not it")
-
-
-def test_an_unknown_vhost_is_refused(connect):
-    with pytest.raises(NotAllowed, match="vhost nowhere not found"):
-        connect(virtual_host="nowhere")
-
-
-def test_heartbeat_checks_pass_on_an_idle_connection(connect):
-    connection = connect(heartbeat=1)
-    assert connection.get_heartbeat_interval() == 1
-    until = time.monotonic() + 2.6
-    while time.monotonic() < until:
-        with contextlib.suppress(socket.timeout):
-            connection.drain_events(timeout=0.2)
-        connection.heartbeat_check(rate=2)  # raises if the broker has sent nothing for too long
-    assert connection.connected
-
-
 @pytest.mark.parametrize("body", [{"a": [1, 2.5, None, "é"]}, "text", b"bytes", "x" * 1_000_000])
 @pytest.mark.parametrize("compression", [None, "gzip"])
 def test_a_body_is_published_and_consumed(connection, channel, names, body, compression):
@@ -97,61 +74,6 @@ def test_a_body_is_published_and_consumed(connection, channel, names, body, comp
     )
     consumer = Consumer(channel, [queue], accept=["json", "text/plain", "application/data"])
     assert drain(connection, consumer, count=1) == [body]
-
-
-def test_a_direct_exchange_serves_the_matching_keys(connection, channel, names):
-    exchange = Exchange(names.exchange(), "direct")
-    queues = [Queue(names.queue(), exchange, key) for key in ("one", "two")]
-    producer = Producer(channel, exchange)
-    for number, key in enumerate(["one", "two", "one", "three"]):
-        producer.publish(number, routing_key=key, declare=list(queues))
-    assert drain(connection, Consumer(channel, queues[0]), count=2) == [0, 2]
-    assert drain(connection, Consumer(channel, queues[1]), count=1) == [1]
-
-
-def test_a_fanout_exchange_serves_every_queue(connection, channel, names):
-    exchange = Exchange(names.exchange(), "fanout")
-    queues = [Queue(names.queue(), exchange) for _ in range(3)]
-    Producer(channel, exchange).publish("all", declare=list(queues))
-    assert drain(connection, *(Consumer(channel, queue) for queue in queues), count=3) == ["all"] * 3
-
-
-def test_a_topic_exchange_serves_the_matching_patterns(connection, channel, names):
-    exchange = Exchange(names.exchange(), "topic")
-    stars = Queue(names.queue(), exchange, "*.stock")
-    hashes = Queue(names.queue(), exchange, "us.#")
-    producer = Producer(channel, exchange)
-    for key in ("us.stock", "eu.stock", "us.bond.long"):
-        producer.publish(key, routing_key=key, declare=[stars, hashes])
-    assert drain(connection, Consumer(channel, stars), count=2) == ["us.stock", "eu.stock"]
-    assert drain(connection, Consumer(channel, hashes), count=2) == ["us.stock", "us.bond.long"]
-
-
-def test_an_exchange_is_bound_to_an_exchange(connection, channel, names):
-    source, sink = (Exchange(names.exchange(), "fanout")(channel) for _ in range(2))
-    source.declare()
-    sink.declare()
-    queue = Queue(names.queue(), sink)(channel)
-    queue.declare()
-    sink.bind_to(source)
-    Producer(channel, source).publish("through")
-    assert drain(connection, Consumer(channel, queue), count=1) == ["through"]
-
-
-def test_the_predeclared_exchanges_pass_a_passive_declare(channel):
-    for name in ("amq.direct", "amq.fanout", "amq.topic", "amq.headers"):
-        Exchange(name, passive=True)(channel).declare()
-
-
-def test_a_queue_is_purged_and_deleted(channel, names):
-    queue = Queue(names.queue())(channel)
-    queue.declare()
-    for number in range(3):
-        Producer(channel).publish(number, routing_key=queue.name)
-    assert queue.purge() == 3
-    queue.delete()
-    with pytest.raises(NotFound):
-        Queue(queue.name)(channel).queue_declare(passive=True)
 
 
 def test_queue_options_become_arguments(channel, names):
@@ -202,19 +124,6 @@ def test_a_changed_prefetch_is_obeyed_at_once(connection, channel, names):
     assert [message.delivery_info["redelivered"] for message in came] == [False] * 4 + [True] * 4
 
 
-def test_priorities_order_what_waits_and_what_returns(connection, channel, names):
-    queue = Queue(names.queue(), max_priority=10)
-    producer = Producer(channel)
-    for priority in (3, 6, 3, 9, 0):
-        producer.publish(priority, routing_key=queue.name, priority=priority, declare=[queue])
-    bound = queue(channel)
-    messages = [bound.get() for _ in range(5)]
-    assert [message.payload for message in messages] == [9, 6, 3, 3, 0]
-    for message in messages:
-        message.requeue()
-    assert drain(connection, Consumer(channel, queue), count=5) == [9, 6, 3, 3, 0]
-
-
 def test_an_unroutable_message_reaches_on_return(connection):
     returned = []
     with connection.channel() as channel:
@@ -223,15 +132,6 @@ def test_an_unroutable_message_reaches_on_return(connection):
     ((error, exchange, routing_key, message),) = returned
     assert (error.reply_code, exchange, routing_key) == (312, "", "no.such.queue")
     assert message.body == "back"
-
-
-def test_a_queue_deleted_under_a_consumer_cancels_it(connection, channel, names):
-    queue = Queue(names.queue())
-    consumer = Consumer(channel, [queue], on_message=lambda message: None)
-    consumer.consume()
-    with pytest.raises(ConsumerCancelled):
-        queue(connection.channel()).delete()
-        connection.drain_events(timeout=TIMEOUT_S)
 
 
 def test_simple_queues(connection, names):

@@ -16,7 +16,6 @@ from amqp.exceptions import (
     NotAllowed,
     NotFound,
     PreconditionFailed,
-    ResourceLocked,
 )
 
 TIMEOUT_S = 60
@@ -91,14 +90,6 @@ def test_heartbeats_keep_an_idle_connection(connect):
     connection.channel().close()
 
 
-def test_blocked_callbacks_can_be_registered(connect):
-    calls = []
-    connection = connect(on_blocked=calls.append, on_unblocked=lambda: calls.append(None))
-    connection.channel().close()
-    assert connection.client_properties["capabilities"]["connection.blocked"] is True
-    assert calls == []
-
-
 def test_channels_open_close_and_flow(connection):
     for _ in range(50):
         connection.channel(5).close()
@@ -129,35 +120,6 @@ def test_errors_name_the_failing_method(channel, queue, call, error, method, tex
         call(channel, queue)
     assert caught.value.method_sig == method
     assert text in caught.value.reply_text
-
-
-def test_nothing_declared_yet_has_no_name_to_expand(channel):
-    with pytest.raises(NotFound, match="no previously declared queue"):
-        channel.basic_get("")
-
-
-def test_an_empty_name_is_the_queue_declared_last(channel, names):
-    exchange = names.exchange()
-    channel.exchange_declare(exchange, "direct", auto_delete=True)
-    queue = channel.queue_declare("", exclusive=True).queue
-    channel.queue_bind("", exchange, "")
-    channel.basic_publish(Message("mine"), exchange, queue)
-    assert channel.basic_get("", no_ack=True).body == "mine"
-    assert channel.queue_purge("") == 0
-    assert channel.queue_delete("") == 0
-
-
-def test_an_exclusive_queue_is_locked(connect, queue):
-    with pytest.raises(ResourceLocked):
-        connect().channel().queue_declare(queue, passive=True)
-
-
-def test_a_queue_with_another_ttl_is_not_equivalent(connection, channel, names):
-    queue = names.queue()
-    channel.queue_declare(queue, auto_delete=False, arguments={"x-message-ttl": 5000, "x-unknown": 1})
-    channel.queue_declare(queue, auto_delete=False, arguments={"x-message-ttl": 5000, "x-unknown": 2})
-    with pytest.raises(PreconditionFailed, match="inequivalent arg 'x-message-ttl'"):
-        channel.queue_declare(queue, auto_delete=False, arguments={"x-message-ttl": 6000})
 
 
 def test_nowait_methods_have_no_reply(channel, names):
@@ -273,33 +235,6 @@ def test_a_consumer_is_served_within_its_prefetch_and_settles(connection, channe
     assert bodies(channel, queue) == ["3", "4"]
 
 
-def test_the_server_names_a_consumer(channel, queue):
-    assert channel.basic_consume(queue).startswith("amq.ctag-")
-
-
-def test_a_consumer_tag_serves_one_consumer_of_a_channel(channel, queue):
-    assert channel.basic_consume(queue, consumer_tag="mine") == "mine"
-    with pytest.raises(NotAllowed, match="attempt to reuse consumer tag 'mine'"):
-        channel.basic_consume(queue, consumer_tag="mine")
-
-
-def test_a_live_change_of_the_global_prefetch(connection, channel, queue):
-    for number in range(4):
-        channel.basic_publish(Message(str(number)), "", queue)
-    channel.basic_qos(0, 1, True)
-    came = []
-    channel.basic_consume(queue, callback=came.append)
-    while len(came) < 1:
-        connection.drain_events(timeout=TIMEOUT_S)
-    with pytest.raises(socket.timeout):
-        connection.drain_events(timeout=0.1)
-    channel.basic_qos(0, 3, True)
-    while len(came) < 3:
-        connection.drain_events(timeout=TIMEOUT_S)
-    with pytest.raises(socket.timeout):
-        connection.drain_events(timeout=0.1)
-
-
 def test_deleting_the_queue_cancels_its_consumer(connection, channel, names):
     queue, cancelled = names.queue(), []
     channel.queue_declare(queue, auto_delete=False)
@@ -326,30 +261,3 @@ def test_a_transaction_commits_and_rolls_back(connection, channel, queue):
     assert bodies(channel, queue) == ["committed"]
     with pytest.raises(PreconditionFailed, match="cannot switch from tx to confirm mode"):
         tx.confirm_select()
-
-
-def test_exchanges_bound_to_exchanges(channel, queue, names):
-    source, sink = names.exchange(), names.exchange()
-    channel.exchange_declare(source, "fanout", auto_delete=False)
-    channel.exchange_declare(sink, "topic", auto_delete=False)
-    channel.exchange_bind(sink, source)
-    channel.queue_bind(queue, sink, "a.*")
-    channel.basic_publish(Message("in"), source, "a.b")
-    channel.basic_publish(Message("out"), source, "b")
-    channel.exchange_unbind(sink, source)
-    channel.basic_publish(Message("unbound"), source, "a.b")
-    assert bodies(channel, queue) == ["in"]
-
-
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (lambda c, q: c.basic_publish(Message("now"), "", q, immediate=True), "immediate=true"),
-        (lambda c, q: c.basic_recover(requeue=False), "requeue=false"),
-    ],
-    ids=["immediate", "recover"],
-)
-def test_what_rabbitmq_does_not_implement_closes_the_connection(connection, channel, queue, call, text):
-    with pytest.raises(AMQPNotImplementedError, match=text):
-        call(channel, queue)
-        connection.drain_events(timeout=TIMEOUT_S)

@@ -4,8 +4,9 @@ A step is what comes with one read of a socket, or one callback or timer of the 
 of the thread, so that it does not matter what else the machine does.
 """
 
+import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,31 @@ from tools.bench.loads import Load
 from tools.bench.publishing import BATCH, batch_of
 from warren.broker.app.main import Store, build_node
 from warren.broker.config import Config
-from warren.broker.core.exchanges.exchange_type import Registry
-from warren.broker.core.messages.ports import Batch
+from warren.broker.core.exchanges.built_in import new_registry
+from warren.broker.core.exchanges.exchange_type import ExchangeType, Registry
+from warren.broker.core.messages.journal_port import Batch
 from warren.broker.storage.journal import SEGMENT_BYTES, Journal
+from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
+from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
+from warren.plugins.exchanges.modulus_hash import ModulusHashExchange
+from warren.plugins.exchanges.presence import PresenceExchange
+from warren.plugins.exchanges.random_exchange import LocalRandomExchange, RandomExchange
+from warren.plugins.exchanges.recent_history import RecentHistoryExchange
 
 from .meter import TURN_MS, attempts, collect_young
 
 Step = Callable[..., Any]
 Properties = Mapping[str, Any] | None
 
+EXCHANGE_TYPES: dict[str, type[ExchangeType]] = {
+    "x-consistent-hash": ConsistentHashExchange,
+    "x-delayed-message": DelayedMessageExchange,
+    "x-local-random": LocalRandomExchange,
+    "x-modulus-hash": ModulusHashExchange,
+    "x-presence": PresenceExchange,
+    "x-random": RandomExchange,
+    "x-recent-history": RecentHistoryExchange,
+}
 BODY_BYTES = 100
 BURST, BURST_BYTES = 1024, 4 << 20  # that are published before consumers are looked at: messages, or bodies
 
@@ -60,16 +77,41 @@ class StepMeter:
     def check(self) -> None:
         assert within(self.longest_s * 1000, TURN_MS)
 
-    def check_one_of(self, attempt: Callable[[], None], limit_ms: float = TURN_MS) -> None:
-        """Fail when each of some attempts has a step that is too long. They call `begin` after their preparations."""
+    def attempts(self, limit_ms: float = TURN_MS) -> Iterator[int]:
+        """The attempts of a test, by number, until one has no step above the limit.
+
+        An attempt calls `begin` after its preparations. Raises AssertionError if all have a step that is too long.
+        """
         longest_ms = []
-        for _ in attempts():
+        for number, _ in enumerate(attempts()):
             self.begin()
-            attempt()
+            yield number
             longest_ms.append(self.longest_s * 1000)
             if within(longest_ms[-1], limit_ms):
                 return
         raise AssertionError(f"longest steps of the attempts: {longest_ms} ms")
+
+    def peers(self, limit_ms: float = TURN_MS) -> Iterator["MeasuredPeer"]:
+        """A broker for each attempt."""
+        for _ in self.attempts(limit_ms):
+            peer = MeasuredPeer(self)
+            yield peer
+            peer.close()
+
+    def stored_peers(self, folder: Path, limit_ms: float = TURN_MS, **options: Any) -> Iterator["StoredPeer"]:
+        """A broker with an empty journal for each attempt."""
+        for number in self.attempts(limit_ms):
+            peer = StoredPeer(self, folder / str(number), **options)
+            yield peer
+            peer.close()
+            shutil.rmtree(folder / str(number))
+
+
+def with_plugins(registry: Registry) -> Registry:
+    """The registry, with the exchange types of the plugins."""
+    for name, type_ in EXCHANGE_TYPES.items():
+        registry.register(name, type_)
+    return registry
 
 
 class MeasuredPeer(InProcessPeer):
@@ -77,6 +119,7 @@ class MeasuredPeer(InProcessPeer):
 
     def __init__(self, meter: StepMeter) -> None:
         super().__init__()
+        with_plugins(self.node.registry)
         self.call_unmeasured, call_at = self.loop.call_soon, self.clock.call_at
 
         def measured_call_soon(callback: Step, *arguments: Any) -> None:
@@ -102,7 +145,6 @@ class StoredPeer(MeasuredPeer):
         folder: Path,
         message_memory_bytes: int = 1 << 30,
         segment_bytes: int = SEGMENT_BYTES,
-        registry: Registry | None = None,
     ) -> None:
         super().__init__(meter)
         self.config = Config(data_dir=str(folder), sync="os", message_memory_bytes=message_memory_bytes)
@@ -110,7 +152,7 @@ class StoredPeer(MeasuredPeer):
         assert isinstance(self.store.journal, Journal)
         self.journal = self.store.journal
         self.journal._segment_bytes = segment_bytes
-        self.node = build_node(self.config, self.clock, self.store, registry=registry)
+        self.node = build_node(self.config, self.clock, self.store, registry=with_plugins(new_registry()))
         self.server = self._new_server()
         self.server.commit_soon = self._commit_soon
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.in_process import FakeSocket
 from warren.broker.runtime.garbage_collection import THRESHOLDS
 
-from .broker import StepMeter
+from .broker import MeasuredPeer, StepMeter
 from .meter import Meter, UVLoopMeter
 
 
@@ -44,3 +44,10 @@ def step_meter(monkeypatch: pytest.MonkeyPatch) -> StepMeter:
     made = StepMeter()
     monkeypatch.setattr(FakeSocket, "feed", made.measured(FakeSocket.feed))
     return made
+
+
+@pytest.fixture
+def peer(step_meter: StepMeter) -> Iterator[MeasuredPeer]:
+    made = MeasuredPeer(step_meter)
+    yield made
+    made.close()

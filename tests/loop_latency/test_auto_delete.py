@@ -10,7 +10,7 @@ from tests.support import codec
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.vhost.vhost import VHost
 
-from .broker import MeasuredPeer, StepMeter
+from .broker import StepMeter
 
 COUNT = 5_000
 
@@ -59,8 +59,7 @@ ENDS: dict[str, tuple[Any, dict[str, Any]]] = {
 def test_exchanges_that_lose_their_last_binding_are_deleted_in_steps_before_the_reply(
     step_meter: StepMeter, make: Callable[[VHost], None], end: str
 ) -> None:
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers():
         vhost = peer.node.vhosts["/"]
         predeclared = set(vhost.exchanges)
         channel = peer.connect().channel()
@@ -70,15 +69,11 @@ def test_exchanges_that_lose_their_last_binding_are_deleted_in_steps_before_the_
         step_meter.begin()
         method, fields = ENDS[end]
         channel.call(method, **fields)
-        assert set(vhost.exchanges) == predeclared and not vhost.unbindings
-        peer.close()
-
-    step_meter.check_one_of(attempt)
+        assert set(vhost.exchanges) == predeclared and not vhost.unbinding_jobs
 
 
 def test_auto_delete_queues_that_are_deleted_with_their_channel(step_meter: StepMeter) -> None:
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers():
         vhost = peer.node.vhosts["/"]
         client = peer.connect()
         channel = client.channel()
@@ -91,18 +86,13 @@ def test_auto_delete_queues_that_are_deleted_with_their_channel(step_meter: Step
         step_meter.begin()
         channel.call(Channel.Close, reply_code=200)
         assert not vhost.queues and "x0" not in vhost.exchanges
-        peer.close()
-
-    step_meter.check_one_of(attempt)
 
 
 @pytest.mark.parametrize("end", ["delete the queue", "delete the exchange"])
 def test_bindings_with_long_arguments_that_an_event_tells_of(step_meter: StepMeter, end: str) -> None:
     """An observer reads the arguments of each."""
     arguments = Table.of({f"key{number}": number for number in range(1000)})
-
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers():
         vhost = peer.node.vhosts["/"]
         vhost.bind("amq.rabbitmq.event", vhost.declare_queue("events"), "#", Table.EMPTY)
         vhost.declare_exchange("x0", "direct")
@@ -114,9 +104,6 @@ def test_bindings_with_long_arguments_that_an_event_tells_of(step_meter: StepMet
         method, fields = ENDS[end]
         channel.call(method, **fields)
         assert vhost.queues["events"].published >= 200
-        peer.close()
-
-    step_meter.check_one_of(attempt)
 
 
 def strings(number: int) -> Headers:
@@ -135,8 +122,7 @@ def arrays(number: int) -> Headers:
 def test_a_headers_exchange_whose_bindings_have_very_many_conditions(
     step_meter: StepMeter, mode: str, conditions: Callable[[int], Headers], count: int
 ) -> None:
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers():
         vhost = peer.node.vhosts["/"]
         vhost.declare_exchange("x0", "headers")
         queue = vhost.declare_queue("q")
@@ -146,7 +132,4 @@ def test_a_headers_exchange_whose_bindings_have_very_many_conditions(
         step_meter.begin()
         channel.delete_exchange("x0")
         peer.settle()
-        assert not vhost.unbindings
-        peer.close()
-
-    step_meter.check_one_of(attempt)
+        assert not vhost.unbinding_jobs

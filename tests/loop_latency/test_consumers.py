@@ -84,9 +84,7 @@ def marks(kind: str, end: Callable[[MeasuredPeer, Prompter], None]) -> tuple[pyt
 )
 def test_consumers_that_end(step_meter: StepMeter, kind: str, end: Callable[[MeasuredPeer, Prompter], None]) -> None:
     arguments, rise = KINDS[kind]
-
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers():
         peer.connect().channel().declare("q0", durable=True, arguments=arguments)
         prompter = Prompter(peer)
         step_meter.begin()
@@ -98,9 +96,6 @@ def test_consumers_that_end(step_meter: StepMeter, kind: str, end: Callable[[Mea
         peer.settle()
         peer.wait(0)
         assert len(queue.consumers) == (end is lose_connection) and not len(peer.node.scheduler)
-        peer.close()
-
-    step_meter.check_one_of(attempt)
 
 
 @pytest.mark.parametrize("end", [close_channel, lose_connection, delete_queue])
@@ -110,9 +105,7 @@ def test_consumers_with_long_arguments_that_end(
     arguments = codec.pairs({"x-priority": 1, **{f"{number:03x}": [] for number in range(1_000)}})
     consume = {"queue": "q0", "arguments": arguments, "nowait": True}
     frames = [codec.method_frame(1, Basic.Consume, consume | {"consumer_tag": f"c{n}"}) for n in range(500)]
-
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers(LIMIT_MS):
         peer.connect().channel().declare("q0")
         prompter = Prompter(peer)
         for frame in frames:
@@ -123,9 +116,6 @@ def test_consumers_with_long_arguments_that_end(
         peer.settle()
         peer.wait(0)
         assert not len(peer.node.scheduler)
-        peer.close()
-
-    step_meter.check_one_of(attempt, LIMIT_MS)
 
 
 @pytest.mark.parametrize("end", [close_channel, lose_connection])
@@ -133,9 +123,7 @@ def test_deliveries_of_very_many_queues_that_are_requeued(
     step_meter: StepMeter, end: Callable[[MeasuredPeer, Prompter], None]
 ) -> None:
     count = MANY // 2
-
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers(LIMIT_MS):
         vhost = peer.node.vhosts["/"]
         prompter = Prompter(peer)
         queues = [vhost.declare_queue(f"q{number}") for number in range(count)]
@@ -152,36 +140,26 @@ def test_deliveries_of_very_many_queues_that_are_requeued(
         peer.settle()
         peer.wait(0)
         assert {queue.ready for queue in queues[1:]} == {1} and not len(peer.node.scheduler)
-        peer.close()
-
-    step_meter.check_one_of(attempt, LIMIT_MS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_messages_for_consumers_of_one_connection_that_reads_nothing(step_meter: StepMeter, kind: str) -> None:
     """The output has room for few deliveries: all other consumers are put off, and woken when it is read."""
     arguments, rise = KINDS[kind]
-
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers():
         peer.connect().channel().declare("q0", durable=True, arguments=arguments)
-        prompter = Prompter(peer)
-        consume(prompter, rise, no_ack=True)
+        consume(Prompter(peer), rise, no_ack=True)
         peer.settle()
         step_meter.begin()
         for _ in range(3):
             fill(peer, "q0", MANY)
         peer.wait(0)
         assert not peer.node.vhosts["/"].queues["q0"].ready
-        peer.close()
-
-    step_meter.check_one_of(attempt)
 
 
 @pytest.mark.parametrize("queues", [1, FEW])
 def test_settlements_under_a_limit_that_consumers_share(step_meter: StepMeter, queues: int) -> None:
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers():
         channel, prompter = peer.connect().channel(), Prompter(peer)
         for number in range(queues):
             channel.declare(f"q{number}")
@@ -195,16 +173,11 @@ def test_settlements_under_a_limit_that_consumers_share(step_meter: StepMeter, q
             assert prompter.unacked == 1
             prompter.send(Basic.Ack, delivery_tag=tag + 1)
             peer.wait(0)
-        peer.close()
-
-    step_meter.check_one_of(attempt)
 
 
 def test_consumers_of_many_queues_that_have_no_room(step_meter: StepMeter) -> None:
     """One publish asks all of them, whose shared limit is used up."""
-
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers():
         channel, prompter = peer.connect().channel(), Prompter(peer)
         vhost = peer.node.vhosts["/"]
         for number in range(20):
@@ -220,16 +193,11 @@ def test_consumers_of_many_queues_that_have_no_room(step_meter: StepMeter) -> No
         fill(peer, "", 1, "amq.fanout")
         peer.wait(0)
         assert all(queue.ready for name, queue in vhost.queues.items() if name != "full")
-        peer.close()
-
-    step_meter.check_one_of(attempt)
 
 
 def test_consumers_that_wait_for_a_limit_that_they_share_and_are_cancelled(step_meter: StepMeter) -> None:
     """Neither the first one with a priority nor a cancelled one looks at all others."""
-
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers(SLICE_MS):
         prompter = Prompter(peer)
         peer.connect().channel().declare("q0")
         fill(peer, "q0", 5)
@@ -243,9 +211,6 @@ def test_consumers_that_wait_for_a_limit_that_they_share_and_are_cancelled(step_
             prompter.send(Basic.Cancel, consumer_tag=f"c{number}", nowait=True)
         peer.wait(0)
         assert len(peer.node.vhosts["/"].queues["q0"].consumers) == 2
-        peer.close()
-
-    step_meter.check_one_of(attempt, SLICE_MS)
 
 
 @pytest.mark.parametrize("limit", LIMITS)
@@ -253,9 +218,7 @@ def test_messages_for_a_queue_with_a_limit_whose_consumers_are_woken_in_turns(
     step_meter: StepMeter, limit: str
 ) -> None:
     """Each acknowledgement leaves room for one delivery to any of them."""
-
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers():
         peer.connect().channel().declare("q0", arguments=LIMITS[limit])
         prompter = Prompter(peer)
         prompter.send(Basic.Qos, prefetch_count=1, global_=True)
@@ -263,13 +226,10 @@ def test_messages_for_a_queue_with_a_limit_whose_consumers_are_woken_in_turns(
         peer.settle()
         fill(peer, "q0", 2)
         peer.wait(0)
-        assert all(consumer.waiting for consumer in peer.node.vhosts["/"].queues["q0"].consumers.all())
+        assert all(consumer.waiting for consumer in peer.node.vhosts["/"].queues["q0"].consumers.all)
         step_meter.begin()
         for tag in range(1, 1 + ACKS):
             assert prompter.unacked == 1
             prompter.socket.incoming += codec.method_frame(1, Basic.Ack, {"delivery_tag": tag})
             fill(peer, "q0", MANY // ACKS)
             peer.wait(0)
-        peer.close()
-
-    step_meter.check_one_of(attempt)

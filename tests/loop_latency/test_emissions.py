@@ -1,6 +1,6 @@
 """Exchange types that emit, replay or delay messages hold no step of the loop, however many messages and queues."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,10 @@ from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange_type import UpstreamExchange
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.vhost.vhost import VHost
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
 from warren.plugins.exchanges.federated_presence import encode_path
-from warren.plugins.exchanges.presence import PresenceExchange
-from warren.plugins.exchanges.recent_history import RecentHistoryExchange
 
 from .broker import MeasuredPeer, StepMeter, StoredPeer
 from .meter import ATTEMPTS, TURN_MS
@@ -33,23 +31,6 @@ SUMMARY, MESSAGES, BINDINGS = 3_000, 10_000, 10
 DELAY_MS = 50
 OPTIONS = {"nowait", "arguments", "if_unused", "if_empty", "passive", "durable", "auto_delete", "exclusive", "internal"}
 UPSTREAM = UpstreamExchange("site", "/", "up")
-
-
-@pytest.fixture
-def peer(step_meter: StepMeter) -> Iterator[MeasuredPeer]:
-    made = MeasuredPeer(step_meter)
-    yield made
-    made.close()
-
-
-def virtual_host(peer: MeasuredPeer) -> VHost:
-    for name, type_ in (
-        ("x-presence", PresenceExchange),
-        ("x-recent-history", RecentHistoryExchange),
-        ("x-delayed-message", DelayedMessageExchange),
-    ):
-        peer.node.registry.register(name, type_)
-    return peer.node.vhosts["/"]
 
 
 def listen(vhost: VHost, exchange: str, count: int = LISTENERS, key: str = "", durable: bool = False) -> None:
@@ -134,7 +115,7 @@ def test_notices_of_presences_that_begin_and_end_for_very_many_listeners(
     step_meter: StepMeter, tmp_path: Path, paged: bool
 ) -> None:
     peer = StoredPeer(step_meter, tmp_path, 1 if paged else 1 << 30)
-    vhost = virtual_host(peer)
+    vhost = peer.node.vhosts["/"]
     vhost.declare_exchange("p", "x-presence")
     listen(vhost, "p")
     published = vhost.queues["q0"]
@@ -153,7 +134,7 @@ def test_notices_of_presences_that_begin_and_end_for_very_many_listeners(
 
 @best_of_some
 def test_summaries_of_very_many_presences(peer: MeasuredPeer, step_meter: StepMeter) -> None:
-    vhost = virtual_host(peer)
+    vhost = peer.node.vhosts["/"]
     vhost.declare_exchange("p", "x-presence")
     one_read(peer, presences("s", SUMMARY))()
     listeners = b"".join([declare(f"l{number}") + bind(f"l{number}", "p") for number in range(BINDINGS)])
@@ -166,7 +147,7 @@ def test_summaries_of_very_many_presences(peer: MeasuredPeer, step_meter: StepMe
 @pytest.mark.parametrize("dropped", ["exchange", "virtual host"])
 @best_of_some
 def test_what_a_presence_exchange_keeps_is_freed(peer: MeasuredPeer, step_meter: StepMeter, dropped: str) -> None:
-    vhost = virtual_host(peer)
+    vhost = peer.node.vhosts["/"]
     vhost.declare_exchange("p", "x-presence")
     one_read(peer, presences("s", 2 * SUMMARY))()
     if dropped == "exchange":
@@ -183,12 +164,12 @@ def bring(vhost: VHost, action: str, key: str = "", **headers: object) -> None:
     """Pass a notice of a presence at another site to the exchange `p`."""
     path = encode_path((("site", "/"),))
     table = Table.of({"action": action, "queue": "up", "key": key, "x-received-from": path, **headers})
-    vhost.exchanges["p"].type.on_federated(framed(Address("up", ""), Properties(headers=table), b""), UPSTREAM)
+    vhost.exchanges["p"].type.on_federated(framed(RoutingAddress("up", ""), Properties(headers=table), b""), UPSTREAM)
 
 
 @best_of_some
 def test_presences_at_other_sites(peer: MeasuredPeer, step_meter: StepMeter) -> None:
-    vhost = virtual_host(peer)
+    vhost = peer.node.vhosts["/"]
     vhost.declare_exchange("p", "x-presence")
     for number in range(SUMMARY):
         bring(vhost, "bind", f"k{number}")
@@ -214,7 +195,7 @@ def test_presences_at_other_sites(peer: MeasuredPeer, step_meter: StepMeter) -> 
 
 @best_of_some
 def test_messages_that_are_relayed_to_very_many_listeners(peer: MeasuredPeer, step_meter: StepMeter) -> None:
-    vhost = virtual_host(peer)
+    vhost = peer.node.vhosts["/"]
     vhost.declare_exchange("p", "x-presence", arguments=Table.of({"x-presence-relay": True}))
     listen(vhost, "p")
     check(step_meter, one_read(peer, frames("p", "k") * PRESENCES))
@@ -223,7 +204,7 @@ def test_messages_that_are_relayed_to_very_many_listeners(peer: MeasuredPeer, st
 
 @best_of_some
 def test_a_message_for_a_chain_of_relays_with_very_many_listeners(peer: MeasuredPeer, step_meter: StepMeter) -> None:
-    vhost, listeners, relays = virtual_host(peer), 6_000, 30
+    vhost, listeners, relays = peer.node.vhosts["/"], 6_000, 30
     listener = vhost.declare_queue("listener")
     listen(vhost, "amq.fanout", listeners)
     for number in range(relays):
@@ -237,8 +218,7 @@ def test_a_message_for_a_chain_of_relays_with_very_many_listeners(peer: Measured
                 vhost.bind(f"{way}{number - 1}", relay, "", Table.EMPTY)
     peer.settle()
     client = peer.connect()
-    channel = client.channel()
-    channel.confirm()
+    client.channel().confirm()
     published = listener.published
     check(step_meter, lambda: (client.raw(frames("p0", "k") * 2), peer.settle(), peer.wait(0)))
     assert listener.published - published == 2
@@ -252,7 +232,7 @@ def test_a_long_history_for_many_new_bindings(
     step_meter: StepMeter, tmp_path: Path, durable: bool, body: bytes
 ) -> None:
     peer = StoredPeer(step_meter, tmp_path)
-    vhost = virtual_host(peer)
+    vhost = peer.node.vhosts["/"]
     vhost.declare_exchange(
         "h", "x-recent-history", durable=durable, arguments=Table.of({"x-recent-history-length": MESSAGES})
     )
@@ -269,7 +249,7 @@ def test_a_long_history_for_many_new_bindings(
 
 @best_of_some
 def test_a_history_before_very_many_queues(peer: MeasuredPeer, step_meter: StepMeter) -> None:
-    vhost = virtual_host(peer)
+    vhost = peer.node.vhosts["/"]
     vhost.declare_exchange("h", "x-recent-history", arguments=Table.of({"x-recent-history-length": MESSAGES}))
     vhost.declare_exchange("f", "fanout")
     listen(vhost, "f")
@@ -286,7 +266,7 @@ def test_delayed_messages_that_are_due_at_the_same_time_for_very_many_queues(
     step_meter: StepMeter, tmp_path: Path, type_: str, durable: bool
 ) -> None:
     peer = StoredPeer(step_meter, tmp_path)
-    vhost = virtual_host(peer)
+    vhost = peer.node.vhosts["/"]
     vhost.declare_exchange("d", "x-delayed-message", durable=durable, arguments=Table.of({"x-delayed-type": type_}))
     listen(vhost, "d", key="#", durable=durable)
     delayed = {"headers": {"x-delay": DELAY_MS}, "delivery_mode": 2}
@@ -300,7 +280,7 @@ def test_delayed_messages_that_are_due_at_the_same_time_for_very_many_queues(
 def test_a_delayed_message_for_very_many_queues_and_exchanges_that_relay(
     peer: MeasuredPeer, step_meter: StepMeter
 ) -> None:
-    vhost, queues, relays = virtual_host(peer), 8_000, 300
+    vhost, queues, relays = peer.node.vhosts["/"], 8_000, 300
     vhost.declare_exchange("d", "x-delayed-message", arguments=Table.of({"x-delayed-type": "fanout"}))
     listen(vhost, "d", queues)
     listener = vhost.declare_queue("listener")
@@ -329,7 +309,7 @@ def test_few_of_very_many_publishes_whose_targets_are_searched_for_are_handled_a
 @best_of_some
 def test_long_delayed_messages_are_read_a_few_at_a_time(step_meter: StepMeter, tmp_path: Path) -> None:
     peer = StoredPeer(step_meter, tmp_path)
-    vhost = virtual_host(peer)
+    vhost = peer.node.vhosts["/"]
     vhost.declare_exchange("d", "x-delayed-message", durable=True, arguments=Table.of({"x-delayed-type": "fanout"}))
     listen(vhost, "d", 2, durable=True)
     delayed = {"headers": {"x-delay": DELAY_MS}, "delivery_mode": 2}

@@ -74,8 +74,7 @@ def test_queues_are_declared_and_deleted_beside_many(step_meter: StepMeter) -> N
     for number in range(QUEUES):
         vhost.declare_queue(f"q{number}", durable=True)
     prompter = Prompter(peer)
-
-    def attempt() -> None:
+    for _ in step_meter.attempts():
         step_meter.begin()
         declares = [codec.method_frame(1, Queue.Declare, {"queue": f"n{n}", "durable": True}) for n in range(FEW)]
         prompter.socket.incoming += b"".join(declares)
@@ -85,8 +84,6 @@ def test_queues_are_declared_and_deleted_beside_many(step_meter: StepMeter) -> N
         prompter.socket.incoming += b"".join(deletes)
         peer.settle()
         assert len(vhost.queues) == QUEUES
-
-    step_meter.check_one_of(attempt)
     peer.close()
 
 
@@ -94,9 +91,7 @@ def test_queues_are_declared_and_deleted_beside_many(step_meter: StepMeter) -> N
 def test_channels_with_many_deliveries_that_end_at_once(step_meter: StepMeter, why: str) -> None:
     """Each takes a little less than a turn."""
     deliveries, channels = 1_900, 20
-
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers():
         client = peer.connect()
         first = client.channel()
         first.declare("q")
@@ -121,19 +116,13 @@ def test_channels_with_many_deliveries_that_end_at_once(step_meter: StepMeter, w
             peer.settle()
             peer.wait(0)
         assert peer.node.vhosts["/"].queues["q"].ready == deliveries * channels
-        peer.close()
-
-    step_meter.check_one_of(attempt)
 
 
 def test_rights_of_very_many_consumers_that_are_checked_again(step_meter: StepMeter) -> None:
     consumers, updates = 3_000, 20
-
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers():
         client = peer.connect()
-        channel = client.channel()
-        channel.declare("q")
+        client.channel().declare("q")
         consume = {"queue": "q", "nowait": True, "arguments": {}}
         for number in range(consumers):
             socket_of(client).incoming += codec.method_frame(1, Basic.Consume, consume | {"consumer_tag": f"{number}"})
@@ -144,9 +133,6 @@ def test_rights_of_very_many_consumers_that_are_checked_again(step_meter: StepMe
         peer.settle()
         peer.wait(0)
         assert [client.next().name for _ in range(updates)] == ["Connection.UpdateSecretOk"] * updates
-        peer.close()
-
-    step_meter.check_one_of(attempt)
 
 
 @pytest.mark.parametrize("end", [Tx.Rollback, Tx.Commit, None])
@@ -155,9 +141,7 @@ def test_short_transactions_and_acknowledgements_of_a_channel_with_very_many_del
 ) -> None:
     """Each rollback sorts all deliveries, and each commit or acknowledgement is as long as one that is no job."""
     deliveries, ends = 30_000, 20
-
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers():
         client = peer.connect()
         channel = client.channel()
         channel.declare("q")
@@ -180,6 +164,3 @@ def test_short_transactions_and_acknowledgements_of_a_channel_with_very_many_del
         peer.wait(0)
         names = [channel.next().name for _ in range(ends if end is not None else 0)]
         assert set(names) <= {"Tx.RollbackOk", "Tx.CommitOk"} and peer.node.open_connections
-        peer.close()
-
-    step_meter.check_one_of(attempt)

@@ -11,11 +11,11 @@ from tests.support import codec
 from tests.support.http import Api
 from tests.support.in_process import FakeSocket, InProcessPeer, socket_of
 from warren.broker.core.access.users import InternalUser
-from warren.broker.core.queues.fifo import BATCH_BYTES
+from warren.broker.core.queues.ready_messages import BATCH_BYTES
 from warren.broker.net import transport
 from warren.broker.plugin import Peer
 
-from .broker import MeasuredPeer, Prompter, StepMeter, StoredPeer
+from .broker import Prompter, StepMeter, StoredPeer
 from .meter import LIMIT_MS
 from .test_emissions import method, one_read
 
@@ -49,24 +49,18 @@ def consume(peer: InProcessPeer, queue: str, **fields: object) -> FakeSocket:
 
 
 def test_deliveries_to_a_consumer_that_does_not_read(step_meter: StepMeter) -> None:
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers(LIMIT_MS):
         peer.connect().channel().declare("q")
         publish(peer, "", "q", MESSAGES, **LONG)
         step_meter.begin()
         socket = consume(peer, "q", no_ack=True)
         peer.settle()
         assert len(socket.outgoing) < BATCH_BYTES + 2 * FRAME_MAX
-        peer.close()
-
-    step_meter.check_one_of(attempt, LIMIT_MS)
 
 
 def test_deliveries_to_many_consumers_that_do_not_read(step_meter: StepMeter) -> None:
     """The output of each is bounded, whether they share one queue or have queues of their own."""
-
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers(LIMIT_MS):
         channel = peer.connect().channel()
         channel.exchange("all", "fanout")
         for number in range(CONSUMERS):
@@ -80,9 +74,6 @@ def test_deliveries_to_many_consumers_that_do_not_read(step_meter: StepMeter) ->
         for _ in range(3):
             peer.wait(0)
         assert all(0 < len(socket.outgoing) < BATCH_BYTES + 2 * FRAME_MAX for socket in sockets)
-        peer.close()
-
-    step_meter.check_one_of(attempt, LIMIT_MS)
 
 
 # What is requeued by a quorum queue, which writes the count of its deliveries into a copy of each message
@@ -128,8 +119,7 @@ ENDINGS = (recover_all, reject_each, close_channel, close_connection, fail, vani
 def test_deliveries_that_are_requeued(
     step_meter: StepMeter, action: Callable[[Prompter], None], properties: dict[str, object]
 ) -> None:
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers(LIMIT_MS):
         peer.connect().channel().declare("q", durable=True, arguments=QUORUM)
         publish(peer, "", "q", MESSAGES, **properties)
         consumer = Prompter(peer, transactional=action is close_transactional_channel)
@@ -144,9 +134,6 @@ def test_deliveries_that_are_requeued(
         peer.wait(0)
         queue = peer.node.vhosts["/"].queues["q"]
         assert queue.ready + queue.unacked == MESSAGES
-        peer.close()
-
-    step_meter.check_one_of(attempt, LIMIT_MS)
 
 
 # What is read from the journal or moved once its deliveries are counted, which takes as long as there are fields to
@@ -183,10 +170,8 @@ def stored_and_counted(step_meter: StepMeter, folder: Path, headers: dict[str, o
 def test_messages_with_counted_deliveries(
     step_meter: StepMeter, tmp_path: Path, headers: dict[str, object], moved: bool
 ) -> None:
-    attempts = iter("abcdef")
-
-    def attempt() -> None:
-        peer = stored_and_counted(step_meter, tmp_path / next(attempts), headers)
+    for number in step_meter.attempts(LIMIT_MS):
+        peer = stored_and_counted(step_meter, tmp_path / str(number), headers)
         vhost = peer.node.vhosts["/"]
         channel = peer.connect().channel()
         channel.declare("to")
@@ -201,8 +186,6 @@ def test_messages_with_counted_deliveries(
         assert counts == ({None} if moved else {1}) and None not in got
         peer.close()
 
-    step_meter.check_one_of(attempt, LIMIT_MS)
-
 
 @pytest.mark.parametrize("event", [False, True])
 def test_bindings_to_a_headers_exchange_with_very_many_conditions(
@@ -210,9 +193,7 @@ def test_bindings_to_a_headers_exchange_with_very_many_conditions(
 ) -> None:
     """They come in one piece on a connection whose earlier input took little time, as long bodies."""
     monkeypatch.setattr(transport, "FIRST_PIECE", transport.MAX_PIECE)
-
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers():
         channel = peer.connect().channel()
         channel.declare("q")
         if event:
@@ -226,6 +207,3 @@ def test_bindings_to_a_headers_exchange_with_very_many_conditions(
         step_meter.begin()
         work()
         assert len(peer.node.vhosts["/"].exchanges["amq.headers"].outgoing) == 40
-        peer.close()
-
-    step_meter.check_one_of(attempt)

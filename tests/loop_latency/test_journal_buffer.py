@@ -18,17 +18,16 @@ from warren.broker.app import open_storage
 from warren.broker.app.build import build_settings
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.definitions.importer import DefinitionsImport
-from warren.broker.core.exchanges.built_in import new_registry
 from warren.broker.core.jobs import unfinished
-from warren.broker.core.messages.message import Address, Message, framed
-from warren.broker.core.messages.ports import Batch
+from warren.broker.core.messages.journal_port import Batch
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost import emissions
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.session.operator_channel import OperatorChannel
+from warren.broker.session.management_channel import ManagementChannel
 from warren.broker.session.transport import Peer
 from warren.broker.storage.journal import BUFFER_LIMIT, Journal
-from warren.plugins.exchanges.recent_history import DEFAULT_LENGTH, RecentHistoryExchange
+from warren.plugins.exchanges.recent_history import DEFAULT_LENGTH
 
 from .broker import StepMeter, StoredPeer
 
@@ -96,9 +95,7 @@ class SlowPeer(StoredPeer):
 @pytest.fixture
 def peer(step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowPeer]:
     monkeypatch.setattr(open_storage, "SegmentJournal", MeasuredJournal)
-    registry = new_registry()
-    registry.register("x-recent-history", RecentHistoryExchange)
-    made = SlowPeer(step_meter, tmp_path, registry=registry)
+    made = SlowPeer(step_meter, tmp_path)
     MeasuredJournal.longest_bytes, MeasuredJournal.tickets = 0, []
     yield made
     made.close()
@@ -165,8 +162,7 @@ def test_a_publish_is_confirmed_once_its_last_record_is_durable_and_those_behind
 def test_a_publish_that_waits_when_its_connection_is_lost_reaches_all_its_queues(peer: SlowPeer, vhost: VHost) -> None:
     queues = fan(vhost)
     client = peer.connect()
-    channel = client.channel()
-    channel.publish("amq.fanout", "", LONG, PERSISTENT)
+    client.channel().publish("amq.fanout", "", LONG, PERSISTENT)
     socket = socket_of(client)
     peer.begin(socket, queues[0])
     socket.transport.connection_lost(None)
@@ -251,9 +247,11 @@ def test_a_move_whose_message_was_not_taken_is_finished(peer: SlowPeer, vhost: V
     assert not any(queue.ready for queue in queues) and not peer.node.unfinished_of("")._bytes
 
 
-def operator_of(peer: SlowPeer, vhost: VHost) -> OperatorChannel:
+def operator_of(peer: SlowPeer, vhost: VHost) -> ManagementChannel:
     there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
-    return OperatorChannel(peer.node, build_settings(peer.config), InternalUser("/"), vhost, there, peer.server.report)
+    return ManagementChannel(
+        peer.node, build_settings(peer.config), InternalUser("/"), vhost, there, peer.server.report
+    )
 
 
 def test_a_publish_of_an_operator(peer: SlowPeer, vhost: VHost) -> None:
@@ -359,8 +357,7 @@ def test_dead_letters(peer: SlowPeer, vhost: VHost, deleted: bool) -> None:
 def test_a_message_that_becomes_due(peer: SlowPeer, vhost: VHost) -> None:
     vhost.declare_exchange("x", "fanout", durable=True, arguments=Table.of({"x-delayed-exchange": True}))
     queues = fan(vhost, "x")
-    channel = peer.connect().channel()
-    channel.publish("x", "", LONG, PERSISTENT | {"headers": {"x-delay": 1_000}})
+    peer.connect().channel().publish("x", "", LONG, PERSISTENT | {"headers": {"x-delay": 1_000}})
     peer.settle()
     peer.later(1_000)
     check(queues)
@@ -400,7 +397,7 @@ def test_histories_that_imported_bindings_get(peer: SlowPeer, vhost: VHost, monk
 def test_messages_of_the_broker_wait_and_are_dropped_when_too_many_do(peer: SlowPeer, vhost: VHost) -> None:
     queue = vhost.declare_queue("q", durable=True)
     vhost.bind("amq.fanout", queue, "", Table.EMPTY)
-    one = framed(Address("amq.fanout", ""), Properties(delivery_mode=2), LONG)
+    one = framed(RoutingAddress("amq.fanout", ""), Properties(delivery_mode=2), LONG)
     taken = [vhost.publish(vhost.exchanges["amq.fanout"], one.as_republished()) for _ in range(40)]
     assert taken == sorted(taken, reverse=True) and not all(taken)
     peer.settle()

@@ -21,22 +21,20 @@ from warren.broker.app import open_storage
 from warren.broker.app.build import build_settings
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.definitions.importer import DefinitionsImport
-from warren.broker.core.exchanges.built_in import new_registry
 from warren.broker.core.jobs.scheduler import SLICE
+from warren.broker.core.messages.journal_port import BEHIND, DISK_FULL, Batch
 from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.ports import BEHIND, DISK_FULL, Batch
-from warren.broker.core.queues.fifo import PAGE_BYTES
+from warren.broker.core.queues.ready_messages import PAGE_BYTES
 from warren.broker.core.telemetry import firehose
 from warren.broker.core.telemetry.firehose import TRACE
 from warren.broker.core.telemetry.resource_alarms import DISK
 from warren.broker.core.vhost import emissions
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.session.move import Move
-from warren.broker.session.operator_channel import OperatorChannel
+from warren.broker.session.management_channel import ManagementChannel
+from warren.broker.session.move_messages import Move
 from warren.broker.session.transport import Peer
 from warren.broker.storage.journal import BUFFER_LIMIT, Journal
 from warren.broker.storage.journal import Batch as JournalBatch
-from warren.plugins.exchanges.recent_history import RecentHistoryExchange
 
 from .broker import StepMeter, StoredPeer
 
@@ -104,16 +102,14 @@ class StuckPeer(StoredPeer):
     def mover(self) -> Move:
         there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
         user, vhost = InternalUser("/"), self.node.vhosts["/"]
-        channel = OperatorChannel(self.node, build_settings(self.config), user, vhost, there, self.server.report)
+        channel = ManagementChannel(self.node, build_settings(self.config), user, vhost, there, self.server.report)
         return channel.move("moved", "", "dead")
 
 
 @pytest.fixture
 def peer(step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StuckPeer]:
     monkeypatch.setattr(open_storage, "SegmentJournal", MeasuredJournal)
-    registry = new_registry()
-    registry.register("x-recent-history", RecentHistoryExchange)
-    made = StuckPeer(step_meter, tmp_path, registry=registry)
+    made = StuckPeer(step_meter, tmp_path)
     yield made
     made.close()
 

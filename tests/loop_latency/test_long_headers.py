@@ -1,7 +1,7 @@
 """Headers of very many fields, of which something reads one, hold no turn of the loop."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from pamqp.commands import Queue, Tx
@@ -13,9 +13,8 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.plugin import Peer
-from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
-from warren.plugins.exchanges.presence import RELAY, PresenceExchange
-from warren.plugins.exchanges.recent_history import LENGTH, RecentHistoryExchange
+from warren.plugins.exchanges.presence import RELAY
+from warren.plugins.exchanges.recent_history import LENGTH
 
 from .broker import MeasuredPeer, Prompter, StepMeter
 from .meter import TURN_MS, Meter
@@ -28,16 +27,6 @@ DELAYED, HISTORY, PRESENCE = "x-delayed-message", "x-recent-history", "x-presenc
 DELAY_MS = 60_000
 
 Make = Callable[[VHost], object]
-
-
-@pytest.fixture
-def peer(step_meter: StepMeter) -> Iterator[MeasuredPeer]:
-    made = MeasuredPeer(step_meter)
-    made.node.registry.register(DELAYED, DelayedMessageExchange)
-    made.node.registry.register(HISTORY, RecentHistoryExchange)
-    made.node.registry.register(PRESENCE, PresenceExchange)
-    yield made
-    made.close()
 
 
 def contents(exchange: str, key: str, count: int, first: int = 0, **headers: object) -> bytes:
@@ -87,17 +76,13 @@ def test_publishes_to_many_queues_with_deduplication(peer: MeasuredPeer, step_me
     vhost = peer.node.vhosts["/"]
     deduplicating(100)(vhost)
     count = 0
-
-    def attempt() -> None:
-        nonlocal count
+    for _ in step_meter.attempts():
         data = contents("x", "", 16, count)
         count += 16
         client = Prompter(peer)
         client.socket.incoming += data
         step_meter.begin()
         peer.settle()
-
-    step_meter.check_one_of(attempt)
     assert published(vhost) == {count}
 
 
@@ -108,15 +93,11 @@ def test_commits(peer: MeasuredPeer, step_meter: StepMeter, make: Make, count: i
     vhost = peer.node.vhosts["/"]
     make(vhost)
     attempts = 0
-
-    def attempt() -> None:
-        nonlocal attempts
+    for _ in step_meter.attempts():
         client = publish(peer, contents("x", "", count, attempts * count), transactional=True)
         attempts += 1
         step_meter.begin()
         client.send(Tx.Commit)
-
-    step_meter.check_one_of(attempt)
     peer.wait(DELAY_MS)
     assert published(vhost) == {attempts * count}
 
@@ -129,15 +110,11 @@ def test_the_release_of_delayed_messages_to_many_queues_with_deduplication(
     deduplicating(40, "y")(vhost)
     vhost.bind("x", vhost.exchanges["y"], "", Table.EMPTY)
     count = 0
-
-    def attempt() -> None:
-        nonlocal count
+    for _ in step_meter.attempts():
         publish(peer, contents("x", "", 30, count))
         count += 30
         step_meter.begin()
         peer.wait(DELAY_MS)
-
-    step_meter.check_one_of(attempt)
     assert published(vhost) == {count}
 
 
@@ -147,15 +124,11 @@ def test_dead_letters_for_many_queues_with_deduplication(peer: MeasuredPeer, ste
     dead = {"x-message-ttl": DELAY_MS, "x-dead-letter-exchange": "x"}
     vhost.declare_queue("source", arguments=Table.of(dead))
     count = 0
-
-    def attempt() -> None:
-        nonlocal count
+    for _ in step_meter.attempts():
         publish(peer, contents("", "source", 30, count))
         count += 30
         step_meter.begin()
         peer.wait(DELAY_MS)
-
-    step_meter.check_one_of(attempt)
     assert published(vhost) == {count}
 
 
@@ -166,9 +139,7 @@ def test_moves_to_queues_with_deduplication(peer: MeasuredPeer, step_meter: Step
     source = vhost.declare_queue("source")
     move = Api(peer).host.channel(InternalUser("/"), vhost, Peer("", 0, "", 0, True)).move("source", "x", None)
     count = 0
-
-    def attempt() -> None:
-        nonlocal count
+    for _ in step_meter.attempts():
         publish(peer, contents("", "source", 100 // queues, count))
         count += 100 // queues
         step_meter.begin()
@@ -176,8 +147,6 @@ def test_moves_to_queues_with_deduplication(peer: MeasuredPeer, step_meter: Step
         while unfinished or source.ready:
             unfinished = step_meter.measured(move.step)(100).unfinished
             peer.settle()
-
-    step_meter.check_one_of(attempt)
     assert published(vhost) == {count}
 
 
@@ -185,17 +154,11 @@ def test_a_history_that_a_queue_with_deduplication_gets(peer: MeasuredPeer, step
     vhost = peer.node.vhosts["/"]
     vhost.declare_exchange("x", HISTORY, arguments=Table.of({LENGTH: 1_000}))
     publish(peer, contents("x", "", 250))
-    attempts = 0
-
-    def attempt() -> None:
-        nonlocal attempts
-        attempts += 1
-        vhost.declare_queue(f"q{attempts}", arguments=Table.of(DEDUPLICATES))
+    for attempt in step_meter.attempts():
+        vhost.declare_queue(f"q{attempt}", arguments=Table.of(DEDUPLICATES))
         client = Prompter(peer)
         step_meter.begin()
-        client.send(Queue.Bind, queue=f"q{attempts}", exchange="x", routing_key="")
-
-    step_meter.check_one_of(attempt)
+        client.send(Queue.Bind, queue=f"q{attempt}", exchange="x", routing_key="")
     assert published(vhost) == {250}
 
 
@@ -205,9 +168,7 @@ def test_publishes_with_more_keys_that_have_waited(peer: MeasuredPeer, step_mete
     vhost = peer.node.vhosts["/"]
     vhost.declare_queue("q0")
     attempts = 0
-
-    def attempt() -> None:
-        nonlocal attempts
+    for _ in step_meter.attempts():
         attempts += 1
         client = Prompter(peer)
         connection = peer.server.connections[client.socket.transport]
@@ -217,8 +178,6 @@ def test_publishes_with_more_keys_that_have_waited(peer: MeasuredPeer, step_mete
         step_meter.begin()
         step_meter.measured(connection.resume)()
         peer.settle()
-
-    step_meter.check_one_of(attempt)
     assert published(vhost) == {attempts * 100}
 
 

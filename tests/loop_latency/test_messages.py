@@ -9,8 +9,8 @@ import pytest
 from pamqp.commands import Basic, Queue, Tx
 
 from tests.support.journal import commit
-from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.queues import fifo
+from warren.broker.core.messages.message import Message, RoutingAddress
+from warren.broker.core.queues import ready_messages
 from warren.broker.storage.compaction import LONG_BYTES
 
 from .broker import BODY_BYTES, MeasuredPeer, Prompter, StepMeter, StoredPeer, fill
@@ -66,21 +66,18 @@ def limit(peer: MeasuredPeer) -> None:
 
 @pytest.mark.parametrize("action", [purge, delete, get, consume, limit], ids=lambda action: action.__name__)
 def test_messages_that_are_ready(step_meter: StepMeter, action: Callable[[MeasuredPeer], None]) -> None:
-    def attempt() -> None:
+    for _ in step_meter.attempts(LIMIT_MS):
         peer = queue_of_many(step_meter)
         step_meter.begin()
         action(peer)
         peer.close()
-
-    step_meter.check_one_of(attempt, LIMIT_MS)
 
 
 @pytest.mark.parametrize("dead_letters", [False, True], ids=["dropped", "dead-lettered"])
 def test_messages_that_expire_at_the_same_time(step_meter: StepMeter, dead_letters: bool) -> None:
     target = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"} if dead_letters else {}
     count = FEW if dead_letters else MANY
-
-    def attempt() -> None:
+    for _ in step_meter.attempts(LIMIT_MS):
         peer = queue_of_many(step_meter, count, message_ttl=TTL_MS, **target)
         peer.connect().channel().declare("dead")
         step_meter.begin()
@@ -88,12 +85,9 @@ def test_messages_that_expire_at_the_same_time(step_meter: StepMeter, dead_lette
         assert ready(peer) == 0 and ready(peer, "dead") == count * dead_letters
         peer.close()
 
-    step_meter.check_one_of(attempt, LIMIT_MS)
-
 
 def test_messages_whose_delay_ends_at_the_same_time(step_meter: StepMeter) -> None:
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
+    for peer in step_meter.peers(LIMIT_MS):
         channel = peer.connect().channel()
         channel.exchange("later", "direct", arguments={"x-delayed-exchange": True})
         channel.declare("q")
@@ -102,9 +96,6 @@ def test_messages_whose_delay_ends_at_the_same_time(step_meter: StepMeter) -> No
         assert ready(peer) == 0
         peer.wait(2 * TTL_MS)
         assert ready(peer) == FEW
-        peer.close()
-
-    step_meter.check_one_of(attempt, LIMIT_MS)
 
 
 # What is done with deliveries that are not acknowledged
@@ -133,7 +124,7 @@ ENDINGS = (ack_nearly_all, requeue_all, drop_nearly_all, end)
 
 @pytest.mark.parametrize("action", ENDINGS, ids=lambda action: action.__name__)
 def test_deliveries_that_are_outstanding(step_meter: StepMeter, action: Callable[[Prompter], None]) -> None:
-    def attempt() -> None:
+    for _ in step_meter.attempts(LIMIT_MS):
         peer = queue_of_many(step_meter)
         consumer = Prompter(peer)
         consumer.send(Basic.Consume, queue="q")
@@ -142,12 +133,10 @@ def test_deliveries_that_are_outstanding(step_meter: StepMeter, action: Callable
         peer.wait(1000)
         peer.close()
 
-    step_meter.check_one_of(attempt, LIMIT_MS)
-
 
 @pytest.mark.parametrize(("kind", "tag"), [(Tx.Commit, MANY - 1), (Tx.Rollback, 0)], ids=["commit", "rollback"])
 def test_a_transaction_that_acknowledges_many(step_meter: StepMeter, kind: Any, tag: int) -> None:
-    def attempt() -> None:
+    for _ in step_meter.attempts(LIMIT_MS):
         peer = queue_of_many(step_meter)
         consumer = Prompter(peer, transactional=True)
         consumer.send(Basic.Consume, queue="q")
@@ -158,35 +147,25 @@ def test_a_transaction_that_acknowledges_many(step_meter: StepMeter, kind: Any, 
         assert consumer.unacked == (MANY - tag if kind is Tx.Commit else MANY)
         peer.close()
 
-    step_meter.check_one_of(attempt, LIMIT_MS)
-
 
 # What the journal does
 
 
 def test_messages_that_are_paged_out_and_read_back(step_meter: StepMeter, tmp_path: Path) -> None:
-    def attempt() -> None:
-        peer = StoredPeer(step_meter, tmp_path, message_memory_bytes=1 << 20)
+    for peer in step_meter.stored_peers(tmp_path, message_memory_bytes=1 << 20, limit_ms=LIMIT_MS):
         peer.connect().channel().declare("q", durable=True)
         step_meter.begin()
         fill(peer, "q", MANY, properties=PERSISTENT)
-        consumer = Prompter(peer)
-        consumer.send(Basic.Consume, queue="q", no_ack=True)
+        Prompter(peer).send(Basic.Consume, queue="q", no_ack=True)
         assert ready(peer) == 0 and peer.journal.read_messages
-        peer.close()
-        shutil.rmtree(tmp_path, ignore_errors=True)
-
-    step_meter.check_one_of(attempt, LIMIT_MS)
 
 
 def test_long_headers_that_are_paged_out_and_read_back(
     step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The headers are as long as one frame takes; the bodies are empty."""
-    monkeypatch.setattr(fifo, "PAGE_ABOVE", 1)
-
-    def attempt() -> None:
-        peer = StoredPeer(step_meter, tmp_path, message_memory_bytes=1 << 20)
+    monkeypatch.setattr(ready_messages, "PAGE_ABOVE", 1)
+    for peer in step_meter.stored_peers(tmp_path, message_memory_bytes=1 << 20):
         channel = peer.connect().channel()
         channel.declare("q", durable=True)
         for _ in range(300):
@@ -200,17 +179,13 @@ def test_long_headers_that_are_paged_out_and_read_back(
             consumer.socket.outgoing.clear()
             peer.settle()
         assert peer.journal.read_messages > 250 and not peer.node.ledger.queued_bytes
-        peer.close()
-        shutil.rmtree(tmp_path)
-
-    step_meter.check_one_of(attempt)
 
 
 @pytest.mark.parametrize("content", [(b"", {"h": "v" * 130_900}), (bytes(130_900), {})], ids=["header", "body"])
 def test_long_messages_that_expire_on_the_disk(
     step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: tuple[bytes, dict[str, object]]
 ) -> None:
-    monkeypatch.setattr(fifo, "PAGE_ABOVE", 1)
+    monkeypatch.setattr(ready_messages, "PAGE_ABOVE", 1)
     peer = StoredPeer(step_meter, tmp_path, message_memory_bytes=1 << 20)
     channel = peer.connect().channel()
     channel.declare("q", arguments={"x-message-ttl": TTL_MS})
@@ -226,28 +201,23 @@ def test_long_messages_that_expire_on_the_disk(
 
 def test_messages_that_a_start_has_recovered(step_meter: StepMeter, tmp_path: Path) -> None:
     """The start itself serves nobody yet."""
-
-    def attempt() -> None:
-        peer = StoredPeer(step_meter, tmp_path / "before")
+    for number in step_meter.attempts(LIMIT_MS):
+        stopped, started = tmp_path / f"{number}", tmp_path / f"{number} again"
+        peer = StoredPeer(step_meter, stopped)
         peer.connect().channel().declare("q", durable=True)
         fill(peer, "q", MANY, properties=PERSISTENT)
         peer.close()
-        shutil.copytree(tmp_path / "before", tmp_path / "after")  # the lock is this process's
-        peer = StoredPeer(step_meter, tmp_path / "after")
+        shutil.copytree(stopped, started)  # the lock is this process's
+        peer = StoredPeer(step_meter, started)
         step_meter.begin()
         assert ready(peer) == MANY
-        consumer = Prompter(peer)
-        consumer.send(Basic.Consume, queue="q", no_ack=True)
+        Prompter(peer).send(Basic.Consume, queue="q", no_ack=True)
         assert ready(peer) == 0
         peer.close()
-        shutil.rmtree(tmp_path, ignore_errors=True)
-
-    step_meter.check_one_of(attempt, LIMIT_MS)
 
 
 def test_compaction_and_the_checkpoints_that_it_needs(step_meter: StepMeter, tmp_path: Path) -> None:
-    def attempt() -> None:
-        peer = StoredPeer(step_meter, tmp_path, segment_bytes=2 << 20)
+    for peer in step_meter.stored_peers(tmp_path, segment_bytes=2 << 20, limit_ms=LIMIT_MS):
         channel = peer.connect().channel()
         channel.declare("q", durable=True)
         channel.declare("rare", durable=True)
@@ -261,22 +231,17 @@ def test_compaction_and_the_checkpoints_that_it_needs(step_meter: StepMeter, tmp
             channel.fill("rare", b"x", **PERSISTENT)
             channel.sync()
         assert len(peer.journal.segments) < before and ready(peer, "rare") == 50 * 20 + 200
-        peer.close()
-        shutil.rmtree(tmp_path, ignore_errors=True)
-
-    step_meter.check_one_of(attempt, LIMIT_MS)
 
 
 @pytest.mark.parametrize("live", [True, False])
 def test_compaction_of_a_segment_with_a_message_as_long_as_a_copy_may_be_or_longer(
     step_meter: StepMeter, tmp_path: Path, live: bool
 ) -> None:
-    def attempt() -> None:
-        peer = StoredPeer(step_meter, tmp_path, segment_bytes=1 << 20)
+    for peer in step_meter.stored_peers(tmp_path, segment_bytes=1 << 20):
         journal = peer.journal
         length = LONG_BYTES - 1000 if live else 8 * LONG_BYTES
         sizes = [length] * 5 if live else [length, 10, 10]  # a segment is copied if most of its bytes are dead
-        messages = [Message(Address("", "q"), bytes(size), 1, 0, 0, True) for size in sizes]
+        messages = [Message(RoutingAddress("", "q"), bytes(size), 1, 0, 0, True) for size in sizes]
         number = max(journal.segments)
         journal.append([1], messages)
         commit(journal)
@@ -289,7 +254,3 @@ def test_compaction_of_a_segment_with_a_message_as_long_as_a_copy_may_be_or_long
             batch.sync()
             journal.committed(batch.number)
         assert number not in journal.segments
-        peer.close()
-        shutil.rmtree(tmp_path, ignore_errors=True)
-
-    step_meter.check_one_of(attempt)

@@ -1,8 +1,7 @@
 """One publish holds no step of the loop, whatever its keys, the exchanges it passes and the queues it reaches."""
 
 import random
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,13 @@ from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import header_frame
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.messages.ports import Commit
-from warren.broker.core.queues import fifo
+from warren.broker.core.messages.journal_port import Commit
+from warren.broker.core.messages.message import Message, RoutingAddress
+from warren.broker.core.queues import ready_messages
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
 
-from .broker import MeasuredPeer, StepMeter, StoredPeer
+from .broker import MeasuredPeer, StepMeter
 from .meter import TURN_MS, Meter
 from .test_publishes import NO_LIMIT, frames
 
@@ -156,13 +155,6 @@ PARAMETERS: list[Any] = [
 ]
 
 
-@pytest.fixture
-def peer(step_meter: StepMeter) -> Iterator[MeasuredPeer]:
-    made = MeasuredPeer(step_meter)
-    yield made
-    made.close()
-
-
 @pytest.mark.parametrize("topology, headers, key, reached", PARAMETERS)
 def test_one_publish(
     peer: MeasuredPeer, step_meter: StepMeter, topology: Topology, headers: Headers, key: str, reached: int
@@ -171,9 +163,7 @@ def test_one_publish(
     topology(vhost)
     data = frames("x", key, {"headers": headers})
     published = 0
-
-    def attempt() -> None:
-        nonlocal published
+    for _ in step_meter.attempts():
         vhost.clear_route_cache()
         client = peer.connect()
         channel = client.channel()
@@ -184,8 +174,6 @@ def test_one_publish(
         published += 1
         assert channel.confirms([1]) == ({1}, set())
         client.close()
-
-    step_meter.check_one_of(attempt)
     assert sum(queue.published for queue in vhost.queues.values()) == reached * published
 
 
@@ -203,8 +191,7 @@ def test_a_dead_letter_with_very_many_keys_and_queues(
     source = vhost.declare_queue("source", durable=True, arguments=Table.of(arguments))
     vhost.bind("amq.fanout", source, "", Table.EMPTY)
     data = frames("amq.fanout", "k", {"headers": copies(key="q{}")})
-
-    def attempt() -> None:
+    for _ in step_meter.attempts():
         before = [queue.published for queue in vhost.queues.values()]
         client = peer.connect()
         channel = client.channel()
@@ -219,8 +206,6 @@ def test_a_dead_letter_with_very_many_keys_and_queues(
         assert not len(vhost.queues["source"].outbox)
         client.close()
 
-    step_meter.check_one_of(attempt)
-
 
 @pytest.mark.parametrize("shape", ["alike", "mixed", "transaction"])
 @pytest.mark.parametrize("queues", [600, pytest.param(2_500, marks=FULL)])
@@ -228,10 +213,8 @@ def test_a_dead_letter_with_very_many_keys_and_queues(
 def test_one_publish_to_many_queues_that_page_it_out(
     step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, queues: int, shape: str
 ) -> None:
-    monkeypatch.setattr(fifo, "PAGE_ABOVE", 0)
-
-    def attempt() -> None:
-        peer = StoredPeer(step_meter, tmp_path, message_memory_bytes=1)
+    monkeypatch.setattr(ready_messages, "PAGE_ABOVE", 0)
+    for peer in step_meter.stored_peers(tmp_path, message_memory_bytes=1):
         vhost = peer.node.vhosts["/"]
         star("fanout", queues, PLAIN)(vhost)
         client = peer.connect()
@@ -248,10 +231,6 @@ def test_one_publish_to_many_queues_that_page_it_out(
             channel.commit()
         peer.settle()
         assert vhost.queues["q0"].paged and {queue.ready for queue in vhost.queues.values()} == {4}
-        peer.close()
-        shutil.rmtree(tmp_path, ignore_errors=True)
-
-    step_meter.check_one_of(attempt)
 
 
 @pytest.mark.parametrize("limited", [False, True])
@@ -283,19 +262,14 @@ def test_a_commit_looks_at_very_many_queues_in_steps(peer: MeasuredPeer, step_me
     """The steps before the first queues have the message take no longer with more queues."""
     vhost = peer.node.vhosts["/"]
     queue = vhost.declare_queue("q", arguments=Table.of({"x-message-deduplication": True}))
-    channel = peer.connect().channel()
-    channel.transact()
+    peer.connect().channel().transact()
     session = next(iter(peer.server.connections.values())).channels[1]
     transaction = session.transaction
-    assert transaction is not None
-
-    def attempt() -> None:
-        message = Message(Address("x", "k"), header_frame(1, Properties().encode(), 0), 1, 0, 0, False)
+    for _ in step_meter.attempts():
+        message = Message(RoutingAddress("x", "k"), header_frame(1, Properties().encode(), 0), 1, 0, 0, False)
         transaction.publish(vhost.exchanges["amq.fanout"], message, (queue,) * MILLION, False, ())
         before, steps = queue.published, transaction.commit(session, Commit())
-        step = step_meter.measured(lambda: next(steps))
+        step = step_meter.measured(next)
         step_meter.begin()
         while queue.published == before:
-            step()
-
-    step_meter.check_one_of(attempt)
+            step(steps)

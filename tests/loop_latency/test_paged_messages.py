@@ -8,7 +8,7 @@ import pytest
 from pamqp.commands import Basic
 
 from tests.support import codec
-from warren.broker.core.queues import fifo
+from warren.broker.core.queues import ready_messages
 
 from .broker import Prompter, StepMeter, StoredPeer
 from .test_headers import publish
@@ -23,8 +23,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     peer = StoredPeer(StepMeter(), folder / "running")
     channel = peer.connect().channel()
     for number in range(QUEUES):
-        channel.declare(f"q{number}", durable=True, arguments={"x-max-length": fifo.UNPAGE})
-        publish(peer, "", f"q{number}", fifo.UNPAGE, delivery_mode=2)
+        channel.declare(f"q{number}", durable=True, arguments={"x-max-length": ready_messages.UNPAGE})
+        publish(peer, "", f"q{number}", ready_messages.UNPAGE, delivery_mode=2)
     peer.wait(0)
     shutil.copytree(folder / "running", folder / "killed")
     peer.close()
@@ -49,10 +49,8 @@ def publish_one(prompter: Prompter, number: int) -> None:
 def test_one_request_to_each_of_many_queues(
     step_meter: StepMeter, store: Path, tmp_path: Path, request_: Callable[[Prompter, int], None], connections: int
 ) -> None:
-    attempts = iter("abcdef")
-
-    def attempt() -> None:
-        folder = tmp_path / next(attempts)
+    for number in step_meter.attempts():
+        folder = tmp_path / str(number)
         shutil.copytree(store, folder)
         peer = StoredPeer(step_meter, folder)
         prompters = [Prompter(peer) for _ in range(connections)]
@@ -65,22 +63,16 @@ def test_one_request_to_each_of_many_queues(
             request_(prompters[number % connections], number)
         peer.settle()
         peer.wait(0)
-        left = fifo.UNPAGE if request_ is publish_one else fifo.UNPAGE - 1
+        left = ready_messages.UNPAGE if request_ is publish_one else ready_messages.UNPAGE - 1
         assert {queue.ready for queue in queues} == {left}
         assert {queue.dropped for queue in queues} == {int(request_ is publish_one)}
-        assert {queue.ready_messages.default.resident for queue in queues} == {fifo.UNPAGE - 1}
+        assert {queue.ready_messages.default.resident for queue in queues} == {ready_messages.UNPAGE - 1}
         peer.close()
-
-    step_meter.check_one_of(attempt)
 
 
 def test_short_messages_of_several_queues_that_keep_their_ids_alone(step_meter: StepMeter, tmp_path: Path) -> None:
     """Each queue stores its own copy, as they have different deadlines."""
-    attempts = iter("abcdef")
-
-    def attempt() -> None:
-        folder = tmp_path / next(attempts)
-        peer = StoredPeer(step_meter, folder, message_memory_bytes=1 << 20)
+    for peer in step_meter.stored_peers(tmp_path, message_memory_bytes=1 << 20):
         channel = peer.connect().channel()
         channel.exchange("f", "fanout")
         for number in range(12):
@@ -95,6 +87,3 @@ def test_short_messages_of_several_queues_that_keep_their_ids_alone(step_meter: 
         queues = peer.node.vhosts["/"].queues.values()
         assert {queue.ready for queue in queues} == {2001}
         assert all(queue.ready_messages.resident < 2 for queue in queues)
-        peer.close()
-
-    step_meter.check_one_of(attempt)

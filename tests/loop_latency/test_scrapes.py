@@ -8,7 +8,7 @@ import pytest
 from tests.support.http import asgi_scope
 from tests.support.metrics import Scraper
 from tests.support.speed import within
-from warren.plugins.prometheus.application import CHUNK_BYTES
+from warren.plugins.prometheus.endpoint import CHUNK_BYTES
 from warren.plugins.prometheus.families import Rows
 
 from .crowd import stay

@@ -1,7 +1,7 @@
 """Very many unacknowledged messages whose contents leave memory do not hold the loop, whatever becomes of them."""
 
-import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ from pamqp.commands import Basic, Tx
 
 from tests.support import codec
 from tests.support.in_process import FakeSocket
-from warren.broker.core.queues import fifo, shedding
+from warren.broker.core.queues import ready_messages, shedding
 
 from .broker import BODY_BYTES, Prompter, StepMeter, StoredPeer, fill
 
@@ -22,9 +22,8 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shedding, "KEEP_BYTES", 0)
 
 
-def consumed(step_meter: StepMeter, folder: Path, delivery_mode: int, transactional: bool = False) -> Prompter:
+def consumed(peer: StoredPeer, delivery_mode: int, transactional: bool = False) -> Prompter:
     """Return the consumer of a queue all of whose messages are shed, about."""
-    peer = StoredPeer(step_meter, folder, message_memory_bytes=1000)
     channel = peer.connect().channel()
     channel.declare("q", durable=True, arguments=DEAD)
     channel.declare("dead")
@@ -68,46 +67,32 @@ def end(consumer: Prompter) -> None:
 def test_deliveries_that_were_shed(
     step_meter: StepMeter, tmp_path: Path, delivery_mode: int, action: Callable[[Prompter], None]
 ) -> None:
-    attempts = iter("abcdef")
-
-    def attempt() -> None:
-        folder = tmp_path / next(attempts)
-        consumer = consumed(step_meter, folder, delivery_mode)
-        action(consumer)
-        consumer.peer.wait(1000)
-        consumer.peer.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-    step_meter.check_one_of(attempt)
+    for peer in step_meter.stored_peers(tmp_path, message_memory_bytes=1000):
+        action(consumed(peer, delivery_mode))
+        peer.wait(1000)
 
 
 @pytest.mark.parametrize("kind", [Tx.Commit, Tx.Rollback])
 def test_a_transaction_that_acknowledges_shed_ones(step_meter: StepMeter, tmp_path: Path, kind: type) -> None:
-    attempts = iter("abcdef")
-
-    def attempt() -> None:
-        folder = tmp_path / next(attempts)
-        consumer = consumed(step_meter, folder, 2, transactional=True)
+    for peer in step_meter.stored_peers(tmp_path, message_memory_bytes=1000):
+        consumer = consumed(peer, 2, transactional=True)
         consumer.send(Basic.Ack, multiple=True, delivery_tag=FEW - 1)
         consumer.send(kind)
-        consumer.peer.wait(1000)
+        peer.wait(1000)
         assert consumer.unacked == (1 if kind is Tx.Commit else FEW)
-        consumer.peer.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-    step_meter.check_one_of(attempt)
 
 
 @pytest.mark.parametrize("settlement", ["reject", "commit of rejects", "requeue above the limit", "end"])
 def test_long_shed_ones_that_are_dead_lettered_are_read_no_faster_than_they_go(
     step_meter: StepMeter, tmp_path: Path, settlement: str
 ) -> None:
-    attempts = iter("abcdef")
     count, body_bytes, limit_bytes = 60, 1_000_000, 4 << 20
+    held: list[int] = []
 
-    def attempt() -> None:
-        folder = tmp_path / next(attempts)
-        peer = StoredPeer(step_meter, folder, message_memory_bytes=limit_bytes)
+    def look(peer: StoredPeer, _: float) -> None:
+        held.append(peer.node.ledger.queued_bytes + peer.node.ledger.dead_letters.total)
+
+    for peer in step_meter.stored_peers(tmp_path, message_memory_bytes=limit_bytes):
         channel = peer.connect().channel()
         channel.declare("q", durable=True, arguments=DEAD | {"x-queue-type": "quorum", "x-delivery-limit": 0})
         channel.declare("dead", durable=True)
@@ -118,14 +103,8 @@ def test_long_shed_ones_that_are_dead_lettered_are_read_no_faster_than_they_go(
             peer.settle()
             consumer.socket.outgoing.clear()
         peer.wait(10)
-        highest = 0
-
-        def look(_: float) -> None:
-            nonlocal highest
-            highest = max(highest, peer.node.ledger.queued_bytes + peer.node.ledger.dead_letters.total)
-
         step_meter.begin()
-        step_meter.after_each = look
+        step_meter.after_each = partial(look, peer)
         if settlement == "requeue above the limit":
             consumer.send(Basic.Recover, requeue=True)
         elif settlement == "end":
@@ -137,22 +116,14 @@ def test_long_shed_ones_that_are_dead_lettered_are_read_no_faster_than_they_go(
         peer.wait(1000)
         step_meter.after_each = lambda _: None
         assert peer.node.vhosts["/"].queues["dead"].ready == count
-        assert highest < limit_bytes + 16 * body_bytes
-        peer.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-    step_meter.check_one_of(attempt)
+        assert max(held) < limit_bytes + 16 * body_bytes
 
 
 @pytest.mark.parametrize(("count", "body_bytes"), [(20_000, BODY_BYTES), (200, 130_000)])
 def test_messages_of_a_queue_that_delivers_nothing(
     step_meter: StepMeter, tmp_path: Path, count: int, body_bytes: int
 ) -> None:
-    attempts = iter("abcdef")
-
-    def attempt() -> None:
-        folder = tmp_path / next(attempts)
-        peer = StoredPeer(step_meter, folder)
+    for peer in step_meter.stored_peers(tmp_path):
         channel = peer.connect().channel()
         for name in ("q", "other"):
             channel.declare(name)
@@ -164,22 +135,19 @@ def test_messages_of_a_queue_that_delivers_nothing(
             peer.settle()
         peer.node.ledger.limit_bytes = 1000
         step_meter.begin()
-        fill(peer, "other", fifo.PAGE_ABOVE + 1_000)
+        fill(peer, "other", ready_messages.PAGE_ABOVE + 1_000)
         peer.wait(1000)
         [first, *_] = peer.node.vhosts["/"].queues["q"].ready_messages.all
-        assert first.resident * body_bytes < 3 << 20 and first.resident <= fifo.PAGE_ABOVE + fifo.RUN
+        assert (
+            first.resident * body_bytes < 3 << 20 and first.resident <= ready_messages.PAGE_ABOVE + ready_messages.RUN
+        )
         assert len(first) == count
-        peer.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-    step_meter.check_one_of(attempt)
 
 
 @pytest.mark.parametrize("requeue", [False, True])
 def test_shed_ones_of_many_megabytes_are_read_and_passed_on_in_two_turns(
     step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requeue: bool
 ) -> None:
-    attempts = iter("abcdef")
     count, body_bytes = 3, 16_000_000
     write = FakeSocket.write
 
@@ -188,10 +156,7 @@ def test_shed_ones_of_many_megabytes_are_read_and_passed_on_in_two_turns(
             write(socket, data)
 
     monkeypatch.setattr(FakeSocket, "write", write_short)
-
-    def attempt() -> None:
-        folder = tmp_path / next(attempts)
-        peer = StoredPeer(step_meter, folder, message_memory_bytes=8 << 20)
+    for peer in step_meter.stored_peers(tmp_path, message_memory_bytes=8 << 20):
         channel = peer.connect().channel()
         channel.declare("q", durable=True, arguments=DEAD)
         channel.declare("dead", durable=True)
@@ -207,19 +172,11 @@ def test_shed_ones_of_many_megabytes_are_read_and_passed_on_in_two_turns(
         consumer.send(Basic.Nack, delivery_tag=0, multiple=True, requeue=requeue)
         peer.wait(1000)
         assert (queue.unacked, peer.node.vhosts["/"].queues["dead"].ready) == ((count, 0) if requeue else (0, count))
-        peer.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-    step_meter.check_one_of(attempt)
 
 
 def test_a_sweep_of_queues_with_very_many_priorities(step_meter: StepMeter, tmp_path: Path) -> None:
     """Few messages of a queue stay in memory, of all its priorities together, which is looked at once."""
-    attempts = iter("abcdef")
-
-    def attempt() -> None:
-        folder = tmp_path / next(attempts)
-        peer = StoredPeer(step_meter, folder)
+    for peer in step_meter.stored_peers(tmp_path):
         channel = peer.connect().channel()
         channel.declare("other")
         for number in range(5):
@@ -232,7 +189,3 @@ def test_a_sweep_of_queues_with_very_many_priorities(step_meter: StepMeter, tmp_
         fill(peer, "other", 10)
         peer.wait(1000)
         assert peer.node.ledger.exceeded
-        peer.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-    step_meter.check_one_of(attempt)

@@ -74,8 +74,7 @@ def test_what_happens_while_a_snapshot_is_prepared_is_in_it(export: Exporting) -
         export.vhost.declare_queue(f"q{number}")
         ch.publish("", f"q{number}", b"x")
     before = export.snapshot(schema.START)
-    steps = export.snapshots.prepare()
-    for number, _ in enumerate(steps):
+    for number, _ in enumerate(export.snapshots.prepare()):
         for place in (0, count // 2, count - 1):
             queue = f"q{place}"
             ch.publish("", queue, b"x")

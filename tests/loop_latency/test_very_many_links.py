@@ -29,8 +29,8 @@ from warren.federation.link import Link
 from warren.federation.queue_link import QueueLink
 from warren.federation.upstream.errors import LinkError
 from warren.federation.upstream.turns import CHECK_COST, TURN_COST
-from warren.plugins.management.application import application
-from warren.plugins.management.framework.context import State
+from warren.plugins.management.dispatcher import application
+from warren.plugins.management.framework.state import ManagementState
 
 from .crowd import stay
 from .meter import ATTEMPTS, LIMIT_MS, MANY, TURN_MS, Meter
@@ -104,7 +104,7 @@ class Crowd:
 
     def list(self, path: str) -> None:
         """Measure a request for the status of all links."""
-        api = application(self.site.host, State(self.site.host))
+        api = application(self.site.host, ManagementState(self.site.host))
         scope, _ = asgi_scope("GET", path, None, "guest")
         size = 0
 
@@ -146,8 +146,7 @@ class Fan:
             self.other = self.vhost.declare_queue("other")
         for number in range(count):
             place.upstream(f"u{number}", up.uri, **{kind: f"up{number}"})
-        policies = self.site.node.policies
-        policies.set(place.vhost, "p", "^fed", {"federation-upstream-set": "all"}, 0, f"{kind}s")
+        self.site.node.policies.set(place.vhost, "p", "^fed", {"federation-upstream-set": "all"}, 0, f"{kind}s")
         self.until(lambda: self.site.federation.count_by_status() == {"running": count})
 
     def links(self) -> list[Link]:
@@ -351,7 +350,7 @@ def test_very_many_consumers_without_room_of_a_queue_with_a_link(meter: Meter, u
             return fan.until(lambda: not queue.consumers.any_ready(), lambda: fan.vhost.consumers_changed(queue))
 
         assert any(within(attempt(), LIMIT_MS) for _ in range(ATTEMPTS))
-        assert all(consumer.waiting for consumer in queue.consumers.all())
+        assert all(consumer.waiting for consumer in queue.consumers.all)
 
 
 @pytest.mark.parametrize("kind", ["exchange", "queue"])

@@ -206,8 +206,7 @@ class BrokerProcess:
 
     def warrenctl(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command of `warrenctl` by its control socket."""
-        folder = Path(self.addresses["control"][0]).parent
-        return run("--data", str(folder), *words, module=WARRENCTL)
+        return run("--data", str(Path(self.addresses["control"][0]).parent), *words, module=WARRENCTL)
 
     def doctor(self) -> subprocess.CompletedProcess[str]:
         """Run `warren doctor` on its data."""

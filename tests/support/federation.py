@@ -120,11 +120,11 @@ class Site:
 
     def request(self, method: str, path: str, body: object = None, user: str = "guest", **more: Any) -> Response:
         """Return the response of the HTTP API; `path` is what follows /api."""
-        from warren.plugins.management.application import application
-        from warren.plugins.management.framework.context import State
+        from warren.plugins.management.dispatcher import application
+        from warren.plugins.management.framework.state import ManagementState
 
         if not hasattr(self, "_application"):
-            self._application = application(self.host, State(self.host))
+            self._application = application(self.host, ManagementState(self.host))
         scope, encoded = asgi_scope(method, path, body, user, **more)
         return self.loop.run(call_application(self._application, scope, encoded))
 
@@ -235,6 +235,11 @@ class Place:
         for number, uri in enumerate(upstreams):
             self.upstream(f"u{number}", uri, **settings)
         self.policy(pattern, {"federation-upstream-set": "all"})
+
+    def link(self, pattern: str, *upstreams: str, count: int = 1, **settings: Any) -> None:
+        """Federate, and wait until this many links run."""
+        self.federate(pattern, *upstreams, **settings)
+        self.running(count)
 
     # What is there
 

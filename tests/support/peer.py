@@ -7,7 +7,7 @@ import shlex
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pamqp.commands import Connection, Exchange, Queue
@@ -17,6 +17,7 @@ from .amqp_client import Client, Closed, Silence
 PATIENCE_S = 60  # for a reply over a socket
 CTL = shlex.split(os.environ.get("WARREN_CTL", ""))  # the command line of the peer's rabbitmqctl, with its -n NODE
 
+Name = Callable[[str], str]  # returns a name that no other test has
 _numbers = itertools.count(1)
 
 

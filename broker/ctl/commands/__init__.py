@@ -2,7 +2,6 @@
 
 from ..command import COMMANDS, GROUPS
 from . import (  # noqa: F401  each adds its commands
-    cluster,
     connections_and_channels,
     definitions,
     eval,
@@ -12,11 +11,10 @@ from . import (  # noqa: F401  each adds its commands
     listeners,
     log,
     memory_and_disk,
-    node,
-    parameters,
+    node_and_cluster,
+    parameters_and_policies,
     permissions,
     plugins,
-    policies,
     queues_and_consumers,
     status,
     tls,

@@ -1,9 +1,9 @@
 """The store of aggregates on disk: a folder for each aggregate, with one part for each batch of files.
 
-A part is named after its batch and overwrites the part of an earlier attempt, so that each batch counts once however
-often it is tried. Of the open journeys only the part of the last batch counts. From time to time all parts are merged
-and old rows are rolled up (`rollup`); the result is written beside the parts, and replaces them once a file notes that
-it is complete. Nothing is renamed.
+A part is named after its batch and overwrites the part of an earlier attempt, so each batch counts once even if it is
+repeated. Of the open journeys only the part of the last batch counts. From time to time all parts are merged and old
+rows are rolled up (`rollup`); the result is written beside the parts, and replaces them once a file notes that it is
+complete. Nothing is renamed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ALL = (
     *(KINDS, TRAFFIC, LATENCIES, ROUTES, TRANSFERS, ROWS, ATTEMPTS, CROSSINGS, STATS, METRICS),
     *(journeys.JOURNEYS, journeys.BALANCES, journeys.STAGES),
 )
-PARTS = 32  # of one aggregate; more are merged into one
+PARTS = 32  # parts of one aggregate; if there are more, all are merged
 ROLLED_UP, NOTES, ROWS_FILE = "rolled_up", "rollups", "rows.parquet"
 
 
@@ -74,11 +74,11 @@ class RolledUp(NamedTuple):
     paces: list[Values]
 
 
-ROWS_OF = ("queues", "metrics", "costs", "paces")  # those that are rows of this process
+ROWS_OF = ("queues", "metrics", "costs", "paces")  # the attributes that are rows of this process
 
 
 class Rollup(NamedTuple):
-    """A note about a rollup: the last merged batch of each table, and before which second, or None for nothing yet."""
+    """A note about a rollup: the last merged batch of each table, and the end of the rolled up time, or None."""
 
     number: int
     merged_batch: dict[str, int]
@@ -101,7 +101,7 @@ class Aggregates(NamedTuple):
     journeys: DataFrame
     balances: DataFrame
     stages: DataFrame
-    rolled_up: RolledUp | None = None  # what is older than the rows of traffic, crossings, queue_stats and metrics
+    rolled_up: RolledUp | None = None  # older rows than those of traffic, crossings, queue_stats and metrics
 
     @property
     def whole_traffic(self) -> DataFrame:
@@ -111,12 +111,12 @@ class Aggregates(NamedTuple):
 
     @property
     def snapshots(self) -> DataFrame:
-        """The snapshots of queues, and those of earlier times that were kept."""
+        """Snapshots of queues, also the rolled up ones."""
         return self.queue_stats if self.rolled_up is None else self.queue_stats.unionByName(self.rolled_up.snapshots)
 
     @property
     def readings(self) -> DataFrame:
-        """The readings of metrics, and those of earlier times that were kept."""
+        """Readings of metrics, also the rolled up ones."""
         return self.metrics if self.rolled_up is None else self.metrics.unionByName(self.rolled_up.readings)
 
 
@@ -148,7 +148,7 @@ class Store:
         return self.spark.read.schema(marked.schema).parquet(f"{self.folder}/marked")
 
     def write_closed(self, marked: DataFrame, workers: Executor) -> DataFrame:
-        """Reduce the closed ones of journeys that were written to counts, as the only batch. Returns the others."""
+        """Reduce the closed journeys of a written table to counts, as the only batch. Returns the open ones."""
         over = marked.where("closed").drop("closed")
         counts = (journeys.BALANCES, journeys.balances(over)), (journeys.STAGES, journeys.stages(over))
         for written in [workers.submit(self.write, aggregate, 0, part) for aggregate, part in counts]:
@@ -167,7 +167,7 @@ class Store:
         return self.spark.read.parquet(f"{self._place(aggregate)}/batch={batch}")
 
     def load(self, aggregate: Aggregate, before: int | None = None) -> DataFrame:
-        """Return the parts of an aggregate, or those of batches before `before`, merged; the last part of journeys."""
+        """Return the merged parts of an aggregate, or those of batches before `before`; of journeys the last part."""
         names = self._parts(aggregate, before)
         if aggregate is journeys.JOURNEYS:
             names = names[-1:]
@@ -201,7 +201,7 @@ class Store:
         return RolledUp(**parts)
 
     def kept(self, aggregate: Aggregate) -> DataFrame:
-        """Return the rows of STATS or METRICS, and those that rollups have kept."""
+        """Return the rows of STATS or METRICS, also the rolled up ones."""
         rows, rolled_up = self.load(aggregate), self.rolled_up()
         if rolled_up is None:
             return rows
@@ -212,7 +212,7 @@ class Store:
         return self.next_batch(table) - 1 - self.rollup.merged_batch.get(table, -1)
 
     def replace(self, merged: dict[str, DataFrame], rolled_up: RolledUp | None, before_s: int | None) -> None:
-        """Replace the parts of all aggregates but journeys by `merged`, which has them by name, and the earlier rollup.
+        """Replace the earlier rollup and the parts of all aggregates except journeys by `merged`.
 
         If the job dies, either the earlier parts or the new ones count.
         """

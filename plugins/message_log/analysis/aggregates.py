@@ -18,7 +18,7 @@ from ..file_format import schema
 from ..file_format.schema import ACK, CONFIRM, DELIVER, ENQUEUE, FED_IN, FED_OUT, PUBLISH, REQUEUE, RETURN
 from .create_table import create_table
 
-WEIGHT = 1000  # of a record that represents one message; at half the sampling rate it is twice that
+WEIGHT = 1000  # weight of a record that represents one message; at a sampling rate of 0.5 it is twice that
 FINENESS = 128  # buckets of a histogram for each factor of e: a quantile is off by 0.4 % at most
 UNROUTABLE = "unroutable"
 
@@ -159,12 +159,12 @@ def described(events: DataFrame) -> DataFrame:
 
 
 def kind_number() -> Column:
-    """Return the number of the kind of KIND.
+    """Return the number of the kind, a hash of the columns KIND.
 
-    It is a hash, so that all batches have the same number for a kind without knowing of each other. Whoever reads the
-    aggregate `kinds` makes sure that no two of them have the same one (`report_inputs.kinds`).
+    So all batches have the same number for a kind, without a table that they share. `report_inputs.kinds` checks that
+    no two kinds have the same number.
     """
-    absent = [F.col(name).isNull() for name in KIND]  # a hash is the same with a null and without it
+    absent = [F.col(name).isNull() for name in KIND]  # a hash of values ignores nulls
     return F.xxhash64(*KIND, *absent)
 
 
@@ -175,7 +175,7 @@ def by_kind(traffic: DataFrame, columns: Mapping[str, t.DataType], rows: Sequenc
 
 
 def counts() -> list[Column]:
-    """Return what both kinds and traffic have."""
+    """Return the columns that both kinds and traffic have."""
     return [
         F.count("*").alias("records"),
         F.sum(weight()).alias("weight"),
@@ -219,12 +219,12 @@ def latencies(events: DataFrame) -> DataFrame:
 
 
 EXCHANGE = ("node", "vhost", "exchange")
-KEPT_KEYS = 10_000  # of one exchange that are counted each, in a part that is stored
+KEPT_KEYS = 10_000  # keys of one exchange that a stored part counts separately
 ROUTE_COUNTS = ("published", "bytes", "unroutable", "returned")
 
 
 def routes(events: DataFrame) -> DataFrame:
-    """Count by exchange and routing key what was published, was returned, and was unroutable.
+    """Count published, returned and unroutable messages by exchange and routing key.
 
     `others` and `bound` are those of `busiest_keys`.
     """
@@ -368,8 +368,8 @@ def by_link(some_crossings: DataFrame, known: DataFrame | None = None) -> DataFr
 
 def upstream_nodes(some_crossings: DataFrame) -> DataFrame:
     """Return the upstream node of each link that the upstream logged, as the column `known`."""
-    found = some_crossings.groupBy(*SIDES).agg(F.max("upstream_node").alias("known"))
-    return found.where(F.col("known").isNotNull())
+    nodes = some_crossings.groupBy(*SIDES).agg(F.max("upstream_node").alias("known"))
+    return nodes.where(F.col("known").isNotNull())
 
 
 def lag_us() -> Column:

@@ -1,4 +1,4 @@
-"""Two reports compared: the differences of totals, rates and latencies, the larger changes first."""
+"""The comparison of two reports: differences of totals, rates and latencies, with the largest changes first."""
 
 from __future__ import annotations
 
@@ -64,5 +64,5 @@ def is_number(figure: object) -> bool:
 
 
 def size(row: Values) -> float:
-    """Return how large a change is, the same for a factor and its inverse; from or to 0 as if that were 1."""
+    """Return the size of a change, equal for a factor and its inverse; 0 counts as 1."""
     return abs(math.log1p(max(row["after"] or 0, 0)) - math.log1p(max(row["before"] or 0, 0)))

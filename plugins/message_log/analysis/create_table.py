@@ -1,4 +1,4 @@
-"""Rows of the driver as a table, made by Arrow: from a list, Spark makes it in Python on its executors."""
+"""Tables from rows of the driver, by Arrow: Spark would convert a list in Python, on its executors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def create_table(spark: SparkSession, columns: Mapping[str, t.DataType], rows: S
 
 
 def empty_table(spark: SparkSession, columns: t.StructType) -> DataFrame:
-    """Return a table without rows, whose columns may have any type. Spark makes no job of what is made of it."""
+    """Return a table without rows, whose columns may have any type. Queries over it need no job of Spark."""
     table: Any = to_arrow_schema(columns, timezone="UTC").empty_table()
     return spark.createDataFrame(table, columns)
 

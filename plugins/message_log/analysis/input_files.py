@@ -20,7 +20,7 @@ from ..file_format import compacted, schema
 from .create_table import empty_table
 from .hadoop_fs import FileInfo, Folders, NotParquet
 
-READERS = 8  # footers read at once
+READERS = 8  # footers that are read concurrently
 TRUNCATED, FOREIGN, UNKNOWN_SCHEMA, DUPLICATE = "not_parquet", "foreign", "unknown_schema", "duplicate"
 HOUR = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 
@@ -50,7 +50,7 @@ class AcceptedFile(NamedTuple):
     path: str
     records: int
     lost_records: int
-    file_age_s: int | None = None  # how long its writer keeps a file open; None if it does not say
+    file_age_s: int | None = None  # the time for which its writer keeps a file open; None if unknown
     bytes: int = 0
 
 
@@ -93,7 +93,7 @@ def any_file(path: str) -> bool:
 def list_files(folders: Folders, folder: str, wanted: Callable[[str], bool] = any_file) -> dict[str, TableFiles]:
     """List the wanted files of all tables, by path. Raises OSError if the folder cannot be read.
 
-    Snapshots are listed first: the events before a snapshot are finished before it, and must not be missing.
+    Snapshots are listed first: their events are in earlier files, which the later listings must contain.
     """
     top = folder.rstrip("/")
     listed = {
@@ -153,9 +153,8 @@ def check_file(folders: Folders, file: FileInfo) -> AcceptedFile | SkippedFile:
 def local_records(folder: str, wanted: Callable[[str], bool] = any_file) -> int | None:
     """Return the number of events in the wanted files of a folder of this machine, by their footers.
 
-    None: the folder is elsewhere.
-
-    Needs no Spark, whose settings depend on the number. Files that cannot be read count as none.
+    Returns None for a folder elsewhere. Works without Spark, whose settings depend on the number. Unreadable files
+    count as empty.
     """
     import pyarrow.parquet as pq
     from pyarrow import ArrowException
@@ -176,7 +175,7 @@ def local_records(folder: str, wanted: Callable[[str], bool] = any_file) -> int 
 
 def read(spark: SparkSession, table: str, paths: list[str]) -> DataFrame:
     """Return the rows of these files."""
-    reader = spark.read.schema(columns(table)).option("recursiveFileLookup", True)  # otherwise folders become columns
+    reader = spark.read.schema(columns(table)).option("recursiveFileLookup", True)  # folders are no columns
     return reader.parquet(*paths) if paths else empty_table(spark, columns(table))
 
 

@@ -1,6 +1,7 @@
 """The archive of Java's loaded classes, which halves the processor time of Spark's start.
 
-The first run leaves it in the user's cache folder, for this Java and this Spark; Java ignores one that does not fit.
+The first run writes it to the user's cache folder, for this Java and this Spark. Java ignores an archive of another
+version.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-DUMP_S = 120.0  # for Java to write the archive at its end
-UNUSED_S = 30 * 24 * 3600.0  # after which an archive of another Java or Spark is removed
+DUMP_S = 120.0  # the time for Java to write the archive at its end
+UNUSED_S = 30 * 24 * 3600.0  # the age at which an unused archive of another Java or Spark is removed
 SILENT = "-Xlog:disable -Xlog:all=error:stderr"  # no warnings about classes that cannot be archived
 
 
 class ClassCache:
-    """The archive at `path`: used if it is there, else made by the run that begins."""
+    """The archive at `path`, which this run uses, or writes if it does not exist."""
 
     def __init__(self, path: Path) -> None:
         self.missing = not path.exists()
@@ -36,11 +37,11 @@ class ClassCache:
         """End Spark's Java process, and keep the archive that it writes then, if it is complete."""
         try:
             if java.stdin is not None:
-                java.stdin.close()  # the process ends when nobody can write to it
+                java.stdin.close()  # the process ends when its input is closed
             if java.wait(DUMP_S) == 0 and self._new.exists():
                 self._new.replace(self._path)
         except (OSError, subprocess.TimeoutExpired):
-            pass  # the next run tries again
+            pass  # the next run writes it
         finally:
             self._new.unlink(missing_ok=True)
 

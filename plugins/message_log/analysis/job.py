@@ -46,7 +46,7 @@ class JobRefused(Exception):
 NO_INPUT, NO_OUTPUT = 66, 73  # EX_NOINPUT and EX_CANTCREAT of sysexits.h
 
 
-LogProgress = Callable[[str], None]  # logs the step that begins
+LogProgress = Callable[[str], None]  # logs the beginning of a step
 
 
 def progress() -> LogProgress:
@@ -91,7 +91,7 @@ def describe_input(folder: str, inputs: dict[str, TableFiles], selection: Select
 def reduce_all(
     spark: SparkSession, inputs: dict[str, TableFiles], selection: Selection, store: Store, log: LogProgress
 ) -> Aggregates:
-    """Make all aggregates from the files, as one batch. Those of a small log stay in memory, made when first needed."""
+    """Make all aggregates from the files, as one batch. Those of a small log stay in memory."""
     small = is_small(event_count(inputs))
 
     def table(name: str) -> DataFrame:
@@ -131,7 +131,7 @@ def reduce_all(
     return Aggregates(**made)
 
 
-NEVER = datetime(9999, 1, 1, tzinfo=UTC)  # no later file follows
+NEVER = datetime(9999, 1, 1, tzinfo=UTC)  # so that all journeys are final
 AT_ONCE = 2  # aggregates that are reduced concurrently
 
 
@@ -169,7 +169,7 @@ def report(
 
 
 def dump(made: Values) -> str:
-    """Return the content of report.json: a line for each value, but one for all of the timeline."""
+    """Return the content of report.json: a line for each value, and one line for the whole timeline."""
     text = json.dumps({**made, "timeline": None}, indent=1, allow_nan=False)
     timeline = json.dumps(made["timeline"], separators=(",", ":"), allow_nan=False)
     return text.replace('\n "timeline": null', f'\n "timeline": {timeline}', 1) + "\n"
@@ -187,7 +187,7 @@ def read_old(spark: SparkSession, folder: str | None) -> Values | None:
 
 
 CLOCK = ("node", "boot_id", "first", "last", "clock_moved_us")
-ROW_BYTES = 10  # of a row of an aggregate in a file, about
+ROW_BYTES = 10  # approximate size of a row of an aggregate in a file
 JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
 
 
@@ -229,7 +229,7 @@ def batch(
 def of_part(known: Evidence, selection: Selection) -> Evidence:
     """Return the evidence that holds for a part of the input."""
     if selection.of_time:
-        known = replace(known, finished={})  # files reach beyond the time
+        known = replace(known, finished={})  # files may extend beyond the selected time
     if selection.since is not None:
         known = replace(known, since_us=round(selection.since.timestamp() * 1_000_000))
     if selection.until is not None:

@@ -21,7 +21,7 @@ WAYS_OUT = {
     "dropped": DROP,
     "dead_lettered": DEAD_LETTER,
 }
-OUT = ("delivered_without_ack", *WAYS_OUT)  # how a message leaves a queue
+OUT = ("delivered_without_ack", *WAYS_OUT)  # events by which a message leaves a queue
 
 
 def journeys(events: DataFrame) -> DataFrame:
@@ -114,16 +114,16 @@ STAGES = Aggregate(
 
 
 MESSAGE = ["node", "boot_id", "msg_seq"]
-NAMED = 1000  # messages that are looked up in the log at most
+NAMED = 1000  # the maximum of messages that are looked up in the log
 
 
-def add_names(found: DataFrame, events: DataFrame) -> DataFrame:
+def add_names(rows: DataFrame, events: DataFrame) -> DataFrame:
     """Add message_id, exchange and routing key to rows about messages, as far as the log has them."""
-    wanted = found.where(F.col("msg_seq").isNotNull()).select(*MESSAGE).distinct().limit(NAMED)
+    wanted = rows.where(F.col("msg_seq").isNotNull()).select(*MESSAGE).distinct().limit(NAMED)
     names = (
         events.select(*MESSAGE, "message_id", "exchange", "routing_key")
         .join(F.broadcast(wanted), MESSAGE)
         .groupBy(*MESSAGE)
         .agg(*[F.max(name).alias(name) for name in ("message_id", "exchange", "routing_key")])
     )
-    return found.join(F.broadcast(names), MESSAGE, "left")
+    return rows.join(F.broadcast(names), MESSAGE, "left")

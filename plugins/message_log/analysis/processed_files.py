@@ -12,8 +12,8 @@ from ..file_format.schema import parse_name
 class ProcessedFiles:
     """A set of names of files of one table.
 
-    A file of a compaction, which is named after the first and the last file that it was made of, is in the set if all
-    files between these are. Its name alone does not tell whether it has all of them, so to add it adds no other name.
+    The file of a compaction is named after its first and last original file, and is in the set if all files between
+    these are. It may lack some of them, so adding its name adds no other name.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -33,7 +33,7 @@ class ProcessedFiles:
         return place >= 0 and last <= ranges[place][1]
 
     def lists(self, name: str) -> bool:
-        """Whether the name itself is kept, as no range has it."""
+        """Whether the name is kept by itself, outside of all ranges."""
         return name in self._others
 
     def add(self, names: Iterable[str]) -> None:
@@ -65,7 +65,7 @@ class ProcessedFiles:
 
     @staticmethod
     def read(text: str) -> ProcessedFiles:
-        """Return the set that `text` has made."""
+        """Return the set from the result of `text`."""
         stored = json.loads(text)
         names = ProcessedFiles(stored["names"])
         names._ranges = stored["ranges"]
@@ -73,7 +73,7 @@ class ProcessedFiles:
 
 
 def joined(ranges: list[list[int]]) -> list[list[int]]:
-    """Return ranges in order, those that touch or overlap as one."""
+    """Return ranges in order; adjacent and overlapping ones are joined."""
     result: list[list[int]] = []
     for first, last in sorted(ranges):
         if result and first <= result[-1][1] + 1:

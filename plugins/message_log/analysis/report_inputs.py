@@ -1,6 +1,7 @@
-"""The inputs of reports: rows in this process, as many as there are queues, users and nodes, made of the aggregates.
+"""The inputs of reports: rows in this process, made from the aggregates, whose number depends on queues, users and
+nodes.
 
-Each costs Spark one query. Most reports are made of them in plain Python.
+Each costs one query of Spark. Most reports are made from them in plain Python.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .tables import Values, keyed
 
 QUEUE = ("node", "vhost", "queue")
 METRIC = ("node", "boot_id", "name", "link")
-CONSUMED = ("consumers", "prefetch", "utilisation", "unacked", "ready")  # whose mean is that of times with consumers
+CONSUMED = ("consumers", "prefetch", "utilisation", "unacked", "ready")  # means over snapshots with consumers
 QUEUE_SUMS = ("snapshots", "length_sum", *[f"{name}_{what}" for name in CONSUMED for what in ("sum", "count")])
 MOMENTS = ("readings", "mean_x", "mean_y", "variance", "covariance")
 
@@ -45,7 +46,7 @@ class AmbiguousKind(Exception):
 
 
 def make_inputs(aggregates: Aggregates, of_kinds: list[Values], workers: Executor) -> ReportInputs:
-    """Make all inputs but `kinds`, some at once."""
+    """Make all inputs except `kinds`, some concurrently."""
     parts = (
         queues(aggregates.queue_stats),
         metrics(aggregates.metrics),

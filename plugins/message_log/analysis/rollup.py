@@ -1,18 +1,18 @@
-"""The rollup of a stream's state: what is older than a day is kept only as finely as reports show it.
+"""The rollup of a stream's state: rows older than a day are reduced to the resolution of reports.
 
 Without it the state would have a row for each second of each queue, each snapshot, each reading of a metric and each
 message of a link. A report of a longer time than KEPT_S has steps of at least ten minutes, and the longer it is the
 longer they are (`reports.timeline`), so sums, maxima and last values of such intervals give the same report. Figures
 that need the seconds themselves (peaks, processor time for a message, the minutes of which odd ones are reported) are
-calculated when the seconds are rolled_up, and merged with those of later ones.
+calculated when the seconds are rolled up, and merged with those of later ones.
 
-Of messages that came back and have left their queue, and of connections that are silent, as many are kept as reports
-show (`top_rows`). Numbers of records need no rollup: `row_numbers`.
+Of redelivered messages that have left their queue, and of silent connections, as many are kept as reports show
+(`top_rows`). Row numbers need no rollup (`row_numbers`).
 
-The size of what is rolled up is bounded by the number of queues, users, nodes and links. The result is that of all rows
-at once, but for files that arrive more than KEPT_S late: if a second, minute or hour of one queue is divided between
-such a file and others, its peak is that of the larger part, and so is the count of a message's attempts, or of a
-connection that was silent for so long. Every message counts in any case.
+The size of the rolled up rows is bounded by the numbers of queues, users, nodes and links. Reports are the same as
+without a rollup, except for files that arrive more than KEPT_S late: if a second, minute or hour of one queue is
+divided between such a file and others, its peak is that of the larger part. The same is true of the attempts of a
+message, and of the messages of a connection that was silent for so long. Every message counts in any case.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from .tables import Values, keyed
 from .top_rows import USER, busiest_connections, most_attempts
 
 DAY_S = 86_400
-KEPT_S = DAY_S  # the age up to which everything is kept as it came
+KEPT_S = DAY_S  # the age up to which rows are kept unchanged
 MINUTES_S = 28 * DAY_S  # the age up to which minutes are kept: reports compare weeks
 HOURS_S = 120 * DAY_S
 # Intervals by age: each divides the steps of a report about a time of that length.
 INTERVALS_S = ((10 * DAY_S, 600), (HOURS_S, 7200))
-EDGE_S = 7200  # everything is rolled up up to a multiple of this
+EDGE_S = 7200  # rows are rolled up to a multiple of this
 
 
 def edge(newest_s: int) -> int:
@@ -78,7 +78,7 @@ def interval(second: Column, before_s: int, oldest_s: int) -> Column:
 
 
 def tidy(store: Store) -> None:
-    """Merge the parts of the aggregates and roll up what is old, if either is due. Not to be called during a batch."""
+    """Merge the parts of the aggregates and roll up old rows, if either is due. No batch may run meanwhile."""
     before_s = store.rollup.before_s
     times = span(store)
     if times is not None and edge(times[1]) - (before_s if before_s is not None else times[0]) >= KEPT_S:
@@ -96,7 +96,7 @@ def span(store: Store) -> tuple[int, int] | None:
 
 
 def roll_up(store: Store, before_s: int, oldest_s: int) -> None:
-    """Rollup everything before a second."""
+    """Roll up all rows before a second."""
     aggregates, earlier = store.aggregates(), store.rolled_up()
     traffic, second = aggregates.traffic, F.col("second")
     of_traffic = kinds(aggregates.kinds)
@@ -133,7 +133,7 @@ def roll_up(store: Store, before_s: int, oldest_s: int) -> None:
 
 
 def old_and(rows: DataFrame, old: Column, earlier: DataFrame | None) -> DataFrame:
-    """Return the rows that are old, and those that an earlier rollup has kept."""
+    """Return the old rows, and the rows of the earlier rollup."""
     return rows.where(old) if earlier is None else rows.where(old).unionByName(earlier)
 
 
@@ -202,8 +202,8 @@ def roll_up_readings(metrics: DataFrame, before_s: int, oldest_s: int) -> DataFr
 
 def is_crossed(before_s: int) -> Column:
     """Return whether a message of a link has left the upstream and arrived, both before this second."""
-    done = F.greatest("left", "last_entered") < before_s * 1_000_000
-    return F.coalesce((F.col("taken") == 1) & (F.col("arrived") == 1) & done, F.lit(False))
+    ended = F.greatest("left", "last_entered") < before_s * 1_000_000
+    return F.coalesce((F.col("taken") == 1) & (F.col("arrived") == 1) & ended, F.lit(False))
 
 
 def roll_up_crossings(crossed: DataFrame, earlier: RolledUp | None) -> dict[str, DataFrame]:
@@ -230,7 +230,7 @@ def roll_up_transfers(transfers: DataFrame, before_s: int) -> DataFrame:
 def roll_up_attempts(attempts: DataFrame, open_journeys: DataFrame, before_s: int) -> DataFrame:
     """Return attempts in which, of messages that left their queue before, only those with most attempts are kept each.
 
-    A message that came back once is not: reports show none.
+    Messages that were redelivered once are dropped, because no report shows them.
     """
     here = open_journeys.select(*QUEUE, "msg_seq").withColumn("here", F.lit(True))
     over = (F.unix_seconds("last") < before_s) & F.col("here").isNull()

@@ -2,8 +2,7 @@
 
 A row of the aggregate is a block of 64 numbers of one boot, with one bit for each number, or a run: several successive
 blocks that have all their bits. A stored part has as few rows as possible, so its size is bounded by the number of
-boots and gaps. A record that comes late fills its block, and one that comes again is counted by the run that has its
-number.
+boots and gaps. A late record fills its block, and a repeated record is counted by the run that has its number.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def end() -> Column:
 
 
 def runs(parts: DataFrame) -> DataFrame:
-    """Return rows of which no two have the same block, and no two can be one run."""
+    """Return joined rows: no two have the same block, and no two can be one run."""
     by_region = join(parts.withColumn("region", F.shiftright("block", REGION_BITS)))
     return join(by_region.withColumn("region", F.lit(0))).drop("region")
 

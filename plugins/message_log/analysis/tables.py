@@ -1,4 +1,4 @@
-"""The tables of one run, below a folder, and their first rows as lists of report.json.
+"""The tables of one run, below a folder, and their first rows as lists for report.json.
 
 Tables that may be as large as the log are written by Spark, the others by this process.
 """
@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from .hadoop_fs import Folders
 
-LISTED = 200  # rows of one list of report.json; the tables have all rows
+LISTED = 200  # the maximum of rows in a list of report.json; the tables have all rows
 Values = dict[str, Any]
 Columns = dict[str, pa.DataType]
 

@@ -1,7 +1,7 @@
-"""The messages with most attempts and the busiest connections, which keep rows of their own; the others are counted.
+"""The messages with most attempts and the busiest connections, which keep their rows; the others are only counted.
 
-So aggregates with a row for each message or connection have bounded sizes. Reports show the same rows: a stream keeps
-the top rows of messages and connections that have ended (`rollup`), and a report those of all that are left.
+So aggregates with a row for each message or connection have bounded sizes. The rows in reports do not change: a stream
+keeps the top rows among ended messages and connections (`rollup`), and a report selects from these and from all others.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from .aggregates import TRANSFER_KEYS, TRANSFERS, is_event, merged
 from .report_inputs import QUEUE
 
 USER = ("node", "vhost", "user")
-KEPT_MESSAGES = 1000  # of one queue: those with most attempts
-KEPT_CONNECTIONS = 1000  # of one user and virtual host: those with most messages
-OTHERS = ""  # the conn_id of the connections that are not kept each
+KEPT_MESSAGES = 1000  # messages of one queue, with most attempts
+KEPT_CONNECTIONS = 1000  # connections of one user and virtual host, with most messages
+OTHERS = ""  # the conn_id of the row for all other connections
 
 
 def most_attempts(attempts: DataFrame) -> DataFrame:
@@ -49,7 +49,7 @@ def most_attempts(attempts: DataFrame) -> DataFrame:
 
 
 def busiest_connections(transfers: DataFrame) -> DataFrame:
-    """Return transfers in which the connections of a user but the first KEPT_CONNECTIONS are one, OTHERS.
+    """Return transfers in which all but the first KEPT_CONNECTIONS of a user's connections are joined as OTHERS.
 
     The first ones are those with most messages that they published and consumed. `others` is the number of connections
     that are in a row; a connection counts in one of its rows, if possible one about a client.

@@ -1,6 +1,7 @@
 """The merge of the small files of a boot and an hour into larger ones, while brokers write and others read.
 
-Whatever stops a compaction, no row is lost or counted twice: see `file_format.compacted`. The next one completes it.
+No interruption of a compaction loses a row or counts it twice (`file_format.compacted`). The next compaction completes
+it.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from ..export.manifest import Manifest, RemovedFile, ReplacedFiles
 from ..export.parquet_file import Part, temporary_path
 from ..file_format import compacted, schema
 
-GRACE = timedelta(hours=1)  # after the end of an hour: until then a writer may still finish files of it
-FILE_BYTES = 128 << 20  # merged into one file at most
-FILE_ROWS = 2_000_000  # likewise: all of them are in memory at once
+GRACE = timedelta(hours=1)  # after the end of an hour, in which a writer may still finish files of it
+FILE_BYTES = 128 << 20  # the maximum in a merged file
+FILE_ROWS = 2_000_000  # the maximum in a merged file, because all are in memory together
 GROUP_ROWS = 1 << 18  # of a row group, which is sorted by queue; groups follow each other in the order of rows
 LOCK = ".compact.lock"
 
@@ -98,7 +99,7 @@ def hour_of(place: Path) -> datetime | None:
 
 def small_files(place: Path) -> list[SmallFile]:
     """Return the small files of an hour."""
-    found = []
+    files = []
     for path in sorted(place.glob("part-*.parquet")):
         name = schema.parse_name(path.name)
         size = path.stat().st_size
@@ -107,8 +108,8 @@ def small_files(place: Path) -> list[SmallFile]:
         footer = pq.read_metadata(path)
         metadata = dict(footer.metadata or {})
         if metadata.get(schema.SCHEMA_KEY.encode()) == b"%d" % schema.SCHEMA:
-            found.append(SmallFile(path, name, size, footer.num_rows, metadata))
-    return found
+            files.append(SmallFile(path, name, size, footer.num_rows, metadata))
+    return files
 
 
 def groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
@@ -176,11 +177,11 @@ def remove(folder: Path, manifest: Manifest, paths: Iterable[str]) -> None:
 
 
 def complete_earlier(folder: Path) -> None:
-    """Complete compactions that were interrupted, and forget those that had made no file."""
+    """Complete interrupted compactions, and discard those without a file."""
     for path in sorted((folder / schema.MANIFEST).glob(f"{compacted.PREFIX}*{compacted.SUFFIX}")):
         text = path.read_text()
         if "\n" not in text:
-            path.unlink()  # it was killed before it announced anything
+            path.unlink()  # the compaction was killed before its first line
             continue
         manifest = Manifest(folder, path.name)
         for by, replaced in compacted.replacements(text).items():

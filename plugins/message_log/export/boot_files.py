@@ -1,4 +1,4 @@
-"""The finished files of one boot, as a writer finds them that continues it after the one before was killed."""
+"""The finished files of one boot, for a writer that continues the boot of a killed writer."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def remove_unfinished(folder: Path, node: str, boot_id: str) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process has locked the file. Raises OSError."""
+    """Return whether a process has locked the file. Raises OSError."""
     file = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,5 +81,5 @@ def is_locked(path: Path) -> bool:
 
 
 def file_prefix(node: str, boot_id: str = "") -> str:
-    """Return how the names of the files of a boot begin; without a boot, those of the node."""
+    """Return the beginning of the names of a boot's files, or without a boot that of the node's files."""
     return f"part-{schema.safe_name(node)}-" + (f"{boot_id}-" if boot_id else "")

@@ -1,12 +1,12 @@
-"""The retention: deletes the files of one node that are older than the days that are kept, and no others.
+"""The retention: the deletion of the files of one node that are older than a number of days.
 
 The wall clock alone must not decide that a file is old. If it jumps 20 days ahead, because of a wrong time server or a
-dead battery, all files are suddenly older than 14 days, and the mistake is noticed when they are deleted. So a second
-clock has to agree: the time for which writers of this node have run (`exported_s`), which is counted by the monotonic
-clock, stored with the state of the node and continued by the next writer. For each day with files the state has this
-time at the day's last file. A day is deleted if the calendar says that it is beyond the retention, and writers have run
-since then for as many days as are kept. A clock that jumps ahead changes the first, not the second; one that jumps back
-makes the first false. Days on which no broker ran do not count, so files are kept for longer, never for less.
+dead battery, all files are suddenly older than 14 days. So a second clock has to agree: the time for which writers of
+this node have run (`exported_s`), which is counted by the monotonic clock, stored with the state of the node and
+continued by the next writer. For each day with files the state has this time at the day's last file. A day is deleted
+if the calendar says that it is beyond the retention, and writers have run since then for as many days as are kept. A
+clock that jumps ahead changes the first, not the second; one that jumps back makes the first false. Days on which no
+broker ran do not count, so files are kept for longer, never for less.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Retention:
             for path in files:
                 path.unlink(missing_ok=True)
             for emptied in (*folder.glob("hour=*"), folder):
-                with contextlib.suppress(OSError):  # it has other files
+                with contextlib.suppress(OSError):  # the folder has other files
                     emptied.rmdir()
 
     def _remove_manifests(self, oldest: date) -> None:
@@ -87,18 +87,18 @@ class Retention:
             try:
                 files = Manifest(self._folder, name).finished_files()
             except OSError:
-                continue  # damaged: the analysis reports it
+                continue  # the analysis reports a damaged manifest
             if not files or all(self._is_removed(file, oldest) for file in files):
                 (self._folder / schema.MANIFEST / name).unlink(missing_ok=True)
                 self._state.boots.remove(boot_id)
 
     def _is_removed(self, file: FinishedFile, oldest: date) -> bool:
-        """Whether the file is of a day that was swept."""
+        """Return whether the file belongs to a swept day."""
         day = day_of(Path(file.path).parent.parent.name)
         return day is not None and day < oldest and day.isoformat() not in self._state.days
 
     def _is_ours(self, path: Path) -> bool:
-        """Whether a file with the prefix of this node's names is of this node: names may differ in one character."""
+        """Return whether a file with the prefix of this node is its own: names of nodes may differ in one character."""
         prefix = schema.boot_key(path.name.removeprefix("."))
         if any(prefix == file_prefix(self._node, boot_id)[:-1] for boot_id in self._state.boots):
             return True

@@ -38,7 +38,7 @@ def runs(content: str | bytes) -> list[str]:
 
 
 def summary_of(report: dict[str, Any]) -> dict[str, object]:
-    """Return what lists show of a report: the content of `summary.json`. Raises KeyError, TypeError for no report."""
+    """Return the content of `summary.json`, which lists of reports show. Raises KeyError, TypeError for no report."""
     verdict = report["conservation"]
     return {
         "verdict": report.get("verdict"),

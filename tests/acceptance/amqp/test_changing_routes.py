@@ -1,14 +1,10 @@
 """Publishes after changes of the topology: cached routes must not be used any more."""
 
-from collections.abc import Callable
-
 import pytest
 from pamqp.commands import Exchange, Queue
 
 from tests.support.amqp_client import Channel
-from tests.support.peer import Peer
-
-Name = Callable[[str], str]
+from tests.support.peer import Name, Peer
 
 
 @pytest.fixture

@@ -1,14 +1,11 @@
 """Publisher confirms."""
 
-from collections.abc import Callable
-
 import pytest
 from pamqp.commands import Basic, Confirm, Queue, Tx
 
 from tests.support.amqp_client import Channel, Client, Content
-from tests.support.peer import Peer
+from tests.support.peer import Name, Peer
 
-Name = Callable[[str], str]
 PERSISTENT = {"delivery_mode": 2}
 
 
@@ -145,14 +142,12 @@ def test_a_thousand_publishes_are_each_confirmed_once(ch: Channel, name: Name) -
 
 def test_a_confirming_channel_does_not_become_transactional(ch: Channel) -> None:
     ch.confirm()
-    closed = ch.refused(406, Tx.Select)
-    assert closed.reply_text == "PRECONDITION_FAILED - cannot switch from confirm to tx mode"
+    assert ch.refused(406, Tx.Select).reply_text == "PRECONDITION_FAILED - cannot switch from confirm to tx mode"
 
 
 def test_a_transactional_channel_does_not_become_confirming(ch: Channel) -> None:
     ch.transact()
-    closed = ch.refused(406, Confirm.Select)
-    assert closed.reply_text == "PRECONDITION_FAILED - cannot switch from tx to confirm mode"
+    assert ch.refused(406, Confirm.Select).reply_text == "PRECONDITION_FAILED - cannot switch from tx to confirm mode"
 
 
 def test_a_confirmed_message_is_seen_by_every_channel(broker: Peer, ch: Channel, queue: str) -> None:

@@ -1,6 +1,5 @@
 """Consumers: their turns, cancellation and deletion of their queues."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,9 +7,7 @@ from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import CAPABILITIES, Channel, Client
 from tests.support.codec import Typed
-from tests.support.peer import Peer
-
-Name = Callable[[str], str]
+from tests.support.peer import Name, Peer
 
 
 def fill(ch: Channel, queue: str, count: int) -> list[bytes]:
@@ -53,8 +50,7 @@ def test_a_tag_is_free_after_cancel(ch: Channel, queue: str) -> None:
 
 
 def test_consuming_from_a_missing_queue_is_refused(ch: Channel) -> None:
-    closed = ch.refused(404, Basic.Consume, queue="missing")
-    assert closed.reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
+    assert ch.refused(404, Basic.Consume, queue="missing").reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
 
 
 @pytest.mark.parametrize(("first", "second"), [(True, False), (False, True), (True, True)])
@@ -243,7 +239,6 @@ def test_get_tells_how_many_are_left(ch: Channel, queue: str) -> None:
     fill(ch, queue, 3)
     for left in (2, 1, 0):
         message = ch.get(queue)
-        assert message is not None
         method = message.method
         assert (method.message_count, method.routing_key, method.exchange) == (left, queue, "")
         assert (message.body, message.redelivered) == (b"%d" % (2 - left), False)

@@ -1,16 +1,11 @@
 """Dead letters: their routes, and the changes to their properties."""
 
-from collections.abc import Callable
-
 import pytest
 from pamqp.commands import Exchange
 
 from tests.support import codec
 from tests.support.amqp_client import Channel
-from tests.support.peer import Peer
-
-Name = Callable[[str], str]
-
+from tests.support.peer import Name, Peer
 
 # What is changed, and what is not
 

@@ -1,6 +1,5 @@
 """Dead-lettering: which messages, and when."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,10 +7,7 @@ from pamqp.commands import Queue
 
 from tests.support.amqp_client import Channel, Client
 from tests.support.codec import Typed
-from tests.support.peer import Peer
-
-Name = Callable[[str], str]
-
+from tests.support.peer import Name, Peer
 
 # Arguments
 
@@ -136,7 +132,6 @@ def test_what_is_rejected_after_its_queue_was_deleted_vanishes(
 ) -> None:
     ch.fill(source, b"body")
     message = ch.get(source, no_ack=False)
-    assert message is not None
     ch.call(Queue.Delete, queue=source)
     ch.reject(message.tag, requeue=False)
     ch.sync()
@@ -185,7 +180,6 @@ def test_what_came_back_arrives_as_promptly(broker: Peer, ch: Channel, name: Nam
     ch.declare(queue := name("source"), arguments={"x-dead-letter-exchange": dlx, "x-message-ttl": 500})
     ch.fill(queue, b"body")
     message = ch.get(queue, no_ack=False)
-    assert message is not None
     broker.wait(300)
     ch.nack(message.tag)
     broker.wait(100)
@@ -201,7 +195,6 @@ def test_what_came_back_too_late_arrives_at_once(
     ch.declare(queue := name("source"), arguments={"x-dead-letter-exchange": dlx, "x-message-ttl": 500})
     ch.fill(queue, b"body")
     message = ch.get(queue, no_ack=False)
-    assert message is not None
     broker.wait(600)
     dead.nothing()
     ch.nack(message.tag)

@@ -26,8 +26,7 @@ def test_looking_for_a_missing_exchange_is_refused(ch: Channel) -> None:
 @pytest.mark.parametrize("method", [Basic.Get, Basic.Consume, Queue.Purge, Queue.Delete, Queue.Bind])
 def test_no_queue_name_and_none_declared_before_is_refused(ch: Channel, method: type) -> None:
     fields = {"exchange": "amq.direct"} if method is Queue.Bind else {}
-    closed = ch.refused(404, method, **fields)
-    assert closed.reply_text == "NOT_FOUND - no previously declared queue"
+    assert ch.refused(404, method, **fields).reply_text == "NOT_FOUND - no previously declared queue"
 
 
 @pytest.mark.parametrize("method", [Basic.Get, Basic.Consume, Queue.Purge])
@@ -86,8 +85,7 @@ def test_the_immediate_flag_is_not_supported(client: Client, ch: Channel, queue:
 
 
 def test_a_prefetch_in_bytes_is_not_supported(ch: Channel) -> None:
-    closed = ch.refused(540, Basic.Qos, prefetch_size=10)
-    assert closed.reply_text == "NOT_IMPLEMENTED - prefetch_size!=0 (10)"
+    assert ch.refused(540, Basic.Qos, prefetch_size=10).reply_text == "NOT_IMPLEMENTED - prefetch_size!=0 (10)"
 
 
 def test_recover_without_requeue_is_not_supported(ch: Channel) -> None:

@@ -1,13 +1,10 @@
 """Bindings between exchanges, internal exchanges, and the alternate exchange."""
 
-from collections.abc import Callable
-
 import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
 from tests.support.amqp_client import Channel, Content
-
-Name = Callable[[str], str]
+from tests.support.peer import Name
 
 
 def link(ch: Channel, source: str, destination: str, key: str = "") -> None:

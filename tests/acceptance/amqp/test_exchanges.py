@@ -1,17 +1,16 @@
 """Declaration and deletion of exchanges."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pamqp.commands import Exchange, Queue
 
 from tests.support.amqp_client import Channel
+from tests.support.peer import Name
 
 PREDECLARED = {"amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic", "amq.headers": "headers",
                "amq.match": "headers"}  # fmt: skip
 ON_DEFAULT = "ACCESS_REFUSED - operation not permitted on the default exchange"
-Name = Callable[[str], str]
 
 
 def is_missing(ch: Channel, exchange: str) -> bool:

@@ -1,6 +1,5 @@
 """Expiry of messages."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,9 +7,8 @@ from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import Channel, Client
 from tests.support.codec import Typed
-from tests.support.peer import Peer
+from tests.support.peer import Name, Peer
 
-Name = Callable[[str], str]
 TTL_MS = 200
 
 
@@ -233,7 +231,6 @@ def test_what_comes_back_after_its_time_is_gone(
     consumer = client.channel()
     ch.fill(short, b"body")
     out = consumer.get(short, no_ack=False)
-    assert out is not None
     broker.wait(TTL_MS + 50)
     come_back(consumer, out.tag, how)
     assert ch.get(short) is None
@@ -246,7 +243,6 @@ def test_what_comes_back_in_time_expires_at_the_time_it_always_had(
     consumer = client.channel()
     ch.fill(short, b"body")
     out = consumer.get(short, no_ack=False)
-    assert out is not None
     broker.wait(TTL_MS * 3 // 5)
     come_back(consumer, out.tag, how)
     assert ch.count(short) == 1
@@ -269,7 +265,6 @@ def come_back(consumer: Channel, tag: int, how: str) -> None:
 def test_what_is_out_does_not_expire(broker: Peer, ch: Channel, short: str) -> None:
     ch.fill(short, b"body")
     out = ch.get(short, no_ack=False)
-    assert out is not None
     broker.wait(2 * TTL_MS)
     ch.ack(out.tag)
     ch.sync()  # the tag was known
@@ -307,7 +302,6 @@ def test_what_a_transaction_acknowledged_does_not_expire_at_its_rollback(broker:
     ch.fill(short, b"body")
     ch.transact()
     out = ch.get(short, no_ack=False)
-    assert out is not None
     ch.ack(out.tag)
     ch.sync()
     broker.wait(TTL_MS + 50)

@@ -100,9 +100,7 @@ def test_a_delivery_is_traced_by_its_queue(trace: Trace, ch: Channel) -> None:
 def test_a_get_is_a_delivery_too(trace: Trace, ch: Channel) -> None:
     ch.declare("q")
     ch.publish("", "q", b"one")
-    got = ch.get("q", no_ack=False)
-    assert got is not None
-    ch.nack(got.tag)
+    ch.nack(ch.get("q", no_ack=False).tag)
     ch.get("q")
     assert [found["redelivered"][1] for key, found, _ in trace.take() if key == "deliver.q"] == [0, 1]
 
@@ -166,9 +164,7 @@ def test_direct_replies_are_traced(trace: Trace, ch: Channel) -> None:
     ch.consume("amq.rabbitmq.reply-to", no_ack=True)
     ch.declare("q")
     ch.publish("", "q", b"ask", {"reply_to": "amq.rabbitmq.reply-to"})
-    asked = ch.get("q")
-    assert asked is not None
-    ch.publish("", asked.properties.reply_to, b"answer")
+    ch.publish("", ch.get("q").properties.reply_to, b"answer")
     ch.delivery()
     assert [key.partition(".")[0] for key in trace.routing_keys()] == ["publish", "deliver", "publish", "deliver"]
 

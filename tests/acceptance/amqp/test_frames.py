@@ -239,13 +239,11 @@ def test_a_publish_on_a_channel_never_opened_is_refused(client: Client) -> None:
 
 
 def test_a_second_open_of_a_channel_is_refused(ch: Channel) -> None:
-    closed = ch.refused(504, ChannelMethods.Open)
-    assert closed.reply_text == "CHANNEL_ERROR - second 'channel.open' seen"
+    assert ch.refused(504, ChannelMethods.Open).reply_text == "CHANNEL_ERROR - second 'channel.open' seen"
 
 
 def test_a_channel_number_is_free_again_after_close_ok(client: Client) -> None:
-    channel = client.channel(3)
-    channel.refused(404, Queue.Declare, queue="missing", passive=True)
+    client.channel(3).refused(404, Queue.Declare, queue="missing", passive=True)
     for _ in range(10):
         channel = client.channel(3)
         channel.close()

@@ -202,8 +202,7 @@ def test_a_connection_with_limits_out_of_range_does_not_open(broker: Peer, chann
 
 
 def test_a_frame_limit_of_4096_is_accepted(broker: Peer) -> None:
-    client = broker.connect(frame_max=4096)
-    client.channel().sync()
+    broker.connect(frame_max=4096).channel().sync()
 
 
 def test_a_start_ok_above_the_first_frame_limit_ends_the_connection(broker: Peer) -> None:
@@ -264,8 +263,7 @@ def test_a_new_secret_is_accepted_and_channels_stay(client: Client, ch: Channel)
 @pytest.mark.in_process("the operator is in the process")
 def test_an_operator_who_closes_a_connection_is_named_as_the_cause(broker: Peer, client: Client, ch: Channel) -> None:
     broker.close_connection(client, "because I say so")
-    closed = client.expect_close(320)
-    assert closed.reply_text == "CONNECTION_FORCED - because I say so"
+    assert client.expect_close(320).reply_text == "CONNECTION_FORCED - because I say so"
 
 
 def test_one_channel_number_is_opened_and_closed_two_hundred_times(client: Client) -> None:

@@ -146,8 +146,7 @@ def test_a_virtual_host_has_so_many_connections_and_queues(broker: InProcessPeer
     assert "connection limit (1) is reached" in refused(broker, "guest")
     ch.declare("q")
     ch.declare("q")
-    closed = ch.refused(406, Queue.Declare, queue="more")
-    assert "queue limit in vhost '/' (1) is reached" in closed.reply_text
+    assert "queue limit in vhost '/' (1) is reached" in ch.refused(406, Queue.Declare, queue="more").reply_text
     limits.set_vhost("/", {"max-queues": 0})
     ch = reopened(ch)
     ch.declare("q")

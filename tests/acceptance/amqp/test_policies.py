@@ -1,16 +1,14 @@
 """Policies, as clients notice them. The effects of each key are tested with the feature."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pamqp.commands import Queue
 
 from tests.support.amqp_client import Channel
-from tests.support.peer import Peer
+from tests.support.peer import Name, Peer
 from warren.broker.amqp.errors import Invalid
 
-Name = Callable[[str], str]
 pytestmark = pytest.mark.policies
 
 QUORUM = {"x-queue-type": "quorum"}

@@ -1,14 +1,11 @@
 """Policies that change queues in use."""
 
-from collections.abc import Callable
-
 import pytest
 from pamqp.commands import Queue
 
 from tests.support.amqp_client import Channel, Client
-from tests.support.peer import Peer
+from tests.support.peer import Name, Peer
 
-Name = Callable[[str], str]
 pytestmark = pytest.mark.policies
 
 

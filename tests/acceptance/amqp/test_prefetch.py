@@ -1,13 +1,10 @@
 """Prefetch limits."""
 
-from collections.abc import Callable
-
 import pytest
 from pamqp.commands import Basic
 
 from tests.support.amqp_client import Channel, Client
-
-Name = Callable[[str], str]
+from tests.support.peer import Name
 
 
 def fill(ch: Channel, queue: str, count: int) -> None:

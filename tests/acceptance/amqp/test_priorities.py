@@ -1,7 +1,6 @@
 """Priority queues."""
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,9 +8,8 @@ from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import Channel, Client
 from tests.support.codec import Typed
-from tests.support.peer import Peer
+from tests.support.peer import Name, Peer
 
-Name = Callable[[str], str]
 LEVELS = pytest.mark.differs("there a live message of a higher level holds back the expiry of lower ones")
 
 

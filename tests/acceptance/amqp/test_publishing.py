@@ -1,6 +1,5 @@
 """Publishing: returns, copies, and the checks of a message."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,9 +7,8 @@ from pamqp.commands import Basic, Exchange
 
 from tests.support import codec
 from tests.support.amqp_client import Channel, Content
-from tests.support.peer import Peer
+from tests.support.peer import Name, Peer
 
-Name = Callable[[str], str]
 ALL_PROPERTIES = {
     "content_type": "text/plain",
     "content_encoding": "utf-8",
@@ -86,7 +84,6 @@ def test_cc_leads_to_further_queues_and_stays(ch: Channel, name: Name) -> None:
     ch.publish("", one, b"body", {"headers": {"CC": [two, three, one]}})
     for queue in (one, two, three):
         message = ch.get(queue)
-        assert message is not None
         assert (message.method.routing_key, message.headers) == (one, {"CC": [two, three, one]})
         assert ch.get(queue) is None
 
@@ -97,7 +94,6 @@ def test_bcc_leads_to_further_queues_and_is_removed(ch: Channel, name: Name) -> 
     ch.publish("", one, b"body", {"headers": headers, "type": "t"})
     for queue in (one, two, three):
         message = ch.get(queue)
-        assert message is not None
         assert (message.headers, message.properties.message_type) == ({"CC": [two], "other": 1}, "t")
 
 
@@ -160,8 +156,7 @@ def test_an_impersonator_may_give_any_user_id(broker: Peer) -> None:
 @pytest.mark.parametrize("expiration", ["foobar", "10foobar", "-1", "1.5", " 1", "99999999999999999"])
 def test_an_expiration_that_is_no_number_of_milliseconds_is_refused(ch: Channel, queue: str, expiration: str) -> None:
     ch.publish("", queue, b"body", {"expiration": expiration})
-    closed = ch.expect_close(406)
-    assert closed.reply_text.startswith(f"PRECONDITION_FAILED - invalid expiration '{expiration}'")
+    assert ch.expect_close(406).reply_text.startswith(f"PRECONDITION_FAILED - invalid expiration '{expiration}'")
 
 
 def test_an_expiration_is_checked_even_without_a_queue(ch: Channel) -> None:

@@ -1,16 +1,12 @@
 """Exclusive and auto-delete queues in corner cases, and arguments without effect."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
 from tests.support.amqp_client import CAPABILITIES, Channel, Client
-from tests.support.peer import Peer
-
-Name = Callable[[str], str]
-
+from tests.support.peer import Name, Peer
 
 # Exclusive
 
@@ -25,8 +21,7 @@ def test_with_an_exclusive_queue_go_its_bindings_and_what_lived_by_them(broker: 
     channel.bind(queue, middle)
     owner.close()
     for exchange in (source, middle):
-        closed = ch.client.channel()
-        closed.refused(404, Exchange.Declare, exchange=exchange, exchange_type="fanout", passive=True)
+        ch.client.channel().refused(404, Exchange.Declare, exchange=exchange, exchange_type="fanout", passive=True)
 
 
 def test_with_an_exclusive_queue_go_what_other_channels_held_of_it(broker: Peer, ch: Channel, name: Name) -> None:
@@ -221,9 +216,7 @@ def test_arguments_of_other_days_are_taken(ch: Channel, name: Name, durable: boo
     ch.declare(queue := name("queue"), durable=durable, arguments=arguments)
     ch.declare(queue, durable=durable, arguments=arguments)
     ch.fill(queue, b"0", b"1", b"2", delivery_mode=2)
-    out = ch.get(queue, no_ack=False)
-    assert out is not None
-    ch.nack(out.tag)
+    ch.nack(ch.get(queue, no_ack=False).tag)
     ch.sync()
     assert ch.drain(queue) == [b"0", b"1", b"2"]
 

@@ -1,15 +1,12 @@
 """Expiry of unused queues."""
 
-from collections.abc import Callable
-
 import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
 from tests.support.amqp_client import Channel, Client, describe
 from tests.support.codec import Typed
-from tests.support.peer import Peer
+from tests.support.peer import Name, Peer
 
-Name = Callable[[str], str]
 EXPIRES_MS = 400
 PART_MS = 250  # twice that is more than EXPIRES_MS
 AFTER_MS = 500

@@ -1,15 +1,13 @@
 """Exclusive and auto-delete queues, deletion of queues, and their bindings."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import Channel, Client
-from tests.support.peer import Peer
+from tests.support.peer import Name, Peer
 
-Name = Callable[[str], str]
 ON_LOCKED = [
     (Queue.Declare, {"exclusive": True}),
     (Queue.Declare, {}),
@@ -29,8 +27,7 @@ def test_an_exclusive_queue_is_closed_to_other_connections(
 ) -> None:
     ch.declare(queue := name("queue"), exclusive=True)
     ch.bind(queue, "amq.direct", "bound")
-    other = broker.connect().channel()
-    closed = other.refused(405, method, queue=queue, **fields)
+    closed = broker.connect().channel().refused(405, method, queue=queue, **fields)
     assert closed.reply_text.startswith(
         f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{queue}' in "
     )
@@ -122,7 +119,6 @@ def test_purge_takes_what_is_ready_and_leaves_what_is_out(ch: Channel, queue: st
     for body in (b"1", b"2", b"3"):
         ch.publish("", queue, body)
     out = ch.get(queue, no_ack=False)
-    assert out is not None
     assert [ch.call(Queue.Purge, queue=queue).message_count for _ in range(2)] == [2, 0]
     ch.nack(out.tag)
     ch.sync()

@@ -1,6 +1,5 @@
 """Declaration of queues."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,8 +7,8 @@ from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import Channel
 from tests.support.codec import Typed
+from tests.support.peer import Name
 
-Name = Callable[[str], str]
 INTEGERS = "bBsuIil"
 KNOWN = {
     "x-message-ttl": (60000, 70000),
@@ -61,8 +60,7 @@ def test_declare_ok_counts_what_is_ready_and_who_consumes(ch: Channel, queue: st
 
 @pytest.mark.parametrize("arg", ["durable", "auto_delete"])
 def test_a_queue_is_not_declared_again_with_other_properties(ch: Channel, queue: str, arg: str) -> None:
-    closed = ch.refused(406, Queue.Declare, queue=queue, **{arg: True})
-    assert closed.reply_text == differs(arg, queue, "true", "false")
+    assert ch.refused(406, Queue.Declare, queue=queue, **{arg: True}).reply_text == differs(arg, queue, "true", "false")
 
 
 @pytest.mark.parametrize("first", [True, False])

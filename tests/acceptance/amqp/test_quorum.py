@@ -1,15 +1,13 @@
 """Quorum queues: the rules of queues that are declared with this type."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import Channel, Client
-from tests.support.peer import Peer
+from tests.support.peer import Name, Peer
 
-Name = Callable[[str], str]
 QUORUM = {"x-queue-type": "quorum"}
 
 
@@ -52,8 +50,7 @@ def test_arguments_of_classic_queues_are_refused(ch: Channel, name: Name, argume
 
 def test_a_queue_does_not_change_its_type(ch: Channel, quorum: str, name: Name) -> None:
     for given in ({}, {"x-queue-type": "classic"}):
-        other = ch.client.channel()
-        closed = other.refused(406, Queue.Declare, queue=quorum, durable=True, arguments=given)
+        closed = ch.client.channel().refused(406, Queue.Declare, queue=quorum, durable=True, arguments=given)
         assert f"inequivalent arg 'x-queue-type' for queue '{quorum}' in vhost '/': " in closed.reply_text
     ch.declare(classic := name("classic"), durable=True)
     ch.refused(406, Queue.Declare, queue=classic, durable=True, arguments=QUORUM)

@@ -117,8 +117,7 @@ def test_a_reply_consumer_shares_the_tags_of_its_channel(ch: Channel, queue: str
 
 def test_asking_without_a_reply_consumer_is_refused(ch: Channel, queue: str) -> None:
     ch.publish("", queue, b"question", {"reply_to": REPLY_TO})
-    closed = ch.expect_close(406)
-    assert closed.reply_text == "PRECONDITION_FAILED - fast reply consumer does not exist"
+    assert ch.expect_close(406).reply_text == "PRECONDITION_FAILED - fast reply consumer does not exist"
 
 
 def test_another_reply_to_is_left_alone(ch: Channel, queue: str) -> None:
@@ -149,9 +148,7 @@ def test_a_reply_name_cannot_be_bound(client: Client, ch: Channel, queue: str, m
 def test_the_name_of_a_reply_queue_has_two_parts_as_in_rabbitmq(ch: Channel, queue: str) -> None:
     ch.consume(REPLY_TO, no_ack=True)
     ch.publish("", queue, b"question", {"reply_to": REPLY_TO})
-    question = ch.get(queue)
-    assert question is not None
-    assert re.fullmatch(r"amq\.rabbitmq\.reply-to\.[\w-]+\.[\w-]+==", str(question.properties.reply_to))
+    assert re.fullmatch(r"amq\.rabbitmq\.reply-to\.[\w-]+\.[\w-]+==", str(ch.get(queue).properties.reply_to))
 
 
 @pytest.mark.in_process("looks at the cache of routes")

@@ -1,6 +1,5 @@
 """The four built-in exchange types."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,8 +7,7 @@ from pamqp.commands import Queue
 
 from tests.support.amqp_client import Channel
 from tests.support.codec import Typed
-
-Name = Callable[[str], str]
+from tests.support.peer import Name
 
 
 def declare_bound(ch: Channel, name: Name, kind: str, keys: list[str]) -> tuple[str, dict[str, str]]:
@@ -208,5 +206,4 @@ def test_headers_match_with_the_x_keys_where_asked(ch: Channel, name: Name) -> N
 @pytest.mark.parametrize("match", ["ANY", "", "some", 1, True, None])
 def test_an_unknown_way_to_match_headers_is_refused(ch: Channel, queue: str, match: Any) -> None:
     fields = {"queue": queue, "exchange": "amq.headers", "arguments": {"x-match": match, "k": "v"}}
-    closed = ch.refused(406, Queue.Bind, **fields)
-    assert closed.reply_text.startswith("PRECONDITION_FAILED - Invalid x-match field ")
+    assert ch.refused(406, Queue.Bind, **fields).reply_text.startswith("PRECONDITION_FAILED - Invalid x-match field ")

@@ -1,15 +1,11 @@
 """Settlement: ack, nack, reject, recover, and the requeues of a closing channel."""
 
-from collections.abc import Callable
-
 import pytest
 from pamqp import base
 from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import Channel, Client, Content
-from tests.support.peer import Peer
-
-Name = Callable[[str], str]
+from tests.support.peer import Name, Peer
 
 
 def fill(ch: Channel, queue: str, count: int, start: int = 1) -> list[bytes]:

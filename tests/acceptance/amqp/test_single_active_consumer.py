@@ -1,6 +1,5 @@
 """Queues with a single active consumer."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,9 +7,8 @@ from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import Channel, Client
 from tests.support.codec import Typed
-from tests.support.peer import Peer
+from tests.support.peer import Name, Peer
 
-Name = Callable[[str], str]
 SINGLE = {"x-single-active-consumer": True}
 
 

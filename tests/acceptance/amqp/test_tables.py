@@ -36,9 +36,7 @@ EVERY_TYPE: dict[str, Any] = {
 def returned(ch: Channel, queue: str, properties: bytes) -> bytes:
     """Return the property bytes with which a message comes back."""
     ch.publish("", queue, b"body", properties)
-    message = ch.get(queue)
-    assert message is not None
-    return message.property_bytes
+    return ch.get(queue).property_bytes
 
 
 def test_headers_of_every_type_return_byte_for_byte(ch: Channel, queue: str) -> None:

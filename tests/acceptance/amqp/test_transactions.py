@@ -1,13 +1,10 @@
 """Transactions."""
 
-from collections.abc import Callable
-
 import pytest
 from pamqp.commands import Basic, Tx
 
 from tests.support.amqp_client import Channel, Client, Content
-
-Name = Callable[[str], str]
+from tests.support.peer import Name
 
 
 def fill(ch: Channel, queue: str, count: int) -> None:
@@ -22,9 +19,7 @@ def get_tags(ch: Channel, queue: str, count: int) -> list[int]:
     """Get `count` messages, and return their tags."""
     tags = []
     for _ in range(count):
-        message = ch.get(queue, no_ack=False)
-        assert message is not None
-        tags.append(message.tag)
+        tags.append(ch.get(queue, no_ack=False).tag)
     return tags
 
 
@@ -214,8 +209,7 @@ def test_messages_do_not_return_after_a_rollback(ch: Channel) -> None:
 def test_recover_leaves_what_was_acknowledged(ch: Channel, queue: str) -> None:
     fill(ch, queue, 2)
     ch.transact()
-    tags = get_tags(ch, queue, 2)
-    ch.ack(tags[0])
+    ch.ack(get_tags(ch, queue, 2)[0])
     ch.call(Basic.Recover, requeue=True)
     again = ch.get(queue, no_ack=False)
     assert again is not None and (again.body, again.redelivered) == (b"2", True)
@@ -276,7 +270,6 @@ def test_a_commit_succeeds_if_a_reply_queue_is_gone(client: Client, ch: Channel)
     asker.consume("amq.rabbitmq.reply-to", no_ack=True)
     asker.publish("", queue := ch.declare().queue, b"question", {"reply_to": "amq.rabbitmq.reply-to"})
     question = ch.get(queue)
-    assert question is not None
     ch.transact()
     ch.publish("", str(question.properties.reply_to), b"answer")
     ch.sync()

@@ -1,7 +1,6 @@
 """The headers x-death of dead letters, and the end of cycles."""
 
 import time
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -12,9 +11,8 @@ from tests.support import codec
 from tests.support.amqp_client import Channel, Content
 from tests.support.codec import Typed
 from tests.support.in_process import InProcessPeer
-from tests.support.peer import Peer
+from tests.support.peer import Name, Peer
 
-Name = Callable[[str], str]
 CONTINUED = pytest.mark.differs("before 4.0 the history a client sent was continued")
 UNORDERED = pytest.mark.differs("before 3.13 only the latest of more than two deaths had its place")
 PLANTED = [{"count": Typed("l", 7), "reason": "expired", "queue": "elsewhere", "time": Typed("T", 1), "exchange": "x",
@@ -143,7 +141,6 @@ def test_the_time_is_of_the_first_such_death(broker: Peer, ch: Channel, name: Na
     for _ in range(2):
         ch.reject_next(source)
         message = ch.get(source, no_ack=False)
-        assert message is not None
         times.append(message.headers["x-death"][0]["time"])
         ch.nack(message.tag)
         broker.wait(5000)
@@ -185,8 +182,7 @@ def test_what_a_client_says_of_deaths_is_replaced_by_the_truth(
 def test_what_is_published_again_starts_anew(ch: Channel, source: str, dead: Channel) -> None:
     ch.fill(source, b"body")
     ch.reject_next(source)
-    letter = dead.delivery()
-    ch.publish("", source, b"body", letter.property_bytes)
+    ch.publish("", source, b"body", dead.delivery().property_bytes)
     ch.reject_next(source)
     assert brief(dead.delivery()) == [(source, "rejected", 1)]
 

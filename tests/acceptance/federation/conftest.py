@@ -22,6 +22,14 @@ def sites(loop: LoopThread) -> Iterator[list[Site]]:
 
 
 @pytest.fixture
+def own(loop: LoopThread) -> Iterator[Site]:
+    """A broker of this test's own."""
+    site = Site(loop, "own")
+    yield site
+    site.close()
+
+
+@pytest.fixture
 def here(sites: list[Site]) -> Iterator[NewPlaces]:
     """New virtual hosts of the broker a."""
     made: list[Place] = []

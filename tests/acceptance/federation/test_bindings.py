@@ -29,8 +29,7 @@ ROUND_TRIP_S = 0.05  # one binding after the other would take CROWD of these, lo
 
 def link(up: Place, down: Place, type_: str = "topic", **settings: Any) -> None:
     down.ch.exchange("fed.x", type_)
-    down.federate("^fed", up.inside, **settings)
-    down.running()
+    down.link("^fed", up.inside, **settings)
 
 
 @modes
@@ -193,8 +192,7 @@ def test_bindings_that_changed_while_the_link_was_down_are_put_right(
     proxy = proxied(up.site)
     down.ch.exchange("fed.x", "topic")
     here = down.listener("fed.x", "kept", "dropped")
-    down.federate("^fed", up.through(proxy.port), channel_use_mode=mode)
-    down.running()
+    down.link("^fed", up.through(proxy.port), channel_use_mode=mode)
     up.bound("fed.x", "dropped", "kept")
     letters = ["B"]
     for number in range(3):
@@ -231,8 +229,7 @@ def test_a_key_stays_bound_where_the_link_breaks_while_it_deletes_the_old_exchan
 
     down.ch.exchange("fed.x", "direct")
     down.listener("fed.x", "k")
-    down.federate("^fed", up.uri, channel_use_mode=mode)
-    down.running()
+    down.link("^fed", up.uri, channel_use_mode=mode)
     up.bound("fed.x", "k")
     monkeypatch.setattr(ExchangeLink, "_delete_exchange", broken_delete)
     for count in range(3):
@@ -250,8 +247,7 @@ def test_a_key_that_stays_bound_misses_nothing_and_nothing_comes_twice(
     proxy = proxied(up.site)
     down.ch.exchange("fed.x", "direct")
     here = down.listener("fed.x", "k")
-    down.federate("^fed", up.through(proxy.port))
-    down.running()
+    down.link("^fed", up.through(proxy.port))
     up.bound("fed.x", "k")
     publisher = Publisher(up)
     for _ in range(4):
@@ -311,8 +307,7 @@ def test_many_bindings_cross_a_slow_line_while_messages_flow(
     down.ch.exchange("fed.x", "direct")
     here = down.listener("fed.x", "first")
     crowd = str(down.ch.declare("crowd").queue)
-    down.federate("^fed", up.through(proxy.port), bind_nowait=nowait)
-    down.running()
+    down.link("^fed", up.through(proxy.port), bind_nowait=nowait)
     up.bound("fed.x", "first")
 
     def bind(vhost: VHost) -> None:

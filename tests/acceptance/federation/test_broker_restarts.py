@@ -141,8 +141,7 @@ def test_what_an_upstream_that_is_killed_had_confirmed_arrives(lives: Lives, mod
     lives.up.start()
     lives.proxy.target = lives.up.address
     lives.runs()
-    came = lives.came()
-    assert list(dict.fromkeys(came)) == NUMBERS
+    assert list(dict.fromkeys(lives.came())) == NUMBERS
     lives.tells_no_secret()
 
 
@@ -179,8 +178,7 @@ def test_a_broker_that_is_to_clean_up_when_it_stops_does_so(loop: LoopThread) ->
         up, down = site.place(), site.place()
         down.ch.exchange("fed.x", "direct")
         here = down.listener("fed.x", "k")
-        down.federate("^fed", up.inside)
-        down.running()
+        down.link("^fed", up.inside)
         loop.run(site.stop_federating())
         assert (up.queues(), up.exchanges()) == ([], ["fed.x"])
         up.ch.publish("fed.x", "k", b"for nobody")

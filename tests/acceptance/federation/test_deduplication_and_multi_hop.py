@@ -32,14 +32,12 @@ def deduplicating(places: list[Place], edges: list[Edge], max_hops: int) -> Grap
 def test_in_a_complete_graph_of_four_everybody_gets_one_copy_whatever_max_hops_is(
     here: NewPlaces, max_hops: int
 ) -> None:
-    graph = deduplicating(here(4), COMPLETE, max_hops)
-    each_reaches(graph, everywhere_once(4))
+    each_reaches(deduplicating(here(4), COMPLETE, max_hops), everywhere_once(4))
 
 
 @pytest.mark.parametrize("max_hops", [1, 3])
 def test_round_a_ring_with_a_chord_everybody_gets_one_copy_whatever_max_hops_is(here: NewPlaces, max_hops: int) -> None:
-    graph = deduplicating(here(4), RING_WITH_A_CHORD, max_hops)
-    each_reaches(graph, everywhere_once(4))
+    each_reaches(deduplicating(here(4), RING_WITH_A_CHORD, max_hops), everywhere_once(4))
 
 
 def test_three_brokers_give_each_other_many_messages_once_and_leave_equal_ones_apart(everywhere: list[Place]) -> None:
@@ -67,13 +65,12 @@ def chain(places: list[Place], definition: dict[str, object]) -> None:
         place.ch.declare("fed.q")
     for upstream, downstream in zip(places, places[1:], strict=False):
         downstream.policy("^fed", definition, "hops", 1)
-        downstream.federate("^fed", upstream.uri)
-        downstream.running()
+        downstream.link("^fed", upstream.uri)
 
 
 def consumers(place: Place) -> list[int]:
     """Their priorities."""
-    return place.look(lambda vhost: [one.priority for one in vhost.queues["fed.q"].consumers.all()])
+    return place.look(lambda vhost: [one.priority for one in vhost.queues["fed.q"].consumers.all])
 
 
 def consuming(place: Place) -> Channel:

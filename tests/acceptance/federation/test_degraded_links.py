@@ -65,8 +65,7 @@ def test_a_link_that_starts_and_starts_again_leaves_no_error_in_the_upstreams_lo
         for place in (there, here):
             place.ch.exchange("fed.x", "direct")
         queue = here.listener("fed.x", "k")
-        here.federate("^fed", there.uri)
-        here.running()
+        here.link("^fed", there.uri)
         for body in (b"first", b"second"):
             until(lambda: "k" in there.keys("fed.x"), "bound")
             there.ch.publish("fed.x", "k", body)

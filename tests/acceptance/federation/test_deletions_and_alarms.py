@@ -73,8 +73,7 @@ def test_any_delay_that_may_be_set_is_one(up: Place, down: Place, delay_s: float
 
 def test_after_an_alarm_a_queue_that_wants_nothing_is_paused_again(up: Place, down: Place) -> None:
     down.ch.declare("fed.q")
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     alarms = down.site.node.alarms
     down.site.loop.call(alarms.set, "disk")
     try:
@@ -102,8 +101,7 @@ def test_what_one_queue_refuses_another_gets_once(up: Place, down: Place) -> Non
 def test_a_virtual_host_that_is_deleted_takes_nothing_along_that_it_was_not_given(up: Place, down: Place) -> None:
     up.ch.declare("fed.q")
     down.ch.declare("fed.q")
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     wanting = down.channel()
     wanting.qos(10)
     wanting.consume("fed.q")
@@ -149,8 +147,7 @@ def test_an_upstream_exchange_that_is_declared_again_at_a_warren_is_bound_soon(
     with closing(Site(loop, "patient", federation=Federation())) as site, closing(site.place()) as down:
         down.ch.exchange("fed.x", "direct")
         here = down.listener("fed.x", "k")
-        down.federate("^fed", up.uri)
-        down.running()
+        down.link("^fed", up.uri)
         up.bound("fed.x", "k")
         up.ch.delete_exchange("fed.x")
         up.ch.exchange("fed.x", "direct")

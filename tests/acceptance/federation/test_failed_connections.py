@@ -70,15 +70,13 @@ def test_attempts_are_as_far_apart_as_the_upstream_says(
     down.federate("^fed", up.through(proxy.port), reconnect_delay=delay_s)
     until(lambda: proxy.accepted >= 3, "three attempts")
     assert min(pauses(proxy.accepted_s)) >= EARLY * delay_s
-    row = until(lambda: (row := down.row())["next_attempt_s"] and row, "a wait")
-    assert row["status"] == "error"
+    assert until(lambda: (row := down.row())["next_attempt_s"] and row, "a wait")["status"] == "error"
 
 
 def test_a_link_that_ran_tries_once_without_a_delay(up: Place, down: Place, proxied: NewProxy) -> None:
     proxy = proxied(up.site)
     down.ch.exchange("fed.x", "fanout")
-    down.federate("^fed", up.through(proxy.port), reconnect_delay=1)
-    down.running()
+    down.link("^fed", up.through(proxy.port), reconnect_delay=1)
     before = proxy.accepted
     proxy.cut()
     until(lambda: proxy.accepted >= before + 2, "two attempts")
@@ -90,8 +88,7 @@ def test_a_link_that_ran_tries_once_without_a_delay(up: Place, down: Place, prox
 @pytest.mark.parametrize(("mode", "channels"), [("single", 1), ("multiple", 2)])
 def test_a_link_has_as_many_channels_as_it_was_told(up: Place, down: Place, mode: str, channels: int) -> None:
     down.ch.exchange("fed.x", "fanout")
-    down.federate("^fed", up.uri, channel_use_mode=mode)
-    down.running()
+    down.link("^fed", up.uri, channel_use_mode=mode)
     assert steady_channels(up.site) == channels
     assert len(up.site.connections("Disposable exchange federation link connection")) == 0
 

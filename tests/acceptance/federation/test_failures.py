@@ -5,12 +5,10 @@ Brokers that are killed are in test_broker_restarts.py.
 
 import asyncio
 import os
-from collections.abc import Iterator
 
 import pytest
 
 from tests.support.federation import Place, Site
-from tests.support.loop_thread import LoopThread
 from tests.support.polling import WITHIN_S, until, until_steady
 from warren.federation.admission import EACH
 
@@ -25,20 +23,11 @@ SPARE = 5  # files, connections or tasks that may come and go with other things
 MANY = 120
 
 
-@pytest.fixture
-def own(loop: LoopThread) -> Iterator[Site]:
-    """A broker of this test's own."""
-    site = Site(loop, "own")
-    yield site
-    site.close()
-
-
 def linked(up: Place, down: Place, uri: str = "") -> str:
     """A queue here that gets what is published upstream."""
     down.ch.exchange("fed.x", "direct")
     here = down.listener("fed.x", "k")
-    down.federate("^fed", uri or up.inside)
-    down.running()
+    down.link("^fed", uri or up.inside)
     up.bound("fed.x", "k")
     return here
 
@@ -56,14 +45,12 @@ def test_a_line_that_is_silent_is_given_up_and_what_waited_comes(up: Place, down
     proxy.silence()
     for number in range(1000):
         up.ch.publish("fed.x", "k", b"%d" % number)
-    row = down.down()
-    assert row["error"]
+    assert down.down()["error"]
     proxy.restore()
     down.running()
     until(lambda: down.ready(here) >= 1000, "all of them")
     until(lambda: down.row()["unconfirmed"] == 0 and up.ready(down.upstream_queue()) == 0, lambda: str(down.row()))
-    bodies = down.ch.drain(here)
-    assert list(dict.fromkeys(bodies)) == [b"%d" % number for number in range(1000)]
+    assert list(dict.fromkeys(down.ch.drain(here))) == [b"%d" % number for number in range(1000)]
 
 
 def test_a_link_that_is_restarted_keeps_its_backlog(up: Place, down: Place) -> None:
@@ -161,8 +148,7 @@ def test_a_link_with_a_wrong_password_says_that_it_was_refused(up: Place, down: 
     down.federate("^fed", up.through(up.site.port, user=f"{user}:hunter2"))
     until(lambda: "ACCESS_REFUSED" in down.row()["error"], lambda: str(down.row()))
     assert "hunter2" not in str(down.site.log) + str(down.row()) and down.row()["status"] == "error"
-    down.federate("^fed", up.through(up.site.port, user=f"{user}:{user}"))
-    down.running()
+    down.link("^fed", up.through(up.site.port, user=f"{user}:{user}"))
 
 
 def test_links_that_fail_and_fail_leave_nothing_behind(own: Site, proxied: NewProxy) -> None:
@@ -235,8 +221,7 @@ def test_links_that_all_went_down_all_come_back(own: Site) -> None:
     up, down = own.place(), own.place()
     for number in range(5):
         down.ch.exchange(f"fed.{number}", "fanout")
-    down.federate("^fed", up.uri)
-    down.running(5)
+    down.link("^fed", up.uri, count=5)
     queues = up.queues()
     stopped = own.federation
     own.loop.run(own.stop_federating())
@@ -251,8 +236,7 @@ def test_links_that_all_went_down_all_come_back(own: Site) -> None:
 def test_links_come_back_when_the_upstream_hangs_up_on_all_of_them(up: Place, down: Place) -> None:
     for number in range(5):
         down.ch.exchange(f"fed.{number}", "fanout")
-    down.federate("^fed", up.uri)
-    down.running(5)
+    down.link("^fed", up.uri, count=5)
     closed = up.act(lambda: up.site.host.close_connections(lambda one: one.client_name.startswith("Federation"), "bye"))
     assert closed == 5
     until(lambda: all(row["reconnects"] == 1 for row in down.rows()), lambda: str(down.rows()))

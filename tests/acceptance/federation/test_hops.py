@@ -28,8 +28,7 @@ def chained(places: list[Place], max_hops: int, at: dict[int, int] | None = None
     for place in places:
         place.ch.exchange("fed.x", type_)
     for number, (up, down) in enumerate(zip(places, places[1:], strict=False), 2):
-        down.federate("^fed", up.inside, max_hops=(at or {}).get(number, max_hops))
-        down.running()
+        down.link("^fed", up.inside, max_hops=(at or {}).get(number, max_hops))
 
 
 def entries(place: Place) -> list[dict[str, Any]]:
@@ -99,8 +98,7 @@ def test_how_far_a_message_goes_the_last_link_says(everywhere: list[Place], last
     first.ch.publish("fed.x", "k", b"from the first")
     second.counted(passing, 1)
     second.ch.publish("fed.x", "k", b"from the second")
-    bodies = third.bodies(queue, 1 + arrives)
-    assert bodies == ([b"from the first"] if arrives else []) + [b"from the second"]
+    assert third.bodies(queue, 1 + arrives) == ([b"from the first"] if arrives else []) + [b"from the second"]
 
 
 def test_virtual_hosts_of_one_broker_are_places_of_their_own(here: NewPlaces) -> None:
@@ -116,8 +114,7 @@ def test_who_shares_a_queue_is_warned(twins: list[Site]) -> None:
     first, second, up = [site.place("shared") for site in (*twins[:2], twins[2])]
     for down in (first, second):
         down.ch.exchange("fed.x", "fanout")
-        down.federate("^fed", up.uri)
-        down.running()
+        down.link("^fed", up.uri)
     assert up.queues() == ["federation: fed.x -> twin"]
 
     def warned(site: Site) -> list[object]:
@@ -131,10 +128,8 @@ def test_a_namesake_of_the_origin_gets_nothing_over_a_second_hop(twins: list[Sit
     origin, namesake, middle = [site.place("same") for site in twins]
     for place in (origin, middle, namesake):
         place.ch.exchange("fed.x", "direct")
-    middle.federate("^fed", origin.uri, max_hops=5)
-    middle.running()
-    namesake.federate("^fed", middle.uri, max_hops=5)
-    namesake.running()
+    middle.link("^fed", origin.uri, max_hops=5)
+    namesake.link("^fed", middle.uri, max_hops=5)
     here, there = middle.listener("fed.x", "k"), namesake.listener("fed.x", "k")
     origin.bound("fed.x", "k")
     middle.bound("fed.x", "k")
@@ -147,8 +142,7 @@ def test_a_namesake_of_the_origin_gets_nothing_over_a_second_hop(twins: list[Sit
 def test_with_no_hops_nothing_is_bound_and_nothing_comes(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
     here = down.listener("fed.x")
-    down.federate("^fed", up.inside, max_hops=0)
-    down.running()
+    down.link("^fed", up.inside, max_hops=0)
     up.ch.publish("fed.x", "", b"stays")
     up.ch.sync()
     until_steady(lambda: (up.bindings("fed.x"), down.ready(here), down.rows()))
@@ -160,8 +154,7 @@ def test_with_no_hops_nothing_is_bound_and_nothing_comes(up: Place, down: Place)
 def test_an_upstream_that_is_the_exchange_itself_makes_no_loop(here: NewPlaces, uri: str) -> None:
     (place,) = here(1)
     place.ch.exchange("fed.x", "fanout")
-    place.federate("^fed", {"inside": place.inside, "uri": place.uri}.get(uri, uri), max_hops=3)
-    place.running()
+    place.link("^fed", {"inside": place.inside, "uri": place.uri}.get(uri, uri), max_hops=3)
     queue = place.listener("fed.x")
     place.bound("fed.x", "")
     for number in range(5):

@@ -78,8 +78,7 @@ def test_a_queue_link_of_another_broker_is_known_by_the_connection_and_what_it_c
     a, b, _ = everywhere
     for place in (a, b):
         place.ch.declare("fed.q")
-    b.federate("^fed[.]", a.uri)
-    b.running()
+    b.link("^fed[.]", a.uri)
     known(a, ("a", "b", "running"))
     idle = one_link(a, "a", "b")
     assert (idle["type"], idle["state"], idle["name"]) == ("queue", "paused", "")
@@ -103,8 +102,7 @@ def test_links_between_virtual_hosts_of_one_broker_are_links_to_itself(up: Place
     for place in (up, down):
         place.ch.exchange("fed.x", "topic")
     down.listener("fed.x", "k")
-    down.federate("^fed[.]", up.inside)
-    down.running()
+    down.link("^fed[.]", up.inside)
     known(down, ("a", "a", "running"))
     known(up)  # the other end of the same link
 

@@ -27,8 +27,7 @@ def linked(up: Place, down: Place, uri: str = "", **settings: Any) -> str:
     """A queue here that gets what is published upstream."""
     down.ch.exchange("fed.x", "direct")
     here = down.listener("fed.x", "k")
-    down.federate("^fed", uri or up.inside, **settings)
-    down.running()
+    down.link("^fed", uri or up.inside, **settings)
     up.bound("fed.x", "k")
     return here
 
@@ -42,8 +41,7 @@ def close_consuming_channel(down: Place) -> None:
     """The upstream does, by a mistake of the link's."""
     link = link_of(down)
     assert isinstance(link, (ExchangeLink, QueueLink)) and link._connection is not None
-    transport = link._connection.transport
-    down.site.loop.call(transport.ack, CONSUMING, UNKNOWN_TAG, False)
+    down.site.loop.call(link._connection.transport.ack, CONSUMING, UNKNOWN_TAG, False)
 
 
 # What comes after a link with the same names
@@ -163,8 +161,7 @@ def test_a_link_whose_channel_the_upstream_closes_begins_anew(up: Place, down: P
 
 def test_a_queue_link_whose_channel_the_upstream_closes_begins_anew(up: Place, down: Place) -> None:
     down.ch.declare("fed.q")
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     wanting = down.channel()
     wanting.consume("fed.q", no_ack=True)
     until(lambda: down.row()["state"] == "flowing", lambda: str(down.row()))
@@ -182,8 +179,7 @@ def test_a_queue_link_that_may_not_consume_says_so_and_tries_with_pauses(up: Pla
     up.site.add_user("writer", {up.vhost: (".*", ".*", "^$")})
     down.ch.declare("fed.q")
     up.ch.declare("fed.q")
-    down.federate("^fed", up.through(up.site.port, user="writer:writer"), reconnect_delay=0.5)
-    down.running()
+    down.link("^fed", up.through(up.site.port, user="writer:writer"), reconnect_delay=0.5)
     down.channel().consume("fed.q", no_ack=True)
     until(lambda: "ACCESS_REFUSED" in down.row()["error"], lambda: str(down.row()))
     before = down.row()["reconnects"]
@@ -198,8 +194,7 @@ def test_a_queue_that_goes_with_its_consumer_is_not_left_for_a_moment(up: Place,
     arguments: dict[str, Any] = {"auto_delete": True}
     up.ch.declare("fed.q", **arguments)
     down.ch.declare("fed.q", **arguments)
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     first = down.channel()
     first.qos(1)
     first.consume("fed.q")

@@ -1,6 +1,6 @@
 """Scenarios 16 to 25, 28 and 31: what a link makes upstream, and when it comes and goes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,14 +17,6 @@ from .conftest import NewPlaces, NewProxy
 pytestmark = pytest.mark.sockets
 
 ALL = {"federation-upstream-set": "all"}
-
-
-@pytest.fixture
-def own(loop: LoopThread) -> Iterator[Site]:
-    """A broker of this test's own."""
-    site = Site(loop, "own")
-    yield site
-    site.close()
 
 
 def internals(up: Place, name: str) -> list[str]:
@@ -44,8 +36,7 @@ def flows(up: Place, down: Place, exchange: str = "fed.x", body: bytes = b"flows
 def test_a_link_makes_the_queue_the_internal_exchange_and_the_exchange(up: Place, down: Place) -> None:
     arguments = {"alternate-exchange": "amq.fanout"}
     down.ch.exchange("fed.x", "topic", durable=True, arguments=arguments)
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     name = down.upstream_queue()
     assert up.queues() == [name] and up.exchanges() == ["fed.x", f"{name} B"]
     queue, internal, exchange = up.queue(name), up.exchange(f"{name} B"), up.exchange("fed.x")
@@ -73,8 +64,7 @@ def test_a_link_makes_the_queue_the_internal_exchange_and_the_exchange(up: Place
 def test_flags_of_the_exchange_are_taken_over(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "headers", auto_delete=True)
     down.listener("fed.x")
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     exchange = until(lambda: up.exchange("fed.x"), "the exchange upstream")
     assert (exchange.type_name, exchange.durable, exchange.auto_delete) == ("headers", False, True)
 
@@ -82,8 +72,7 @@ def test_flags_of_the_exchange_are_taken_over(up: Place, down: Place) -> None:
 def test_the_name_is_short_where_both_have_the_same_names(everywhere: list[Place]) -> None:
     up, down, _ = everywhere
     down.ch.exchange("fed.x", "fanout")
-    down.federate("^fed", up.uri)
-    down.running()
+    down.link("^fed", up.uri)
     assert up.queues() == ["federation: fed.x -> b"]
     assert internals(up, "federation: fed.x -> b") == ["federation: fed.x -> b B"]
 
@@ -91,8 +80,7 @@ def test_the_name_is_short_where_both_have_the_same_names(everywhere: list[Place
 def test_the_name_says_which_exchange_where_they_differ(everywhere: list[Place]) -> None:
     up, down, _ = everywhere
     down.ch.exchange("fed.x", "fanout")
-    down.federate("^fed", up.uri, exchange="other")
-    down.running()
+    down.link("^fed", up.uri, exchange="other")
     assert up.queues() == ["federation: other -> b:fed.x"]
     assert up.exchanges() == ["federation: other -> b:fed.x B", "other"]
 
@@ -100,16 +88,14 @@ def test_the_name_says_which_exchange_where_they_differ(everywhere: list[Place])
 @pytest.mark.parametrize("other", ["fed.x", "other"])
 def test_the_name_says_which_virtual_host_where_they_differ(up: Place, down: Place, other: str) -> None:
     down.ch.exchange("fed.x", "fanout")
-    down.federate("^fed", up.inside, exchange=other)
-    down.running()
+    down.link("^fed", up.inside, exchange=other)
     assert up.queues() == [f"federation: {other} -> a:{down.vhost}:fed.x"]
 
 
 def test_without_a_path_the_virtual_host_is_the_one_of_the_exchange(everywhere: list[Place]) -> None:
     up, down, _ = everywhere
     down.ch.exchange("fed.x", "fanout")
-    down.federate("^fed", f"amqp://127.0.0.1:{up.site.port}")
-    down.running()
+    down.link("^fed", f"amqp://127.0.0.1:{up.site.port}")
     assert up.queues() == ["federation: fed.x -> b"]
 
 
@@ -122,8 +108,7 @@ def test_a_name_that_is_too_long_is_told(up: Place, down: Place) -> None:
 @pytest.mark.parametrize("type_", ["classic", "quorum"])
 def test_the_queue_is_of_the_type_that_was_chosen(up: Place, down: Place, type_: str) -> None:
     down.ch.exchange("fed.x", "topic")
-    down.federate("^fed", up.inside, queue_type=type_)
-    down.running()
+    down.link("^fed", up.inside, queue_type=type_)
     queue = up.queue(down.upstream_queue())
     assert queue is not None and queue.settings.type == type_
     flows(up, down)
@@ -131,10 +116,8 @@ def test_the_queue_is_of_the_type_that_was_chosen(up: Place, down: Place, type_:
 
 def test_expires_and_message_ttl_are_arguments_of_the_queue(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
-    down.federate("^fed", up.inside, expires=60_000, message_ttl=5_000)
-    down.running()
+    down.link("^fed", up.inside, expires=60_000, message_ttl=5_000)
     queue = up.queue(down.upstream_queue())
-    assert queue is not None
     arguments = dict(fields(queue.arguments))
     assert (arguments["x-expires"], arguments["x-message-ttl"]) == (("l", 60_000), ("l", 5_000))
 
@@ -142,8 +125,7 @@ def test_expires_and_message_ttl_are_arguments_of_the_queue(up: Place, down: Pla
 def test_a_queue_that_nobody_empties_expires(up: Place, down: Place, proxied: NewProxy) -> None:
     proxy = proxied(up.site)
     down.ch.exchange("fed.x", "fanout")
-    down.federate("^fed", up.through(proxy.port), expires=200)
-    down.running()
+    down.link("^fed", up.through(proxy.port), expires=200)
     proxy.cut()
     until(lambda: up.queues() == [], lambda: f"no queue: {up.queues()}")
     until(lambda: up.exchanges() == ["fed.x"], lambda: f"no internal exchange: {up.exchanges()}")
@@ -156,8 +138,7 @@ def test_messages_that_nobody_takes_expire(up: Place, down: Place, proxied: NewP
     proxy = proxied(up.site)
     down.ch.exchange("fed.x", "fanout")
     here = down.listener("fed.x")
-    down.federate("^fed", up.through(proxy.port), message_ttl=300)
-    down.running()
+    down.link("^fed", up.through(proxy.port), message_ttl=300)
     up.bound("fed.x", "")
     proxy.cut()
     down.down()
@@ -174,8 +155,7 @@ def test_an_exchange_that_is_there_may_be_of_another_type(up: Place, down: Place
     up.ch.exchange("fed.x", "fanout", durable=True)
     down.ch.exchange("fed.x", "topic")
     here = down.listener("fed.x", "a.*")
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     up.bound("fed.x", "a.*")
     for key in ("b", "a.b"):
         up.ch.publish("fed.x", key, key.encode())
@@ -197,8 +177,7 @@ def test_a_link_that_is_not_wanted_any_more_takes_its_things_along(
     up: Place, down: Place, end: Callable[[Place], None]
 ) -> None:
     down.ch.exchange("fed.x", "fanout")
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     end(down)
     down.without_links()
     until(lambda: (up.queues(), up.exchanges()) == ([], ["fed.x"]), lambda: f"{up.queues()} {up.exchanges()}")
@@ -224,8 +203,7 @@ def test_what_a_link_leaves_behind_where_it_is_told_to_keeps_buffering(
 ) -> None:
     down.ch.exchange("fed.x", "fanout")
     here = down.listener("fed.x")
-    down.federate("^fed", up.uri, resource_cleanup_mode="never")
-    down.running()
+    down.link("^fed", up.uri, resource_cleanup_mode="never")
     up.bound("fed.x", "")
     end(down)
     down.without_links()
@@ -233,8 +211,7 @@ def test_what_a_link_leaves_behind_where_it_is_told_to_keeps_buffering(
     for number in range(3):
         up.ch.publish("fed.x", "", b"%d" % number)
     up.counted(down.upstream_queue(), 3)
-    down.federate("^fed", up.uri, resource_cleanup_mode="never")
-    down.running()
+    down.link("^fed", up.uri, resource_cleanup_mode="never")
     assert down.bodies(here, 3) == [b"0", b"1", b"2"]
     assert len(internals(up, down.upstream_queue())) == 1
 
@@ -245,8 +222,7 @@ def test_the_queue_of_a_deleted_exchange_keeps_collecting(up: Place, down: Place
     here = down.listener("fed.x", "0")
     for number in range(1, count):
         down.ch.bind(here, "fed.x", str(number))
-    down.federate("^fed", up.uri, resource_cleanup_mode="never")
-    down.running()
+    down.link("^fed", up.uri, resource_cleanup_mode="never")
     up.bound("fed.x", *map(str, range(count)))
     down.ch.delete_exchange("fed.x")
     down.without_links()
@@ -264,8 +240,7 @@ def test_the_queue_of_a_deleted_exchange_keeps_collecting(up: Place, down: Place
 
 def test_the_end_of_the_exchange_is_the_end_of_its_link(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     down.ch.delete_exchange("fed.x")
     down.without_links()
     until(lambda: (up.queues(), up.exchanges()) == ([], ["fed.x"]), lambda: f"{up.queues()} {up.exchanges()}")
@@ -300,8 +275,7 @@ def test_federation_that_is_switched_off_moves_nothing_until_it_is_on_again(own:
     here = down.listener("fed.x")
     down.ch.declare("fed.q")
     up.ch.declare("fed.q", arguments={})
-    down.federate("^fed", up.inside)
-    down.running(2)
+    down.link("^fed", up.inside, count=2)
     up.bound("fed.x", "")
     own.loop.run(own.stop_federating())
     up.ch.publish("fed.x", "", b"buffered")
@@ -330,8 +304,7 @@ def test_of_several_uris_one_that_answers_is_enough(here: NewPlaces) -> None:
 def test_another_name_of_the_cluster_is_another_name_of_the_queue(loop: LoopThread, own: Site) -> None:
     up, down = own.place(), own.place()
     down.ch.exchange("fed.x", "fanout")
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     assert up.queues() == [f"federation: fed.x -> own:{down.vhost}:fed.x"]
     down.act(own.node.parameters.set_global, "cluster_name", "renamed")
     renamed = f"federation: fed.x -> renamed:{down.vhost}:fed.x"
@@ -353,8 +326,7 @@ def test_a_link_looks_at_its_objects_upstream_over_one_channel(own: Site, monkey
     monkeypatch.setattr(UpstreamChannel, "declare_queue", count)
     up, down = own.place(), own.place()
     down.ch.exchange("fed.x", "topic")
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     until(lambda: looks[0] > 1, "it has looked")
     opened, so_far = own.node.churn.channel_created, looks[0]
     until(lambda: looks[0] > so_far + 10, "it looks again")

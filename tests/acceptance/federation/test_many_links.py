@@ -25,14 +25,6 @@ def limited(loop: LoopThread) -> Iterator[Site]:
     site.close()
 
 
-@pytest.fixture
-def own(loop: LoopThread) -> Iterator[Site]:
-    """A broker that no other test uses, since the work of others takes time of its turns."""
-    site = Site(loop, "own")
-    yield site
-    site.close()
-
-
 def test_links_beyond_the_limit_are_refused_and_start_when_others_have_ended(limited: Site) -> None:
     up, down = limited.place(), limited.place()
     for number in range(LIMIT + 2):

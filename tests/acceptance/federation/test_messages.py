@@ -25,8 +25,7 @@ def linked(up: Place, down: Place, *keys: str, uri: str = "", **settings: Any) -
     """A queue here that gets what is published upstream."""
     down.ch.exchange("fed.x", "topic")
     here = down.listener("fed.x", *(keys or ("#",)))
-    down.federate("^fed", uri or up.inside, **settings)
-    down.running()
+    down.link("^fed", uri or up.inside, **settings)
     up.bound("fed.x", *(keys or ("#",)))
     return here
 
@@ -114,8 +113,7 @@ def test_a_message_without_any_property_or_body_comes_as_well(up: Place, down: P
 def test_the_name_of_the_exchange_is_the_one_it_has_here(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
     here = down.listener("fed.x")
-    down.federate("^fed", up.inside, exchange="other")
-    down.running()
+    down.link("^fed", up.inside, exchange="other")
     up.bound("other", "")
     up.ch.publish("other", "", b"")
     message = down.get(here)
@@ -127,8 +125,7 @@ def test_the_newest_hop_stands_first(here: NewPlaces) -> None:
     first, second, third = here(3)
     for up, down in ((second, third), (first, second)):
         down.ch.exchange("fed.x", "fanout")
-        down.federate("^fed", up.inside, max_hops=2)
-        down.running()
+        down.link("^fed", up.inside, max_hops=2)
     queue = third.listener("fed.x")
     first.bound("fed.x", "")
     first.ch.publish("fed.x", "", b"twice")
@@ -189,8 +186,7 @@ def unwanted_is_brought(up: Place, down: Place, proxied: NewProxy) -> None:
     if down.exchange("fed.x") is None:
         down.ch.exchange("fed.x", "direct")
     here = down.listener("fed.x", "gone", "stays")
-    down.federate("^fed", up.through(proxy.port))
-    down.running()
+    down.link("^fed", up.through(proxy.port))
     up.bound("fed.x", "gone", "stays")
     proxy.cut()
     down.down()
@@ -249,15 +245,13 @@ def test_no_cut_of_the_line_loses_anything(up: Place, down: Place, proxied: NewP
     up.ch.publish("fed.x", "k", b"last")
     down.running()
     settled(up, down)
-    bodies = down.ch.drain(here)
-    assert list(dict.fromkeys(bodies)) == [*(b"%d" % number for number in range(count)), b"last"]
+    assert list(dict.fromkeys(down.ch.drain(here))) == [*(b"%d" % number for number in range(count)), b"last"]
 
 
 def test_without_acknowledgements_none_is_sent(up: Place, down: Place) -> None:
     here = linked(up, down, ack_mode="no-ack", prefetch_count=5)
     queue = up.queue(down.upstream_queue())
-    assert queue is not None
-    (consumer,) = up.look(lambda vhost: queue.consumers.all())
+    (consumer,) = up.look(lambda vhost: list(queue.consumers.all))
     assert consumer.no_ack
     hopped = {"headers": {"x-received-from": [{"uri": "amqp://elsewhere"}]}}
     for number in range(50):

@@ -25,8 +25,7 @@ def linked(up: Place, down: Place, uri: str) -> str:
     """A queue here that gets what is published upstream."""
     down.ch.exchange("fed.x", "direct")
     here = down.listener("fed.x", "k")
-    down.federate("^fed", uri)
-    down.running()
+    down.link("^fed", uri)
     up.bound("fed.x", "k")
     return here
 

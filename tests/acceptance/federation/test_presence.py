@@ -84,8 +84,7 @@ class Sites:
         presence = Presence(self.places[at].site.name, self.places[at].vhost, key)
         found = {}
         for number, place in enumerate(self.places):
-            ways = place.look(lambda vhost: vhost.exchanges[X].type.remote.paths(presence))
-            for way, count in ways.items():
+            for way, count in place.look(lambda vhost: vhost.exchanges[X].type.remote.paths(presence)).items():
                 found[*["/".join(site) for site in reversed(way)], self.site(number)] = count
         return found
 
@@ -239,8 +238,7 @@ def test_what_happens_while_a_link_is_down_is_told_when_it_is_back(everywhere: l
     up, down = everywhere[:2]
     sites = Sites([up, down], [(0, 1)])
     proxy = proxied(up.site)
-    down.federate("^fed", up.through(proxy.port))
-    down.running()
+    down.link("^fed", up.through(proxy.port))
     gone = up.listener(X, "gone")
     up.listener(X, "stays")
     sites.expect(
@@ -259,8 +257,7 @@ def test_what_vanished_unheard_of_is_told_after_the_link_is_back(everywhere: lis
     up, down = everywhere[:2]
     sites = Sites([up, down], [(0, 1)])
     proxy = proxied(up.site)
-    down.federate("^fed", up.through(proxy.port))
-    down.running()
+    down.link("^fed", up.through(proxy.port))
     gone = up.listener(X, "gone")
     up.listener(X, "stays")
     sites.expect(
@@ -280,8 +277,7 @@ def test_who_is_present_stays_while_the_link_is_down_and_goes_with_it(
     up, down = everywhere[:2]
     sites = Sites([up, down], [(0, 1)])
     proxy = proxied(up.site)
-    down.federate("^fed", up.through(proxy.port))
-    down.running()
+    down.link("^fed", up.through(proxy.port))
     up.listener(X, "k")
     down.listener(X, "l")
     sites.expect([("bind", "k", ""), ("bind", "l", sites.site(1))], [("bind", "k", sites.site(0)), ("bind", "l", "")])
@@ -323,8 +319,7 @@ def test_from_an_upstream_of_another_type_nothing_is_taken_for_a_notice(up: Plac
     up.ch.exchange(X, "fanout")
     down.ch.exchange(X, "x-presence")
     listener = down.listener(X)
-    down.federate("^fed", up.uri)
-    down.running()
+    down.link("^fed", up.uri)
     here = down.listener(X, "k")
     up.bound(X, "k")
     forged = {"action": "bind", "exchange": X, "queue": "q", "key": "forged"}
@@ -340,8 +335,7 @@ def test_a_link_that_may_not_look_at_the_upstream_exchange_shows_who_is_downstre
 ) -> None:
     sites = Sites([up, down], [(0, 1)])
     up.site.add_user("linker", {up.vhost: ("^federation: .*", "^federation: .*", ".*")})
-    down.federate("^fed", up.through(up.site.port, user="linker:linker"))
-    down.running()
+    down.link("^fed", up.through(up.site.port, user="linker:linker"))
     up.listener(X, "k")
     down.listener(X, "l")
     sites.expect([("bind", "k", ""), ("bind", "l", sites.site(1))], [("bind", "l", "")])
@@ -350,8 +344,7 @@ def test_a_link_that_may_not_look_at_the_upstream_exchange_shows_who_is_downstre
 
 def test_a_listener_downstream_makes_no_binding_upstream(up: Place, down: Place) -> None:
     """The link has one of its own, for all of them."""
-    sites = Sites([up, down], [(0, 1)])
-    sites.federate()
+    Sites([up, down], [(0, 1)]).federate()
     down.listener(X)
     until_steady(lambda: up.keys(X))
     assert up.keys(X) == [""]

@@ -21,8 +21,7 @@ ALL = {"federation-upstream-set": "all"}
 def federated(up: Place, down: Place, **settings: Any) -> None:
     for place in (up, down):
         place.ch.declare("fed.q", durable=True)
-    down.federate("^fed", up.inside, **settings)
-    down.running()
+    down.link("^fed", up.inside, **settings)
 
 
 def consumer(place: Place, queue: str = "fed.q", **fields: Any) -> Channel:
@@ -63,8 +62,7 @@ def test_the_demand_of_a_link_is_not_passed_on(here: NewPlaces) -> None:
     until_steady(lambda: (second.ready("fed.q"), third.ready("fed.q")))
     got = [*near.client.inbox(near.number), *wanting.client.inbox(wanting.number)]
     assert len(got) <= 1
-    message = near.delivery()
-    assert message.body == b"far"
+    assert near.delivery().body == b"far"
 
 
 def moved(one: Place, other: Place, body: bytes = b"moves", **properties: Any) -> Any:
@@ -96,15 +94,13 @@ def test_the_first_move_says_where_the_message_was_published(up: Place, down: Pl
 
 def test_a_message_that_goes_to_and_fro_counts_its_visits(up: Place, down: Place) -> None:
     federated(up, down)
-    up.federate("^fed", down.inside)
-    up.running()
+    up.link("^fed", down.inside)
     up.ch.exchange("origin", "fanout")
     up.ch.bind("fed.q", "origin")
     up.ch.publish("origin", "key", b"bounces")
     for visit in range(1, 4):
         for place in (down, up):
-            message = pulled(place)
-            found = headers(message)
+            found = headers(pulled(place))
             entries = [dict(entry) for _, entry in found["x-received-from"][1]]
             assert len(entries) == (1 if (visit, place) == (1, down) else 2)
             assert entries[0]["visit-count"] == ("l", visit)
@@ -129,8 +125,7 @@ def test_keys_for_copies_are_put_aside(up: Place, down: Place) -> None:
     federated(up, down)
     for place in (up, down):
         place.ch.declare("copies")
-    message = moved(up, down, headers={"CC": ["copies"]})
-    found = headers(message)
+    found = headers(moved(up, down, headers={"CC": ["copies"]}))
     assert found["x-original-cc"] == ("A", [("S", "copies")]) and "CC" not in found
     assert (up.ready("copies"), down.ready("copies")) == (1, 0)
 
@@ -189,8 +184,7 @@ def test_a_time_to_live_begins_anew_with_each_move(up: Place, down: Place) -> No
 def test_arguments_hold_for_each_queue_alone(up: Place, down: Place) -> None:
     up.ch.declare("fed.q")
     down.ch.declare("fed.q", arguments={"x-max-length": 2})
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     up.ch.fill("fed.q", *(b"%d" % number for number in range(10)))
     assert up.ready("fed.q") == 10
     down.ch.fill("fed.q", *(b"%d" % number for number in range(10)))
@@ -200,8 +194,7 @@ def test_arguments_hold_for_each_queue_alone(up: Place, down: Place) -> None:
 def test_a_queue_upstream_is_made_like_the_one_here(up: Place, down: Place) -> None:
     arguments = {"x-message-ttl": 60_000, "x-max-length": 7, "x-dead-letter-exchange": "dlx"}
     down.ch.declare("fed.q", durable=True, arguments=arguments)
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     made, ours = up.queue("fed.q"), down.queue("fed.q")
     assert made is not None and ours is not None
     assert (made.durable, made.auto_delete, made.owner) == (True, False, None)
@@ -236,12 +229,10 @@ def test_queues_of_one_connection_and_named_by_the_broker_are_not_federated(up: 
     down.ch.declare("ordinary")
     before = len(up.site.host.connections())
     for _ in range(1000):
-        named = down.ch.declare("", exclusive=True).queue
-        down.ch.delete(named)
+        down.ch.delete(down.ch.declare("", exclusive=True).queue)
     for _ in range(20):
         down.ch.declare("")
-    owner = down.channel()
-    owner.declare("mine", exclusive=True)
+    down.channel().declare("mine", exclusive=True)
     (row,) = down.running()
     assert row["name"] == "ordinary"
     until_steady(lambda: (len(up.site.host.connections()), len(down.rows())))
@@ -303,8 +294,7 @@ def test_links_of_queues_at_which_nothing_happens_do_nothing(
     ch.consume("fed.idle")
     ch.consume("fed.full")
     down.ch.publish("", "fed.full", b"never acknowledged")
-    down.federate("^fed", up.inside)
-    down.running(3)
+    down.link("^fed", up.inside, count=3)
     until(lambda: {row["name"]: row["state"] for row in down.rows()}["fed.idle"] == "flowing", lambda: str(down.rows()))
     until_steady(lambda: len(looks))
     before = len(looks)
@@ -320,8 +310,7 @@ def test_a_consumer_that_has_room_again_asks_for_more_though_the_queue_stayed_em
     ch.consume("fed.q")
     down.ch.publish("", "fed.q", b"first")
     first = ch.delivery()
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     until(lambda: down.row()["state"] == "paused", lambda: str(down.row()))
     up.ch.fill("fed.q", b"second")
     ch.ack(first.tag)
@@ -332,8 +321,7 @@ def test_a_consumer_that_comes_is_served_at_once(up: Place, down: Place, monkeyp
     monkeypatch.setattr(queue_link, "DEMAND_INTERVAL_S", 3600.0)  # which consumers that come need not wait for
     up.ch.declare("fed.q")
     down.ch.declare("fed.q")
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     for body in (b"first", b"second"):
         up.ch.fill("fed.q", body)
         ch = down.channel()

@@ -22,8 +22,7 @@ def pair(up: Place, down: Place, name: str = "fed.q", arguments: dict[str, Any] 
     """A queue of this name in both, the one here federated."""
     up.ch.declare(name, durable=True, arguments=arguments or {})
     down.ch.declare(name, durable=True, arguments=arguments or {})
-    down.federate("^fed", up.inside, **settings)
-    down.running()
+    down.link("^fed", up.inside, **settings)
 
 
 def publish(place: Place, queue: str, *numbers: int) -> None:
@@ -44,7 +43,7 @@ def bodies(channel: Channel, count: int) -> list[bytes]:
 
 def consumers(place: Place, queue: str = "fed.q") -> list[tuple[str, int]]:
     """Tag and priority of each."""
-    return place.look(lambda vhost: [(one.tag, one.priority) for one in vhost.queues[queue].consumers.all()])
+    return place.look(lambda vhost: [(one.tag, one.priority) for one in vhost.queues[queue].consumers.all])
 
 
 def test_a_message_moves_where_somebody_wants_it(up: Place, down: Place) -> None:
@@ -62,8 +61,7 @@ def test_a_message_moves_where_somebody_wants_it(up: Place, down: Place) -> None
 
 def test_a_queue_that_is_not_there_upstream_is_made(up: Place, down: Place) -> None:
     down.ch.declare("fed.q", durable=True, arguments={"x-max-length": 5})
-    down.federate("^fed", up.inside)
-    down.running()
+    down.link("^fed", up.inside)
     queue = up.queue("fed.q")
     assert queue is not None and queue.durable and "x-max-length" in queue.arguments
 
@@ -196,11 +194,9 @@ def test_a_consumer_that_never_acknowledges_pulls_little_and_no_storm(
 ) -> None:
     up.ch.declare("fed.q")
     down.ch.declare("fed.q")
-    down.federate("^fed", up.inside, prefetch_count=30)
-    down.running()
+    down.link("^fed", up.inside, prefetch_count=30)
     publish(up, "fed.q", *range(200))
-    wanting = consumer(down, prefetch=prefetch)
-    bodies(wanting, prefetch)
+    bodies(consumer(down, prefetch=prefetch), prefetch)
     until_steady(lambda: (up.ready("fed.q"), down.ready("fed.q"), down.row()["state"]), 0.5)
     assert up.ready("fed.q") >= 200 - 30 - prefetch
     assert not consumers(up) and down.row()["state"] == "paused"
@@ -239,8 +235,7 @@ def test_a_break_half_way_loses_nothing(up: Place, down: Place, proxied: NewProx
     proxy = proxied(up.site)
     up.ch.declare("fed.q", durable=True)
     down.ch.declare("fed.q", durable=True)
-    down.federate("^fed", up.through(proxy.port), prefetch_count=5)
-    down.running()
+    down.link("^fed", up.through(proxy.port), prefetch_count=5)
     publish(up, "fed.q", *range(20))
     publish(down, "fed.q", *range(20, 40))
     got: list[bytes] = []

@@ -19,8 +19,7 @@ def linked(up: Place, down: Place, type_: str = "direct", key: str = "k", uri: s
     here = f"of {type_}"
     down.ch.declare(here)
     down.ch.bind(here, "fed.x", key, arguments=arguments)
-    down.federate("^fed", uri or up.inside)
-    down.running()
+    down.link("^fed", uri or up.inside)
     up.bound("fed.x", key)
     return here
 
@@ -33,8 +32,7 @@ def test_upstreams_need_no_configuration(up: Place, down: Place) -> None:
     down.ch.declare("fed.q")
     down.ch.exchange("fed.x", "direct")
     here = down.listener("fed.x", "k")
-    down.federate("^fed", up.inside)
-    down.running(2)
+    down.link("^fed", up.inside, count=2)
     up.bound("fed.x", "k")
     up.ch.publish("fed.x", "k", b"copied")
     assert down.get(here).body == b"copied"
@@ -53,8 +51,7 @@ def test_one_exchange_feeds_several_brokers(everywhere: list[Place]) -> None:
     for down in downs:
         down.ch.exchange("fed.x", "direct")
         queues.append(down.listener("fed.x", "k"))
-        down.federate("^fed", up.uri)
-        down.running()
+        down.link("^fed", up.uri)
     up.bound("fed.x", "k", "k")
     up.ch.publish("fed.x", "k", b"for both")
     for down, queue in zip(downs, queues, strict=True):

@@ -51,8 +51,7 @@ def links(place: Place, more: str = "") -> list[dict[str, object]]:
 
 def exchange_link(up: Place, down: Place, uri: str = "") -> None:
     down.ch.exchange("fed.x", "fanout")
-    down.federate("^fed", uri or up.through(up.site.port, "?heartbeat=5"), exchange="other")
-    down.running()
+    down.link("^fed", uri or up.through(up.site.port, "?heartbeat=5"), exchange="other")
 
 
 def test_a_link_of_an_exchange_is_shown_with_all_that_rabbitmq_shows(up: Place, down: Place) -> None:
@@ -86,8 +85,7 @@ def test_a_link_of_an_exchange_is_shown_with_all_that_rabbitmq_shows(up: Place, 
 
 def test_a_link_of_a_queue_is_shown_by_its_queues_and_its_tag(up: Place, down: Place) -> None:
     down.ch.declare("fed.q")
-    down.federate("^fed", up.inside, queue="other", consumer_tag="tag")
-    down.running()
+    down.link("^fed", up.inside, queue="other", consumer_tag="tag")
     (row,) = links(down)
     shown = {"queue": "fed.q", "upstream_queue": "other", "consumer_tag": "tag", "type": "queue", "uri": up.inside}
     assert row.items() >= shown.items() and not row.keys() & {"exchange", "upstream_exchange"}

@@ -47,8 +47,7 @@ def test_links_are_suspended_while_another_broker_may_own_the_store(up: Place, d
     down.ch.exchange("fed.x", "fanout")
     down.ch.declare("fed.q")
     queue = down.listener("fed.x")
-    down.federate("^fed", up.uri)
-    down.running(2)
+    down.link("^fed", up.uri, count=2)
     objects = up.queues(), up.exchanges()
     suspend(down)
     until(lambda: not up.site.connections("Federation link (upstream: u0, policy: federate)"))
@@ -68,8 +67,7 @@ def test_links_are_suspended_while_another_broker_may_own_the_store(up: Place, d
 
 def test_a_link_that_was_suspended_says_why(up: Place, downs: Place) -> None:
     downs.ch.exchange("fed.x", "fanout")
-    downs.federate("^fed", up.uri)
-    downs.running()
+    downs.link("^fed", up.uri)
     suspend(downs)
     until(lambda: downs.row()["error"] == NOT_ALONE, lambda: str(downs.row()))
 

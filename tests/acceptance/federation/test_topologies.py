@@ -151,10 +151,8 @@ def test_a_leaf_gets_from_the_root_as_its_own_link_lets_it(here: NewPlaces, leaf
     root, middle, leaf = here(3)
     for place in (root, middle, leaf):
         place.ch.exchange("fed.x", "direct")
-    middle.federate("^fed", root.inside, max_hops=2)
-    middle.running()
-    leaf.federate("^fed", middle.inside, max_hops=leaf_hops)
-    leaf.running()
+    middle.link("^fed", root.inside, max_hops=2)
+    leaf.link("^fed", middle.inside, max_hops=leaf_hops)
     queue = leaf.listener("fed.x", "only the leaf's")
     middle.bound("fed.x", "only the leaf's")
     everyone = middle.listener("fed.x", "everyone's")

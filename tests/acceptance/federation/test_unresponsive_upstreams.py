@@ -65,8 +65,7 @@ def test_a_link_that_runs_gives_an_upstream_up_that_answers_no_more(
     monkeypatch.setattr(exchange_link, "BACKLOG_S", 0.02)
     down: Place = here(1)[0]
     down.ch.exchange("fed.x", "direct")
-    down.federate("^fed", uri(upstream))
-    down.running()
+    down.link("^fed", uri(upstream))
     upstream.mute = Queue.Declare
     until(lambda: down.row()["error"] == UNANSWERED, lambda: str(down.row()))
     upstream.mute = None
@@ -86,5 +85,5 @@ def test_a_link_is_not_in_its_start_for_ever_though_each_of_its_requests_is_answ
     down: Place = here(1)[0]
     down.ch.exchange("fed.x", "direct")
     down.federate("^fed", uri(upstream))
-    reason = "the upstream has not made ready what the link needs within 3 s"
+    reason = "the upstream has not declared all objects of the link within 3 s"
     until(lambda: down.row()["error"] == reason, lambda: str(down.row()))

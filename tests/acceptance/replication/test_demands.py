@@ -49,8 +49,7 @@ def test_load_d_and_the_latency_of_confirms_are_measured() -> None:
 
 
 def test_a_backlog_is_recovered_and_the_size_of_the_database_is_measured() -> None:
-    outcome = figures.recovery(5000)
-    assert "served 5,000 messages" in outcome.text
+    assert "served 5,000 messages" in figures.recovery(5000).text
     assert "tables of segments" in figures.size(0.02).text
 
 

@@ -32,8 +32,7 @@ def server(postgresql_programs: None) -> Iterator[Cluster]:
 
 def publisher(broker: BrokerProcess) -> Channel:
     """A channel with confirms, whose messages 1 and 2 are confirmed."""
-    client = broker.connect()
-    channel = client.channel()
+    channel = broker.connect().channel()
     channel.declare("q", durable=True)
     channel.confirm()
     for body in (b"1", b"2"):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.amqp_client import Client
 from tests.support.broker_process import BrokerProcess
 
 FILES_ONLY = "changes files of the data folder"
@@ -19,3 +20,10 @@ def daemon(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BrokerPro
     daemon = BrokerProcess(tmp_path, store=request.getfixturevalue("store_url") if on_postgresql else None)
     yield daemon
     daemon.close()
+
+
+@pytest.fixture
+def client(daemon: BrokerProcess) -> Client:
+    """A connection to the broker, which it starts."""
+    daemon.start()
+    return daemon.connect()

@@ -32,16 +32,14 @@ def test_idle_connections_up_to_the_limit_of_descriptors_end_neither_the_broker_
     daemon: BrokerProcess,
 ) -> None:
     daemon.start()
-    client = daemon.connect()
-    channel = client.channel()
+    channel = daemon.connect().channel()
     with ExitStack() as strangers:
         for number in range(STRANGERS):
             strangers.enter_context(socket.create_connection(daemon.address))
             if number % 50 == 0:
                 channel.declare(f"q{number}", durable=True)
         channel.declare("last", durable=True)
-        newcomer = daemon.connect().channel()
-        newcomer.declare("newcomer", durable=True)
+        daemon.connect().channel().declare("newcomer", durable=True)
         assert daemon.process.poll() is None, daemon.tail()
         assert daemon.events("connection_limit"), daemon.tail()
         assert not daemon.events("cannot_accept"), daemon.tail()

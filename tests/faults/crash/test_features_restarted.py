@@ -63,9 +63,7 @@ def on_disk(client: Client) -> None:
     confirmed(client, "barrier", [b"behind it"])
 
 
-def test_limits_count_what_was_there_before(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_limits_count_what_was_there_before(client: Client, restart: Callable[[], Client]) -> None:
     declare(client, "letters")
     declare(client, "by length", "letters", max_length=3)
     declare(client, "by bytes", "letters", max_length_bytes=3)
@@ -84,20 +82,15 @@ def test_limits_count_what_was_there_before(daemon: BrokerProcess, restart: Call
     assert [letter.body for letter in arrives(channel, "letters", 2)] == [b"0", b"0"]
 
 
-def test_what_was_dropped_does_not_return(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_what_was_dropped_does_not_return(client: Client, restart: Callable[[], Client]) -> None:
     declare(client, "latest", max_length=3)
     confirmed(client, "latest", [b"%d" % number for number in range(500)])
-    client = restart()
-    assert client.channel().drain("latest") == [b"497", b"498", b"499"]
+    assert restart().channel().drain("latest") == [b"497", b"498", b"499"]
 
 
 def test_the_earlier_deadline_is_kept_and_the_queue_goes_on_to_set_them(
-    daemon: BrokerProcess, restart: Callable[[], Client]
+    client: Client, daemon: BrokerProcess, restart: Callable[[], Client]
 ) -> None:
-    daemon.start()
-    client = daemon.connect()
     declare(client, "letters")
     declare(client, "timed", "letters", message_ttl=HOUR_MS)
     confirmed(client, "timed", [b"before"])
@@ -112,9 +105,7 @@ def test_the_earlier_deadline_is_kept_and_the_queue_goes_on_to_set_them(
     assert letter.headers["x-death"][0]["original-expiration"] == "100"
 
 
-def test_dead_letters_at_least_once_wait_over_restarts(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_dead_letters_at_least_once_wait_over_restarts(client: Client, restart: Callable[[], Client]) -> None:
     arguments = {"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-max-length": 2}
     client.channel().declare("letters", durable=True, arguments=arguments)
     arguments |= {"x-max-length": 10, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
@@ -132,10 +123,8 @@ def test_dead_letters_at_least_once_wait_over_restarts(daemon: BrokerProcess, re
 
 
 def test_what_was_out_and_died_meanwhile_is_dead_lettered_once(
-    daemon: BrokerProcess, restart: Callable[[], Client]
+    client: Client, daemon: BrokerProcess, restart: Callable[[], Client]
 ) -> None:
-    daemon.start()
-    client = daemon.connect()
     declare(client, "letters")
     declare(client, "timed", "letters", message_ttl=HOUR_MS)
     channel = client.channel()
@@ -152,9 +141,7 @@ def test_what_was_out_and_died_meanwhile_is_dead_lettered_once(
     assert (channel.count("timed"), channel.count("letters")) == (0, 0)
 
 
-def test_only_the_head_expires(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_only_the_head_expires(client: Client, daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     declare(client, "queue")
     confirmed(client, "queue", [b"lives"])
     confirmed(client, "queue", [b"dies"], {**PERSISTENT, "expiration": str(HOUR_MS)})
@@ -165,9 +152,7 @@ def test_only_the_head_expires(daemon: BrokerProcess, restart: Callable[[], Clie
     assert channel.drain("queue") == [b"lives", b"lives on"]
 
 
-def test_priorities_and_deadlines_of_many_messages_hold(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_priorities_and_deadlines_of_many_messages_hold(client: Client, restart: Callable[[], Client]) -> None:
     declare(client, "ranked", max_priority=3)
     channel = client.channel()
     channel.confirm()
@@ -191,21 +176,16 @@ def test_priorities_and_deadlines_of_many_messages_hold(daemon: BrokerProcess, r
 
 
 def test_in_a_quorum_queue_a_message_without_priority_stands_where_it_stood(
-    daemon: BrokerProcess, restart: Callable[[], Client]
+    client: Client, restart: Callable[[], Client]
 ) -> None:
-    daemon.start()
-    client = daemon.connect()
     declare(client, "quorum", queue_type="quorum")
     for priority in (None, 0, 9, 4, None, 3, 40, 31):
         properties = {**PERSISTENT, "priority": priority} if priority is not None else PERSISTENT
         confirmed(client, "quorum", [b"%d" % priority if priority is not None else b"none"], properties)
-    channel = restart().channel()
-    assert channel.drain("quorum") == [b"40", b"31", b"9", b"none", b"4", b"none", b"3", b"0"]
+    assert restart().channel().drain("quorum") == [b"40", b"31", b"9", b"none", b"4", b"none", b"3", b"0"]
 
 
-def test_a_dead_letter_is_routed_by_keys_that_nobody_sees(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_a_dead_letter_is_routed_by_keys_that_nobody_sees(client: Client, restart: Callable[[], Client]) -> None:
     declare(client, "blind")
     client.channel().declare("source", durable=True, arguments={"x-dead-letter-exchange": "amq.direct"})
     client.channel().bind("blind", "amq.direct", "secret")
@@ -217,18 +197,15 @@ def test_a_dead_letter_is_routed_by_keys_that_nobody_sees(daemon: BrokerProcess,
 
 
 def test_a_client_that_tells_of_deaths_is_not_believed_after_a_restart_either(
-    daemon: BrokerProcess, restart: Callable[[], Client]
+    client: Client, restart: Callable[[], Client]
 ) -> None:
-    daemon.start()
-    client = daemon.connect()
     declare(client, "letters")
     declare(client, "second", "letters")
     declare(client, "first", "second")
     planted = [{"count": 7, "reason": "expired", "queue": "letters", "exchange": "", "routing-keys": ["k"]}]
     confirmed(client, "first", [b"body"], {**PERSISTENT, "headers": {"x-death": planted}})
     client = restart()
-    channel = client.channel()
-    channel.reject_next("first")
+    client.channel().reject_next("first")
     on_disk(client)
     channel = restart().channel()
     channel.reject_next("second")
@@ -238,9 +215,9 @@ def test_a_client_that_tells_of_deaths_is_not_believed_after_a_restart_either(
     assert letter.headers["x-first-death-queue"] == "first"
 
 
-def test_a_circle_is_seen_that_began_before(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_a_circle_is_seen_that_began_before(
+    client: Client, daemon: BrokerProcess, restart: Callable[[], Client]
+) -> None:
     declare(client, "one", "two", message_ttl=50)
     declare(client, "two", "one", message_ttl=HOUR_MS)
     confirmed(client, "one", [b"body"])
@@ -253,9 +230,7 @@ def test_a_circle_is_seen_that_began_before(daemon: BrokerProcess, restart: Call
     assert channel.count("one") == 0
 
 
-def test_dead_letters_are_as_persistent_as_what_died(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_dead_letters_are_as_persistent_as_what_died(client: Client, restart: Callable[[], Client]) -> None:
     declare(client, "letters")
     declare(client, "source", "letters")
     confirmed(client, "source", [b"kept"])
@@ -295,9 +270,9 @@ def test_a_kill_finds_a_dying_message_in_one_queue_or_the_other(daemon: BrokerPr
         assert sorted(left) == BODIES
 
 
-def test_the_time_of_an_unused_queue_starts_anew(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_the_time_of_an_unused_queue_starts_anew(
+    client: Client, daemon: BrokerProcess, restart: Callable[[], Client]
+) -> None:
     declare(client, "leased", expires=HOUR_MS)
     confirmed(client, "leased", [b"body"])
     daemon.clock_ahead_s = 2 * HOUR_S
@@ -311,9 +286,7 @@ def test_the_time_of_an_unused_queue_starts_anew(daemon: BrokerProcess, restart:
     assert exists(client, "held") and exists(client, "leased")
 
 
-def test_an_auto_delete_queue_waits_for_a_new_consumer(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_an_auto_delete_queue_waits_for_a_new_consumer(client: Client, restart: Callable[[], Client]) -> None:
     client.channel().declare("fleeting", durable=True, auto_delete=True)
     confirmed(client, "fleeting", BODIES)
     client = restart()
@@ -324,15 +297,10 @@ def test_an_auto_delete_queue_waits_for_a_new_consumer(daemon: BrokerProcess, re
     channel.cancel(tag)
     channel.refused(404, Queue.Declare, queue="fleeting", passive=True)
     client.channel().declare("other", durable=True)
-    missing = restart().channel()
-    missing.refused(404, Queue.Declare, queue="fleeting", passive=True)
+    restart().channel().refused(404, Queue.Declare, queue="fleeting", passive=True)
 
 
-def test_a_queue_that_expired_or_was_auto_deleted_stays_away(
-    daemon: BrokerProcess, restart: Callable[[], Client]
-) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_a_queue_that_expired_or_was_auto_deleted_stays_away(client: Client, restart: Callable[[], Client]) -> None:
     declare(client, "leased", expires=50)
     confirmed(client, "leased", BODIES)
     until(lambda: not exists(client, "leased"), "it is deleted")
@@ -343,9 +311,7 @@ def test_a_queue_that_expired_or_was_auto_deleted_stays_away(
     assert client.channel().count("leased") == 0
 
 
-def test_one_consumer_is_served_after_a_restart_as_before(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_one_consumer_is_served_after_a_restart_as_before(client: Client, restart: Callable[[], Client]) -> None:
     declare(client, "single", single_active_consumer=True)
     confirmed(client, "single", BODIES)
     client = restart()
@@ -361,21 +327,16 @@ def test_one_consumer_is_served_after_a_restart_as_before(daemon: BrokerProcess,
     client.channel().refused(406, Queue.Declare, queue="single", durable=True)
 
 
-def test_quorum_queues_stay_what_they_are(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_quorum_queues_stay_what_they_are(client: Client, daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     declare(client, "quorum", queue_type="quorum")
     confirmed(client, "quorum", [b"without"])
     confirmed(client, "quorum", [b"high"], {**PERSISTENT, "priority": 9})
     client = restart()
     client.channel().refused(540, Queue.Delete, queue="quorum", if_empty=True)
-    client = daemon.connect()
-    assert client.channel().drain("quorum") == [b"high", b"without"]
+    assert daemon.connect().channel().drain("quorum") == [b"high", b"without"]
 
 
-def test_a_quorum_queue_keeps_all_its_messages(daemon: BrokerProcess) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_a_quorum_queue_keeps_all_its_messages(client: Client, daemon: BrokerProcess) -> None:
     declare(client, "quorum", queue_type="quorum")
     confirmed(client, "quorum", [b"said to be transient"], {"delivery_mode": 1})
     daemon.stop()

@@ -22,9 +22,7 @@ def one(content: Content | None) -> Content:
     return content
 
 
-def test_messages_come_in_the_order_of_their_priorities(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_messages_come_in_the_order_of_their_priorities(client: Client, restart: Callable[[], Client]) -> None:
     client.channel().declare("ranked", durable=True, arguments={"x-max-priority": 5})
     for number, priority in enumerate((0, 3, 5, 3, 9, 0)):
         confirmed(client, "ranked", [b"%d" % number], {"delivery_mode": 2, "priority": priority})
@@ -32,10 +30,8 @@ def test_messages_come_in_the_order_of_their_priorities(daemon: BrokerProcess, r
 
 
 def test_a_deadline_is_kept_and_what_passed_it_while_the_broker_was_down_is_dead_lettered(
-    daemon: BrokerProcess, restart: Callable[[], Client]
+    client: Client, daemon: BrokerProcess, restart: Callable[[], Client]
 ) -> None:
-    daemon.start()
-    client = daemon.connect()
     channel = client.channel()
     channel.declare("dead", durable=True)
     channel.declare("later", durable=True)
@@ -59,9 +55,7 @@ def test_a_deadline_is_kept_and_what_passed_it_while_the_broker_was_down_is_dead
     assert restart().channel().get("later") is None
 
 
-def test_a_history_of_deaths_goes_on_after_a_restart(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_a_history_of_deaths_goes_on_after_a_restart(client: Client, restart: Callable[[], Client]) -> None:
     channel = client.channel()
     for name, other in (("one", "two"), ("two", "one")):
         arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": other}
@@ -78,9 +72,7 @@ def test_a_history_of_deaths_goes_on_after_a_restart(daemon: BrokerProcess, rest
     assert deaths == {"one": 2, "two": 1}
 
 
-def test_deliveries_are_counted_on_to_the_limit(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_deliveries_are_counted_on_to_the_limit(client: Client, restart: Callable[[], Client]) -> None:
     channel = client.channel()
     channel.declare("counted", durable=True, arguments={"x-queue-type": "quorum", "x-delivery-limit": 3})
     confirmed(client, "counted", [b"poison"])

@@ -115,7 +115,6 @@ def test_nothing_of_a_deleted_virtual_host_comes_back(daemon: BrokerProcess) -> 
     client.close()
     publish_and_store(other, "other", OTHERS)
     control(daemon, "delete_vhost", "gone")
-    after = kill_and_restart(daemon)
-    assert drain_queue(after, "other") == OTHERS
+    assert drain_queue(kill_and_restart(daemon), "other") == OTHERS
     assert "gone" not in control(daemon, "list_vhosts", "--quiet")
     check_sound(daemon)

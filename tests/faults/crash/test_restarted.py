@@ -68,8 +68,7 @@ def test_messages_of_many_frames_in_ten_queues_are_the_same_to_the_byte(
     daemon: BrokerProcess, restart: Callable[[], Client], frame_max: int
 ) -> None:
     daemon.start()
-    client = daemon.connect(frame_max=frame_max)
-    channel = client.channel()
+    channel = daemon.connect(frame_max=frame_max).channel()
     channel.exchange("all", "fanout", durable=True)
     queues = [f"ten-{number}" for number in range(10)]
     for queue in queues:
@@ -93,9 +92,7 @@ def test_messages_of_many_frames_in_ten_queues_are_the_same_to_the_byte(
         assert channel.get(queue) is None
 
 
-def test_durable_objects_stay_and_all_others_go(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_durable_objects_stay_and_all_others_go(client: Client, restart: Callable[[], Client]) -> None:
     channel = client.channel()
     for durable in (True, False):
         word = "durable" if durable else "transient"
@@ -158,10 +155,8 @@ def test_what_was_declared_is_there_and_what_was_deleted_is_not_however_soon_the
 
 
 def test_messages_that_are_not_persistent_go_and_the_others_keep_their_order(
-    daemon: BrokerProcess, restart: Callable[[], Client]
+    client: Client, restart: Callable[[], Client]
 ) -> None:
-    daemon.start()
-    client = daemon.connect()
     client.channel().declare("mixed", durable=True)
     confirmed(client, "mixed", [b"1", b"2"])
     confirmed(client, "mixed", [b"not kept"], TRANSIENT)
@@ -176,9 +171,7 @@ def test_messages_that_are_not_persistent_go_and_the_others_keep_their_order(
     assert channel.get("mixed") is None
 
 
-def test_a_clean_stop_brings_back_nothing_that_was_acknowledged(daemon: BrokerProcess) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_a_clean_stop_brings_back_nothing_that_was_acknowledged(client: Client, daemon: BrokerProcess) -> None:
     bodies = [b"%d" % number for number in range(2000)]
     client.channel().declare("orders", durable=True)
     confirmed(client, "orders", bodies)
@@ -202,9 +195,7 @@ def test_a_clean_stop_brings_back_nothing_that_was_acknowledged(daemon: BrokerPr
     assert daemon.connect().channel().count("orders") == 0
 
 
-def test_committed_acknowledgements_and_purges_hold_through_a_kill(daemon: BrokerProcess) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_committed_acknowledgements_and_purges_hold_through_a_kill(client: Client, daemon: BrokerProcess) -> None:
     for queue in ("acked", "purged"):
         client.channel().declare(queue, durable=True)
         confirmed(client, queue, [b"%d" % number for number in range(100)])
@@ -236,9 +227,7 @@ def test_two_brokers_do_not_share_a_folder(daemon: BrokerProcess, tmp_path: Path
 
 
 @in_folder
-def test_the_doctor_finds_a_flipped_bit_and_the_broker_serves_the_rest(daemon: BrokerProcess) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_the_doctor_finds_a_flipped_bit_and_the_broker_serves_the_rest(client: Client, daemon: BrokerProcess) -> None:
     client.channel().declare("hurt", durable=True)
     bodies = [b"body number %d" % number for number in range(20)]
     confirmed(client, "hurt", bodies)
@@ -251,14 +240,11 @@ def test_the_doctor_finds_a_flipped_bit_and_the_broker_serves_the_rest(daemon: B
     doctor = daemon.doctor()
     assert doctor.returncode == 1 and "BAD at offset" in doctor.stdout, doctor.stdout + doctor.stderr
     daemon.start()
-    channel = daemon.connect().channel()
-    assert channel.drain("hurt") == bodies[:7] + bodies[8:]
+    assert daemon.connect().channel().drain("hurt") == bodies[:7] + bodies[8:]
 
 
 @in_folder
-def test_a_torn_end_is_cut_off_and_is_no_damage(daemon: BrokerProcess) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_a_torn_end_is_cut_off_and_is_no_damage(client: Client, daemon: BrokerProcess) -> None:
     client.channel().declare("torn", durable=True)
     confirmed(client, "torn", [b"whole"])
     daemon.kill()
@@ -268,8 +254,7 @@ def test_a_torn_end_is_cut_off_and_is_no_damage(daemon: BrokerProcess) -> None:
     doctor = daemon.doctor()
     assert doctor.returncode == 0 and "torn end of 40 bytes" in doctor.stdout, doctor.stdout + doctor.stderr
     daemon.start()
-    client = daemon.connect()
-    confirmed(client, "torn", [b"next"])
+    confirmed(daemon.connect(), "torn", [b"next"])
     daemon.kill()
     daemon.start()
     assert daemon.connect().channel().drain("torn") == [b"whole", b"next"]
@@ -279,9 +264,7 @@ LARGE = 1_000_000  # bytes: the limit of a segment with such a message is above 
 
 
 @in_folder
-def test_a_write_that_fails_ends_the_broker_and_is_not_confirmed(daemon: BrokerProcess) -> None:
-    daemon.start()
-    client = daemon.connect()
+def test_a_write_that_fails_ends_the_broker_and_is_not_confirmed(client: Client, daemon: BrokerProcess) -> None:
     client.channel().declare("failing", durable=True)
     confirmed(client, "failing", [bytes(LARGE)])
     (segment,) = (daemon.data / "log").glob("*.log")
@@ -313,8 +296,7 @@ def test_confirms_of_get_and_publish_hold_after_a_kill_right_behind_them(daemon:
         channel = client.channel()
         channel.declare("barrier", durable=True)
         confirmed(client, "barrier", [b"first %d" % round_])
-        reply = channel.call(Basic.Get, queue="barrier", no_ack=False)
-        channel.ack(reply.tag)
+        channel.ack(channel.call(Basic.Get, queue="barrier", no_ack=False).tag)
         confirmed(client, "barrier", [b"second %d" % round_])
         daemon.kill()
         daemon.start()

@@ -1,11 +1,8 @@
 """The simulated disk loses what a real one may lose, and nothing else."""
 
-import errno
 from random import Random
 
-import pytest
-
-from tests.faults.simulation.disk import SECTOR, SimulatedDisk, Stopped
+from tests.faults.simulation.disk import SECTOR, SimulatedDisk
 
 
 def outcomes(disk: SimulatedDisk, name: str = "x") -> set[bytes | None]:
@@ -28,10 +25,6 @@ def made(*pieces: bytes) -> SimulatedDisk:
     return disk
 
 
-def test_what_is_synced_stays() -> None:
-    assert outcomes(made(b"one", b"two")) == {b"onetwo"}
-
-
 def test_any_of_the_sectors_that_are_not_synced_survive() -> None:
     disk = made(b"s" * 100)
     disk.open("x", False).write(b"u" * (3 * SECTOR))
@@ -49,8 +42,7 @@ def test_a_cut_that_is_not_synced_may_come_undone() -> None:
     disk = made(b"a" * 700)
     disk.open("x", False).truncate(10)
     assert {len(data) for data in outcomes(disk) if data is not None} >= {10, 700}
-    file = disk.open("x", False)
-    file.sync()
+    disk.open("x", False).sync()
     assert outcomes(disk) == {b"a" * 10}
 
 
@@ -66,34 +58,6 @@ def test_names_that_are_not_synced_may_be_old_or_new() -> None:
     assert outcomes(disk) == {b"new"} and outcomes(disk, "new") == {None}
     disk.remove("x")
     assert outcomes(disk) == {None, b"new"}
-
-
-def test_a_full_disk_takes_nothing() -> None:
-    disk = made(b"one")
-    disk.limit_bytes = 5
-    file = disk.open("x", False)
-    with pytest.raises(OSError) as raised:
-        file.write(b"two")
-    assert raised.value.errno == errno.ENOSPC
-    assert (file.size, disk.content("x")) == (3, b"one")
-    file.write(b"tw")
-    assert disk.content("x") == b"onetw"
-
-
-def test_nothing_works_after_the_stop() -> None:
-    disk = made(b"one")
-    file = disk.open("x", False)
-
-    def stop(what: str, name: str) -> None:
-        raise Stopped
-
-    disk.before = stop
-    with pytest.raises(Stopped):
-        file.write(b"two")
-    disk.before = None
-    with pytest.raises(Stopped):
-        file.sync()
-    assert disk.crash().content("x") in (b"one", b"onet", b"onetw", b"onetwo")
 
 
 def test_what_is_written_while_a_sync_runs_is_not_synced_by_it() -> None:
@@ -124,22 +88,3 @@ def test_the_sync_that_began_first_may_end_last() -> None:
     disk.before = write_and_sync
     file.sync()
     assert outcomes(disk) == {b"a" * 100 + b"b" * SECTOR + b"c" * SECTOR}
-
-
-def test_each_file_object_reports_a_failed_sync_once() -> None:
-    disk = made(b"a")
-    first, second = disk.open("x", False), disk.open("x", False)
-    first.write(b"b" * SECTOR)
-
-    def fail(what: str, name: str) -> None:
-        raise OSError(errno.EIO, "broken")
-
-    disk.before = fail
-    with pytest.raises(OSError):
-        first.sync()
-    disk.before = None
-    first.sync()
-    with pytest.raises(OSError):
-        second.sync()
-    second.sync()
-    assert disk.content("x") == b"a" + b"b" * SECTOR, "it can still be read"

@@ -11,7 +11,7 @@ from tests.faults.simulation.interleaving import SteppedDisk, Stepper, orders
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.support.journal import commit
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.storage.disk import Disk
 from warren.broker.storage.journal import Batch, Journal
 
@@ -22,7 +22,7 @@ SEGMENT_BYTES = 1 << 20
 
 
 def message(body: bytes) -> Message:
-    return Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
+    return Message(RoutingAddress("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
 
 
 def opened(disk: Disk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, list[int]]:
@@ -56,7 +56,6 @@ def first_read_and_first_commit(stepper: Stepper, segment_bytes: int, *before: b
     journal, pages = opened(stepped, segment_bytes)
     append(journal, b"three")
     batch = journal.seal()
-    assert batch is not None
     found: list[bytes] = []
 
     def commit_batch() -> None:
@@ -97,7 +96,6 @@ def two_syncs_and_a_read(stepper: Stepper) -> None:
     for body in (b"two", b"three"):
         pages += [each.id for each in append(journal, body)]
         batch = journal.seal()
-        assert batch is not None
         batch.write()
         batches.append(batch)
     assert journal.seal() is None, "a third batch"

@@ -35,7 +35,6 @@ def stopped_in_move() -> SimulatedDisk:
     """Return a disk on which a message of queue 1 was being moved to queue 2, and nothing of that is synced."""
     disk = SimulatedDisk(Random(1))
     batch = moved(disk).seal()
-    assert batch is not None
 
     def stop(what: str, name: str) -> None:
         if what == "sync":

@@ -7,9 +7,9 @@ from structlog.testing import capture_logs
 
 from tests.support.definitions import new_node
 from warren.broker.amqp.field_table import Table
-from warren.broker.app import quorum_notice
-from warren.broker.app.quorum_notice import QuorumNotice
-from warren.broker.core.messages.storage_status import StorageStatus
+from warren.broker.app import build
+from warren.broker.app.build import QuorumNotice
+from warren.broker.core.messages.journal_port import StorageStatus
 from warren.broker.core.node.node import Node
 
 QUORUM = Table.EMPTY.with_items([("x-queue-type", ("S", b"quorum"))])
@@ -57,4 +57,4 @@ def test_restored_quorum_queues_are_counted_in_one_line() -> None:
             notice.log_restored(node.vhosts["/"].queues.values())
             notice.log_restored([])
         logged += [(line["log_level"], line["queues"], line["means"]) for line in lines]
-    assert logged == [("info", 2, quorum_notice.MEANS), ("warning", 2, quorum_notice.REQUIRED)]
+    assert logged == [("info", 2, build.MEANS), ("warning", 2, build.REQUIRED)]

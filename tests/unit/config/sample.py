@@ -1,7 +1,6 @@
 """The reference of all keys, docker/rabbitmq.conf.example: `python -m tests.unit.config.sample` prints it."""
 
-from warren.broker.config.key import ANY, NONE, Key
-from warren.broker.config.keys import SECTIONS
+from warren.broker.config.keys import ANY, NONE, SECTIONS, Key
 from warren.broker.config.printing import DEFAULTS, lines_of
 
 OF_THIS_MACHINE = ("warren.node",)

@@ -7,8 +7,7 @@ import pytest
 
 from warren.broker.config.builder import find
 from warren.broker.config.ignored_keys import ALIASES, KEYS_NOT_FOLLOWED, SECTIONS, canonical_path, not_followed
-from warren.broker.config.key import ANY
-from warren.broker.config.keys import KEYS
+from warren.broker.config.keys import ANY, KEYS
 from warren.broker.config.printing import DEFAULTS, text_of, value_of
 
 from .loading import load, refused, sources

@@ -13,8 +13,7 @@ from warren.broker.app.listeners import socket_options
 from warren.broker.app.main import set_watermarks
 from warren.broker.config import Config, ConfigError
 from warren.broker.config.builder import ConfigBuilder
-from warren.broker.config.key import ANY, MAP, NAMES, ONE, Key
-from warren.broker.config.keys import KEYS
+from warren.broker.config.keys import ANY, KEYS, MAP, NAMES, ONE, Key
 from warren.broker.config.printing import value_of
 from warren.broker.config.setting import Setting, dotted
 from warren.broker.config.value_types import FilePath, Fraction, Integer, Listener, RegularExpression

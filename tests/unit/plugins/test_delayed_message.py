@@ -1,4 +1,4 @@
-"""x-delayed-message: its inner type, by unit; and what it holds, through restarts, over a socket."""
+"""x-delayed-message: its inner type without a socket, and its held messages over restarts with one."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from warren.broker.core.exchanges.delayed import LOOKS, RETRY_MS, ROOM_MS, Delay
 from warren.broker.core.exchanges.router import SEARCH_COST
 from warren.broker.core.jobs.long_routes import Place
 from warren.broker.core.jobs.scheduler import Job
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.route_target import EnqueueResult
@@ -65,7 +65,7 @@ def full_queue(node: Node, name: str, source: str = "x", limit: int = 1, **decla
     queue = vhost.declare_queue(name, arguments=Table.of(full), **declared)
     vhost.bind(source, queue, "", Table.EMPTY)
     queue.outbox.awaits_journal = True
-    vhost.enqueue([framed(Address("", ""), Properties(), b"")] * (limit + 1), 0, False, (queue,))
+    vhost.enqueue([framed(RoutingAddress("", ""), Properties(), b"")] * (limit + 1), 0, False, (queue,))
     return queue
 
 
@@ -77,7 +77,7 @@ def clock_of(node: Node) -> FakeClock:
 def publish(node: Node, key: str, **headers: object) -> None:
     vhost = node.vhosts["/"]
     table = Table.of({"x-delay": 100, **headers})
-    message = framed(Address("x", key), Properties(headers=table), b"")
+    message = framed(RoutingAddress("x", key), Properties(headers=table), b"")
     vhost.enqueue([message], 0, False, vhost.route(vhost.exchanges["x"], (key,), message).targets)
 
 
@@ -106,7 +106,9 @@ def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_g
         for number in range(LOOKS):
             vhost.bind("x", vhost.declare_queue(f"full{number}", arguments=queue.arguments), "full", Table.EMPTY)
             vhost.queues[f"full{number}"].outbox.awaits_journal = True
-            vhost.enqueue([framed(Address("", ""), Properties(), b"")], 0, False, (vhost.queues[f"full{number}"],))
+            vhost.enqueue(
+                [framed(RoutingAddress("", ""), Properties(), b"")], 0, False, (vhost.queues[f"full{number}"],)
+            )
     other = bound(node, "other", "other")
     queue.outbox.awaits_journal = True
     for number in range(20):
@@ -166,7 +168,7 @@ def test_the_length_of_a_waiting_message_delays_it_no_more_when_one_of_very_many
         vhost.bind("x", vhost.exchanges["between"], "", Table.EMPTY)
     queues = [full_queue(node, f"q{number}", source) for number in range(LOOKS + 1)]
     headers = Table.of({"x-delay": 100, "x-deduplication-header": "once"})
-    message = framed(Address("x", ""), Properties(headers=headers), bytes(1 << 20))
+    message = framed(RoutingAddress("x", ""), Properties(headers=headers), bytes(1 << 20))
     vhost.enqueue([message], 1 << 20, False, vhost.route(vhost.exchanges["x"], ("",), message).targets)
     reads: list[int] = []
     read = Delay._read
@@ -214,10 +216,12 @@ def test_a_due_message_reaches_the_queue_with_room_though_that_is_full_when_othe
     def fill(some: list[Queue]) -> None:
         for queue in some:
             while not queue.must_not_reject:
-                vhost.enqueue([framed(Address("", ""), Properties(), b"")], 0, False, (queue,))
+                vhost.enqueue([framed(RoutingAddress("", ""), Properties(), b"")], 0, False, (queue,))
 
     fill(queues[:4])
-    message = framed(Address("x", ""), Properties(headers=Table.of({"x-delay": 100}), delivery_mode=2), bytes(2 << 20))
+    message = framed(
+        RoutingAddress("x", ""), Properties(headers=Table.of({"x-delay": 100}), delivery_mode=2), bytes(2 << 20)
+    )
     vhost.enqueue([message], 2 << 20, True, vhost.route(vhost.exchanges["x"], ("",), message).targets)
     enqueue = emissions.enqueue
 
@@ -260,7 +264,7 @@ def test_the_targets_of_a_due_message_are_searched_in_short_steps_and_none_is_ke
         full_queue(node, f"q{number}", source, limit=0)
     steps = costs_of_jobs(monkeypatch)
     publish(node, "")
-    vhost.search(vhost.exchanges[source], ("",), framed(Address("x", ""), Properties(), b""), peeks=True).run()
+    vhost.search(vhost.exchanges[source], ("",), framed(RoutingAddress("x", ""), Properties(), b""), peeks=True).run()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -405,7 +409,7 @@ def consume_until(channel: BlockingChannel, count: int, seconds: float) -> list[
 
 @pytest.fixture
 def standing() -> Iterator[ListeningServer]:
-    """A broker whose clock only a test moves."""
+    """A broker whose clock is moved only by a test."""
     listening = ListeningServer()
     listening.node.registry.register("x-delayed-message", DelayedMessageExchange)
     yield listening

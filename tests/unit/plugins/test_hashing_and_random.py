@@ -26,7 +26,7 @@ def exchange(channel: BlockingChannel, request: pytest.FixtureRequest) -> str:
 
 
 def bound(channel: BlockingChannel, exchange: str, *weights: object) -> list[str]:
-    """A new queue for each weight. Their names, on which the shares depend a little, are those of every run."""
+    """Bind a new queue for each weight. Their names are the same in every run, because shares depend on them."""
     names = [queue(channel, f"{exchange}-{number}") for number in range(len(weights))]
     for name, weight in zip(names, weights, strict=True):
         channel.queue_bind(name, exchange, str(weight))
@@ -47,7 +47,7 @@ def ready(channel: BlockingChannel, name: str) -> int:
 
 
 def refused(connect: Connect, do: str, **arguments: Any) -> str:
-    """The text of the 406 that this method gets, on a channel of its own."""
+    """Return the text of the 406 for a method, on a channel of its own."""
     channel = connect().channel()
     with pytest.raises(ChannelClosedByBroker) as caught:
         getattr(channel, do)(**arguments)

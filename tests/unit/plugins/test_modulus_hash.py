@@ -13,13 +13,13 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.messages.binding import Binding, Destination
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.stable_hash import stable_hash
 from warren.plugins.exchanges.modulus_hash import ModulusHashExchange
 
-MESSAGE = framed(Address("x", "k"), Properties(), b"")
+MESSAGE = framed(RoutingAddress("x", "k"), Properties(), b"")
 KEYS = [f"order-{number}" for number in range(500)]
 
 
@@ -46,7 +46,6 @@ def placed(vhost: VHost, exchange: str = "x") -> dict[str, str]:
 
 
 def test_forty_queues_are_chosen_alike_whatever_the_order_in_which_they_were_bound(vhost):
-    """Checks 194."""
     queues = [queue(vhost, f"q{number}") for number in range(40)]
     for each in queues:
         vhost.bind("x", each, "", Table.EMPTY)

@@ -76,7 +76,7 @@ def test_routing_survives_restarts(daemon: BrokerProcess, end: str):
 
 @contextmanager
 def order_taker(daemon: BrokerProcess) -> Iterator[subprocess.Popen[str]]:
-    """An application that handles what is in the shards, in a process of its own."""
+    """An application that handles the messages of the shards, in a process of its own."""
     line = [sys.executable, str(Path(__file__).with_name("order_taker.py")), str(daemon.address[1]), str(SHARDS)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -87,7 +87,7 @@ def order_taker(daemon: BrokerProcess) -> Iterator[subprocess.Popen[str]]:
 
 
 def handled(process: subprocess.Popen[str], at_most: int) -> list[tuple[str, int]]:
-    """Key and number of what an application has handled, in order."""
+    """Return key and number of the messages that an application has handled, in order."""
     assert process.stdout is not None
     lines: list[tuple[str, int]] = []
     while len(lines) < at_most and (line := process.stdout.readline()):
@@ -98,7 +98,7 @@ def handled(process: subprocess.Popen[str], at_most: int) -> list[tuple[str, int
 
 @pytest.fixture
 def shards(channel: BlockingChannel, exchange: str) -> Iterator[list[str]]:
-    """N queues on the exchange, with single active consumer."""
+    """Declare N queues on the exchange, with single active consumer."""
     names = [f"shard-{number}" for number in range(SHARDS)]
     for name in names:
         channel.queue_declare(name, arguments={"x-single-active-consumer": True})

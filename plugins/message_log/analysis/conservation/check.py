@@ -58,7 +58,7 @@ def check(spark: SparkSession, known: Aggregates, events: DataFrame, evidence: E
     missing = gap_rows.agg(F.sum("records")).collect()[0][0] if gap_rows is not None else 0
     counts = arrivals.frame.select(*LINK, *CROSSED)
     if crossed is not None:
-        pending = F.lit(0).cast("long").alias("pending")  # nor is any missing
+        pending = F.lit(0).cast("long").alias("pending")  # and no file is missing
         counts = counts.unionByName(crossed.select(*LINK, *CROSSED[:-1], pending))
     by_link = counts.groupBy(*LINK).agg(*[F.sum(name).alias(name) for name in CROSSED])
     restarts = tables.write("restarts", queues.restarts(known.snapshots, spans), True)

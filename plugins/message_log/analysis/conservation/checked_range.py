@@ -7,7 +7,7 @@ from ...file_format.schema import START, STOP
 from ..row_numbers import present
 
 BOOT = ["node", "boot_id"]
-LINK = ("previous_boot", "previous_row", "previous_at", "retention_days", "comparable")  # of the snapshot of a start
+LINK = ("previous_boot", "previous_row", "previous_at", "retention_days", "comparable")  # of a start
 
 
 def snapshots(queue_stats: DataFrame) -> DataFrame:

@@ -1,10 +1,10 @@
-"""Durability: whether a queue has after a restart what it must have kept.
+"""Durability: whether queues still have their persistent messages after a restart.
 
 For each durable queue and each restart of which both boots are in the input, the persistent messages that were in the
 queue when the log of the first boot ends are compared with the number that the next process found in its store
-(`recovered`, before it dropped any by age or by a limit). They are those that the queue had at the start of the boot,
-which were on the disk then, and those that were published persistent in it, without those that left. Dead letters are
-not required, since the log does not say whether they are persistent.
+(`recovered`, before it dropped any by age or by a limit). The former are the messages at the start of the boot, which
+were on the disk then, and those published as persistent during the boot, without the messages that left. Dead letters
+are not required, because the log does not say whether they are persistent.
 
 What is certain:
 
@@ -55,14 +55,14 @@ def durability(
     confirmed_before  persistent messages that were confirmed, or on the disk before, and had not left
     unconfirmed       other persistent messages that had not left
     there_after       messages that the next process found
-    missing           how many fewer these are than `confirmed_before`
-    lost              those of the missing ones that are certainly lost
+    missing           `confirmed_before` minus `there_after`, or 0
+    lost              missing messages that are certainly lost
     """
     restarts = [pair for pair in restarts if all((boot["sample_rate"] or 1) == 1 for boot in pair)]
     if not restarts:
         return None
     pairs = create_table(spark, PAIR, [pair_row(*pair) for pair in restarts])
-    kept, after = waiting(aggregates.journeys, events, pairs), found(aggregates.snapshots, pairs)
+    kept, after = waiting(aggregates.journeys, events, pairs), recovered(aggregates.snapshots, pairs)
     before = lengths(aggregates.snapshots, pairs)
     keys = [F.equal_null(kept[name], before[name]) for name in QUEUE]
     named = [F.coalesce(kept[name], before[name]).alias(name) for name in QUEUE]
@@ -172,7 +172,7 @@ def lengths(queue_stats: DataFrame, pairs: DataFrame) -> DataFrame:
     )
 
 
-def found(queue_stats: DataFrame, pairs: DataFrame) -> DataFrame:
+def recovered(queue_stats: DataFrame, pairs: DataFrame) -> DataFrame:
     """Return how many messages the second boots found in each queue at their start."""
     later = pairs.select("node", "next_boot_id")
     return (
@@ -191,12 +191,12 @@ def pace(aggregates: Aggregates, restarts: list[tuple[Boot, Boot]]) -> DataFrame
     """Return `paces` of the nodes of which a boot was killed."""
     killed = {boot["node"] for boot, _ in restarts if not boot["stopped"]}
     of_killed = [kind for kind in kinds(aggregates.kinds) if kind["node"] in killed] if killed else []
-    found = paces(aggregates.traffic, of_killed)
+    present = paces(aggregates.traffic, of_killed)
     if aggregates.rolled_up is None:
-        return found
+        return present
     rows = [(row["node"], row["settled_per_s"]) for row in aggregates.rolled_up.paces if row["node"] in killed]
-    earlier = create_table(found.sparkSession, {"node": t.StringType(), "settled_per_s": t.LongType()}, rows)
-    return found.unionByName(earlier).groupBy("node").agg(F.max("settled_per_s").alias("settled_per_s"))
+    earlier = create_table(present.sparkSession, {"node": t.StringType(), "settled_per_s": t.LongType()}, rows)
+    return present.unionByName(earlier).groupBy("node").agg(F.max("settled_per_s").alias("settled_per_s"))
 
 
 def paces(traffic: DataFrame, of_traffic: list[Values]) -> DataFrame:

@@ -13,8 +13,8 @@ from ..input_files import TableFiles, skipped_files
 from .manifest import FileFaults
 
 REASONS = {
-    "not_parquet": "are damaged, or not Parquet",
-    "foreign": "are not of an export",
+    "not_parquet": "are damaged or not Parquet",
+    "foreign": "do not belong to an export",
     "unknown_schema": "have a version of the schema that this Warren does not read",
     "duplicate": "have the name of another file",
 }
@@ -46,7 +46,7 @@ class Evidence:
     routes_compared: bool = True
 
     def reasons(self) -> list[str]:
-        """Return why the input is not complete."""
+        """Return the reasons for which the input is not complete."""
         skipped = {text: self.skipped[reason] for reason, text in REASONS.items() if reason in self.skipped}
         reasons = [f"{number:,} skipped files {text}" for text, number in skipped.items()]
         if self.unprocessed:
@@ -61,7 +61,7 @@ class Evidence:
         return self.lost_records.get(key_of(node, boot_id), 0)
 
     def silence_us(self, node: str, boot_id: str) -> int:
-        """Return how long nothing may be seen of a running boot: until a file is finished, and three snapshots more."""
+        """Return the greatest age of a running boot's newest record: that of a finished file plus three snapshots."""
         age_s = self.file_age_s.get(key_of(node, boot_id), MessageLogExport().file_age_s)
         return (age_s + SILENT_SNAPSHOTS * schema.SNAPSHOT_S) * 1_000_000
 

@@ -24,12 +24,12 @@ COLUMNS: dict[str, t.DataType] = {
     "at": t.TimestampType(),
 }
 MISSING = "records are missing from the log"
-UNEQUAL = "what entered is not what left and what is there"
+UNEQUAL = "more or fewer messages entered than left and remain"
 UNLOGGED_IN = "the queue counted more messages in than the log has"
 UNLOGGED_ACKS = "the queue counted more acknowledgements than the log has"
 UNROUTED = "published to more queues than it entered, or to fewer"
 NOT_ARRIVED = "taken by the link and not arrived"
-NOT_KEPT = "confirmed and persistent, and not there after the restart"
+NOT_KEPT = "confirmed and persistent, and missing after the restart"
 FILE_MISSING = "a file of the export is missing"
 FILE_CHANGED = "a file of the export was changed"
 OF_FILES = (FILE_MISSING, FILE_CHANGED)
@@ -37,10 +37,10 @@ OF_FILES = (FILE_MISSING, FILE_CHANGED)
 
 def problem_rows(problem: str | Column, table: DataFrame, **columns: Column) -> DataFrame:
     """Return the rows of a table as rows of one problem, with the columns COLUMNS."""
-    given = {"problem": F.lit(problem) if isinstance(problem, str) else problem, **columns}
+    values = {"problem": F.lit(problem) if isinstance(problem, str) else problem, **columns}
     chosen = []
     for name, kind in COLUMNS.items():
-        value = given.get(name, F.col(name) if name in table.columns else F.lit(None))
+        value = values.get(name, F.col(name) if name in table.columns else F.lit(None))
         chosen.append(value.cast(kind).alias(name))
     return table.select(*chosen)
 
@@ -92,7 +92,7 @@ def files(spark: SparkSession, faults: FileFaults, boots: list[Boot]) -> DataFra
 
 
 def arrivals(crossings: DataFrame, spans: DataFrame, crossed: DataFrame | None = None) -> DataFrame:
-    """Return one row for each message that a link took, with how many copies are `missing` or `pending`.
+    """Return one row for each message that a link took, with the numbers of `missing` and `pending` copies.
 
     `crossed` are tallies of messages that have arrived and are not among the crossings any more.
 

@@ -1,7 +1,7 @@
-"""The check of the manifests (`schema`): every finished file is there, and is what its writer wrote.
+"""The check of the manifests (`schema`): every finished file is present and unchanged.
 
-It reveals accidents: files that were deleted, cut, changed or added. It reveals no forgery by someone who can write to
-the folder, since he can write the manifest as well.
+It reveals accidents: files that were deleted, cut, changed or added. It reveals no forgery by somebody who can write to
+the folder, and therefore to the manifest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...file_format import schema
 from ..hadoop_fs import Folders
 from ..input_files import TableFiles, any_file
 
-READERS = 4  # files of this machine that are read at once
+READERS = 4  # local files that are read concurrently
 LOCAL = "file:"
 
 
@@ -84,8 +84,8 @@ class Manifest:
 
     def expected(self, present: Container[str]) -> dict[str, Entry]:
         """Return the finished files that should be there, given the paths of those that are."""
-        gone = {path for by, paths in self.replaced.items() if by in present for path in paths} | self.removed
-        return {path: entry for path, entry in self.files.items() if path not in gone}
+        absent = {path for by, paths in self.replaced.items() if by in present for path in paths} | self.removed
+        return {path: entry for path, entry in self.files.items() if path not in absent}
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class FileFaults:
     damaged: list[str] = field(default_factory=list)
 
     def reasons(self) -> list[str]:
-        """Return why the input is not complete."""
+        """Return the reasons for which the input is not complete."""
         reasons = []
         if self.unlisted:
             reasons.append(f"{len(self.unlisted):,} files are in no manifest (such as {self.unlisted[0]})")
@@ -108,7 +108,7 @@ class FileFaults:
 
 
 def read_manifest(folders: Folders, folder: str) -> Manifest:
-    """Read all manifests. To be called before the files are listed, so that no file is newer than its listing."""
+    """Read all manifests. Callers list the files afterwards, so that every file in a manifest can be found."""
     manifest = Manifest()
     place = f"{folder.rstrip('/')}/{schema.MANIFEST}"
     if folders.exists(place):
@@ -126,7 +126,7 @@ def check_files(
     verified: Mapping[str, str],
     wanted: Callable[[str], bool] = any_file,
 ) -> FileFaults:
-    """Compare the files with the manifests, which are read again if they differ: writers may have gone on meanwhile.
+    """Compare the files with the manifests, which are read again if they differ, because writers may have added files.
 
     `verified` has checksums of files that need not be read again, by path. Only `wanted` files are compared.
     """

@@ -15,7 +15,7 @@ ENTERED_TWICE = "entered twice"
 LEFT_TWICE = "left twice"
 UNDELIVERED = "acknowledged without a delivery"
 NEVER_ENTERED = "left without having entered"
-VANISHED = "entered, and is neither gone nor there"
+VANISHED = "entered, and neither left nor remains"
 
 
 def in_range(journeys: DataFrame, spans: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ COUNTED = (
     *(schema.CONNECTIONS_CREATED, schema.CONNECTIONS_CLOSED, schema.CHANNELS_CREATED, schema.CHANNELS_CLOSED),
     *(schema.QUEUES_CREATED, schema.QUEUES_DELETED),
 )
-LEAK = 50  # the minimum increase of a suspected leak, which also has doubled and still grows
+LEAK = 50  # the minimum increase of a suspected leak, whose number has also doubled and still grows
 COLUMNS = {
     "node": pa.string(),
     "name": pa.string(),

@@ -60,12 +60,12 @@ def advice(row: Values) -> str:
     if row["mean_ready"] < 1:
         return "they keep up"
     if row["prefetch"] is None:
-        return "they take all there is: set a prefetch"
+        return "their prefetch is unlimited: set one"
     if row["utilisation"] is not None and row["utilisation"] >= BUSY:
-        return "they always have room: the queue's backlog is not theirs"
+        return "they have room: the backlog has another cause"
     if row["mean_unacked"] >= row["prefetch"] * FULL:
         held_us = row.get("held_p50_us")
         if held_us is not None and held_us < QUICK_US:
             return "they wait for the network: raise the prefetch"
-        return "they are the limit: more consumers, or quicker ones"
+        return "they are too slow: add consumers, or make them faster"
     return "they keep up"

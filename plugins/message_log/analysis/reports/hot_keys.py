@@ -11,7 +11,7 @@ from ..aggregates import EXCHANGE, messages, own_keys
 from ..simulated_exchange import HASH_TYPES, SimulatedExchange
 from ..tables import Values, keyed
 
-KEYS = 1000  # of one exchange that are hashed; the rest is assumed to be spread evenly
+KEYS = 1000  # keys of one exchange that are hashed; the others are assumed to be spread evenly
 EXCHANGES = 20  # for which advice is given
 ADVISED = EXCHANGES * KEYS  # keys that it regards at most
 QUEUES = (2, 4, 8, 16, 32)
@@ -42,7 +42,7 @@ def hot_keys(routes: DataFrame) -> DataFrame:
 def hot_exchanges(routes: DataFrame) -> DataFrame:
     """Return the exchanges. `gini` is 0 if all keys have equally many messages, and almost 1 if one key has all.
 
-    Keys that are not counted each are regarded as equal.
+    Keys without a count of their own are assumed to have equally many messages.
     """
     published = routes.where(F.col("published") > 0).withColumn("number", F.greatest("others", F.lit(1)))
     each = (F.col("published") / F.col("number")).alias("each")
@@ -93,5 +93,7 @@ def advice(place: tuple[object, ...], type_name: str, keys: list[Values], rest: 
         "type": type_name,
         "busiest_share": {str(count): round(share, 6) for count, share in busiest.items()},
         "queues": max(fair, default=1),
-        "advice": f"up to {max(fair)} queues share evenly" if fair else "a few keys have most: do not partition by key",
+        "advice": f"up to {max(fair)} queues share evenly"
+        if fair
+        else "a few keys have most messages: do not partition by key",
     }

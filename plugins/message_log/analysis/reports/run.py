@@ -19,7 +19,7 @@ from ..tables import LISTED, Columns, Tables, Values, Written, first_rows
 from ..top_rows import most_attempts
 from . import anomalies, backlog, capacity, churn, clients, consumers, failures, hot_keys, links, throughput, timeline
 
-AT_ONCE = 3  # reports that are made concurrently: most are too small to keep all cores busy
+AT_ONCE = 3  # reports that are made concurrently, because most are too small to keep all cores busy
 SCHEMA = 1  # of report.json
 BUSIEST = ("-published", *EXCHANGE)
 
@@ -37,8 +37,9 @@ class Report(NamedTuple):
     """A report: a table, and its first rows as a list in report.json.
 
     `make` returns a DataFrame, which costs a query of Spark, or rows with the columns `columns`. `order` has the names
-    by which the list is sorted, with `-` for descending order. `bounded`: the table's size is bounded by the numbers of
-    queues, users and nodes. `messages`: the rows are messages, whose names are looked up for the list.
+    by which the list is sorted, with `-` for descending order. `bounded` is true if the size of the table is bounded by
+    the numbers of queues, users and nodes, and `messages` if the rows are messages, whose names are looked up for the
+    list.
     """
 
     name: str
@@ -137,7 +138,7 @@ def make_reports(
         inputs = make_inputs(aggregates, of_kinds, workers)
         sources = Sources(aggregates, inputs, *series.result())
         times = workers.submit(timeline.timeline, aggregates, inputs)
-        first = sorted(REPORTS, key=lambda each: each.bounded)  # those as large as the log take longest
+        first = sorted(REPORTS, key=lambda each: each.bounded)  # the tables as large as the log take longest
         made = workers.map(lambda each: make(each, sources, events, tables), first)
         reports = {each.name: parts for each, parts in zip(first, made, strict=True)}
         checked = checking.result()

@@ -91,7 +91,7 @@ def seconds(traffic: DataFrame, kinds: list[Values]) -> DataFrame:
 
 
 def summed(rows: DataFrame, named: DataFrame, *further: str) -> DataFrame:
-    """Return the sums of traffic by series and second; `further` are keys that depend on these."""
+    """Return the sums of traffic by series and second; `further` are columns that depend on these keys."""
     return (
         rows.groupBy("series", *further, "second")
         .agg(
@@ -108,7 +108,7 @@ def summed(rows: DataFrame, named: DataFrame, *further: str) -> DataFrame:
 def minutes(series: DataFrame, further: DataFrame | None = None) -> DataFrame:
     """Return the table of seconds by minute, with the peak of a second, and the first and the last second.
 
-    `further` are minutes of which there are no seconds any more.
+    `further` are rolled up minutes, whose seconds are gone.
     """
     made = coarser(series, "1m", F.max("messages").alias("peak_1s"), *ends("start", "start"))
     if further is None:
@@ -119,7 +119,7 @@ def minutes(series: DataFrame, further: DataFrame | None = None) -> DataFrame:
 def hours(series: DataFrame, further: DataFrame | None = None) -> DataFrame:
     """Return the table of minutes by hour, with the peaks of a second and a minute.
 
-    `further` are hours of which there are no minutes any more.
+    `further` are rolled up hours, whose minutes are gone.
     """
     peaks = F.max("peak_1s").alias("peak_1s"), F.max("messages").alias("peak_1m")
     made = coarser(series, "1h", *peaks, *outer_windows("1m", "start", "start"), *ends("first", "last"))
@@ -149,7 +149,7 @@ def outer_windows(
 
 
 def same_windows(grain: str) -> list[Column]:
-    """Return the first and the last window of rows that have them."""
+    """Return the first and the last window of merged rows."""
     names = (f"{end}_{grain}{what}" for what in ("", "_messages") for end in ("first", "last"))
     return outer_windows(grain, *names)
 
@@ -161,7 +161,7 @@ def ends(first: str, last: str) -> list[Column]:
 def whole(series: DataFrame, further: DataFrame | None = None) -> DataFrame:
     """Return the table of hours without times: sums, peaks, the first and the last windows.
 
-    `further` are such rows about hours that are not in the table.
+    `further` are such rows about rolled up hours.
     """
     peaks = F.max("peak_1s").alias("peak_1s"), F.max("peak_1m").alias("peak_1m")
     sums = [F.sum(name).alias(name) for name in ("messages", "bytes")]
@@ -178,8 +178,8 @@ def whole(series: DataFrame, further: DataFrame | None = None) -> DataFrame:
 def throughput(totals: DataFrame) -> DataFrame:
     """Return rates by grain, from `whole`: the mean from the first second to the last, and the peak.
 
-    The first and the last window count by their seconds between the first message and the last. So no peak is below the
-    mean or that of a coarser grain.
+    The first and the last window count only with their seconds between the first and the last message. So no peak is
+    below the mean or the peak of a coarser grain.
     """
     span_s = F.unix_seconds("last") - F.unix_seconds("first") + 1
     bounds = {"1s": ("first", "last"), "1m": ("first_1m", "last_1m"), "1h": ("first_1h", "last_1h")}

@@ -28,8 +28,8 @@ SCOPE = ("node", "vhost")
 QUEUE_OF_BOOT = ("node", "boot_id", "vhost", "queue")
 STEPS = 240  # at most
 STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
-READING_S = 3 * schema.SNAPSHOT_S // 2  # the age up to which a reading counts
-LINES = 10  # queues that are chosen by each measure
+READING_S = 3 * schema.SNAPSHOT_S // 2  # the age up to which a reading is valid
+LINES = 10  # queues that each measure selects
 SCOPES = 20  # nodes and virtual hosts with most messages
 LEFT_UNDELIVERED = {schema.DROP: ("maxlen", "purged", "moved"), schema.DEAD_LETTER: ("expired", "maxlen")}
 COUNTED = {  # the events of each count; "redelivered" and "left" have some of the deliveries, too
@@ -40,7 +40,7 @@ COUNTED = {  # the events of each count; "redelivered" and "left" have some of t
     "acknowledged": (schema.ACK, schema.FED_OUT),
     "left": schema.LEAVING,
 }
-GAUGES = {  # each with what is kept of a step
+GAUGES = {  # by metric, the value that is kept of a step
     schema.RESIDENT_BYTES: F.max,
     schema.MEMORY_LIMIT_BYTES: F.max,
     schema.DISK_FREE_BYTES: F.min,
@@ -52,7 +52,7 @@ GAUGES = {  # each with what is kept of a step
 
 
 def lengths_s() -> Iterator[int]:
-    """Yield the lengths that a step may have, each in which steps of days or more consist of whole shorter ones."""
+    """Yield the possible lengths of a step. Each length of days or more is a multiple of the shorter ones."""
     yield from STEPS_S
     length_s = STEPS_S[-1]
     while True:
@@ -116,7 +116,7 @@ def timeline(aggregates: Aggregates, known: ReportInputs) -> Values | None:
 
 
 def departs(kind: Values) -> bool:
-    """Return whether messages left the ready ones of their queue for the first time, as far as an event shows."""
+    """Return whether an event shows that messages stopped being ready for the first time."""
     event = kind["event"]
     first = event == schema.DELIVER and not kind["redelivered"]
     return first or event == schema.EXPIRE or kind["reason"] in LEFT_UNDELIVERED.get(event, ())
@@ -227,11 +227,11 @@ def choose(known: ReportInputs, oldest: list[Values], ends: Ends) -> list[Queue]
         ages[name_of(row)] = max(ages[name_of(row)], age_s * 1_000_000)
     for row in known.queues:
         peaks[name_of(row)] = row["peak"]
-    found: dict[Queue, None] = {}
+    chosen: dict[Queue, None] = {}
     for measure in measures:
         order = sorted((-size, [part or "" for part in name], name) for name, size in measure.items() if size > 0)
-        found.update(dict.fromkeys(name for _, _, name in order[:LINES]))
-    return list(found)
+        chosen.update(dict.fromkeys(name for _, _, name in order[:LINES]))
+    return list(chosen)
 
 
 def name_of(row: Values) -> Queue:
@@ -287,8 +287,8 @@ def queues(
 def lag(rows: list[Values], oldest: list[Values], ends: Ends, steps: Steps) -> list[float]:
     """Return the age in seconds of the oldest ready message by step.
 
-    It is the greatest age at which a message left in that step, or that which a message had at the step's end that left
-    later or is still there. Ages of messages from before their boot are unknown.
+    It is the greatest age of a message that left in the step, or of one that was still there at its end. Ages of
+    messages from before their boot are unknown.
     """
     ages = [0.0] * steps.count
     still = {(row["node"], row["boot_id"]): row["second"] for row in oldest}
@@ -314,8 +314,8 @@ def ack_latency(counts: list[Values], steps: Steps) -> Values | None:
             cells[row["ack_bucket"]][row["step"]] += row["acknowledged"]
     if not cells:
         return None
-    found = [number for number in ACK_BUCKETS if number in cells]
-    numbers = range(found[0], found[-1] + 1)
+    present = [number for number in ACK_BUCKETS if number in cells]
+    numbers = range(present[0], present[-1] + 1)
     return {
         "from_us": [0 if number == ACK_BUCKETS[0] else round(10 ** (number / 2)) for number in numbers],
         "messages": [

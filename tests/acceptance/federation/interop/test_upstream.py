@@ -90,8 +90,7 @@ def test_what_waits_at_a_rabbitmq_is_there_after_a_cut(rabbit: Rabbit, down: Pla
             there.confirms(range(1, 101))
             proxy.restore()
             down.running()
-            bodies = down.bodies(here, 100)
-            assert bodies == [b"%d" % number for number in range(100)], round_
+            assert down.bodies(here, 100) == [b"%d" % number for number in range(100)], round_
     finally:
         proxy.close()
 

@@ -27,8 +27,8 @@ from warren.broker.config.builder import ConfigBuilder
 from warren.broker.core.definitions.exporter import export_definitions
 from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.metadata.patterns import Pattern, query_pattern
+from warren.plugins.http.h11_input import StrictBuffer
 from warren.plugins.http.responses import HTTPError
-from warren.plugins.http.strict_head import StrictBuffer
 from warren.plugins.management.framework.bodies import decode
 
 from .target import Target, Turn, pieces
@@ -104,8 +104,7 @@ def serve_request(data: bytes, turn: Turn) -> None:
     assert response.status < 500 or response.status == 503, (response.status, response.body)
     if "json" in response.headers.get("content-type", "") and response.body:
         _ = response.json
-    response = api.request("GET", "/definitions")
-    assert response.status == 200
+    assert api.request("GET", "/definitions").status == 200
 
 
 def search_names(data: bytes, turn: Turn) -> None:

@@ -83,7 +83,7 @@ def read_properties(data: bytes, turn: Turn) -> None:
         return
     decoded = properties.Properties.decode(data)
     properties.check(decoded.encode())
-    properties.delivery_mode(data)
+    assert properties.delivery_mode(data) == (decoded.delivery_mode or 0)
     properties.priority(data)
     properties.value_spans(data)
     headers = properties.headers(data)
@@ -99,6 +99,7 @@ def read_method(data: bytes, turn: Turn) -> None:
     except AMQPError as error:
         assert isinstance(error, SyntaxFault | CommandInvalid | FrameError)
         assert (error.class_id, error.method_id) == (index >> 16, index & 0xFFFF)
+        assert isinstance(error, CommandInvalid) == (index not in commands.INDEX_MAPPING)
     else:
         assert method.index == index or index == method_decoder.ACCESS_REQUEST
         table.items()
@@ -109,8 +110,9 @@ def read_sasl(data: bytes, turn: Turn) -> None:
     parsers: tuple[Callable[[bytes], tuple[str, bytes]], ...] = (sasl.plain, sasl.amqplain)
     for parse in parsers:
         try:
-            user, _ = parse(data)
+            user, password = parse(data)
             user.encode("utf-8", "surrogateescape")
+            assert isinstance(password, bytes)
         except SyntaxFault:
             pass
 

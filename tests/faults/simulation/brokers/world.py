@@ -629,7 +629,6 @@ class World:
         """Return the PostgreSQL of a broker, whose links may be suspended while it does not answer."""
         name = self._any(random)
         store = self.brokers[name].remote
-        assert store is not None
         for edge in self.federation.edges:
             if edge[1] == name:
                 self._broken(edge)
@@ -648,7 +647,6 @@ class World:
     def step_replace(self, random: Random) -> None:
         """Let another broker own a store for a moment: the one that does not know ends when it commits, or looks."""
         store = self.brokers[self._any(random)].remote
-        assert store is not None
         store.replace()
 
     def step_stand_by(self, random: Random) -> None:
