@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
 from warren.plugins.message_log.analysis.conservation.check import Checked
 from warren.plugins.message_log.ledger import queues, verdict
+from warren.plugins.message_log.ledger.engine import InProcess
 from warren.plugins.message_log.ledger.input import Folder
-from warren.plugins.message_log.ledger.ledger import make_ledger
+from warren.plugins.message_log.ledger.ledger import Ledger, make_ledger
 from warren.plugins.message_log.ledger.report import conservation_of
 
 from .scenes import damaged
@@ -37,11 +39,15 @@ __all__ = [
 ]
 
 
+def ledger_of(folder: Path, stored: Path) -> Ledger:
+    return make_ledger(InProcess(), Folder(str(folder)), Folder(str(stored)))
+
+
 @pytest.fixture(scope="module")
 def check(tmp_path_factory: pytest.TempPathFactory) -> Checked:
     folder = tmp_path_factory.mktemp("proof")
     write_scenes(folder)
-    ledger = make_ledger(Folder(str(folder)))
+    ledger = ledger_of(folder, tmp_path_factory.mktemp("stored"))
     kept = [asdict(each) for each in ledger.durability]
     return Checked(conservation_of(ledger), kept, len(kept), ledger.verdict.sentence(len(ledger.imbalances)))
 
@@ -51,7 +57,7 @@ def problems(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """The problems of each broker of `scenes.damaged`, by its name."""
     folder = tmp_path_factory.mktemp("damaged")
     damaged(folder)
-    ledger = make_ledger(Folder(str(folder)))
+    ledger = ledger_of(folder, tmp_path_factory.mktemp("stored"))
     found: dict[str, set[str]] = {boot.node: set() for boot in ledger.boots}
     for each in ledger.imbalances:
         found[each.node or ""].add(each.problem)

@@ -5,15 +5,15 @@ An upstream queue at several brokers may have the same name, so a link is named 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from .boots import Boot, micros
-from .facts import Fact, Numbers, bucket, group, measures, names
+from .facts import Fact, bucket, group, measures, names, unified
 
 Link = tuple[str, str | None]
 """The upstream queue and the node of the upstream."""
@@ -65,12 +65,10 @@ class DownstreamLog:
     stopped: bool
     dark: tuple[tuple[int, int], ...]
 
-    def has(self, at_us: Numbers) -> Numbers:
-        """Return whether what arrived at these times is logged for certain."""
-        logged = np.full(len(at_us), True) if self.stopped else at_us <= self.until_us
-        for since, until in self.dark:
-            logged &= ~((at_us >= since) & (at_us <= until))
-        return logged
+    def has(self, at_us: int) -> bool:
+        """Return whether what arrived at this time is logged for certain."""
+        dark = any(since <= at_us <= until for since, until in self.dark)
+        return not dark and (self.stopped or at_us <= self.until_us)
 
 
 def logs_of(boots: Iterable[Boot]) -> dict[str, DownstreamLog]:
@@ -86,53 +84,95 @@ def logs_of(boots: Iterable[Boot]) -> dict[str, DownstreamLog]:
     return logs
 
 
-def with_upstream(crossings: pa.Table) -> pa.Table:
-    """Fill in `upstream_node` for messages that the upstream did not log, if it logged others of the same link."""
-    sides = [crossings[name].to_pylist() for name in ("link", "node", "upstream", "upstream_node")]
-    known: dict[tuple[Any, ...], str] = {}
-    for link, node, upstream, upstream_node in zip(*sides, strict=True):
-        if upstream_node is not None:
-            known[link, node, upstream] = max(known.get((link, node, upstream), ""), upstream_node)
-    filled = [
-        upstream_node if upstream_node is not None else known.get((link, node, upstream))
-        for link, node, upstream, upstream_node in zip(*sides, strict=True)
-    ]
-    place = crossings.schema.get_field_index("upstream_node")
-    return crossings.set_column(place, "upstream_node", pa.array(filled, pa.string()))
+class Ends(NamedTuple):
+    """The ends of links, as crossings show them.
+
+    upstreams    the node of the upstream, by upstream queue, downstream node and name of the upstream
+    downstreams  the downstream node by link
+    """
+
+    upstreams: dict[tuple[str, str | None, str | None], str]
+    downstreams: dict[Link, str]
 
 
-def links(crossings: pa.Table, boots: Iterable[Boot]) -> tuple[list[LinkCount], pa.Table, list[dict[str, Any]]]:
-    """Return the counts of all links, histograms of their lags, and the messages that did not arrive."""
-    logs = logs_of(boots)
-    table = with_upstream(crossings)
-    downstream: dict[Link, str] = {}
-    rows = table.to_pylist()
-    for row in rows:
+def ends(crossings: pa.Table) -> Ends:
+    """Return the ends of the links of crossings."""
+    columns = ["link", "node", "upstream", "upstream_node"]
+    found = Ends({}, {})
+    for row in unified(crossings.select(columns)).group_by(columns, use_threads=False).aggregate([]).to_pylist():
+        side = row["link"], row["node"], row["upstream"]
+        if row["upstream_node"] is not None:
+            found.upstreams[side] = max(found.upstreams.get(side, ""), row["upstream_node"])
         if row["node"] is not None:
             link = row["link"], row["upstream_node"]
-            downstream[link] = max(downstream.get(link, ""), row["node"])
+            found.downstreams[link] = max(found.downstreams.get(link, ""), row["node"])
+    return found
+
+
+def merge_ends(parts: Iterable[Ends]) -> Ends:
+    """Merge the ends of links. A message that the upstream did not log is of the link of which it logged others."""
+    merged = Ends({}, {})
+    unknown: dict[Link, str] = {}
+    for part in parts:
+        for side, node in part.upstreams.items():
+            merged.upstreams[side] = max(merged.upstreams.get(side, ""), node)
+        for link, node in part.downstreams.items():
+            merged.downstreams[link] = max(merged.downstreams.get(link, ""), node)
+    for (queue, downstream, _), upstream_node in merged.upstreams.items():
+        if downstream is not None:
+            named: Link = queue, upstream_node
+            unknown[named] = max(merged.downstreams.get(named, ""), downstream)
+    return Ends(merged.upstreams, merged.downstreams | unknown)
+
+
+def links(
+    crossings: pa.Table, known: Ends, logs: Mapping[str, DownstreamLog]
+) -> tuple[list[LinkCount], pa.Table, list[dict[str, Any]]]:
+    """Return the counts of links, histograms of their lags, and the messages that did not arrive, LOST at most."""
     counts: dict[Link, LinkCount] = {}
-    lost = []
+    lost: list[dict[str, Any]] = []
     lags: list[tuple[str, str | None, int]] = []
-    for row in rows:
-        link = row["link"], row["upstream_node"]
+    for row in crossings.to_pylist():
+        side = row["link"], row["node"], row["upstream"]
+        upstream_node = row["upstream_node"] if row["upstream_node"] is not None else known.upstreams.get(side)
+        link = row["link"], upstream_node
         count = counts.setdefault(link, LinkCount(*link))
         add(count, row)
-        log = logs.get(downstream.get(link, ""))
+        log = logs.get(known.downstreams.get(link, ""))
         short = max(row["taken"] - row["arrived"], 0)
         if log is not None:
             count.missing, count.pending = count.missing or 0, count.pending or 0
-            if short and row["left"] is not None and log.has(np.array([row["left"]]))[0]:
+            if short and row["left"] is not None and log.has(row["left"]):
                 count.missing += short
-                lost.append(
-                    {name: row[name] for name in ("link", "identity", "left")}
-                    | {"records": short, "node": row["upstream_node"]}
-                )
+                if len(lost) < LOST:
+                    named = {name: row[name] for name in ("link", "identity", "left")}
+                    lost.append(named | {"records": short, "node": upstream_node})
             else:
                 count.pending += short
         if row["entered"] is not None and row["published"] is not None:
             lags.append((*link, row["entered"] - row["published"]))
     return list(counts.values()), histograms(lags), lost
+
+
+def merge_counts(parts: Iterable[LinkCount]) -> list[LinkCount]:
+    """Merge the counts of the same links."""
+    merged: dict[Link, LinkCount] = {}
+    for part in parts:
+        link = part.link, part.upstream_node
+        count = merged.setdefault(link, LinkCount(*link))
+        for name, how in HOW_MERGED.items():
+            values = [value for value in (getattr(count, name), getattr(part, name)) if value is not None]
+            setattr(count, name, how(values) if values else None)
+    return list(merged.values())
+
+
+HOW_MERGED: dict[str, Callable[[list[Any]], Any]] = {
+    **dict.fromkeys(("node", "vhost", "upstream", "last_arrival_us", "most_hops"), max),
+    "first_arrival_us": min,
+    **dict.fromkeys(("taken", "arrived", "discarded", "duplicates", "missing", "pending"), sum),
+    **dict.fromkeys(("hops", "with_hops", "negative_lags"), sum),
+}
+LOST = 10_000
 
 
 def add(count: LinkCount, row: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 
 from ..file_format.schema import START
 from .boots import Boot, Name
-from .facts import BOOT, MESSAGES, Facts, codes, unified
+from .facts import BOOT, MESSAGES, Fact, codes, group, measures, names, unified
 
 Queue = tuple[str | None, str | None]
 """Virtual host and name."""
@@ -78,15 +78,24 @@ class Waiting:
     taken: int = 0
 
 
+WAITING = Fact(names(*BOOT, "vhost", "queue"), measures("sum", "confirmed", "unconfirmed", "departed", "taken"))
+
+
 def durability(
-    facts: Facts, restarts: Iterable[tuple[Boot, Boot]], snapshots: Iterable[Mapping[str, Any]], pace: Mapping[str, int]
+    waiting_messages: pa.Table,
+    restarts: Iterable[tuple[Boot, Boot]],
+    snapshots: Iterable[Mapping[str, Any]],
+    pace: Mapping[str, int],
 ) -> list[Durability]:
     """Return the queues of all restarts.
 
-    `snapshots` are rows of queues in the first and last snapshots of boots; `pace` has by node the greatest number of
-    messages that left one of its queues in a second.
+    `waiting_messages` are merged tables of `waiting_in`; `snapshots` are rows of queues in the first and last snapshots
+    of boots; `pace` has by node the greatest number of messages that left one of its queues in a second.
     """
-    waiting = waiting_in(facts["journeys"], facts["messages"])
+    waiting: dict[Name, dict[Queue, Waiting]] = {}
+    for row in waiting_messages.to_pylist():
+        of_queues = waiting.setdefault((row["node"], row["boot_id"]), {})
+        of_queues[row["vhost"], row["queue"]] = Waiting(*(row[name] for name in WAITING.measures))
     rows: dict[Name, dict[Queue, list[Mapping[str, Any]]]] = {}
     for row in snapshots:
         of_boot = rows.setdefault((row["node"], row["boot_id"]), {})
@@ -139,8 +148,8 @@ def judge(
     return result
 
 
-def waiting_in(journeys: pa.Table, messages: pa.Table) -> dict[Name, dict[Queue, Waiting]]:
-    """Count the open journeys of each boot and queue by what was promised of their messages."""
+def waiting_in(journeys: pa.Table, messages: pa.Table) -> pa.Table:
+    """Count the open journeys of each boot and queue by what was promised of their messages, as `Waiting`."""
     entered, left, delivered = (journeys[name].to_numpy() for name in ("entered", "left", "delivered"))
     persistent, confirmed = promises(journeys, messages)
     here, came = left == 0, entered > 0
@@ -151,16 +160,10 @@ def waiting_in(journeys: pa.Table, messages: pa.Table) -> dict[Name, dict[Queue,
         "departed": ~came & ~here,
         "taken": (kept | (here & ~came)) & (delivered > 0),
     }
-    keys = [*BOOT, "vhost", "queue"]
-    table = journeys.select(keys)
+    table = journeys.select(list(WAITING.keys))
     for name, where in counts.items():
         table = table.append_column(name, pa.array(where.astype("i8")))
-    grouped = unified(table).group_by(keys, use_threads=False).aggregate([(name, "sum") for name in counts])
-    found: dict[Name, dict[Queue, Waiting]] = {}
-    for row in grouped.to_pylist():
-        of_boot = found.setdefault((row["node"], row["boot_id"]), {})
-        of_boot[row["vhost"], row["queue"]] = Waiting(*(row[f"{name}_sum"] for name in counts))
-    return found
+    return group(WAITING, table)
 
 
 def promises(journeys: pa.Table, messages: pa.Table) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

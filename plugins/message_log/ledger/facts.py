@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..file_format import schema
-from ..file_format.arrow_types import ARROW
+from ..file_format.arrow_schema import ARROW
 
 NAME = pa.dictionary(pa.int32(), pa.string())
 TIME = pa.timestamp("us", "UTC")

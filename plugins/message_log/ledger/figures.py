@@ -26,6 +26,9 @@ COUNTED = (
 )
 HISTOGRAMS = (schema.LOOP_LAG_US, schema.SYNC_US, schema.BATCH_RECORDS)
 
+Handled = dict[tuple[str, str], dict[int, float]]
+"""The messages in and out by second of each boot."""
+
 
 def backlog(snapshots: Facts) -> list[Values]:
     """Return the length of each queue: the last, the greatest and the mean one, and how much it grows by second.
@@ -145,12 +148,15 @@ def at_us(reading: Values) -> int:
     return micros(reading["ts_us"])
 
 
-def capacity(readings: list[Values], traffic: pa.Table) -> list[Values]:
+def capacity(readings: list[Values], handled_in_hours: Iterable[Handled]) -> list[Values]:
     """Return by node its memory and disk, quantiles of its loop and journal, and processor time for a message.
 
     `cpu_us_per_message` is the slope of processor time over messages in and out, of intervals between two readings.
     """
-    handled = handled_by_second(traffic)
+    handled: Handled = {}
+    for hour in handled_in_hours:
+        for boot, seconds in hour.items():
+            handled.setdefault(boot, {}).update(seconds)
     rows = []
     for (node,), of_node in keyed(readings, "node").items():
         row: Values = {"node": node}
@@ -177,9 +183,9 @@ def added(histograms: Iterable[list[int]]) -> list[int]:
     return counts
 
 
-def handled_by_second(traffic: pa.Table) -> dict[tuple[str, str], dict[int, float]]:
+def handled_by_second(traffic: pa.Table) -> Handled:
     """Return the messages in and out by second of each boot."""
-    found: dict[tuple[str, str], dict[int, float]] = {}
+    found: Handled = {}
     rows = traffic.select(["node", "boot_id", "event", "second", "weight"])
     sums = rows.group_by(["node", "boot_id", "event", "second"], use_threads=False).aggregate([("weight", "sum")])
     for row in sums.to_pylist():
@@ -189,7 +195,7 @@ def handled_by_second(traffic: pa.Table) -> dict[tuple[str, str], dict[int, floa
     return found
 
 
-def cost(readings: list[Values], handled: dict[tuple[str, str], dict[int, float]]) -> Values:
+def cost(readings: list[Values], handled: Handled) -> Values:
     """Return processor time in relation to messages, from readings of one node."""
     points = []
     for boot, of_boot in keyed(readings, "node", "boot_id").items():

@@ -25,8 +25,8 @@ READERS = 8  # files read at once
 BLOCK_BYTES = 1 << 20
 NOT_PARQUET, FOREIGN, UNKNOWN_SCHEMA, DUPLICATE = "not_parquet", "foreign", "unknown_schema", "duplicate"
 REASONS = {
-    NOT_PARQUET: "are damaged, or not Parquet",
-    FOREIGN: "are not of an export",
+    NOT_PARQUET: "are damaged or not Parquet",
+    FOREIGN: "do not belong to an export",
     UNKNOWN_SCHEMA: "have a version of the schema that this Warren does not read",
     DUPLICATE: "have the name of another file",
 }
@@ -180,6 +180,18 @@ class Folder:
 
     def open(self, path: str) -> pa.NativeFile:
         return self.system.open_input_file(f"{self.place}/{path}")
+
+    def write(self, path: str, table: pa.Table) -> None:
+        """Write a table to a file below the folder."""
+        whole = f"{self.place}/{path}"
+        self.system.create_dir(whole.rpartition("/")[0])
+        with self.system.open_output_stream(whole) as stream:
+            pq.write_table(table, stream)
+
+    def read(self, path: str, columns: pa.Schema) -> pa.Table:
+        """Return a table that was written."""
+        with self.open(path) as file:
+            return pq.ParquetFile(file).read(columns.names).cast(columns)
 
     def text(self, path: str) -> str:
         with self.open(path) as file:

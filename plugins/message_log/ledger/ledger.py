@@ -1,34 +1,70 @@
-"""The ledger of a log: its files reduced to facts, and the check that every message is accounted for."""
+"""The ledger of a log: its files reduced to facts, and the check that every message is accounted for.
+
+    snapshots  each file of `queue_stats` is reduced; the closing rows say which rows of each boot can be checked
+    hours      each file of events is reduced; the facts of an hour meet, and its seconds are stored
+    parts      open journeys, messages and crossings meet by the number or identity of the message, and are stored
+    check      the sums of all hours and parts are compared with the snapshots
+
+What reaches this process is bounded by the numbers of queues, users, hours, keys and faults, not by that of messages.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..file_format import schema
-from ..file_format.arrow_types import ARROW
-from ..file_format.schema import DELIVER, LEAVING
-from . import snapshots
-from .boots import Boot, Known, boots_of, restarts
-from .crossings import LinkCount, links
-from .durability import Durability, durability
-from .facts import Facts, merge
-from .input import Folder, Input, LogFile, SkippedFile, read_input
-from .queues import Balance, balances, impossible
+from ..file_format.arrow_schema import ARROW
+from . import crossings, hours, snapshots
+from .boots import Boot, Known, boots_of, gaps, restarts
+from .crossings import LinkCount
+from .durability import WAITING, Durability, durability, waiting_in
+from .engine import Engine
+from .facts import FACTS, Fact, Facts, Numbers, empty, group, merge, numbers_of
+from .input import NOT_PARQUET, Folder, Input, LogFile, SkippedFile, read_input
+from .queues import OPEN_COUNTS, Balance, QueueName, balances, impossible, open_counts, overfull
 from .reduction import Boot as BootName
-from .reduction import CheckedRange, reduce_rows, settle
-from .verdict import Imbalance, Verdict, imbalances, verdict
+from .reduction import CheckedRange, Ranges, reduce_rows, settle, stages
+from .timeline import OLDEST, undelivered
+from .verdict import Imbalance, Verdict, imbalances, unrouted, verdict
+
+OPEN = ("journeys", "messages", "crossings")  # facts with a row for each message
+OF_HOURS = {name: fact for name, fact in FACTS.items() if name not in OPEN}
+SUMMARY: dict[str, Fact] = {
+    **hours.SUMMARY,
+    **{name: fact for name, fact in OF_HOURS.items() if name != "traffic"},
+    "open": OPEN_COUNTS,
+    "waiting": WAITING,
+    "oldest": OLDEST,
+}
+PART_BYTES = 256 << 20  # of files of events, for which there is a part
+UNROUTED = 10_000  # messages of a part that are listed
+HOUR, PART, SKIPPED = "hour", "part", "skipped"
+Key = tuple[str, str]
+"""HOUR or PART and a name, or SKIPPED and the path of a file."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Ledger:
-    """What the check of a log found."""
+    """What the check of a log found.
 
+    place      the folder with the seconds of each hour, `hours`, by path
+    facts      the merged facts of all hours and parts, as SUMMARY
+    snapshots  the merged facts of `snapshots`
+    lags       histograms of the lags of links
+    """
+
+    folder: Folder
+    input: Input
+    place: Folder
+    hours: list[str]
     facts: Facts
     snapshots: Facts
     boots: list[Boot]
@@ -38,29 +74,55 @@ class Ledger:
     lags: pa.Table
     imbalances: list[Imbalance]
     verdict: Verdict
-    input: Input
 
 
-def make_ledger(folder: Folder, wanted: Callable[[str], bool] = bool, known: Known | None = None) -> Ledger:
-    """Read the files of a folder in this process, and check them. Raises OSError.
+class Merged(NamedTuple):
+    """What remains of the facts of an hour or a part: their summary, and the path of what was stored.
 
-    `known` replaces what the input says of boots.
+    `unrouted` has the first messages that entered more or fewer queues than they were routed to. Of a file that could
+    not be read, there is only its path.
+    """
+
+    key: Key
+    path: str
+    summary: Facts
+    unrouted: list[dict[str, Any]]
+
+
+def make_ledger(
+    engine: Engine, folder: Folder, place: Folder, wanted: Callable[[str], bool] = bool, known: Known | None = None
+) -> Ledger:
+    """Reduce the wanted files of a folder, by path, and check them. Raises OSError.
+
+    What is stored meanwhile is below `place`. `known` replaces what the input says of boots.
     """
     files = read_input(folder, wanted)
-    of_snapshots = merge(reduce_files(folder, files, schema.QUEUE_STATS, snapshots.reduce_snapshots), snapshots.FACTS)
+    of_snapshots = snapshots_of(engine, folder, files)
     ranges = checked_ranges(of_snapshots["closings"], files.of(schema.EVENTS))
-    parts = reduce_files(folder, files, schema.EVENTS, lambda rows: reduce_rows(rows, ranges))
-    facts = settle(merge(parts), ranges)
-    known = known or known_of(files)
-    boots = boots_of(facts["rows"], of_snapshots["closings"], known)
-    rows = edge_rows(folder, files, boots)
-    of_queues = balances(facts, boots, rows)
-    kept = durability(facts, restarts(boots), rows, paces(facts["traffic"]))
-    counts, lags, lost = links(facts["crossings"], boots)
-    wrong = impossible(facts["journeys"], of_queues, boots)
-    found = imbalances(facts, boots, of_queues, wrong, kept, lost, files)
+    events = files.of(schema.EVENTS)
+    count = sum(file.bytes for file in events) // PART_BYTES + 1
+    reduce = partial(reduce_events, folder, ranges, count)
+    merged = engine.reduce(reduce, events, merge_pair, partial(finish, place, ranges))
+    skip(files, [each.path for each in merged if each.key[0] == SKIPPED])
+    facts = merge([EMPTY, *(EMPTY | each.summary for each in merged)], SUMMARY)
+    parts = sorted(each.path for each in merged if each.key[0] == PART)
+    boots = boots_of(facts["rows"], of_snapshots["closings"], known or known_of(files))
+    rows = edge_rows(engine, folder, files, boots)
+    of_queues = balances(facts["balances"], facts["open"], boots, rows)
+    pace = {row["node"]: row["settled_per_s"] for row in facts["paces"].to_pylist()}
+    kept = durability(facts["waiting"], restarts(boots), rows, pace)
+    wrong = list(engine.map(partial(impossible_of, place, ranges, *overfull(of_queues)), parts))
+    of_links, lags, lost = check_links(engine, place, parts, boots)
+    odd = [row for each in merged for row in each.unrouted]
+    found = imbalances(boots, gaps(facts["rows"], boots), of_queues, wrong, kept, lost, odd, files)
     judged = verdict(boots, found, kept, files.reasons())
-    return Ledger(facts, of_snapshots, boots, of_queues, kept, counts, lags, found, judged, files)
+    stored = sorted(each.path for each in merged if each.key[0] == HOUR)
+    return Ledger(
+        folder, files, place, stored, facts, of_snapshots, boots, of_queues, kept, of_links, lags, found, judged
+    )
+
+
+EMPTY: Facts = {name: fact.schema.empty_table() for name, fact in SUMMARY.items()}
 
 
 def known_of(files: Input) -> Known:
@@ -68,23 +130,38 @@ def known_of(files: Input) -> Known:
     return Known(files.lost_records(), files.file_ages_s(), files.manifests.boots, files.listed_us)
 
 
-def reduce_files(folder: Folder, files: Input, table: str, reduce: Callable[[pa.Table], Facts]) -> Iterator[Facts]:
-    """Yield the facts of each file of a table, and those of no rows. A file that cannot be read is skipped."""
-    yield reduce(empty_rows(table))
-    for file in files.of(table):
-        try:
-            rows = read_rows(folder, file)
-        except (pa.ArrowException, OSError):
-            files.files.remove(file)
-            files.skipped.append(SkippedFile(file.path, "not_parquet", file.bytes))
-            continue
-        yield reduce(rows)
+def skip(files: Input, paths: Iterable[str]) -> None:
+    """Note that files could not be read."""
+    unreadable = set(paths)
+    skipped = [SkippedFile(file.path, NOT_PARQUET, file.bytes) for file in files.files if file.path in unreadable]
+    files.skipped += skipped
+    files.files = [file for file in files.files if file.path not in unreadable]
 
 
-def read_rows(folder: Folder, file: LogFile, columns: list[str] | None = None) -> pa.Table:
-    """Return the rows of a file. Raises ArrowException, OSError."""
-    with folder.open(file.path) as opened:
-        return pq.ParquetFile(opened).read(columns)
+# Snapshots
+
+
+def snapshots_of(engine: Engine, folder: Folder, files: Input) -> Facts:
+    """Reduce the snapshots of queues."""
+    found = list(engine.map(partial(reduce_snapshots, folder), files.of(schema.QUEUE_STATS)))
+    skip(files, [path for path, facts in found if facts is None])
+    none = snapshots.reduce_snapshots(empty_rows(schema.QUEUE_STATS))
+    return merge([none, *(facts for _, facts in found if facts is not None)], snapshots.FACTS)
+
+
+def reduce_snapshots(folder: Folder, file: LogFile) -> tuple[str, Facts | None]:
+    """Return the path of a file and its facts, or None if it cannot be read."""
+    rows = read_rows(folder, file)
+    return file.path, snapshots.reduce_snapshots(rows) if rows is not None else None
+
+
+def read_rows(folder: Folder, file: LogFile, columns: list[str] | None = None) -> pa.Table | None:
+    """Return the rows of a file, or None if it cannot be read."""
+    try:
+        with folder.open(file.path) as opened:
+            return pq.ParquetFile(opened).read(columns)
+    except (pa.ArrowException, OSError):
+        return None
 
 
 def empty_rows(table: str) -> pa.Table:
@@ -114,26 +191,112 @@ def checked_ranges(closings: pa.Table, files: Iterable[LogFile]) -> dict[BootNam
     return ranges
 
 
-def edge_rows(folder: Folder, files: Input, boots: Iterable[Boot]) -> list[dict[str, Any]]:
+def edge_rows(engine: Engine, folder: Folder, files: Input, boots: Iterable[Boot]) -> list[dict[str, Any]]:
     """Return the rows of queues in the first and in the last snapshot of each boot."""
     wanted = set()
     for boot in boots:
         if boot.from_snapshot is not None and boot.to_snapshot is not None:
             wanted |= {(*boot.name, boot.from_snapshot), (*boot.name, boot.to_snapshot)}
-    rows: list[dict[str, Any]] = []
-    for file in files.of(schema.QUEUE_STATS):
-        found = snapshots.rows_of(read_rows(folder, file), wanted)
-        for row in found.to_pylist():
-            rows.append({column.name: row.get(column.name) for column in schema.QUEUE_STATS_COLUMNS})
+    found = engine.map(partial(rows_of_snapshots, folder, wanted), files.of(schema.QUEUE_STATS))
+    return [row for rows in found for row in rows]
+
+
+def rows_of_snapshots(folder: Folder, wanted: set[tuple[str, str, int]], file: LogFile) -> list[dict[str, Any]]:
+    rows = read_rows(folder, file)
+    found = snapshots.rows_of(rows, wanted).to_pylist() if rows is not None else []
+    return [{column.name: row.get(column.name) for column in schema.QUEUE_STATS_COLUMNS} for row in found]
+
+
+# Events
+
+
+def reduce_events(folder: Folder, ranges: Ranges, count: int, file: LogFile) -> Iterator[tuple[Key, Facts]]:
+    """Yield the facts of a file: those of its hour, and what is open, divided into `count` parts by message."""
+    rows = read_rows(folder, file)
+    if rows is None:
+        yield (SKIPPED, file.path), {}
+        return
+    facts = reduce_rows(rows, ranges)
+    yield (HOUR, hour_of(file.path)), {name: facts[name] for name in OF_HOURS}
+    if any(facts[name].num_rows for name in OPEN):
+        of_message = {name: numbers_of(facts[name]["msg_seq"]) % count for name in ("journeys", "messages")}
+        of_message["crossings"] = hashes(facts["crossings"]["identity"]) % count
+        for part in range(count):
+            yield (PART, f"{part:04}"), {name: facts[name].filter(pa.array(of_message[name] == part)) for name in OPEN}
+
+
+def hour_of(path: str) -> str:
+    """Return the folder of a file below that of its table, as one name."""
+    return "-".join(path.split("/")[1:-1])
+
+
+def hashes(texts: pa.ChunkedArray) -> Numbers:
+    """Return a number for each text, the same in all processes."""
+    return np.array([crc32((text or "").encode()) for text in texts.to_pylist()], "i8")
+
+
+def merge_pair(one: Facts, other: Facts) -> Facts:
+    return merge([one, other], {name: FACTS[name] for name in one})
+
+
+def finish(place: Folder, ranges: Ranges, keyed: tuple[Key, Facts]) -> Merged:
+    """Store the merged facts of an hour or a part, and return their summary."""
+    (kind, name), facts = keyed
+    if kind == SKIPPED:
+        return Merged((kind, name), name, {}, [])
+    if kind == HOUR:
+        path = f"hours/{name}.parquet"
+        place.write(path, facts["traffic"])
+        return Merged((kind, name), path, hours.summarize(facts["traffic"]) | without_traffic(facts), [])
+    settled = settle(empty() | facts, ranges)
+    path = f"parts/{name}"
+    for stored in ("journeys", "crossings"):
+        place.write(f"{path}/{stored}.parquet", settled[stored])
+    journeys, messages = settled["journeys"], settled["messages"]
+    summary = {
+        "balances": settled["balances"],
+        "latencies": pa.concat_tables([settled["latencies"], stages(journeys)]),
+        "open": open_counts(journeys, ranges),
+        "waiting": waiting_in(journeys, messages),
+        "oldest": undelivered(journeys),
+    }
+    return Merged((kind, name), path, summary, unrouted(messages, UNROUTED))
+
+
+def without_traffic(facts: Facts) -> Facts:
+    return {name: table for name, table in facts.items() if name != "traffic"}
+
+
+def impossible_of(
+    place: Folder, ranges: Ranges, orphaned: set[QueueName], remaining: set[QueueName], part: str
+) -> list[dict[str, Any]]:
+    """Return the messages of a part whose journey is impossible."""
+    journeys = place.read(f"{part}/journeys.parquet", FACTS["journeys"].schema)
+    rows: list[dict[str, Any]] = impossible(journeys, ranges, orphaned, remaining).to_pylist()
     return rows
 
 
-def paces(traffic: pa.Table) -> dict[str, int]:
-    """Return by node the greatest number of messages that left one queue in a second."""
-    event = np.array(traffic["event"].to_pylist(), object)
-    leaves = np.isin(event, LEAVING) | ((event == DELIVER) & traffic["no_ack"].fill_null(False).to_numpy())
-    keys = ["node", "vhost", "queue", "second"]
-    rows = traffic.filter(pa.array(leaves)).select([*keys, "records"])
-    sums = rows.group_by(keys, use_threads=False).aggregate([("records", "sum")])
-    by_node = sums.group_by("node", use_threads=False).aggregate([("records_sum", "max")])
-    return {row["node"]: row["records_sum_max"] for row in by_node.to_pylist()}
+# Links
+
+
+def check_links(
+    engine: Engine, place: Folder, parts: list[str], boots: list[Boot]
+) -> tuple[list[LinkCount], pa.Table, list[dict[str, Any]]]:
+    """Return the counts of all links, histograms of their lags, and the messages that did not arrive."""
+    known = crossings.merge_ends(engine.map(partial(ends_of_links, place), parts))
+    found = list(engine.map(partial(count_links, place, known, crossings.logs_of(boots)), parts))
+    counts = crossings.merge_counts(each for counts, _, _ in found for each in counts)
+    lags = group(
+        crossings.LAGS, pa.concat_tables([crossings.LAGS.schema.empty_table(), *(lags for _, lags, _ in found)])
+    )
+    return counts, lags, [row for _, _, lost in found for row in lost]
+
+
+def ends_of_links(place: Folder, part: str) -> crossings.Ends:
+    return crossings.ends(place.read(f"{part}/crossings.parquet", FACTS["crossings"].schema))
+
+
+def count_links(
+    place: Folder, known: crossings.Ends, logs: dict[str, crossings.DownstreamLog], part: str
+) -> tuple[list[LinkCount], pa.Table, list[dict[str, Any]]]:
+    return crossings.links(place.read(f"{part}/crossings.parquet", FACTS["crossings"].schema), known, logs)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from .boots import Boot
-from .facts import BOOT, JOURNEYS, WAYS_OUT, Fact, Facts, Numbers, group, measures, names
-from .reduction import bounds
+from .facts import BOOT, JOURNEYS, WAYS_OUT, Fact, Numbers, group, measures, names
+from .reduction import Ranges, bounds
 
 QUEUE = (*BOOT, "vhost", "queue")
 QueueName = tuple[str, str, str | None, str | None]
@@ -20,7 +20,7 @@ ENTERED_TWICE = "entered twice"
 LEFT_TWICE = "left twice"
 UNDELIVERED = "acknowledged without a delivery"
 NEVER_ENTERED = "left without having entered"
-VANISHED = "entered, and is neither gone nor there"
+VANISHED = "entered, and neither left nor remains"
 OPEN_COUNTS = Fact(names(*QUEUE), measures("sum", "entered", *WAYS_OUT, "orphans", "remaining"))
 
 
@@ -80,9 +80,9 @@ def total(*counts: int | None) -> int | None:
     return None if None in counts else sum(count or 0 for count in counts)
 
 
-def in_range(journeys: pa.Table, boots: Iterable[Boot]) -> tuple[Numbers, Numbers]:
+def in_range(journeys: pa.Table, checked: Ranges) -> tuple[Numbers, Numbers]:
     """Return how often each message entered and left within the checked range of its boot."""
-    low, high = bounds(journeys, {boot.name: boot.whole_range for boot in boots})
+    low, high = bounds(journeys, checked)
     counts = []
     for row, count in (("enter_row", "entered"), ("leave_row", "left")):
         number = journeys[row].fill_null(-1).to_numpy()
@@ -90,9 +90,9 @@ def in_range(journeys: pa.Table, boots: Iterable[Boot]) -> tuple[Numbers, Number
     return counts[0], counts[1]
 
 
-def open_counts(journeys: pa.Table, boots: Iterable[Boot]) -> pa.Table:
+def open_counts(journeys: pa.Table, checked: Ranges) -> pa.Table:
     """Count open journeys by queue."""
-    entered, left = in_range(journeys, boots)
+    entered, left = in_range(journeys, checked)
     never = journeys["entered"].to_numpy() == 0
     columns = {name: journeys[name] for name in QUEUE} | {"entered": pa.array(entered)}
     columns |= {way: pa.array(np.where(left > 0, journeys[way].to_numpy(), 0)) for way in WAYS_OUT}
@@ -101,11 +101,16 @@ def open_counts(journeys: pa.Table, boots: Iterable[Boot]) -> pa.Table:
     return group(OPEN_COUNTS, pa.table(columns).cast(OPEN_COUNTS.schema))
 
 
-def balances(facts: Facts, boots: list[Boot], snapshots: Iterable[Mapping[str, Any]]) -> list[Balance]:
-    """Return the equation of each queue. `snapshots` are the rows of the first and last snapshot of each boot."""
+def balances(
+    closed: pa.Table, still_open: pa.Table, boots: list[Boot], snapshots: Iterable[Mapping[str, Any]]
+) -> list[Balance]:
+    """Return the equation of each queue, from the fact `balances` and `open_counts`.
+
+    `snapshots` are the rows of the first and last snapshot of each boot.
+    """
     of_boots = {boot.name: boot for boot in boots}
     found: dict[QueueName, Balance] = {}
-    for table in (facts["balances"], open_counts(facts["journeys"], boots)):
+    for table in (closed, still_open):
         for row in table.to_pylist():
             balance = balance_of(found, row)
             for name in ("entered", *WAYS_OUT, "orphans", "remaining"):
@@ -139,28 +144,28 @@ def balance_of(found: dict[QueueName, Balance], row: Mapping[str, Any]) -> Balan
     return found.setdefault(name, Balance(*name))
 
 
-def impossible(journeys: pa.Table, balances: Iterable[Balance], boots: list[Boot]) -> pa.Table:
+def overfull(balances: Iterable[Balance]) -> tuple[set[QueueName], set[QueueName]]:
+    """Return the queues with more orphans than they had messages before, and those with more remaining than after."""
+    orphans = {each.name for each in balances if each.before is not None and each.orphans > each.before}
+    return orphans, {each.name for each in balances if each.after is not None and each.remaining > each.after}
+
+
+def impossible(journeys: pa.Table, checked: Ranges, orphaned: set[QueueName], remaining: set[QueueName]) -> pa.Table:
     """Return the messages whose journey is impossible: their keys, `last`, and the `problem`.
 
-    To leave without having entered is a fault only in a queue with more such messages than it had before, and to enter
-    without leaving only in a queue with more such messages than it has after. Then all such messages of the queue are
-    returned, since the faulty ones cannot be distinguished.
+    To leave without having entered is a fault only in a queue with more such messages than it had before (`orphaned`),
+    and to enter without leaving only in a queue with more such messages than it has after (`remaining`). Then all such
+    messages of the queue are returned, since the faulty ones cannot be distinguished.
     """
-    too_many: dict[str, set[QueueName]] = {NEVER_ENTERED: set(), VANISHED: set()}
-    for each in balances:
-        if each.before is not None and each.orphans > each.before:
-            too_many[NEVER_ENTERED].add(each.name)
-        if each.after is not None and each.remaining > each.after:
-            too_many[VANISHED].add(each.name)
-    entered, left = in_range(journeys, boots)
-    low, _ = bounds(journeys, {boot.name: boot.whole_range for boot in boots})
+    entered, left = in_range(journeys, checked)
+    low, _ = bounds(journeys, checked)
     settled = journeys["acknowledged"].to_numpy() + journeys["federated"].to_numpy()
     undelivered = settled > journeys["delivered"].to_numpy()
     orphan, kept = (left > 0) & (journeys["entered"].to_numpy() == 0), (entered > 0) & (left == 0)
     problems = np.full(journeys.num_rows, "", object)
     for problem, where in (
-        (VANISHED, kept & is_of(journeys, too_many[VANISHED])),
-        (NEVER_ENTERED, orphan & is_of(journeys, too_many[NEVER_ENTERED])),
+        (VANISHED, kept & is_of(journeys, remaining)),
+        (NEVER_ENTERED, orphan & is_of(journeys, orphaned)),
         (UNDELIVERED, (left > 0) & undelivered & ((entered > 0) | (low == 0))),
         (LEFT_TWICE, left > 1),
         (ENTERED_TWICE, entered > 1),

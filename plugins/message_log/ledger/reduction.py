@@ -71,7 +71,11 @@ class CheckedRange(NamedTuple):
     to_row: int = NEVER
 
 
-def reduce_rows(rows: pa.Table, checked: Mapping[Boot, CheckedRange]) -> Facts:
+Ranges = Mapping[Boot, CheckedRange]
+"""The checked range of each boot; a boot without one is checked whole."""
+
+
+def reduce_rows(rows: pa.Table, checked: Ranges) -> Facts:
     """Reduce rows of `events`, with some or all of its columns, to facts. `checked` has the range of each boot."""
     events = Events(rows)
     facts = {
@@ -89,7 +93,7 @@ def reduce_rows(rows: pa.Table, checked: Mapping[Boot, CheckedRange]) -> Facts:
     return settle(facts, checked)
 
 
-def settle(facts: Facts, checked: Mapping[Boot, CheckedRange]) -> Facts:
+def settle(facts: Facts, checked: Ranges) -> Facts:
     """Count the journeys that are closed, and drop the messages that are over; the others keep their rows.
 
     A message is over if its publish is in the log, it entered as many queues as it was routed to, and all its journeys
@@ -305,7 +309,7 @@ def among(rows: pa.Table, others: pa.Table, *keys: str) -> Numbers:
     return np.isin(number[: rows.num_rows], number[rows.num_rows :])
 
 
-def bounds(rows: pa.Table, checked: Mapping[Boot, CheckedRange]) -> tuple[Numbers, Numbers]:
+def bounds(rows: pa.Table, checked: Ranges) -> tuple[Numbers, Numbers]:
     """Return both ends of the checked range of the boot of each row."""
     rows = unified(rows.select(BOOT))
     boots, places = np.unique(np.stack([codes(rows[name]) for name in BOOT], axis=1), axis=0, return_inverse=True)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from ..file_format import schema
+from ..file_format.schema import METRICS
 from . import figures, traffic
 from .boots import Boot, restarts
-from .input import Folder
+from .engine import Engine
+from .facts import TRAFFIC
+from .input import Folder, LogFile
 from .ledger import Ledger, read_rows
-from .reduction import stages
-from .timeline import Sources, lengths_by_step, timeline
+from .timeline import Frame, Queue, Steps, by_step, lengths_by_step, timeline
 from .traffic import EXCHANGE, QUEUE, SCOPED, Values
 from .verdict import MISSING
 
@@ -44,14 +47,17 @@ ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for desc
 LONG = {"throughput": 3 * LISTED}  # lists with more rows
 
 
-def make_report(folder: Folder, ledger: Ledger) -> Values:
+def make_report(engine: Engine, ledger: Ledger) -> Values:
     """Return the content of report.json. Raises OSError."""
     facts, snapshots = ledger.facts, ledger.snapshots
-    kinds = traffic.kinds(facts["traffic"])
-    latency = traffic.latency(pa.concat_tables([facts["latencies"], stages(facts["journeys"])]))
-    readings = metrics(folder, ledger)
+    kinds = facts["kinds"].to_pylist()
+    latency = traffic.latency(facts["latencies"])
+    readings = [row for rows in engine.map(partial(metrics, ledger.folder), ledger.input.of(METRICS)) for row in rows]
+    oldest = facts["oldest"].to_pylist()
+    frame = Frame(kinds, oldest, ledger.boots, figures.peaks(snapshots))
+    seconds = list(engine.map(partial(of_hour, ledger.place, frame.steps, frame.chosen), ledger.hours))
     made = {
-        "throughput": traffic.throughput(facts["traffic"]),
+        "throughput": traffic.throughput(facts["series"]),
         "latency": latency,
         "backlog": figures.backlog(snapshots),
         "clients": traffic.clients(facts["transfers"]),
@@ -65,13 +71,13 @@ def make_report(folder: Folder, ledger: Ledger) -> Values:
         "links": figures.links(ledger.links, ledger.lags, readings),
         "consumers": figures.consumers(snapshots, kinds, latency),
         "churn": figures.churn(readings),
-        "capacity": figures.capacity(readings, facts["traffic"]),
+        "capacity": figures.capacity(readings, [rows for _, rows in seconds]),
     }
-    sources = Sources(kinds, facts["traffic"], facts["journeys"], ledger.boots, figures.peaks(snapshots))
     lists = {name: first(rows, ORDERS[name], LONG.get(name, LISTED)) for name, rows in made.items()}
     conservation = conservation_of(ledger)
     named = [*conservation["imbalances"], *lists["poison"]]
-    add_names(folder, ledger, [row for row in named if row["msg_seq"] is not None])
+    add_names(ledger, [row for row in named if row["msg_seq"] is not None])
+    counts = [row for rows, _ in seconds for row in rows]
     return {
         "schema": SCHEMA,
         "verdict": ledger.verdict.sentence(len(ledger.imbalances)),
@@ -80,7 +86,7 @@ def make_report(folder: Folder, ledger: Ledger) -> Values:
         "totals": traffic.totals(kinds),
         "conservation": conservation,
         "durability": first(map(asdict, ledger.durability), ("-lost", "-missing", *QUEUE, "boot_id")),
-        "timeline": timeline(sources, lengths(folder, ledger, sources), readings),
+        "timeline": timeline(frame, counts, lengths(engine, ledger, frame), readings),
         **lists,
         "rows": {"durability": len(ledger.durability), **{name: len(rows) for name, rows in made.items()}},
     }
@@ -103,26 +109,39 @@ def plain(values: Mapping[str, Any]) -> Values:
     }
 
 
-def metrics(folder: Folder, ledger: Ledger) -> list[Values]:
-    """Return all readings of metrics."""
-    rows: list[Values] = []
+def metrics(folder: Folder, file: LogFile) -> list[Values]:
+    """Return the readings of metrics in a file."""
     names = ["node", "boot_id", "ts_us", "mono_ns", "name", "labels", "value", "buckets"]
-    for file in ledger.input.of(schema.METRICS):
-        for row in read_rows(folder, file).to_pylist():
-            rows.append({name: row.get(name) for name in names})
-    return rows
+    rows = read_rows(folder, file)
+    return [{name: row.get(name) for name in names} for row in rows.to_pylist()] if rows is not None else []
 
 
-def lengths(folder: Folder, ledger: Ledger, sources: Sources) -> dict[Any, int]:
+def of_hour(
+    place: Folder, steps: Steps | None, chosen: list[Queue], path: str
+) -> tuple[list[Values], dict[tuple[str, str], dict[int, float]]]:
+    """Return what the timeline and the capacity need of the seconds of an hour."""
+    seconds = place.read(path, TRAFFIC.schema)
+    return by_step(seconds, steps, chosen) if steps is not None else [], figures.handled_by_second(seconds)
+
+
+def lengths(engine: Engine, ledger: Ledger, frame: Frame) -> dict[tuple[Queue, int], int]:
     """Return the lengths of the chosen queues by step."""
-    if sources.steps is None or not sources.chosen:
+    if frame.steps is None or not frame.chosen:
         return {}
-    columns = ["node", "ts_us", "vhost", "queue", "ready", "unacked"]
-    tables = (read_rows(folder, file, columns) for file in ledger.input.of(schema.QUEUE_STATS))
-    return lengths_by_step(tables, sources.steps, sources.chosen)
+    found: dict[tuple[Queue, int], int] = {}
+    look = partial(lengths_in, ledger.folder, frame.steps, frame.chosen)
+    for part in engine.map(look, ledger.input.of(schema.QUEUE_STATS)):
+        for key, length in part.items():
+            found[key] = max(found.get(key, 0), length)
+    return found
 
 
-def add_names(folder: Folder, ledger: Ledger, rows: list[Values]) -> None:
+def lengths_in(folder: Folder, steps: Steps, chosen: list[Queue], file: LogFile) -> dict[tuple[Queue, int], int]:
+    rows = read_rows(folder, file, ["node", "ts_us", "vhost", "queue", "ready", "unacked"])
+    return lengths_by_step([rows], steps, chosen) if rows is not None else {}
+
+
+def add_names(ledger: Ledger, rows: list[Values]) -> None:
     """Add message_id, exchange and routing key to rows about messages, as far as the log has them."""
     wanted: dict[tuple[Any, ...], list[Values]] = {}
     for row in rows:
@@ -130,7 +149,9 @@ def add_names(folder: Folder, ledger: Ledger, rows: list[Values]) -> None:
         wanted.setdefault(tuple(row[name] for name in MESSAGE), []).append(row)
     columns = [*MESSAGE, "message_id", "exchange", "routing_key"]
     for file in ledger.input.of(schema.EVENTS) if wanted else []:
-        table = read_rows(folder, file, columns)
+        table = read_rows(ledger.folder, file, columns)
+        if table is None:
+            continue
         numbers = pa.array([key[2] for key in wanted], pa.int64())
         for found in table.filter(pa.compute.is_in(table["msg_seq"], numbers)).to_pylist():
             for row in wanted.get(tuple(found[name] for name in MESSAGE), []):

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 
 from ..file_format import schema
 from .boots import Boot, micros
-from .facts import Numbers, numbers_of, unified
+from .facts import Fact, Numbers, group, measures, names, numbers_of, unified
+from .hours import KIND
 from .reduction import ACK_BUCKETS, WEIGHT
-from .traffic import KIND, QUEUE, Values, keyed
+from .traffic import QUEUE, Values, keyed
 
 Ends = dict[tuple[str, str], int]  # the last second of each boot, by node and boot
 Queue = tuple[str, str | None, str | None]  # node, vhost, name
@@ -86,45 +87,43 @@ class Steps:
         return kept
 
 
-class Sources:
-    """The sources of a timeline.
+class Frame:
+    """The frame of a timeline: its steps, None without events and snapshots, and the queues that it shows.
 
-    kinds     traffic of all seconds (`traffic.kinds`)
-    traffic   the fact
-    journeys  the fact: the messages that are still in their queues
-    boots     all boots
-    latest    the greatest length of each queue, by node, virtual host and name
+    kinds   traffic of all seconds (`hours.KINDS`)
+    oldest  rows of `undelivered`
+    ends    the last second of each boot
     """
 
     def __init__(
-        self, kinds: list[Values], traffic: pa.Table, journeys: pa.Table, boots: list[Boot], peaks: Mapping[Queue, int]
+        self, kinds: list[Values], oldest: list[Values], boots: list[Boot], lengths: Mapping[Queue, int]
     ) -> None:
-        self.kinds = kinds
-        self.traffic = traffic
-        self.peaks = peaks
+        """`lengths` has the greatest length of each queue."""
         seconds = [kind[name] for kind in kinds for name in ("first", "last")]
         seconds += [micros(at) // 1_000_000 for boot in boots for at in (boot.first, boot.last) if at is not None]
         self.steps = Steps(min(seconds), max(seconds)) if seconds else None
         self.ends: Ends = {boot.name: micros(boot.last) // 1_000_000 for boot in boots}
-        self.oldest = undelivered(journeys)
-        self.chosen = choose(kinds, self.oldest, self.ends, peaks)
+        self.oldest = oldest
+        self.chosen = choose(kinds, oldest, self.ends, lengths)
 
 
-def timeline(sources: Sources, lengths: Mapping[tuple[Queue, int], int], readings: Iterable[Values]) -> Values | None:
+def timeline(
+    frame: Frame, counts: list[Values], lengths: Mapping[tuple[Queue, int], int], readings: Iterable[Values]
+) -> Values | None:
     """Return the section "timeline" of report.json, or null if there are neither events nor snapshots.
 
-    `lengths` has the greatest length of a chosen queue in a step; `readings` are rows of `metrics`.
+    `counts` are rows of `by_step`; `lengths` has the greatest length of a chosen queue in a step; `readings` are rows
+    of `metrics`.
     """
-    steps = sources.steps
+    steps = frame.steps
     if steps is None:
         return None
-    counts = by_step(sources.traffic, steps, sources.chosen)
     return {
         "start": datetime.fromtimestamp(steps.first, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "step_s": steps.step_s,
         "steps": steps.count,
         "rates": rates(counts, steps),
-        "queues": queues(counts, lengths, sources, steps),
+        "queues": queues(counts, lengths, frame, steps),
         "ack_latency": ack_latency(counts, steps),
         "nodes": nodes(by_node_and_step(readings, steps), steps),
     }
@@ -137,14 +136,16 @@ def departs(kind: Values) -> bool:
     return first or event == schema.EXPIRE or kind["reason"] in LEFT_UNDELIVERED.get(event, ())
 
 
-def undelivered(journeys: pa.Table) -> list[Values]:
+OLDEST = Fact(names("node", "boot_id", "vhost", "queue"), measures("min", "second"))
+
+
+def undelivered(journeys: pa.Table) -> pa.Table:
     """Return when the oldest message that was neither delivered nor removed entered, by queue and boot."""
     entered, delivered, left = (journeys[name].to_numpy() for name in ("entered", "delivered", "left"))
-    table = journeys.select(["node", "boot_id", "vhost", "queue", "last"])
-    waiting = unified(table.filter(pa.array((entered > 0) & (delivered == 0) & (left == 0))))
-    oldest = waiting.group_by(["node", "boot_id", "vhost", "queue"], use_threads=False).aggregate([("last", "min")])
-    rows: list[Values] = oldest.to_pylist()  # the only event of such a message is its enqueue
-    return [row | {"second": micros(row["last_min"]) // 1_000_000} for row in rows]
+    waiting = pa.array((entered > 0) & (delivered == 0) & (left == 0))
+    table = journeys.select([*OLDEST.keys, "last"]).filter(waiting)  # the only event of such a message is its enqueue
+    second = numbers_of(table["last"].cast(pa.int64())) // 1_000_000
+    return group(OLDEST, table.drop_columns("last").append_column("second", pa.array(second)))
 
 
 def by_step(traffic: pa.Table, steps: Steps, chosen: Sequence[Queue]) -> list[Values]:
@@ -263,13 +264,11 @@ def per_s(rows: Iterable[Values], name: str, steps: Steps) -> list[float]:
     return steps.filled({step: round(weight / WEIGHT / steps.step_s, 3) for step, weight in sums.items()})
 
 
-def queues(
-    counts: list[Values], lengths: Mapping[tuple[Queue, int], int], sources: Sources, steps: Steps
-) -> list[Values]:
+def queues(counts: list[Values], lengths: Mapping[tuple[Queue, int], int], frame: Frame, steps: Steps) -> list[Values]:
     """Return the series of the chosen queues, those with the greatest lag first."""
-    rows, waiting = (keyed(each, *QUEUE) for each in (counts, sources.oldest))
+    rows, waiting = (keyed(each, *QUEUE) for each in (counts, frame.oldest))
     series = []
-    for queue in sources.chosen:
+    for queue in frame.chosen:
         of_queue = rows.get(queue, [])
         series.append(
             {
@@ -277,7 +276,7 @@ def queues(
                 "entered": per_s(of_queue, "entered", steps),
                 "left": per_s(of_queue, "left", steps),
                 "redelivered": per_s(of_queue, "redelivered", steps),
-                "lag_s": lag(of_queue, waiting.get(queue, []), sources.ends, steps),
+                "lag_s": lag(of_queue, waiting.get(queue, []), frame.ends, steps),
                 "messages": steps.read({step: length for (name, step), length in lengths.items() if name == queue}),
             }
         )

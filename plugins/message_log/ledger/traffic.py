@@ -12,25 +12,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..file_format import schema
 from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, ENQUEUE, EXPIRE, FED_IN, FED_OUT, PUBLISH, REQUEUE
-from .facts import TRAFFIC, Numbers, codes, in_order, numbers_of, quantile_table, unified
+from .facts import quantile_table
 from .reduction import UNROUTABLE, WEIGHT
 
 Values = dict[str, Any]
-KIND = [name for name in TRAFFIC.keys if name not in ("ack_bucket", "second")]
 QUEUE = ("node", "vhost", "queue")
 EXCHANGE = ("node", "vhost", "exchange")
 SCOPED = ("scope", "node", "vhost", "name", "flow")  # the keys of throughput
-SCOPES = ("queue", "vhost", "user")
-FLOWS = {
-    "published": (PUBLISH, FED_IN),
-    "enqueued": (ENQUEUE,),
-    "delivered": (DELIVER,),
-    "acknowledged": (ACK, FED_OUT),
-}
 GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
 THOUSANDTHS = {"p50_us": 500, "p90_us": 900, "p99_us": 990, "p999_us": 999}
 KEYS = 1000  # of one exchange that are listed
@@ -48,15 +39,6 @@ def keyed(rows: Iterable[Values], *names: str) -> dict[tuple[Any, ...], list[Val
 def messages(weight: int) -> int:
     """Return the number of messages of a weight."""
     return (weight + WEIGHT // 2) // WEIGHT
-
-
-def kinds(traffic: pa.Table) -> list[Values]:
-    """Return the traffic of all seconds by queue, user and kind of event, with the first and the last second."""
-    sums = ("records", "weight", "routed")
-    aggregations = [*((name, "sum") for name in sums), ("highest_us", "max"), ("second", "min"), ("second", "max")]
-    rows = unified(traffic).group_by(KIND, use_threads=False).aggregate(aggregations)
-    found: list[Values] = rows.rename_columns([*KIND, *sums, "highest_us", "first", "last"]).to_pylist()
-    return found
 
 
 def estimate(kinds: Iterable[Values]) -> int:
@@ -93,61 +75,51 @@ def totals(kinds: list[Values]) -> Values:
     }
 
 
-def throughput(traffic: pa.Table) -> list[Values]:
+def throughput(series: pa.Table) -> list[Values]:
     """Return the rates of queues, virtual hosts and users by grain: the mean of the whole time, and the peak.
 
     The first and the last window count by their seconds between the first message and the last, so no peak is below the
     mean or that of a coarser grain.
     """
-    flow_of = {event: flow for flow, events in FLOWS.items() for event in events}
-    flows = pa.array([flow_of.get(event) for event in traffic["event"].to_pylist()], pa.string())
     rows: list[Values] = []
-    for scope in SCOPES:
-        absent = "published" if scope == "queue" else "enqueued"
-        table = traffic.select(["node", "vhost", "second", "weight", "bytes"])
-        table = table.append_column("name", traffic[scope].cast(pa.string())).append_column("flow", flows)
-        wanted = pc.and_(pc.is_valid(table["name"]), pc.fill_null(pc.not_equal(table["flow"], absent), False))
-        keys = ["node", "vhost", "name", "flow"]
-        sums = unified(table.filter(wanted)).group_by([*keys, "second"], use_threads=False)
-        seconds = in_order(sums.aggregate([("weight", "sum"), ("bytes", "sum")]), *keys, "second")
-        changes = [np.diff(codes(seconds[name])) != 0 for name in keys]
-        starts = np.flatnonzero(np.r_[True, np.logical_or.reduce(changes)][: seconds.num_rows])
-        names = seconds.select(keys).take(pa.array(starts, pa.int64())).to_pylist()
-        second, counts, size = (numbers_of(seconds[name]) for name in ("second", "weight_sum", "bytes_sum"))
-        for start, end, name in zip(starts, [*starts[1:], seconds.num_rows], names, strict=True):
-            span = slice(start, end)
-            rows += rates({"scope": scope, **name}, second[span], counts[span], int(size[span].sum()))
+    for key, hours in keyed(series.to_pylist(), *SCOPED).items():
+        hours.sort(key=lambda row: int(row["hour"]))
+        rows += rates(dict(zip(SCOPED, key, strict=True)), hours)
     return rows
 
 
-def rates(series: Values, second: Numbers, weight: Numbers, size: int) -> list[Values]:
-    """Return the rates of one series, from its seconds with messages, in ascending order."""
-    counts = (weight + WEIGHT // 2) // WEIGHT
-    first, last = int(second[0]), int(second[-1]) + 1
-    span_s, whole = last - first, int(counts.sum())
-    mean = whole / span_s
+def rates(names: Values, hours: list[Values]) -> list[Values]:
+    """Return the rates of one series, from its hours in their order."""
+    first, last = hours[0]["first"], hours[-1]["last"] + 1
+    span_s = last - first
+    count, size = (sum(row[name] for row in hours) for name in ("messages", "bytes"))
+    ends = {  # the messages of the first and of the last window
+        "1s": (0, 0),
+        "1m": (hours[0]["first_1m_messages"], hours[-1]["last_1m_messages"]),
+        "1h": (hours[0]["messages"], hours[-1]["messages"]),
+    }
+    mean = count / span_s
     found = []
     for grain, grain_s in GRAINS_S.items():
-        windows, number = np.unique(second // grain_s, return_inverse=True)
-        sums = np.bincount(number, counts)
-        begin, end = np.maximum(windows * grain_s, first), np.minimum((windows + 1) * grain_s, last)
-        lengths = np.full(len(windows), min(grain_s, span_s))
-        lengths[[0, -1]] = np.minimum(lengths[[0, -1]], (end - begin)[[0, -1]])
-        peak = float((sums / lengths).max())
+        peak = max(row["messages" if grain == "1h" else f"peak_{grain}"] for row in hours)
+        begin, end = first - first % grain_s, last - 1 - (last - 1) % grain_s
+        in_first = ends[grain][0] / (min(begin + grain_s, last) - first)
+        in_last = ends[grain][1] / (last - max(end, first))
+        peak_per_s = max(peak / min(grain_s, span_s), in_first, in_last)
         found.append(
             {
-                **{name: series[name] for name in SCOPED},
+                **names,
                 "grain": grain,
-                "messages": whole,
-                "bytes": messages(size),
-                "peak_messages": int(sums.max()),
-                "first": time_of(windows[0] * grain_s),
-                "last": time_of(windows[-1] * grain_s),
+                "messages": count,
+                "bytes": size,
+                "peak_messages": peak,
+                "first": time_of(begin),
+                "last": time_of(end),
                 "span_s": span_s,
                 "mean_per_s": round(mean, 3),
-                "peak_per_s": round(peak, 3),
-                "peak_to_mean": round(peak / mean, 3),
-                "mean_bytes_per_s": round(messages(size) / span_s, 3),
+                "peak_per_s": round(peak_per_s, 3),
+                "peak_to_mean": round(peak_per_s / mean, 3),
+                "mean_bytes_per_s": round(size / span_s, 3),
             }
         )
     return found

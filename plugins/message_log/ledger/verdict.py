@@ -10,20 +10,19 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..file_format.schema import boot_key
-from .boots import Boot, Name, gaps
+from .boots import Boot, Name
 from .durability import Durability
-from .facts import Facts
 from .input import Entry, Input
 from .queues import Balance
 
 BALANCED, IMBALANCED, INCOMPLETE, SAMPLED = "balanced", "imbalanced", "incomplete", "sampled"
 MISSING = "records are missing from the log"
-UNEQUAL = "what entered is not what left and what is there"
+UNEQUAL = "more or fewer messages entered than left and remain"
 UNLOGGED_IN = "the queue counted more messages in than the log has"
 UNLOGGED_ACKS = "the queue counted more acknowledgements than the log has"
 UNROUTED = "published to more queues than it entered, or to fewer"
 NOT_ARRIVED = "taken by the link and not arrived"
-NOT_KEPT = "confirmed and persistent, and not there after the restart"
+NOT_KEPT = "confirmed and persistent, and missing after the restart"
 FILE_MISSING = "a file of the export is missing"
 FILE_CHANGED = "a file of the export was changed"
 OF_FILES = (FILE_MISSING, FILE_CHANGED)
@@ -50,21 +49,26 @@ class Imbalance:
 
 
 def imbalances(
-    facts: Facts,
     boots: list[Boot],
+    missing: Iterable[dict[str, Any]],
     balances: Iterable[Balance],
-    impossible: pa.Table,
+    impossible: Iterable[Iterable[Mapping[str, Any]]],
     kept: Iterable[Durability],
     not_arrived: Iterable[Mapping[str, Any]],
+    unrouted: Iterable[Mapping[str, Any]],
     files: Input,
     routes_compared: bool = True,
 ) -> list[Imbalance]:
-    """Return all imbalances. `routes_compared`: the log has all queues that messages were routed to."""
+    """Return all imbalances; `missing` are gaps of the log, and `unrouted` rows of the function of this name.
+
+    `routes_compared`: the log has all queues that messages were routed to.
+    """
     found = [
         Imbalance(row["problem"], *place(row), msg_seq=row["msg_seq"], records=1, at=row["last"])
-        for row in impossible.to_pylist()
+        for rows in impossible
+        for row in rows
     ]
-    found += [Imbalance(MISSING, **gap) for gap in gaps(facts["rows"], boots)]
+    found += [Imbalance(MISSING, **gap) for gap in missing]
     for each in balances:
         for problem, count in (
             (UNEQUAL, each.difference),
@@ -82,7 +86,8 @@ def imbalances(
             )
         )
     if routes_compared:
-        found += unrouted(facts["messages"], boots)
+        whole = {boot.name for boot in boots if boot.stopped and boot.first_row == 0}
+        found += [Imbalance(UNROUTED, **row, records=1) for row in unrouted if (row["node"], row["boot_id"]) in whole]
     found += [
         Imbalance(NOT_KEPT, each.node, each.boot_id, each.vhost, each.queue, records=each.lost)
         for each in kept
@@ -104,14 +109,12 @@ def of_file(problem: str, entry: Entry, names: Mapping[str, Name]) -> Imbalance:
     return Imbalance(problem, node, boot_id, file=entry.path, first_row=first, last_row=last, records=entry.rows)
 
 
-def unrouted(messages: pa.Table, boots: Iterable[Boot]) -> list[Imbalance]:
-    """Return the messages of boots with a whole log that entered more or fewer queues than they were routed to."""
-    whole = {boot.name for boot in boots if boot.stopped and boot.first_row == 0}
-    return [
-        Imbalance(UNROUTED, row["node"], row["boot_id"], row["vhost"], msg_seq=row["msg_seq"], records=1, at=row["at"])
-        for row in messages.to_pylist()
-        if row["routed"] != row["entered"] and (row["node"], row["boot_id"]) in whole
-    ]
+def unrouted(messages: pa.Table, limit: int) -> list[dict[str, Any]]:
+    """Return the first messages that entered more or fewer queues than they were routed to."""
+    odd = messages["routed"].to_numpy() != messages["entered"].to_numpy()
+    names = ["node", "boot_id", "vhost", "msg_seq", "at"]
+    rows: list[dict[str, Any]] = messages.select(names).filter(pa.array(odd)).slice(0, limit).to_pylist()
+    return rows
 
 
 class Verdict(NamedTuple):
@@ -129,14 +132,14 @@ class Verdict(NamedTuple):
         checked, unchecked = f"{self.checked_records:,}", f"{self.unchecked_records:,}"
         text = {
             BALANCED: f"Nothing is missing: {checked} records were checked, "
-            "and what entered every queue left it, or is still there.",
-            IMBALANCED: f"It does not add up: {number_of(imbalances, 'imbalance')} in {checked} checked records.",
-            INCOMPLETE: "The log is not complete, so this is not certain: "
+            "and every message that entered a queue left it or is still in it.",
+            IMBALANCED: f"The log does not balance: {number_of(imbalances, 'imbalance')} in {checked} checked records.",
+            INCOMPLETE: "The log is not complete, so the result is not certain: "
             f"{checked} records were checked, {number_of(len(self.reasons), 'reason')} below.",
-            SAMPLED: "The log is a sample: all numbers are estimates, and nothing is proven.",
+            SAMPLED: "The log is a sample: all numbers are estimates, and no loss can be excluded.",
         }[self.status]
         if self.unchecked_records and self.status != SAMPLED:
-            text += f" {unchecked} records are not checked, since no snapshot follows them."
+            text += f" {unchecked} records are not checked, because no snapshot follows them."
         return text
 
 
@@ -188,11 +191,11 @@ def certain(found: Iterable[Imbalance], boots: Iterable[Boot]) -> list[Imbalance
 def reasons_of_boots(boots: list[Boot]) -> list[str]:
     """Return why the logs of these boots are not complete."""
     reasons = {
-        "records were lost, since the broker's buffer was full, its writer died, or they could not be written": [
+        "records were lost: the broker's buffer was full, its writer died, or they could not be written": [
             boot for boot in boots if boot.lost_records
         ],
         "records are in the log twice": [boot for boot in boots if boot.duplicated],
-        "a broker was killed: what it had not written yet is unknown": [boot for boot in boots if boot.killed],
+        "a broker was killed: its last records are unknown": [boot for boot in boots if boot.killed],
         "a log ends without a stop and is not continued: its broker or the writer of its export is dead": [
             boot for boot in boots if boot.silent
         ],
@@ -213,11 +216,11 @@ def not_kept(kept: Iterable[Durability]) -> list[str]:
         if each.whole:
             after[each.stopped] += each.missing - each.lost
     reasons = {
-        "a stop, and the log is too old or not complete enough to be certain": after[True],
-        "a kill; they may have been settled in its last moment, which is not logged": after[False],
+        "a stop; the log does not show whether they had to be kept": after[True],
+        "a kill; they may have been settled after the last record": after[False],
     }
     noun = "confirmed persistent message"
-    return [f"{number_of(count, noun)} not there after {text}" for text, count in reasons.items() if count]
+    return [f"{number_of(count, noun)} missing after {text}" for text, count in reasons.items() if count]
 
 
 def names_of(boots: Iterable[Boot]) -> str:
