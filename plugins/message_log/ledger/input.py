@@ -188,6 +188,11 @@ class Folder:
         with self.system.open_output_stream(whole) as stream:
             pq.write_table(table, stream)
 
+    def write_bytes(self, path: str, data: bytes) -> None:
+        """Write a file below the folder."""
+        with self.system.open_output_stream(f"{self.place}/{path}") as stream:
+            stream.write(data)
+
     def read(self, path: str, columns: pa.Schema) -> pa.Table:
         """Return a table that was written."""
         with self.open(path) as file:

@@ -1,8 +1,8 @@
 """The ledger of a log: its files reduced to facts, and the check that every message is accounted for.
 
     snapshots  each file of `queue_stats` is reduced; the closing rows say which rows of each boot can be checked
-    hours      each file of events is reduced; the facts of an hour meet, and its seconds are stored
-    parts      open journeys, messages and crossings meet by the number or identity of the message, and are stored
+    hours      each file of events is reduced, and the facts of its hour are stored, unless they are already (`store`)
+    parts      open journeys, messages and crossings of all hours meet by the number or identity of the message
     check      the sums of all hours and parts are compared with the snapshots
 
 What reaches this process is bounded by the numbers of queues, users, hours, keys and faults, not by that of messages.
@@ -10,7 +10,7 @@ What reaches this process is bounded by the numbers of queues, users, hours, key
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from ..file_format import schema
 from ..file_format.arrow_schema import ARROW
-from . import crossings, hours, snapshots
+from . import crossings, hours, snapshots, store
 from .boots import Boot, Known, boots_of, gaps, restarts
 from .crossings import LinkCount
 from .durability import WAITING, Durability, durability, waiting_in
@@ -36,19 +36,14 @@ from .timeline import OLDEST, undelivered
 from .verdict import Imbalance, Verdict, imbalances, unrouted, verdict
 
 OPEN = ("journeys", "messages", "crossings")  # facts with a row for each message
-OF_HOURS = {name: fact for name, fact in FACTS.items() if name not in OPEN}
-SUMMARY: dict[str, Fact] = {
+OF_HOURS: dict[str, Fact] = {
     **hours.SUMMARY,
-    **{name: fact for name, fact in OF_HOURS.items() if name != "traffic"},
-    "open": OPEN_COUNTS,
-    "waiting": WAITING,
-    "oldest": OLDEST,
+    **{name: fact for name, fact in FACTS.items() if name not in (*OPEN, "traffic")},
 }
+SUMMARY: dict[str, Fact] = {**OF_HOURS, "open": OPEN_COUNTS, "waiting": WAITING, "oldest": OLDEST}
+EMPTY: Facts = {name: fact.schema.empty_table() for name, fact in SUMMARY.items()}
 PART_BYTES = 256 << 20  # of files of events, for which there is a part
 UNROUTED = 10_000  # messages of a part that are listed
-HOUR, PART, SKIPPED = "hour", "part", "skipped"
-Key = tuple[str, str]
-"""HOUR or PART and a name, or SKIPPED and the path of a file."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +71,16 @@ class Ledger:
     verdict: Verdict
 
 
-class Merged(NamedTuple):
-    """What remains of the facts of an hour or a part: their summary, and the path of what was stored.
+class Reduced(NamedTuple):
+    """The facts of files, and the paths of those that could not be read."""
 
-    `unrouted` has the first messages that entered more or fewer queues than they were routed to. Of a file that could
-    not be read, there is only its path.
-    """
+    facts: Facts
+    unreadable: list[str]
 
-    key: Key
+
+class Part(NamedTuple):
+    """A part: the folder of its stored facts, its summary, and the first messages that were routed wrongly."""
+
     path: str
     summary: Facts
     unrouted: list[dict[str, Any]]
@@ -94,35 +91,30 @@ def make_ledger(
 ) -> Ledger:
     """Reduce the wanted files of a folder, by path, and check them. Raises OSError.
 
-    What is stored meanwhile is below `place`. `known` replaces what the input says of boots.
+    Facts are stored below `place`, and those of an earlier run over the same files are used. `known` replaces what the
+    input says of boots.
     """
     files = read_input(folder, wanted)
     of_snapshots = snapshots_of(engine, folder, files)
     ranges = checked_ranges(of_snapshots["closings"], files.of(schema.EVENTS))
-    events = files.of(schema.EVENTS)
-    count = sum(file.bytes for file in events) // PART_BYTES + 1
-    reduce = partial(reduce_events, folder, ranges, count)
-    merged = engine.reduce(reduce, events, merge_pair, partial(finish, place, ranges))
-    skip(files, [each.path for each in merged if each.key[0] == SKIPPED])
-    facts = merge([EMPTY, *(EMPTY | each.summary for each in merged)], SUMMARY)
-    parts = sorted(each.path for each in merged if each.key[0] == PART)
+    stored, count = store_hours(engine, folder, place, files, ranges)
+    hourly = engine.reduce(partial(facts_of_hour, place), stored, merge_pair, facts_of)
+    parts = list(engine.map(partial(meet, place, ranges, stored), [f"{part:04}" for part in range(count)]))
+    facts = merge([EMPTY, *(EMPTY | each for each in [*hourly, *(part.summary for part in parts)])], SUMMARY)
+    paths = [part.path for part in parts]
     boots = boots_of(facts["rows"], of_snapshots["closings"], known or known_of(files))
     rows = edge_rows(engine, folder, files, boots)
     of_queues = balances(facts["balances"], facts["open"], boots, rows)
     pace = {row["node"]: row["settled_per_s"] for row in facts["paces"].to_pylist()}
     kept = durability(facts["waiting"], restarts(boots), rows, pace)
-    wrong = list(engine.map(partial(impossible_of, place, ranges, *overfull(of_queues)), parts))
-    of_links, lags, lost = check_links(engine, place, parts, boots)
-    odd = [row for each in merged for row in each.unrouted]
+    wrong = list(engine.map(partial(impossible_of, place, ranges, *overfull(of_queues)), paths))
+    of_links, lags, lost = check_links(engine, place, paths, boots)
+    odd = [row for part in parts for row in part.unrouted]
     found = imbalances(boots, gaps(facts["rows"], boots), of_queues, wrong, kept, lost, odd, files)
     judged = verdict(boots, found, kept, files.reasons())
-    stored = sorted(each.path for each in merged if each.key[0] == HOUR)
     return Ledger(
         folder, files, place, stored, facts, of_snapshots, boots, of_queues, kept, of_links, lags, found, judged
     )
-
-
-EMPTY: Facts = {name: fact.schema.empty_table() for name, fact in SUMMARY.items()}
 
 
 def known_of(files: Input) -> Known:
@@ -210,24 +202,61 @@ def rows_of_snapshots(folder: Folder, wanted: set[tuple[str, str, int]], file: L
 # Events
 
 
-def reduce_events(folder: Folder, ranges: Ranges, count: int, file: LogFile) -> Iterator[tuple[Key, Facts]]:
-    """Yield the facts of a file: those of its hour, and what is open, divided into `count` parts by message."""
+def store_hours(engine: Engine, folder: Folder, place: Folder, files: Input, ranges: Ranges) -> tuple[list[str], int]:
+    """Store the facts of all hours that are not stored yet. Returns the hours, and the number of parts."""
+    events = files.of(schema.EVENTS)
+    count = sum(file.bytes for file in events) // PART_BYTES + 1
+    records = store.records(files, ranges, count)
+    known = store.kept(place, records)
+    changed = [file for file in events if store.hour_of(file.path) not in known]
+    finish = partial(store_hour, place, ranges, records)
+    unreadable = engine.reduce(partial(reduce_events, folder, ranges), changed, merge_reduced, finish)
+    skip(files, [path for paths in unreadable for path in paths])
+    return sorted(records), count
+
+
+def reduce_events(folder: Folder, ranges: Ranges, file: LogFile) -> Iterator[tuple[str, Reduced]]:
+    """Yield the hour of a file and its facts."""
     rows = read_rows(folder, file)
-    if rows is None:
-        yield (SKIPPED, file.path), {}
-        return
-    facts = reduce_rows(rows, ranges)
-    yield (HOUR, hour_of(file.path)), {name: facts[name] for name in OF_HOURS}
-    if any(facts[name].num_rows for name in OPEN):
-        of_message = {name: numbers_of(facts[name]["msg_seq"]) % count for name in ("journeys", "messages")}
-        of_message["crossings"] = hashes(facts["crossings"]["identity"]) % count
-        for part in range(count):
-            yield (PART, f"{part:04}"), {name: facts[name].filter(pa.array(of_message[name] == part)) for name in OPEN}
+    found = Reduced(reduce_rows(rows, ranges), []) if rows is not None else Reduced(empty(), [file.path])
+    yield store.hour_of(file.path), found
 
 
-def hour_of(path: str) -> str:
-    """Return the folder of a file below that of its table, as one name."""
-    return "-".join(path.split("/")[1:-1])
+def merge_reduced(one: Reduced, other: Reduced) -> Reduced:
+    return Reduced(merge([one.facts, other.facts]), one.unreadable + other.unreadable)
+
+
+def store_hour(
+    place: Folder, ranges: Ranges, records: Mapping[str, store.Record], keyed: tuple[str, Reduced]
+) -> list[str]:
+    """Store the facts of an hour. Returns the files that could not be read; then the hour gets no record."""
+    hour, reduced = keyed
+    facts = settle(reduced.facts, ranges)
+    path, count = f"hours/{hour}", records[hour].parts
+    place.write(f"{path}/{store.TRAFFIC}", facts["traffic"])
+    of_message = {name: numbers_of(facts[name]["msg_seq"]) % count for name in ("journeys", "messages")}
+    of_message["crossings"] = hashes(facts["crossings"]["identity"]) % count
+    for part in range(count):
+        still_open = {name: facts[name].filter(pa.array(of_message[name] == part)) for name in OPEN}
+        store.save(place, f"{path}/{part:04}.parquet", still_open)
+    summary = hours.summarize(facts["traffic"]) | {name: facts[name] for name in OF_HOURS if name in facts}
+    store.save(place, f"{path}/{store.FACTS}", summary)
+    if not reduced.unreadable:
+        store.write_record(place, path, records[hour])
+    return reduced.unreadable
+
+
+def facts_of_hour(place: Folder, hour: str) -> Iterator[tuple[str, Facts]]:
+    """Yield the facts of an hour, all with one key."""
+    yield "all", store.load(place, f"hours/{hour}/{store.FACTS}")
+
+
+def facts_of(keyed: tuple[str, Facts]) -> Facts:
+    return keyed[1]
+
+
+def merge_pair(one: Facts, other: Facts) -> Facts:
+    return merge([one, other], OF_HOURS)
 
 
 def hashes(texts: pa.ChunkedArray) -> Numbers:
@@ -235,23 +264,13 @@ def hashes(texts: pa.ChunkedArray) -> Numbers:
     return np.array([crc32((text or "").encode()) for text in texts.to_pylist()], "i8")
 
 
-def merge_pair(one: Facts, other: Facts) -> Facts:
-    return merge([one, other], {name: FACTS[name] for name in one})
-
-
-def finish(place: Folder, ranges: Ranges, keyed: tuple[Key, Facts]) -> Merged:
-    """Store the merged facts of an hour or a part, and return their summary."""
-    (kind, name), facts = keyed
-    if kind == SKIPPED:
-        return Merged((kind, name), name, {}, [])
-    if kind == HOUR:
-        path = f"hours/{name}.parquet"
-        place.write(path, facts["traffic"])
-        return Merged((kind, name), path, hours.summarize(facts["traffic"]) | without_traffic(facts), [])
-    settled = settle(empty() | facts, ranges)
-    path = f"parts/{name}"
-    for stored in ("journeys", "crossings"):
-        place.write(f"{path}/{stored}.parquet", settled[stored])
+def meet(place: Folder, ranges: Ranges, stored: list[str], part: str) -> Part:
+    """Merge what is open of all hours in a part, store it, and return its summary."""
+    still_open = [store.load(place, f"hours/{hour}/{part}.parquet") for hour in stored]
+    settled = settle(merge([empty(), *(empty() | each for each in still_open)]), ranges)
+    path = f"parts/{part}"
+    for name in ("journeys", "crossings"):
+        place.write(f"{path}/{name}.parquet", settled[name])
     journeys, messages = settled["journeys"], settled["messages"]
     summary = {
         "balances": settled["balances"],
@@ -260,11 +279,7 @@ def finish(place: Folder, ranges: Ranges, keyed: tuple[Key, Facts]) -> Merged:
         "waiting": waiting_in(journeys, messages),
         "oldest": undelivered(journeys),
     }
-    return Merged((kind, name), path, summary, unrouted(messages, UNROUTED))
-
-
-def without_traffic(facts: Facts) -> Facts:
-    return {name: table for name, table in facts.items() if name != "traffic"}
+    return Part(path, summary, unrouted(messages, UNROUTED))
 
 
 def impossible_of(

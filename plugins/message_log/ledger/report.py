@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ..file_format import schema
 from ..file_format.schema import METRICS
-from . import figures, traffic
+from . import figures, store, traffic
 from .boots import Boot, restarts
 from .engine import Engine
 from .facts import TRAFFIC
@@ -117,10 +117,10 @@ def metrics(folder: Folder, file: LogFile) -> list[Values]:
 
 
 def of_hour(
-    place: Folder, steps: Steps | None, chosen: list[Queue], path: str
+    place: Folder, steps: Steps | None, chosen: list[Queue], hour: str
 ) -> tuple[list[Values], dict[tuple[str, str], dict[int, float]]]:
     """Return what the timeline and the capacity need of the seconds of an hour."""
-    seconds = place.read(path, TRAFFIC.schema)
+    seconds = place.read(f"hours/{hour}/{store.TRAFFIC}", TRAFFIC.schema)
     return by_step(seconds, steps, chosen) if steps is not None else [], figures.handled_by_second(seconds)
 
 
