@@ -80,7 +80,7 @@ class Boot:
 
     @property
     def key(self) -> str:
-        """What the names of its files have in common."""
+        """The beginning that the names of all its files have in common."""
         return schema.boot_key(schema.file_name(self.node, self.boot_id, 0))
 
     @property
@@ -101,7 +101,7 @@ class Boot:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What files, manifests and the selection say of boots (`Boot.key`), beside rows.
+    """Facts about boots (`Boot.key`) from files, manifests and the selection, beside rows.
 
     lost_records  the greatest count in the footers of a boot's files
     file_age_s    for how long its writer keeps a file open

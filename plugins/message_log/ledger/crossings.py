@@ -27,7 +27,7 @@ class LinkCount:
     arrived     messages that arrived downstream
     discarded   arrived messages that were dropped: by max-hops or as repeats
     duplicates  messages that arrived more often than they were taken
-    missing     messages that were taken and did not arrive; None if the downstream exported nothing of the link
+    missing     messages that were taken and did not arrive; None if one of the brokers exported nothing of the link
     pending     messages that may have arrived unlogged: the downstream's log does not reach that far yet, or was cut
                 short by a kill; None likewise
     """
@@ -59,7 +59,7 @@ LAGS = Fact(
 
 @dataclass(frozen=True, slots=True)
 class DownstreamLog:
-    """How far the log of a node reaches: until when, whether it ends with a stop, and the times cut off by kills."""
+    """The extent of a node's log: its end, whether that is a stop, and the times that kills cut off."""
 
     until_us: int
     stopped: bool
@@ -138,7 +138,7 @@ def links(
         link = row["link"], upstream_node
         count = counts.setdefault(link, LinkCount(*link))
         add(count, row)
-        log = logs.get(known.downstreams.get(link, ""))
+        log = logs.get(known.downstreams.get(link, "")) if upstream_node is not None else None
         short = max(row["taken"] - row["arrived"], 0)
         if log is not None:
             count.missing, count.pending = count.missing or 0, count.pending or 0

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")
@@ -20,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class Engine(Protocol):
-    """What an analysis asks of its engine. Functions must be importable where they run, and their values picklable."""
+    """The interface of an engine. Functions must be importable where they run, and their values picklable."""
 
     name: str
 

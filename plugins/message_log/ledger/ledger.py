@@ -10,7 +10,7 @@ What reaches this process is bounded by the numbers of queues, users, hours, key
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from ..file_format import schema
 from ..file_format.arrow_schema import ARROW
 from . import crossings, hours, snapshots, store
-from .boots import Boot, Known, boots_of, gaps, restarts
+from .boots import Boot, Known, boots_of, gaps, micros, restarts
 from .crossings import LinkCount
 from .durability import WAITING, Durability, durability, waiting_in
 from .engine import Engine
@@ -31,7 +31,9 @@ from .facts import FACTS, Fact, Facts, Numbers, empty, group, merge, numbers_of
 from .input import NOT_PARQUET, Folder, Input, LogFile, SkippedFile, read_input
 from .queues import OPEN_COUNTS, Balance, QueueName, balances, impossible, open_counts, overfull
 from .reduction import Boot as BootName
-from .reduction import CheckedRange, Ranges, reduce_rows, settle, stages
+from .reduction import CheckedRange, Events, Ranges, reduce_rows, row_ranges, settle, stages
+from .reduction import crossings as crossings_of
+from .selection import ALL, Selection
 from .timeline import OLDEST, undelivered
 from .verdict import Imbalance, Verdict, imbalances, unrouted, verdict
 
@@ -48,7 +50,7 @@ UNROUTED = 10_000  # messages of a part that are listed
 
 @dataclass(frozen=True)
 class Ledger:
-    """What the check of a log found.
+    """The results of the check of a log.
 
     place      the folder with the seconds of each hour, `hours`, by path
     facts      the merged facts of all hours and parts, as SUMMARY
@@ -56,7 +58,7 @@ class Ledger:
     lags       histograms of the lags of links
     """
 
-    folder: Folder
+    folder: SelectedFolder
     input: Input
     place: Folder
     hours: list[str]
@@ -87,39 +89,50 @@ class Part(NamedTuple):
 
 
 def make_ledger(
-    engine: Engine, folder: Folder, place: Folder, wanted: Callable[[str], bool] = bool, known: Known | None = None
+    engine: Engine, folder: Folder, place: Folder, selection: Selection = ALL, known: Known | None = None
 ) -> Ledger:
-    """Reduce the wanted files of a folder, by path, and check them. Raises OSError.
+    """Reduce the files of a folder, or a selection of them, and check them. Raises OSError.
 
     Facts are stored below `place`, and those of an earlier run over the same files are used. `known` replaces what the
     input says of boots.
     """
-    files = read_input(folder, wanted)
-    of_snapshots = snapshots_of(engine, folder, files)
+    files = read_input(folder, selection.has_file)
+    log = SelectedFolder(folder, selection)
+    of_snapshots = snapshots_of(engine, log, files)
     ranges = checked_ranges(of_snapshots["closings"], files.of(schema.EVENTS))
-    stored, count = store_hours(engine, folder, place, files, ranges)
+    stored, count = store_hours(engine, log, place, files, ranges)
     hourly = engine.reduce(partial(facts_of_hour, place), stored, merge_pair, facts_of)
     parts = list(engine.map(partial(meet, place, ranges, stored), [f"{part:04}" for part in range(count)]))
     facts = merge([EMPTY, *(EMPTY | each for each in [*hourly, *(part.summary for part in parts)])], SUMMARY)
     paths = [part.path for part in parts]
-    boots = boots_of(facts["rows"], of_snapshots["closings"], known or known_of(files))
-    rows = edge_rows(engine, folder, files, boots)
+    boots = boots_of(facts["rows"], of_snapshots["closings"], known or known_of(files, selection))
+    rows = edge_rows(engine, log, files, boots)
     of_queues = balances(facts["balances"], facts["open"], boots, rows)
     pace = {row["node"]: row["settled_per_s"] for row in facts["paces"].to_pylist()}
     kept = durability(facts["waiting"], restarts(boots), rows, pace)
     wrong = list(engine.map(partial(impossible_of, place, ranges, *overfull(of_queues)), paths))
     of_links, lags, lost = check_links(engine, place, paths, boots)
     odd = [row for part in parts for row in part.unrouted]
-    found = imbalances(boots, gaps(facts["rows"], boots), of_queues, wrong, kept, lost, odd, files)
-    judged = verdict(boots, found, kept, files.reasons())
-    return Ledger(
-        folder, files, place, stored, facts, of_snapshots, boots, of_queues, kept, of_links, lags, found, judged
+    found = imbalances(
+        boots, gaps(facts["rows"], boots), of_queues, wrong, kept, lost, odd, files, not selection.queues
     )
+    judged = verdict(boots, found, kept, files.reasons())
+    return Ledger(log, files, place, stored, facts, of_snapshots, boots, of_queues, kept, of_links, lags, found, judged)
 
 
-def known_of(files: Input) -> Known:
-    """Return what the input says of boots."""
-    return Known(files.lost_records(), files.file_ages_s(), files.manifests.boots, files.listed_us)
+class SelectedFolder(NamedTuple):
+    """A folder of which only some rows are asked for."""
+
+    folder: Folder
+    selection: Selection
+
+
+def known_of(files: Input, selection: Selection) -> Known:
+    """Return what the input says of boots, as far as it holds for a part."""
+    since, until = (micros(at) if at is not None else None for at in (selection.since, selection.until))
+    finished = {} if selection.of_time else files.manifests.boots  # files reach beyond the time
+    listed_us = files.listed_us if until is None else min(files.listed_us, until)
+    return Known(files.lost_records(), files.file_ages_s(), finished, listed_us, since)
 
 
 def skip(files: Input, paths: Iterable[str]) -> None:
@@ -133,7 +146,7 @@ def skip(files: Input, paths: Iterable[str]) -> None:
 # Snapshots
 
 
-def snapshots_of(engine: Engine, folder: Folder, files: Input) -> Facts:
+def snapshots_of(engine: Engine, folder: SelectedFolder, files: Input) -> Facts:
     """Reduce the snapshots of queues."""
     found = list(engine.map(partial(reduce_snapshots, folder), files.of(schema.QUEUE_STATS)))
     skip(files, [path for path, facts in found if facts is None])
@@ -141,19 +154,20 @@ def snapshots_of(engine: Engine, folder: Folder, files: Input) -> Facts:
     return merge([none, *(facts for _, facts in found if facts is not None)], snapshots.FACTS)
 
 
-def reduce_snapshots(folder: Folder, file: LogFile) -> tuple[str, Facts | None]:
+def reduce_snapshots(folder: SelectedFolder, file: LogFile) -> tuple[str, Facts | None]:
     """Return the path of a file and its facts, or None if it cannot be read."""
     rows = read_rows(folder, file)
     return file.path, snapshots.reduce_snapshots(rows) if rows is not None else None
 
 
-def read_rows(folder: Folder, file: LogFile, columns: list[str] | None = None) -> pa.Table | None:
+def read_rows(folder: SelectedFolder, file: LogFile, columns: list[str] | None = None) -> pa.Table | None:
     """Return the rows of a file, or None if it cannot be read."""
     try:
-        with folder.open(file.path) as opened:
-            return pq.ParquetFile(opened).read(columns)
+        with folder.folder.open(file.path) as opened:
+            rows = pq.ParquetFile(opened).read(columns)
     except (pa.ArrowException, OSError):
         return None
+    return folder.selection.rows(file.table, rows)
 
 
 def empty_rows(table: str) -> pa.Table:
@@ -183,7 +197,7 @@ def checked_ranges(closings: pa.Table, files: Iterable[LogFile]) -> dict[BootNam
     return ranges
 
 
-def edge_rows(engine: Engine, folder: Folder, files: Input, boots: Iterable[Boot]) -> list[dict[str, Any]]:
+def edge_rows(engine: Engine, folder: SelectedFolder, files: Input, boots: Iterable[Boot]) -> list[dict[str, Any]]:
     """Return the rows of queues in the first and in the last snapshot of each boot."""
     wanted = set()
     for boot in boots:
@@ -193,7 +207,7 @@ def edge_rows(engine: Engine, folder: Folder, files: Input, boots: Iterable[Boot
     return [row for rows in found for row in rows]
 
 
-def rows_of_snapshots(folder: Folder, wanted: set[tuple[str, str, int]], file: LogFile) -> list[dict[str, Any]]:
+def rows_of_snapshots(folder: SelectedFolder, wanted: set[tuple[str, str, int]], file: LogFile) -> list[dict[str, Any]]:
     rows = read_rows(folder, file)
     found = snapshots.rows_of(rows, wanted).to_pylist() if rows is not None else []
     return [{column.name: row.get(column.name) for column in schema.QUEUE_STATS_COLUMNS} for row in found]
@@ -202,7 +216,9 @@ def rows_of_snapshots(folder: Folder, wanted: set[tuple[str, str, int]], file: L
 # Events
 
 
-def store_hours(engine: Engine, folder: Folder, place: Folder, files: Input, ranges: Ranges) -> tuple[list[str], int]:
+def store_hours(
+    engine: Engine, folder: SelectedFolder, place: Folder, files: Input, ranges: Ranges
+) -> tuple[list[str], int]:
     """Store the facts of all hours that are not stored yet. Returns the hours, and the number of parts."""
     events = files.of(schema.EVENTS)
     count = sum(file.bytes for file in events) // PART_BYTES + 1
@@ -215,11 +231,19 @@ def store_hours(engine: Engine, folder: Folder, place: Folder, files: Input, ran
     return sorted(records), count
 
 
-def reduce_events(folder: Folder, ranges: Ranges, file: LogFile) -> Iterator[tuple[str, Reduced]]:
+def reduce_events(folder: SelectedFolder, ranges: Ranges, file: LogFile) -> Iterator[tuple[str, Reduced]]:
     """Yield the hour of a file and its facts."""
     rows = read_rows(folder, file)
-    found = Reduced(reduce_rows(rows, ranges), []) if rows is not None else Reduced(empty(), [file.path])
-    yield store.hour_of(file.path), found
+    found = Reduced(reduce_selected(folder.selection, rows, ranges), []) if rows is not None else None
+    yield store.hour_of(file.path), found or Reduced(empty(), [file.path])
+
+
+def reduce_selected(selection: Selection, rows: pa.Table, ranges: Ranges) -> Facts:
+    """Return the facts of the selected events; the ranges of rows are those of all."""
+    if not selection.of_names:
+        return reduce_rows(rows, ranges)
+    facts = reduce_rows(selection.events(rows), ranges)
+    return facts | {"rows": row_ranges(Events(rows)), "crossings": crossings_of(Events(selection.crossings(rows)))}
 
 
 def merge_reduced(one: Reduced, other: Reduced) -> Reduced:

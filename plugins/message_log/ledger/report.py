@@ -17,12 +17,13 @@ from .boots import Boot, restarts
 from .engine import Engine
 from .facts import TRAFFIC
 from .input import Folder, LogFile
-from .ledger import Ledger, read_rows
+from .ledger import Ledger, SelectedFolder, read_rows
+from .selection import HOUR, SPAN
 from .timeline import Frame, Queue, Steps, by_step, lengths_by_step, timeline
 from .traffic import EXCHANGE, QUEUE, SCOPED, Values
 from .verdict import MISSING
 
-SCHEMA = 2  # of report.json
+SCHEMA = 1  # of report.json
 LISTED = 200  # rows of one list
 JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
 SKIPPED = 100  # skipped files that are listed
@@ -82,7 +83,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Values:
         "schema": SCHEMA,
         "verdict": ledger.verdict.sentence(len(ledger.imbalances)),
         "reasons": ledger.verdict.reasons,
-        "input": input_of(ledger),
+        "input": input_of(ledger) | {"engine": engine.name},
         "totals": traffic.totals(kinds),
         "conservation": conservation,
         "durability": first(map(asdict, ledger.durability), ("-lost", "-missing", *QUEUE, "boot_id")),
@@ -109,7 +110,7 @@ def plain(values: Mapping[str, Any]) -> Values:
     }
 
 
-def metrics(folder: Folder, file: LogFile) -> list[Values]:
+def metrics(folder: SelectedFolder, file: LogFile) -> list[Values]:
     """Return the readings of metrics in a file."""
     names = ["node", "boot_id", "ts_us", "mono_ns", "name", "labels", "value", "buckets"]
     rows = read_rows(folder, file)
@@ -136,8 +137,11 @@ def lengths(engine: Engine, ledger: Ledger, frame: Frame) -> dict[tuple[Queue, i
     return found
 
 
-def lengths_in(folder: Folder, steps: Steps, chosen: list[Queue], file: LogFile) -> dict[tuple[Queue, int], int]:
-    rows = read_rows(folder, file, ["node", "ts_us", "vhost", "queue", "ready", "unacked"])
+def lengths_in(
+    folder: SelectedFolder, steps: Steps, chosen: list[Queue], file: LogFile
+) -> dict[tuple[Queue, int], int]:
+    columns = ["node", "boot_id", "snapshot", "ts_us", "vhost", "queue", "queues", "ready", "unacked"]
+    rows = read_rows(folder, file, columns)
     return lengths_by_step([rows], steps, chosen) if rows is not None else {}
 
 
@@ -147,7 +151,8 @@ def add_names(ledger: Ledger, rows: list[Values]) -> None:
     for row in rows:
         row |= dict.fromkeys(("message_id", "exchange", "routing_key"))
         wanted.setdefault(tuple(row[name] for name in MESSAGE), []).append(row)
-    columns = [*MESSAGE, "message_id", "exchange", "routing_key"]
+    names = ("message_id", "exchange", "routing_key")
+    columns = [*MESSAGE, "ts_us", *names]
     for file in ledger.input.of(schema.EVENTS) if wanted else []:
         table = read_rows(ledger.folder, file, columns)
         if table is None:
@@ -155,7 +160,7 @@ def add_names(ledger: Ledger, rows: list[Values]) -> None:
         numbers = pa.array([key[2] for key in wanted], pa.int64())
         for found in table.filter(pa.compute.is_in(table["msg_seq"], numbers)).to_pylist():
             for row in wanted.get(tuple(found[name] for name in MESSAGE), []):
-                for name in columns[3:]:
+                for name in names:
                     value = found.get(name)
                     row[name] = value if row[name] is None else max(row[name], value or "")
 
@@ -170,12 +175,26 @@ def input_of(ledger: Ledger) -> Values:
     jumped = [boot for boot in ledger.boots if boot.clock_moved_us > JUMP_US]
     return {
         "folder": files.folder,
+        "selection": ledger.folder.selection.describe(),
         "files": len(files.files),
         "events": sum(file.records for file in files.of(schema.EVENTS)),
         "skipped": dict(sorted(skipped.items())),
+        "missing_hours": missing_hours(files.files),
         "skipped_files": sorted(file.path for file in files.skipped)[:SKIPPED],
+        "unprocessed_files": 0,
         "clock_jumps": [plain({name: getattr(boot, name) for name in clock}) for boot in jumped],
     }
+
+
+def missing_hours(files: Iterable[LogFile]) -> list[str]:
+    """Return the hours without a file, such as `2026-11-22 05`, between the first and the last hour with one."""
+    found = (HOUR.search(file.path) for file in files)
+    covered = sorted({datetime.fromisoformat(f"{hour[1]}T{hour[2]}") for hour in found if hour is not None})
+    if not covered:
+        return []
+    between = (covered[-1] - covered[0]) // SPAN
+    hours = (covered[0] + number * SPAN for number in range(between))
+    return [f"{hour:%Y-%m-%d %H}" for hour in hours if hour not in set(covered)]
 
 
 def conservation_of(ledger: Ledger) -> Values:

@@ -27,7 +27,7 @@ VERSION = 1  # of facts; those of another version are made again
 
 
 class Record(msgspec.Struct):
-    """What the facts of an hour were made of.
+    """The sources of the stored facts of an hour.
 
     files   the checksums of its files by path, or their sizes if no manifest lists them
     ranges  for each boot with files in the hour: node, boot, and the checked range
