@@ -67,6 +67,10 @@ STARTS: dict[str, str] = {
     "plugins/message_log/analysis/job.py::batch": "a thread that ends with the call",
     "plugins/message_log/analysis/job.py::reduce_all": "threads that end with the call",
     "plugins/message_log/analysis/reports/run.py::make_reports": "threads that end with the call",
+    "plugins/message_log/ledger/engine.py::InProcess.map": "threads that end with the call",
+    "plugins/message_log/ledger/engine.py::InProcess.reduce": "threads that end with the call",
+    "plugins/message_log/ledger/input.py::check_files": "threads that end with the call",
+    "plugins/message_log/ledger/input.py::changed": "threads that end with the call",
     "plugins/message_log/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
     "warren/testing/broker.py::Broker.start": "the broker, in the process of the tests, which notice its end",
 }
