@@ -30,13 +30,14 @@ UNITS: dict[str, tuple[str, ...]] = {
     "core.counters": ("statistics",),
     "core.exchanges": ("exchange", "router"),
     "core.queues": (
-        *("chunks", "consumers", "enqueue", "fifo", "flow_control", "ledger", "queue", "queue_host"),
-        *("queue_journal", "ready_messages", "returned", "route_target", "sorted_entries", "sorted_rows"),
+        *("chunks", "consumers", "flow_control", "ledger", "per_message_enqueue", "queue", "queue_host"),
+        *("queue_journal", "ready_messages", "requeued_messages", "route_target", "sorted_entries", "sorted_rows"),
     ),
     "storage": ("index", "log_records", "segment"),
     "session": (
         *("channel", "channel_host", "checked_properties", "confirms", "connection", "consumer", "output_buffer"),
-        *("prefetch", "unacked", "methods/acknowledge", "methods/publish"),
+        *("prefetch", "settlements", "unacked"),
+        *("methods/acknowledge", "methods/publish", "methods/special_properties"),
     ),
 }
 # The requirements of compiling, by module: mypyc, and the packages whose types the modules use.

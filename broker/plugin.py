@@ -21,13 +21,12 @@ from .core.access.users import User
 from .core.exchanges.bound_destinations import Destinations
 from .core.exchanges.exchange import Exchange
 from .core.exchanges.exchange_context import Emission, EnqueueSteps, ExchangeContext, RecoveredMessages, RoomSteps
-from .core.exchanges.exchange_type import ExchangeType, Registry, UpstreamExchange
+from .core.exchanges.exchange_type import ExchangeType, Registry, Sink, UpstreamExchange
 from .core.exchanges.fanout import FanoutExchange
 from .core.exchanges.kept_message import KeptMessage
-from .core.exchanges.sink import Sink
 from .core.messages.binding import Binding, Destination
-from .core.messages.message import Address, Message, framed
-from .core.messages.ports import Clock, Timer
+from .core.messages.clock import Clock, Timer
+from .core.messages.message import Message, RoutingAddress, framed
 from .core.node.node import Node
 from .core.queues.queue import Queue
 from .core.queues.route_target import ACCEPTED, EnqueueResult
@@ -38,7 +37,7 @@ from .plugin_host.host import Command, Host, Service, command_failed
 from .plugin_host.standby_host import StandbyHost
 from .runtime.supervisor import Child
 from .session.internal_publisher import Content, InternalPublisher
-from .session.operator_channel import OperatorChannel
+from .session.management_channel import ManagementChannel
 from .session.transport import Peer
 from .stable_hash import stable_hash
 
@@ -46,7 +45,6 @@ __all__ = [
     "ACCEPTED",
     "AMQPError",
     "AccessRefused",
-    "Address",
     "Binding",
     "Child",
     "Clock",
@@ -66,11 +64,11 @@ __all__ = [
     "Invalid",
     "KeptMessage",
     "Listener",
+    "ManagementChannel",
     "Message",
     "Node",
     "NotFound",
     "NotNow",
-    "OperatorChannel",
     "OperatorError",
     "Peer",
     "Pool",
@@ -80,6 +78,7 @@ __all__ = [
     "RecoveredMessages",
     "Registry",
     "RoomSteps",
+    "RoutingAddress",
     "Service",
     "Sink",
     "StandbyHost",

@@ -1,8 +1,8 @@
 """The admission of attempts to connect: few at once, whichever upstreams they lead to.
 
 An attempt has a place from the first packet until the link runs or has failed. The upstreams take turns, and none has
-more than EACH places. An attempt that takes long, since its upstream does not answer, counts for its own upstream
-alone after SLOW_S, so that others do not wait for it.
+more than EACH places. An attempt that takes longer than SLOW_S, because its upstream does not answer, no longer counts
+among those of all upstreams.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ Upstream = tuple[str, str]
 
 class Place:
     """The place of one attempt; a context manager that leaves it."""
-
-    __slots__ = ("_admission", "_upstream", "_timer", "_taken", "_slow")
 
     def __init__(self, admission: Admission, upstream: Upstream) -> None:
         self._admission = admission
@@ -48,7 +46,7 @@ class Place:
 
 
 class Admission:
-    """The attempts that have a place, and those that wait for one: all of them, unless it is `open`."""
+    """The attempts that have a place, and those that wait for one. While it is not `open`, all attempts wait."""
 
     def __init__(self) -> None:
         self._open = True
@@ -58,7 +56,7 @@ class Admission:
         self._waiting: dict[Upstream, deque[asyncio.Future[Place]]] = {}
 
     async def enter(self, upstream: Upstream) -> Place:
-        """Return a place, as soon as there is one."""
+        """Wait for a place."""
         waiting: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(upstream, deque()).append(waiting)
         self._admit()
@@ -79,7 +77,7 @@ class Admission:
         self._admit()
 
     def vacate(self, upstream: Upstream | None = None, swift: int = 1) -> None:
-        """Free places: `swift` of those for all upstreams, and one of `upstream`, if there is one."""
+        """Free `swift` of the places of all upstreams, and one of `upstream` if it is given."""
         self._swift -= swift
         if upstream is not None:
             self._places[upstream] -= 1

@@ -44,10 +44,10 @@ class UpstreamBinding:
 
 
 class BindingSet:
-    """The upstream bindings of one exchange, each with its local destinations, and which of them changed last.
+    """The upstream bindings of one exchange, each with its local destinations, and their latest changes.
 
-    `number` counts the changes. A link that has followed them to some number reads what changed since, each binding
-    once however often it changed, and acts on its present state.
+    `number` counts the changes. A link reads the bindings that changed since its last number, each once however often
+    it changed, and acts on their present state.
     """
 
     __slots__ = ("number", "_destinations", "_changes", "_numbers", "_changed_bytes", "_dropped", "_last_read")
@@ -59,11 +59,8 @@ class BindingSet:
         self._numbers: dict[UpstreamBinding, int] = {}
         self._changed_bytes = 0
         self._dropped = 0  # the number of the latest change that is no longer kept
-        self._last_read: tuple[int, int, list[UpstreamBinding]] = (
-            0,
-            0,
-            [],
-        )  # since which number, up to which, and what
+        # The first and last number of the changes that were read last, and their bindings
+        self._last_read: tuple[int, int, list[UpstreamBinding]] = (0, 0, [])
 
     def __len__(self) -> int:
         return len(self._destinations)
@@ -140,7 +137,7 @@ class BindingSet:
 class ExchangeBindings(BindingSet):
     """The upstream bindings of a local exchange, for all its links.
 
-    `announced`: all links know that something changed, and none has read what.
+    `announced`: all links are notified of a change, and none has read it yet.
     """
 
     __slots__ = ("exchange", "announced", "_listening")
@@ -165,7 +162,7 @@ class ExchangeBindings(BindingSet):
                 cost = 0
 
     def clear(self) -> Job:
-        """Remove all bindings once no link uses them any more: to free very many in one turn takes long."""
+        """Remove all bindings in steps once no link uses them: to free very many in one turn would take long."""
         while self._destinations:
             for _ in range(min(FREED, len(self._destinations))):
                 self._destinations.popitem()

@@ -68,14 +68,14 @@ class BindingSync:
     # Local changes
 
     def expect(self) -> bool:
-        """Note that `changed` will be called. Returns False if it will be anyway, or was."""
+        """Note that `changed` will be called. Returns False if a call is expected already or was made."""
         if self._expected or self._changed.is_set():
             return False
         self._expected = True
         return True
 
     def changed(self) -> None:
-        """Have changes sent."""
+        """Send changes soon."""
         self._expected = False
         self._changed.set()
 
@@ -92,7 +92,7 @@ class BindingSync:
     # Sending
 
     async def follow(self) -> None:
-        """Send changes as they come. Raises LinkError."""
+        """Send changes whenever there are some. Raises LinkError."""
         while True:
             await self._changed.wait()
             await self.send()
@@ -116,7 +116,7 @@ class BindingSync:
         await self._channel.bind_many(to, source, self._encode(resend, self._sent.__contains__, 0), nowait)
 
     def _to_bind(self, binding: UpstreamBinding) -> bool:
-        """Whether to bind now; if so, the binding counts as sent, and what changes from now on is in the next call."""
+        """Whether to bind now; if so, the binding counts as sent, and later changes of it are sent by the next call."""
         if binding in self._sent or not self._wanted(binding):
             return False
         self._sent[binding] = None
@@ -156,9 +156,9 @@ class BindingSync:
     def _arguments(self, binding: UpstreamBinding) -> Table | None:
         """Return the arguments to bind with upstream, or None for a binding that has no hops left."""
         key, max_hops = self._spec.key, self._spec.settings.max_hops
-        given = Table(binding.arguments.raw)  # a copy, so that what is decoded here is not kept
-        left = hop_headers.hops_left(given, max_hops, *self._upstream)
+        arguments = Table(binding.arguments.raw)  # a copy, so that its decoded fields are not kept
+        left = hop_headers.hops_left(arguments, max_hops, *self._upstream)
         if left <= 0:
             return None
         name = f"{key.name} {self._generation}"
-        return hop_headers.bound_from(given, self._cluster_name, key.vhost, name, left)
+        return hop_headers.bound_from(arguments, self._cluster_name, key.vhost, name, left)

@@ -3,12 +3,11 @@
 In a graph of brokers a message arrives by each path that max-hops allows. An exchange whose policy has
 `federation-deduplicate` gets each message once, if the policy has the key at every broker of the graph.
 
-Identity. All copies of a message come from one publish, and only the broker that received the publish knows which they
-are. So the internal exchanges that links declare there (x-federation-upstream, with the argument x-deduplicate) add the
-same identity to all copies as they enter the upstream queues: the header x-federation-id, 40 hex digits. The first 16
-bytes are unique to the publish: 8 for this run of the broker and a counter of 8. The last 4 are the CRC-32 of the body,
-so that a new message which an application publishes with received headers does not count as the received one. A
-message keeps its identity on all hops.
+Identity. Only the broker that received a publish knows all copies of its message. So the internal exchanges that links
+declare there (x-federation-upstream, with the argument x-deduplicate) add the same identity to all copies that enter
+the upstream queues: the header x-federation-id, 40 hex digits. The first 16 bytes are unique to the publish: 8 for this
+run of the broker and a counter of 8. The last 4 are the CRC-32 of the body, so that a new message which an application
+publishes with received headers does not count as the received one. A message keeps its identity on all hops.
 
 If the broker of the publish adds no identity (RabbitMQ), the first Warren on each path derives it from properties that
 all copies share: message-id, routing key and body. A message without a message-id then has no identity: it is never
@@ -54,8 +53,6 @@ _HEADER = HEADER.encode()
 
 class DuplicateWindow:
     """The identities of the latest messages of one exchange, shared by all its links."""
-
-    __slots__ = ("_old", "_new", "_since_ms")
 
     def __init__(self) -> None:
         self._old: set[bytes] = set()
@@ -160,11 +157,9 @@ def effective_max_hops(max_hops: int, identity: bytes) -> int:
 class Identities:
     """The source of identities: one for each publish, even if several internal exchanges ask for it.
 
-    A publish is recognised by its Message objects: all destinations of a route get the same objects before anything
-    else is published. They are kept until `forget`, which has to be called in each turn of the loop that made any.
+    All destinations of one publish receive the same Message objects before the next publish, so object identity
+    recognises the publish. The objects are kept until `forget`, which has to be called in each turn of the loop.
     """
-
-    __slots__ = ("_origin", "_count", "_messages", "_identities")
 
     def __init__(self, origin: Callable[[int], bytes] = urandom) -> None:
         self._origin = origin(8)

@@ -2,10 +2,10 @@
 
 There is demand if the local queue is empty and an active consumer of priority 0 or more can take a message. A consumer
 with a prefetch of 1 is inactive after each message, so the link does not cancel as soon as demand ends: for LINGER_MS
-it is `holding`, and acknowledges nothing upstream, so that it receives no more than its prefetch. The link thus starts
+it is `holding`, and acknowledges nothing upstream, so that it receives no more than its prefetch. Thus the link starts
 to consume and cancels at most three times a second, and receives at the rate of its consumers. It cancels at once if
-no consumer is left that could ever take more, or if the upstream awaits no acknowledgements (no-ack) and would deliver
-on: two queues that federate each other would otherwise exchange the same messages for ever.
+no consumer can ever take more, or if the upstream awaits no acknowledgements (no-ack) and would continue to deliver:
+otherwise two queues that federate each other would exchange the same messages for ever.
 
     paused  -- demand -->  running  <-- demand again --  holding  -- LINGER_MS -->  paused
                               `------- no demand ----------^
@@ -29,8 +29,6 @@ class Demand:
     for which it is `holding`.
     """
 
-    __slots__ = ("running", "wants", "reason", "check_at_ms", "_linger_ms")
-
     def __init__(self, linger_ms: int = LINGER_MS) -> None:
         self._linger_ms = linger_ms
         self.running = self.wants = False
@@ -41,11 +39,6 @@ class Demand:
         """Forget the consumer upstream, which was lost with its connection."""
         self.running = self.wants = False
         self.check_at_ms = None
-
-    @property
-    def holding(self) -> bool:
-        """Whether acknowledgements are withheld, since the upstream would deliver more after them."""
-        return self.running and not self.wants
 
     def update(self, now_ms: int, ready: int, priority: int | None, room: int | None = None) -> Step | None:
         """Evaluate demand. Returns "run" to start consuming, "pause" to cancel, or None.

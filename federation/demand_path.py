@@ -14,8 +14,8 @@ after the other. A link's priority is minus the length of its path, so links nea
 and messages do not go back and forth between brokers that both have demand. Since each link names one path only, some
 possible paths stay unused, but every queue that has a path to a real consumer uses one.
 
-Messages are not dropped at queues where they have been: one that has left a queue may be demanded there later, by its
-only consumer. They move along paths only, with each hop nearer to a real consumer.
+A queue does not drop messages that it had before: its only consumer may demand them later. Messages move along paths
+only, with each hop nearer to a real consumer.
 
 Limits: a consumer of RabbitMQ's federation names no path and, as in RabbitMQ, is no demand. A path has PATH_LIMIT
 queues at most. Brokers are identified by their cluster names. Messages that were fetched for a consumer which is then
@@ -37,7 +37,7 @@ DEMAND = "x-federation-demand"
 PATH_LIMIT = 16
 NAMES = ("cluster-name", "vhost", "queue")
 UNLIMITED = 1 << 30
-LOOKED = 500  # consumers in one step: up to a millisecond
+LOOKED = 500  # consumers that one step checks, in up to a millisecond
 BODY_BYTES = 0  # the message size in `Consumer.room`: a message of any size
 
 Identity = tuple[str, str, str]
@@ -64,8 +64,8 @@ def consumer_demand(
     """Return the demand of this queue's consumers for a link to `upstream`; `own` identifies this queue.
 
     `current` is the link's present path, which is kept unless another one is shorter. Consumers without room are put
-    off: the queue's followers are notified when they have room. Yields after LOOKED consumers each: others may come and
-    go meanwhile.
+    off: the queue's followers are notified when they have room. Yields after every LOOKED consumers, of which some may
+    be added and removed meanwhile.
     """
     priority: int | None = None
     here = elsewhere = 0
@@ -73,8 +73,8 @@ def consumer_demand(
     for count, consumer in enumerate(active_consumers(queue), 1):
         if not count % LOOKED:
             yield
-        if count >= LOOKED and not queue.consumers.has(consumer):
-            continue  # removed meanwhile, and not to be asked
+        if count >= LOOKED and consumer not in queue.consumers.all:
+            continue  # removed meanwhile
         if not consumer.waiting and consumer.room(BODY_BYTES) <= 0:
             queue.consumers.put_off(consumer)
         active = not consumer.waiting
@@ -98,7 +98,7 @@ def active_consumers(queue: Queue) -> Sequence[Consumer]:
     consumers = queue.consumers
     if isinstance(consumers, SingleActiveConsumers):
         return [consumers.active] if consumers.active is not None else []
-    return consumers.all()
+    return list(consumers.all)
 
 
 def capacity(consumer: Consumer) -> int:

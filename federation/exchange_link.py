@@ -24,7 +24,6 @@ from .link_spec import LinkSpec
 from .link_status import FLOWING
 from .upstream.errors import LinkError
 from .upstream.turns import CHANGES_COST, CHECK_COST
-from .upstream.type_check import type_mismatch
 from .upstream_exchange import DEDUPLICATE
 from .upstream_names import GENERATIONS, base_name, internal_name, next_generation
 
@@ -34,9 +33,10 @@ if TYPE_CHECKING:
     from .upstream.endpoint import Endpoint
 
 NOT_FOUND, COMMAND_INVALID, PRECONDITION_FAILED = 404, 503, 406
+INEQUIVALENT = "inequivalent arg"
 FIRST = GENERATIONS[0]  # counts as in use before there is an internal exchange
 BACKLOG_S = 10.0  # between two checks of the length of the upstream queue, and of all at a Warren upstream
-FORMER_S = 30  # that a link of a former owner may take to leave: until the upstream misses its heartbeats
+FORMER_S = 30  # for the link of a former owner to end: until the upstream misses its heartbeats
 PURPOSE = ("x-internal-purpose", ("S", b"federation"))
 DISPOSABLE = "Disposable exchange federation link connection"
 TYPE, FALLBACK = "x-federation-upstream", "fanout"
@@ -112,9 +112,10 @@ class ExchangeLink(Link):
         self.status.flow(FLOWING, "")
 
     async def _wait_for_former(self, channel: UpstreamChannel) -> int:
-        """Wait until the link of a former owner of the store has no consumer upstream, or FORMER_S; return how many.
+        """Wait FORMER_S at most until the link of a former owner of the store has no consumer upstream.
 
-        What it has sent last, perhaps the deletion of an internal exchange, the upstream has done by then.
+        Its last requests, such as the deletion of an internal exchange, are done by then. Returns the number of
+        consumers.
         """
         for _ in range(FORMER_S):
             await asyncio.sleep(1)
@@ -202,10 +203,39 @@ class ExchangeLink(Link):
     async def _can_listen(self, connection: UpstreamConnection) -> bool:
         if self.exchange.type.upstream_binding is None:
             return False
-        reason = await type_mismatch(connection, self.exchange, self.spec.key.upstream_name)
+        reason = await self._type_mismatch(connection)
         if reason:
             self._report("federation_not_listening", "warning", reason=reason)
         return not reason
+
+    async def _type_mismatch(self, connection: UpstreamConnection) -> str:
+        """Return how the upstream exchange's type differs, or an empty text if it does not or the exchange was missing.
+
+        An exchange of another type would pass on messages that clients publish there. The type is checked by declaring
+        the exchange again, for which the link needs permission to configure it. Raises LinkError if the connection is
+        lost.
+        """
+        channel = await connection.channel()
+        try:
+            await self._declare_upstream_exchange(channel)
+        except LinkError as fault:
+            if not fault.code:
+                raise
+            # The text names the first property that differs, and the type is compared first.
+            same_type = INEQUIVALENT in fault.text and f"{INEQUIVALENT} 'type'" not in fault.text
+            return "" if same_type else fault.text
+        await channel.close()
+        return ""
+
+    async def _declare_upstream_exchange(self, channel: UpstreamChannel) -> None:
+        own = self.exchange
+        await channel.declare_exchange(
+            self.spec.key.upstream_name,
+            own.type_name,
+            durable=own.durable,
+            auto_delete=own.auto_delete,
+            arguments=own.arguments,
+        )
 
     def _listen_from(self, connection: UpstreamConnection, first: bool) -> None:
         """Set the exchange at which the local exchange's type listens, and notify the type of a change.
@@ -240,11 +270,8 @@ class ExchangeLink(Link):
 
         Other faults of an existing exchange appear when it is bound. Raises LinkError.
         """
-        name, own = self.spec.key.upstream_name, self.exchange
-        if not await self._exists(connection, name):
-            await channel.declare_exchange(
-                name, own.type_name, durable=own.durable, auto_delete=own.auto_delete, arguments=own.arguments
-            )
+        if not await self._exists(connection, self.spec.key.upstream_name):
+            await self._declare_upstream_exchange(channel)
 
     async def _exists(self, connection: UpstreamConnection, name: str) -> bool:
         """Whether the upstream has an exchange of that name. Raises LinkError if the connection is lost."""
@@ -340,7 +367,7 @@ class ExchangeLink(Link):
     # Bindings
 
     def bindings_changed(self) -> None:
-        """Mirror changes of the local exchange's bindings in a turn that has time for it."""
+        """Mirror changes of the local exchange's bindings in a turn that has time."""
         if self._sync is not None and self._sync.expect():
             self.pace.turns.run(CHANGES_COST, self._sync.changed)
 
@@ -362,7 +389,7 @@ class ExchangeLink(Link):
     async def _check(self, connection: UpstreamConnection, sync: BindingSync) -> None:
         """Check the length of the upstream queue and, less often, that the exchanges and bindings still exist.
 
-        A Warren upstream is checked each time: to bind again what is bound costs it some 20 us.
+        A Warren upstream is checked each time: to repeat a binding costs it about 20 us.
         """
         every_s = min(self._check_s, BACKLOG_S)
         check_s = every_s if connection.is_warren else self._check_s

@@ -1,10 +1,10 @@
 """The forwarder: publishes the deliveries of one upstream channel locally, in order, and acknowledges them upstream.
 
-A delivery is acknowledged when the local broker has it safe. While it cannot be published (an alarm, queues under
-back-pressure, a queue that refuses it), it waits unacknowledged, and so do all deliveries after it. The prefetch limits
-how many the upstream sends meanwhile; without a prefetch, or if the messages are large, the socket is paused.
+A delivery is acknowledged when it is safe in the local broker. While it cannot be published (an alarm, queues under
+back-pressure, a queue that refuses it), it waits unacknowledged with all deliveries after it. The prefetch limits how
+many the upstream sends meanwhile; without a prefetch, or if the messages are large, the socket is paused.
 
-A delivery whose publish takes several turns of the loop is `unfinished`: those behind it wait until it is published.
+A delivery whose publish takes several turns of the loop is `unfinished`: later ones wait until it is published.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Forwarder:
     """The forwarder of the deliveries of one channel.
 
     `routing_key` is None if each message keeps its own. `lost` is called with the reason when the local exchange or
-    queue is deleted. `refused` is called for each message that was prepared but not published, and will be prepared
-    again; with it, a message that `prepare` drops may be a repeat, and is acknowledged once its first copy is safe.
+    queue is deleted. `refused` is called for each prepared message that was not published and will be prepared again;
+    with it, a message that `prepare` drops may be a repeat, and is acknowledged once its first copy is safe.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Forwarder:
         self._status.flow(BLOCKED, self._block_reason() or self._status.reason)
         if not self._paused and (self._ack_mode == NO_ACK or self._waiting_bytes > WAITING_BYTES):
             self._paused = True
-            self._transport.pause()
+            self._transport.hold()
 
     def _alarm_changed(self, resource: str, on: bool) -> None:
         if on:
@@ -160,7 +160,7 @@ class Forwarder:
             self._loop.call_soon(self._publish_waiting)
 
     def retry_soon(self) -> None:
-        """Publish refused deliveries without waiting longer: the queue has room again."""
+        """Publish refused deliveries at once: the queue has room again."""
         if self._timer is not None and not self._closed:
             self._timer.cancel()
             self._retry()
@@ -187,7 +187,7 @@ class Forwarder:
         self.free()
         if self._paused:
             self._paused = False
-            self._transport.resume()
+            self._transport.release()
 
     # Out
 
@@ -228,7 +228,7 @@ class Forwarder:
         self._measure_lag(deliveries[-1])
 
     def _return(self, deliveries: list[Delivery]) -> None:
-        """Let deliveries wait that are not published yet, before all that wait already."""
+        """Put deliveries that are not published yet before the waiting ones."""
         self._waiting.extendleft(reversed(deliveries))
         self._waiting_bytes += memory_bytes(deliveries)
         self.resume()
@@ -279,7 +279,7 @@ class Forwarder:
         return pending
 
     def _first_pending(self, pending: list[Delivery]) -> int:
-        """Return the first tag of these, of the unfinished delivery and of those that wait, or a tag above all."""
+        """Return the lowest tag of these deliveries, the unfinished one and the waiting ones, or ABOVE_ALL."""
         tags = [some[0].tag for some in (pending, self._waiting) if some]
         if self._unfinished is not None:
             tags.append(self._unfinished.tag)

@@ -25,10 +25,10 @@ MALFORMED = (AMQPError, IndexError)  # raised by decoding bytes that are not che
 
 
 def drop_reason(raw: bytes, max_hops: int, cluster_name: str | None, vhost: str | None) -> str:
-    """Return why a link drops a message bound for this cluster name and virtual host: MAX, SEEN, or "" to keep it.
+    """Return why a link drops a message for this cluster name and virtual host: MAX, SEEN, or "" to keep it.
 
-    MAX: it has made `max_hops` hops, or PATH_LIMIT; without a usable header it has made none. SEEN: its header has an
-    entry with this cluster name and virtual host, which none has if one of them is None.
+    MAX: it has made `max_hops` or PATH_LIMIT hops; without a usable header it has made none. SEEN: its header has an
+    entry with this cluster name and virtual host, neither of which is None.
     """
     if _RECEIVED_FROM not in raw:
         return "" if max_hops > 0 else MAX
@@ -214,9 +214,9 @@ def with_headers(raw: bytes, headers: Table, trust_user_id: bool) -> bytes:
 
 
 def hops_left(arguments: Table, max_hops: int, cluster_name: str, vhost: str) -> int:
-    """Return how many hops are left to a binding at this upstream over a link with this limit; 0: it is not made there.
+    """Return how many hops a binding has left at this upstream over a link with this limit; without any it is not made.
 
-    A binding is passed on no farther than its messages could return. One with a malformed header is not passed on.
+    A binding is passed on no farther than its messages could return, and not at all with a malformed header.
     """
     before = arguments.get(BOUND_FROM)
     if before is None:

@@ -44,7 +44,7 @@ JITTER = 0.1  # of the delays between attempts and between checks
 
 
 class Pace:
-    """The places and the turns of all links, so that very many hold neither the event loop nor an upstream."""
+    """The admission and the turns of all links, so that very many links hold neither the event loop nor an upstream."""
 
     def __init__(self) -> None:
         self.admission = Admission()
@@ -54,8 +54,8 @@ class Pace:
 class Link:
     """A link, in one of its attempts or between two. Its methods are called in the loop's thread only.
 
-    `target` is the local exchange or queue; `status` is what operators see; `cluster_name` is this broker's at the time
-    the link was made, and is part of names upstream.
+    `target` is the local exchange or queue; operators see `status`; `cluster_name` is that of this broker when the link
+    was made, and is part of names upstream.
     """
 
     def __init__(self, host: Host, pace: Pace, spec: LinkSpec, target: Exchange | Queue) -> None:
@@ -77,7 +77,6 @@ class Link:
         self._rejected_s = -math.inf  # loop time of the last log line about a rejected message
         self._endpoints: list[Endpoint] = []
         self._failed: asyncio.Future[LinkError] = asyncio.get_running_loop().create_future()
-
         self.passive_channel: UpstreamChannel | None = None
 
     def __str__(self) -> str:
@@ -101,7 +100,7 @@ class Link:
         return links.connection_close_timeout / 1000
 
     async def open_passive_channel(self, connection: UpstreamConnection) -> UpstreamChannel:
-        """Return the channel of passive declarations, which close it if they fail. Raises LinkError."""
+        """Return the channel of passive declarations; one that fails closes it. Raises LinkError."""
         if self.passive_channel is None:
             self.passive_channel = await connection.channel()
         return self.passive_channel
@@ -263,7 +262,7 @@ class Link:
         return self.jittered(least_s)
 
     def jittered(self, seconds: float) -> float:
-        """Return about so many seconds, so that links that began together do not go on together."""
+        """Return about this many seconds, so that links which began together do not continue together."""
         return seconds * random.uniform(1 - JITTER, 1 + JITTER)
 
     async def _attempt(self) -> None:
@@ -295,14 +294,14 @@ class Link:
                         self._connection = None
 
     async def _enter(self) -> Place:
-        """Return a place for an attempt, as soon as there is one."""
+        """Wait for a place for an attempt."""
         return await self.pace.admission.enter((self.spec.key.vhost, self.spec.key.upstream))
 
     async def _set_up(self, connection: UpstreamConnection) -> None:
         """Call `set_up` with a deadline. Raises LinkError."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         bindings = len(self.target.outgoing) if isinstance(self.target, Exchange) else 0
-        connection.transport.expect(done, SET_UP_S + bindings // BINDINGS_PER_S, "made ready what the link needs")
+        connection.transport.expect(done, SET_UP_S + bindings // BINDINGS_PER_S, "declared all objects of the link")
         try:
             await self.set_up(connection)
         finally:
@@ -334,7 +333,7 @@ class Link:
         return await dial(self.host, endpoint, vhost, name, self.take, user, self.pace.turns)
 
     async def _remove(self, connection: UpstreamConnection | None = None) -> None:
-        """Delete the objects that the link declared upstream, if it can be reached now; a failure is logged."""
+        """Delete the objects that the link declared upstream; a failure is logged."""
         self._left_upstream = False
         if not self.pace.admission.open:
             self._report("federation_not_removed", "warning", reason=NOT_ALONE)

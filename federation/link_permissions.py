@@ -1,10 +1,13 @@
 """The permissions of a link, which are those of the user who set its upstream.
 
-If an administrator set the upstream, or an operator at the unix socket or a file of definitions, the link acts as the
-node itself: an administrator can give himself every permission, so none is checked. Otherwise the user needs `write`
-permission for the exchange or queue that the link feeds, and no topic permission that restricts it, as the routing keys
-of what upstream sends are not searched; a URI without a host logs in as that user; and the link may not log in on this
-machine as a loopback-only user, whose password is no secret (`upstream.connection.check_login`).
+If an administrator, an operator at the unix socket or a file of definitions set the upstream, the link acts as the node
+itself: an administrator can grant himself every permission, so none is checked. Otherwise
+
+- the user needs `write` permission for the exchange or queue that the link feeds, and no topic permission may restrict
+  it, because the routing keys of messages from upstream are not checked;
+- a URI without a host logs in as that user;
+- the link may not log in on this machine as a loopback-only user, whose password is no secret
+  (`upstream.connection.check_login`).
 """
 
 from __future__ import annotations
@@ -33,14 +36,12 @@ def acting_user(node: Node, spec: LinkSpec) -> User | None:
 
 
 def check_rights(node: Node, spec: LinkSpec) -> User | None:
-    """Return `acting_user`. Raises LinkError if that user may not write whatever the link sends."""
+    """Return the `acting_user`. Raises LinkError if that user may not write to the exchange or queue of the link."""
     user, key = acting_user(node, spec), spec.key
     if user is not None:
         permission = user.permissions.get(key.vhost)
-        who, what = (
-            f"user '{user.name}', who set upstream '{key.upstream}'",
-            f"{key.kind} '{key.name}' in vhost '{key.vhost}'",
-        )
+        who = f"user '{user.name}', who set upstream '{key.upstream}'"
+        what = f"{key.kind} '{key.name}' in vhost '{key.vhost}'"
         if permission is None or not permission.allows("write", key.name):
             raise LinkError(f"{who}, has no write access to {what}")
         topics = user.topic_permissions.get(key.vhost, {}).get(key.name)

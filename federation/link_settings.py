@@ -26,11 +26,11 @@ NOTHING: Mapping[str, object] = {}
 class LinkSettings:
     """The settings of a link. `uris` lead to the same upstream and have passwords, so they must not be shown.
 
-    exchange, queue   the names upstream; None: the local name
-    expires_ms, message_ttl_ms  of the upstream queue; None: no limit
-    keeps             nothing upstream is deleted with the link (resource-cleanup-mode never)
-    single_channel    bindings are made on the channel that consumes (channel-use-mode single)
-    drain             the link of a queue takes all messages of the upstream queue, unchanged, without any demand
+    exchange, queue             the names upstream, or None for the local name
+    expires_ms, message_ttl_ms  limits of the upstream queue, or None
+    keeps           whether the objects upstream stay when the link is removed (resource-cleanup-mode never)
+    single_channel  whether bindings are made on the channel that consumes (channel-use-mode single)
+    drain           whether the link takes all messages of the upstream queue, unchanged and without any demand
     """
 
     upstream: str

@@ -1,8 +1,8 @@
 """Link specifications: the links that should run according to the node's policies and parameters; pure.
 
-There is one link for each federated object, upstream, and name of the object there. The links that a policy asks for
-are looked up once for all its objects; an object whose policy does not federate it costs three lookups. An upstream
-with the key `drain` asks by itself for a link of each queue that it lists.
+There is one link for each federated object, upstream, and name of the object there. The links of a policy are looked
+up once for all its objects; an object whose policy does not federate it costs three lookups. An upstream with the key
+`drain` needs no policy: it has a link for each queue that it lists.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .upstream.endpoint import parse_endpoint
 Definition = Mapping[str, object]
 
 ONE, SET, PATTERN = FEDERATION
-DRAIN = "drain"  # of an upstream: the names of the queues whose messages its links take over
+DRAIN = "drain"  # a key of an upstream: the names of the queues whose messages its links take over
 ALL_UPSTREAMS = "all"  # the name of the implicit set of all upstreams
 PURPOSE = "x-internal-purpose"
 SLICE = 2000  # exchanges and queues scanned in one step
-# Costs in a job: of a link's specification, and of a target, or an element of a set of upstreams, that asks for no link
+# Costs in a job: of a link's specification, and of a target or an element of a set of upstreams without a link
 SPEC_COST, OTHER_COST = 6, 3
 
 
@@ -53,7 +53,7 @@ class LinkKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """A link that should run. `policy` is the policy that asks for it, `user` the user who set the upstream."""
+    """A link that should run. `policy` is the policy that requires it, `user` the user who set the upstream."""
 
     key: LinkKey
     settings: LinkSettings
@@ -66,9 +66,9 @@ class LinkSpec:
 def read_upstreams(
     node: Node, found: dict[str, Upstreams], before: Mapping[str, Upstreams] | None = None
 ) -> Iterator[int]:
-    """Add the upstreams of each virtual host that has some to `found`, in slices; yields the cost of each.
+    """Add the upstreams of each virtual host to `found`, in slices; yields the cost of each.
 
-    `before` are those that were read earlier. What patterns matched in their names is not searched for again.
+    `before` are those that were read earlier: patterns are not searched for in their names again.
     """
     for parameter in node.parameters.unsorted():
         if parameter.component == UPSTREAM:
@@ -130,8 +130,8 @@ def asks_for_federation(definition: Definition) -> bool:
 def can_be_federated(target: Exchange | Queue) -> bool:
     """Whether an exchange or queue may be federated.
 
-    The default exchange and internal exchanges and queues may not. Nor may exclusive queues and queues with names made
-    by the broker, which last no longer than their clients.
+    The default exchange and internal exchanges and queues may not. Nor may exclusive queues and queues with generated
+    names, which last no longer than their clients.
     """
     if isinstance(target, Exchange):
         return target.name != "" and not target.internal
@@ -143,10 +143,8 @@ def can_be_federated(target: Exchange | Queue) -> bool:
 class Upstreams:
     """The upstreams that the parameters of one virtual host define.
 
-    `users` are those who set each upstream; `drained` are the upstreams that drain a queue of their own, by its name.
+    `users` has the user who set each upstream; `drained` has the settings of links that drain, by the queue's name.
     """
-
-    __slots__ = ("_definitions", "users", "drained", "_node", "_vhost", "_settings", "_matches", "_known", "_searched")
 
     def __init__(self, node: Node, vhost: str, before: Upstreams | None = None) -> None:
         """`before` are the upstreams of the virtual host that were read earlier."""
@@ -176,9 +174,9 @@ class Upstreams:
         yield 1
 
     def settings_for(self, definition: Definition, kind: Kind) -> Generator[int, None, list[LinkSettings]]:
-        """Return the settings of the links that a policy's definition asks for, for each of its objects of this kind.
+        """Return the settings of the links that a policy's definition requires for each of its objects of this kind.
 
-        They are made in steps; yields the cost of each.
+        Yields the cost of each.
         """
         known = self._settings.get((kind, id(definition)))
         if known is None:
@@ -194,7 +192,7 @@ class Upstreams:
         return known[1]
 
     def _select(self, definition: Definition) -> Generator[int, None, Iterable[object]]:
-        """Return the upstreams that a policy's definition asks for, as the elements of a set; yields costs."""
+        """Return the upstreams of a policy's definition, as the elements of a set; yields costs."""
         one, set_, pattern = (definition.get(key) for key in FEDERATION)
         if isinstance(one, str):
             return [{"upstream": one}]
@@ -245,9 +243,9 @@ class Matches(NamedTuple):
 def links_of(
     node: Node, target: Exchange | Queue, upstreams: Mapping[str, Upstreams], found: dict[LinkKey, LinkSpec]
 ) -> Iterator[int]:
-    """Add the links of a target to `found` in steps, none if it does not exist any more; yields the cost of each.
+    """Add the links of a target to `found`, none if it does not exist any more; yields the cost of each.
 
-    Of several with the same key the first counts. A link that drains a queue comes before those of a policy.
+    Of several links with the same key the first counts. Links that drain a queue precede those of a policy.
     """
     yield OTHER_COST
     known = upstreams.get(target.vhost)

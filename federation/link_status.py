@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from .link_spec import LinkSpec
 
@@ -10,61 +11,52 @@ STARTING, RUNNING, ERROR, SHUTDOWN, INVALID_URI = "starting", "running", "error"
 FLOWING, PAUSED, BLOCKED = "flowing", "paused", "blocked"
 
 
+# The attributes that operators see under their own names
+SHOWN = (
+    *("since_s", "retries", "reconnects", "next_attempt_s", "backlog", "lag_ms", "forwarded", "confirmed"),
+    *("unconfirmed", "dropped_max_hops", "dropped_seen", "dropped_invalid", "nacked", "bindings"),
+)
+
+
+@dataclass(slots=True, eq=False)
 class LinkStatus:
-    """The status of a link.
+    """The status of a link. Times are wall time, in seconds.
 
     `forwarded` counts messages published locally, `confirmed` those of them that are safe; `retries` counts attempts
     since the link last ran, `reconnects` how often it ran and failed. `degraded` is the reason why a running link does
     not work as expected, or empty. `cluster_name` and `vhost` are the upstream's at its last connection, or empty.
-    Times are wall time, in seconds.
+    `changed` is called after each change of `status`.
     """
 
-    __slots__ = (
-        "status",
-        "error",
-        "uri",
-        "connection",
-        "changed_s",
-        "state",
-        "reason",
-        "degraded",
-        "cluster_name",
-        "vhost",
-        "since_s",
-        "retries",
-        "reconnects",
-        "next_attempt_s",
-        "backlog",
-        "lag_ms",
-        "forwarded",
-        "confirmed",
-        "unconfirmed",
-        "dropped_max_hops",
-        "dropped_seen",
-        "dropped_invalid",
-        "nacked",
-        "bindings",
-        "_now_s",
-        "_changed",
-    )
+    now_s: Callable[[], float]
+    changed: Callable[[], None]
+    status: str = STARTING
+    error: str = ""
+    uri: str = ""
+    connection: str = ""
+    changed_s: float = field(init=False)
+    state: str = ""
+    reason: str = ""
+    degraded: str = ""
+    cluster_name: str = ""
+    vhost: str = ""
+    since_s: float = field(init=False)
+    retries: int = 0
+    reconnects: int = 0
+    next_attempt_s: float | None = None
+    backlog: int | None = None
+    lag_ms: int | None = None
+    forwarded: int = 0
+    confirmed: int = 0
+    unconfirmed: int = 0
+    dropped_max_hops: int = 0
+    dropped_seen: int = 0
+    dropped_invalid: int = 0
+    nacked: int = 0
+    bindings: int = 0
 
-    def __init__(self, now_s: Callable[[], float], changed: Callable[[], None]) -> None:
-        """`changed` is called after each change of `status`."""
-        self._now_s = now_s
-        self._changed = changed
-        self.status = STARTING
-        self.error = self.uri = self.connection = self.state = self.reason = ""
-        self.degraded = self.cluster_name = self.vhost = ""
-        self.changed_s = self.since_s = now_s()
-        self.next_attempt_s: float | None = None
-        self.backlog: int | None = None
-        self.lag_ms: int | None = None
-        self.retries = self.reconnects = self.bindings = 0
-        self.forwarded = self.confirmed = self.unconfirmed = self.nacked = 0
-        self.dropped_max_hops = self.dropped_seen = self.dropped_invalid = 0
-
-    def starting(self) -> None:
-        self._change(STARTING)
+    def __post_init__(self) -> None:
+        self.changed_s = self.since_s = self.now_s()
 
     def running(self, connection: str) -> None:
         self.retries = 0
@@ -81,8 +73,8 @@ class LinkStatus:
         self.status, self.error, self.connection, self.next_attempt_s = status, error, connection, next_attempt_s
         if status != RUNNING:  # the state of a running link is set by `flow`
             self.state = self.reason = self.degraded = ""
-        self.changed_s = self._now_s()
-        self._changed()
+        self.changed_s = self.now_s()
+        self.changed()
 
     def dropped(self, too_far: bool) -> None:
         """Count a dropped message: one that has made all its hops if `too_far`, otherwise a repeat."""
@@ -99,7 +91,7 @@ class LinkStatus:
         """Set whether a running link moves messages, and why."""
         if (state, reason) != (self.state, self.reason):
             if state != self.state:
-                self.since_s = self._now_s()
+                self.since_s = self.now_s()
             self.state, self.reason = state, reason
 
     def row(self, spec: LinkSpec, node: str) -> dict[str, object]:
@@ -124,18 +116,5 @@ class LinkStatus:
             "state": self.state,
             "reason": "; ".join([reason for reason in (self.reason, self.degraded) if reason]),
             "degraded": bool(self.degraded),
-            "since_s": self.since_s,
-            "retries": self.retries,
-            "reconnects": self.reconnects,
-            "next_attempt_s": self.next_attempt_s,
-            "backlog": self.backlog,
-            "lag_ms": self.lag_ms,
-            "forwarded": self.forwarded,
-            "confirmed": self.confirmed,
-            "unconfirmed": self.unconfirmed,
-            "dropped_max_hops": self.dropped_max_hops,
-            "dropped_seen": self.dropped_seen,
-            "dropped_invalid": self.dropped_invalid,
-            "nacked": self.nacked,
-            "bindings": self.bindings,
+            **{name: getattr(self, name) for name in SHOWN},
         }

@@ -7,9 +7,9 @@ Demand is evaluated after events: at once after deliveries, alarms and changes o
 after changes of the queue's length and of its consumers' room, which may change with each message. An idle link only
 checks the length of the upstream queue every BACKLOG_S.
 
-A link that drains needs no demand: it takes all messages of the upstream queue, and puts them into the local one as
-they were there, with exchange, routing key and properties. A message for which the local queue would have to drop one,
-or that this broker cannot take, stays upstream, with all after it.
+A link that drains needs no demand: it takes all messages of the upstream queue, and puts them into the local one
+unchanged, with exchange, routing key and properties. A message for which the local queue would have to drop another, or
+which this broker cannot take, stays upstream with all after it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from .upstream.delivery_parser import Delivery
 
 NOT_FOUND = 404
-DEMAND_INTERVAL_S = 0.01  # between evaluations of demand after changes that each message may cause, or so long that
-LOOK_S, LOOKS_SHARE = 0.5e-6, 0.05  # evaluations, with a look at each consumer, take this share of the time
+# The least time between evaluations of demand after changes that each message may cause; it is longer with so many
+# consumers that evaluations, with LOOK_S for each consumer, would take more than LOOKS_SHARE of the time.
+DEMAND_INTERVAL_S, LOOK_S, LOOKS_SHARE = 0.01, 0.5e-6, 0.05
 BACKLOG_S = 5.0
 CHANGED = 2  # the factor by which the wanted prefetch has to change before the link consumes again with it
 
@@ -106,7 +107,7 @@ class QueueLink(Link):
         return connection.cluster_name or "", connection.vhost, self.spec.key.upstream_name
 
     def _is_same_queue(self, connection: UpstreamConnection) -> bool:
-        """Whether the upstream queue is the local queue itself, so that its messages would circle."""
+        """Whether the upstream queue is the local queue itself."""
         key = self.spec.key
         if (connection.cluster_name, connection.vhost) != (self.cluster_name, key.vhost):
             return False
@@ -153,12 +154,12 @@ class QueueLink(Link):
     # Demand
 
     def check_demand(self) -> None:
-        """Have demand evaluated at once: the local queue or its consumers may have changed."""
+        """Evaluate demand at once: the local queue or its consumers may have changed."""
         self._urgent.set()
         self._changed.set()
 
     def consumers_changed(self) -> None:
-        """Have demand evaluated in a turn that has time for it, since all links of the queue have to."""
+        """Evaluate demand in a turn that has time: all links of the queue do so."""
         if not self._urgent_expected and not self._urgent.is_set():
             self._urgent_expected = True
             self.pace.turns.run(DEMAND_COST, self._check)
@@ -171,7 +172,7 @@ class QueueLink(Link):
         self.consumers_changed()
 
     def _room_changed(self) -> None:
-        """Have demand evaluated as after `consumers_changed`, but not at once; called once for each evaluation."""
+        """Evaluate demand after DEMAND_INTERVAL_S at the earliest; called once for each evaluation."""
         if not self._change_expected and not self._changed.is_set():
             self._change_expected = True
             self.pace.turns.run(DEMAND_COST, self._note_change)
@@ -251,7 +252,7 @@ class QueueLink(Link):
             self.status.flow(BLOCKED if alarm else PAUSED, f"this broker is {alarm}" if alarm else demand.reason)
 
     def _differs(self, now: ConsumerDemand) -> bool:
-        """Whether path or prefetch differ enough from the present consumer's for the link to consume again."""
+        """Whether path or prefetch differ so much from the present consumer's that the link has to consume again."""
         asked = prefetch_for(self.settings.prefetch_count, now.room)
         return now.path != self._path or asked > CHANGED * self._prefetch or CHANGED * asked < self._prefetch
 

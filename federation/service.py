@@ -1,10 +1,10 @@
 """The federation service: starts and ends links.
 
-After each event and every few seconds it reconciles the running links with those that policies ask for, so that no
-order of events leaves a link too many or too few. A pass is a job: what changes meanwhile leads to another pass.
+After each event and every few seconds it reconciles the running links with those that policies require, so that no
+order of events leaves a link too many or too few. A pass is a job: a change during a pass leads to another pass.
 
-No more links run than `warren.federation_link_limit`. Those beyond it are refused: they are shown with an error, and
-start when others have ended. The virtual hosts share the places fairly.
+No more links run than `warren.federation_link_limit`. Links beyond it are refused: they have a status with an error,
+and start when others have ended. The virtual hosts share the limit fairly.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ from .queue_link import QueueLink
 from .upstream.errors import NOT_ALONE
 from .upstream.turns import LINK_COST
 
-ALONE_LOOK_S = 0.2  # between two looks whether another broker may act as this one
+ALONE_LOOK_S = 0.2  # between two checks whether another broker may act as this one
 SOON_S = 0.05  # delay after an event, in which further events are collected
 TICK_S = 5.0
-REST = 10  # times as long as a pass took: the least pause until the next one that no event asks for
-LOOK_COST, CHANGE_COST = 10, 600  # in a job: of looking at a link, and of starting or ending one with all that follows
+REST = 10  # the least pause until the next pass without an event, in durations of the pass before
+LOOK_COST, CHANGE_COST = 10, 600  # in a job: to check a link, and to start or end one
 ENDED_IN_A_TURN = 8  # when the service stops
 REFUSED_SHOWN = 1_000  # refused links with a status; the others are counted
 LIMITED = "warren.federation_link_limit is reached; the link starts when others have ended"
@@ -267,7 +267,7 @@ class FederationService(Service):
     def _share_places(
         self, node: Node, targets: list[Exchange | Queue], upstreams: Mapping[str, Upstreams]
     ) -> Generator[int, None, None]:
-        """Share the places for links between virtual hosts, by the links that each asks for."""
+        """Share the limit between virtual hosts, by the number of links that each wants."""
         wanted: Counter[str] = Counter()
         for target in targets if self._limit < math.inf else ():
             if wanted[target.vhost] >= self._limit:
@@ -339,7 +339,7 @@ class FederationService(Service):
             yield cost
 
     def _refuse(self, refused: Refused) -> None:
-        """Show the links that a pass has refused, and schedule another pass if there is room for some by now."""
+        """Show the links that a pass has refused, and schedule another pass if there is room for some of them now."""
         assert self._host is not None
         if refused.count and not self.refused.count:
             fields: dict[str, object] = {"limit": self._limit, "refused": refused.count}
@@ -385,7 +385,7 @@ class FederationService(Service):
         return link
 
     def _remove(self, link: Link) -> None:
-        """End a link that nothing asks for any more."""
+        """End a link that nothing requires any more."""
         assert self._host is not None
         key = link.spec.key
         self._end(key, removing=True)
@@ -417,7 +417,7 @@ class FederationService(Service):
     # Events
 
     def binding_changed(self, vhost: str, binding: Binding, bound: bool) -> None:
-        """Note a change and tell the links, unless the exchange is deleted: what they leave keeps its bindings."""
+        """Note a change and notify the links, unless the exchange is deleted: then bindings upstream stay."""
         bindings = self._bindings.get((vhost, binding.source))
         if bindings is None or self._host is None or not still_exists(self._host.node, bindings.exchange):
             return
@@ -462,7 +462,7 @@ class Refused:
 def fair_shares(wanted: Mapping[str, int], limit: float) -> dict[str, int]:
     """Return how many of `limit` places each virtual host gets.
 
-    None gets more than it wants, and what those that want little leave is shared equally by the others.
+    None gets more than it wants, and those that want more share the rest equally.
     """
     shares: dict[str, int] = {}
     left = limit
@@ -506,7 +506,7 @@ async def end_in_batches(links: list[Link], settings: Links, removing: bool) -> 
 
 
 async def all_ended(links: Iterable[Link]) -> None:
-    """Wait until links that are being ended have ended, as long as one may take."""
+    """Wait until links that are being ended have ended, for 2 * CLOSE_S at most."""
     with suppress(TimeoutError):
         async with asyncio.timeout(2 * CLOSE_S):
             for link in links:

@@ -1,9 +1,9 @@
-"""The exchange type x-federation-upstream, of which downstream links declare the exchanges that feed their queues.
+"""The exchange type x-federation-upstream: the type of the exchanges that feed the queues of downstream links.
 
 It is a fanout that skips messages which the downstream would drop: those that have made as many hops as the link
-allows, or have been in the downstream's cluster and virtual host. If the downstream gives no cluster name or no virtual
-host, only hops count. With the argument x-deduplicate, which Warren's links set if their exchange deduplicates, routed
-messages get an identity (see `deduplication`).
+allows, or have been in the downstream's cluster and virtual host. Without a cluster name or a virtual host of the
+downstream, only hops count. With the argument x-deduplicate, which Warren's links set if their exchange deduplicates,
+routed messages get an identity (see `deduplication`).
 """
 
 from __future__ import annotations
@@ -39,14 +39,7 @@ class FederationUpstreamExchange(FanoutExchange):
 
     description = "Federation upstream helper exchange"
 
-    __slots__ = (
-        "routes_by_key_unless_header",
-        "_max_hops",
-        "_cluster_name",
-        "_vhost",
-        "_deduplicates",
-        "_stamp",
-    )
+    __slots__ = ("routes_by_key_unless_header", "_max_hops", "_cluster_name", "_vhost", "_deduplicates", "_stamp")
 
     routes_by_key_only = False
     fixed_arguments = (MAX_HOPS,)

@@ -1,10 +1,10 @@
 """Coverage-guided fuzzing with atheris: `make fuzz-coverage ARGS="session --minutes 10"`.
 
 Each target is searched in a process of its own. An input is a finding if it raises, ends the interpreter, needs more
-memory than `MEMORY_MB`, or has a turn of the event loop above the target's limit; it is kept in build/fuzz, and named
-at the end. A long turn is measured again without instrumentation before it counts. With `--store` the shortest inputs
-that reached new code replace the stored ones, which the gate runs. Compiled modules run, but only
-pure Python guides the search.
+memory than `MEMORY_MB`, or has a turn of the event loop above the target's limit. Findings are kept in build/fuzz, and
+printed at the end. A long turn is measured again without instrumentation before it counts. With `--store` the shortest
+inputs that reached new code replace the stored ones, which the gate runs. Compiled modules run, but only pure Python
+guides the search.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ FOLDER = ROOT / "build" / "fuzz"
 MEMORY_MB = 64  # growth of the process in one input
 LONGEST_INPUT_S = 20
 ATTEMPTS = 3
-STORED_BYTES = 4096  # of all stored inputs of a target
-FINDINGS = 20  # of a target, after which its search ends
+STORED_BYTES = 4096  # the limit for all stored inputs of a target
+FINDINGS = 20  # the limit for a target, after which its search ends
 SLOW = "slow-"
 
 
 def longest_turn_ms(name: str, data: bytes) -> float:
-    """The longest turn of an input, in processor time. Raises what the target does, MemoryError for too much memory."""
+    """Return the longest turn of an input in processor time. Raises the target's errors, and MemoryError."""
     from tests.faults.fuzz.targets import TARGETS
 
     longest_s, begun_s = 0.0, time.thread_time()
@@ -56,7 +56,7 @@ def search(name: str, corpus: Path, found: Path, options: list[str]) -> None:
     with atheris.instrument_imports(include=["warren", "pamqp", "h11", "tomllib"]):
         from tests.faults.fuzz.targets import TARGETS
     target = TARGETS[name]
-    longest_turn_ms(name, target.seeds[0])  # what is created once is not memory of an input
+    longest_turn_ms(name, target.seeds[0])  # one-time allocations do not count for an input
 
     def run(data: bytes) -> None:
         if longest_turn_ms(name, data) > target.turn_ms:

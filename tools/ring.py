@@ -1,6 +1,6 @@
-"""`make ring`: four topologies with real processes, one message from each broker: who received what.
+"""`make ring`: four topologies of real processes, with a message from each broker, and its receivers.
 
-The exit status says whether every broker received just what it should.
+The exit status is 0 if every broker received exactly the expected messages.
 """
 
 import argparse
@@ -16,12 +16,12 @@ from tests.support.federated_broker import FederatedBroker
 from tests.support.polling import STEADY_S, until
 
 EXCHANGE, QUEUE = "federated.news", "inbox"
-SETTLE_S = 4 * STEADY_S  # in which copies too many would still come
+SETTLE_S = 4 * STEADY_S  # the time in which surplus copies would arrive
 
 
 class Topology(NamedTuple):
-    """`links` lead from the number of an upstream to that of a downstream; `reach` are for each broker those that get
-    what is published there, once each."""
+    """`links` lead from the number of an upstream to that of a downstream. `reach` has for each broker those that get
+    its messages, once each."""
 
     brokers: int
     links: Sequence[tuple[int, int]]
@@ -54,7 +54,7 @@ def run(topology: Topology, folder: Path) -> bool:
 
 
 def received(topology: Topology, warrens: list[FederatedBroker]) -> bool:
-    """Whether each broker received what it should; prints a line for each."""
+    """Return whether each broker received the expected messages, and print a line for each."""
     channels = [warren.connect().channel() for warren in warrens]
     for channel in channels:
         channel.exchange(EXCHANGE, "fanout", durable=True)

@@ -1,8 +1,8 @@
-"""A tier of the suite, again and again, while other processes keep all cores busy: `make test-stress ROUNDS=10`.
+"""Repeated runs of a tier of the suite while other processes keep all cores busy: `make test-stress ROUNDS=10`.
 
-Each round is a run of pytest as `make test` has it, without the limit of processor time. What failed in it is printed
-with the round, and at the end how often each test failed; the status is 1 where a round failed. What pytest wrote in a
-round that failed is kept.
+Each round is a run of pytest like that of `make test`, without the limit of processor time. The failures of a round are
+printed, and at the end the number of failures of each test. The status is 1 if a round failed, and the output of failed
+rounds is kept.
 """
 
 import argparse
@@ -21,10 +21,10 @@ from xml.etree import ElementTree
 from tests.support.checkout import ROOT
 from tests.tiers import TIERS
 
-LONGEST_ROUND_S = 3600  # a round that takes longer hangs
-INTERRUPTED = 2  # by the keyboard, says pytest
+LONGEST_ROUND_S = 3600  # a longer round hangs
+INTERRUPTED = 2  # pytest's status for ^C
 
-# Ends when its parent does, however that ended, and by itself after its time.
+# It ends with its parent, and in any case after its time.
 BUSY = """
 import os, sys, time
 parent, end_s = int(sys.argv[1]), time.monotonic() + float(sys.argv[2])
@@ -36,7 +36,7 @@ while os.getppid() == parent and time.monotonic() < end_s:
 
 @contextmanager
 def busy(cores: int, longest_s: float) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Run processes that each keep a core busy, until the end of the block."""
+    """Processes during the context that each keep a core busy."""
     line = [sys.executable, "-c", BUSY, str(os.getpid()), str(longest_s)]
     processes = [subprocess.Popen(line) for _ in range(cores)]
     try:
@@ -49,7 +49,7 @@ def busy(cores: int, longest_s: float) -> Iterator[list[subprocess.Popen[bytes]]
 
 
 def failures(report: Path) -> list[str]:
-    """Names of the tests that failed, or whose fixtures did, from a report in JUnit's XML; each once."""
+    """Return the names of failed tests and of tests with failed fixtures from a report in JUnit's XML, each once."""
     names = {}
     for case in ElementTree.parse(report).iter("testcase"):
         if case.find("failure") is not None or case.find("error") is not None:
@@ -58,7 +58,7 @@ def failures(report: Path) -> list[str]:
 
 
 def run(folder: Path, number: int, options: list[str]) -> tuple[int, list[str]]:
-    """Run the suite once: the exit status of pytest, and what failed."""
+    """Run the suite once. Returns the exit status of pytest, and the failed tests."""
     report, output = folder / f"round-{number}.xml", folder / f"round-{number}.txt"
     line = [sys.executable, "-m", "pytest", "-q", "-n", "auto", f"--junitxml={report}", *options]
     with output.open("wb") as file:

@@ -45,7 +45,7 @@ def content_frames(channel: int, property_bytes: bytes, body: bytes) -> bytes:
 def reframe(frames: bytes, channel: int, frame_max: int) -> bytes:
     """Encode a content for another channel and another frame_max (largest payload + 8, 0 for no limit).
 
-    Headers that do not fit one frame are left out: a header frame cannot be split.
+    Headers that do not fit one frame are omitted: a header frame cannot be split.
     """
     limit = frame_max - FRAME_OVERHEAD if frame_max else len(frames)
     number = channel.to_bytes(2, "big")

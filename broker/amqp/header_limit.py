@@ -13,7 +13,7 @@ OMITTED_BYTES = 32  # of this header, and the length of the table
 def within(raw: bytes, limit: int) -> bytes:
     """Return properties of at most `limit` bytes, without the headers that do not fit.
 
-    The oldest entries of x-death are left out first, then the longest headers, whose number is in `x-headers-omitted`.
+    The oldest entries of x-death are omitted first, then the longest headers, whose number is in `x-headers-omitted`.
     All other properties together have less than 3 KiB, and frame_max is 4 KiB at least.
     """
     headers = properties.headers(raw)

@@ -231,7 +231,7 @@ def has(raw: bytes, flag: int) -> bool:
 def headers(raw: bytes) -> Table | None:
     """Return the headers or None, without decoding other properties.
 
-    The last table stays decoded, as each exchange on the way of a message may read it.
+    The last table stays decoded, because several exchanges may read it for one message.
     """
     if not has(raw, HEADERS):
         return None

@@ -13,21 +13,21 @@ import structlog
 from ..config import NO_LOGIN, Config, default_node
 from ..core.access.passwords import Hashing, PasswordRules
 from ..core.access.users import Users
-from ..core.definitions.recorder import Recorder
+from ..core.definitions.definition_recorder import DefinitionRecorder
 from ..core.definitions.restore import restore
 from ..core.exchanges.exchange_context import RecoveredMessages
 from ..core.exchanges.exchange_type import Registry
+from ..core.messages.clock import Clock
+from ..core.messages.journal_port import RecoveredQueue
 from ..core.messages.message import Message
-from ..core.messages.ports import Clock, RecoveredQueue
 from ..core.metadata.queue_types import QUORUM
 from ..core.metadata.records import Definitions, first_definitions
-from ..core.node.node import Node
-from ..core.node.queue_churn import QueueChurn
+from ..core.node.node import Node, QueueChurn
 from ..core.policies.parameters import CLUSTER_ID
 from ..core.queues.queue import Queue
 from ..core.telemetry.log_exchange import LOG
+from ..core.vhost.node_services import Replication
 from ..core.vhost.observer import Observer
-from ..core.vhost.replication import Replication
 from ..operator.default_user import default_user
 from ..runtime.process_memory import total_bytes
 from ..session.settings import Settings, server_properties
@@ -90,7 +90,7 @@ def build_node(
     node.numbering.next = max(node.numbering.next, store.next_queue)
     notice = QuorumNotice(node.replication)
     notice.log_restored(restored.queues)
-    node.observers.add(Recorder(node, restored.orphans), QueueChurn(node.churn), notice)
+    node.observers.add(DefinitionRecorder(node, restored.orphans), QueueChurn(node.churn), notice)
     node.start_events()
     if not node.parameters.has_global(CLUSTER_ID):
         unique = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ..config import Config
-from ..core.messages.ports import Journal, RecoveredQueue
-from ..core.messages.storage_status import IN_MEMORY, POSTGRESQL, StorageStatus
+from ..core.messages.journal_port import IN_MEMORY, POSTGRESQL, Journal, RecoveredQueue, StorageStatus
 from ..core.metadata.records import Definitions
 from ..storage.disk import Disk
 from ..storage.folder_disk import FolderDisk

@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from ..config import Config
-from ..core.messages.storage_status import StorageStatus
+from ..core.messages.journal_port import StorageStatus
 from ..core.node.node import Node
 from ..core.telemetry.resource_alarms import STORE
 from ..net.fair_turns import OutputGuard

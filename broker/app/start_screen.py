@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
-from ..core.messages.storage_status import POSTGRESQL, StorageStatus
+from ..core.messages.journal_port import POSTGRESQL, StorageStatus
 
 Bound = Mapping[str, Sequence[str]]
 """Addresses, HOST:PORT or the path of a socket, by RabbitMQ's name of the protocol."""

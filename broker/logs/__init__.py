@@ -1,8 +1,8 @@
 """The log of the broker: structlog with its outputs, configured by the command.
 
-Lines go to standard error, as text on a terminal and else as one JSON object a line; to a file; and to the log
-exchange. Nothing is logged per message, and credentials never. Records of other libraries (asyncio, uvicorn, aio-pika)
-have the same form.
+Lines are written to standard error, as text on a terminal and otherwise as one JSON object each; to a file; and to the
+log exchange. Messages and credentials are never logged. Records of other libraries (asyncio, uvicorn, aio-pika) have
+the same form.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TextIO
 
-# If rich is installed, structlog imports it for tracebacks that we do not use: 0.05 s and 4 MiB at each start.
+# If rich is installed, structlog imports it for tracebacks that Warren does not use: 0.05 s and 4 MiB at each start.
 _rich_is_loaded = "rich" in sys.modules
 if not _rich_is_loaded:
     sys.modules["rich"] = None  # type: ignore[assignment]
@@ -33,7 +33,7 @@ recent = Recent()
 
 
 def configure(log: Log | None = None, stream: TextIO | None = None, node: str = "") -> None:
-    """Replace the configuration of the log. Raises OSError if its file cannot be written; nothing has changed then."""
+    """Replace the configuration of the log. Raises OSError, without a change, if its file cannot be written."""
     global _sink
     configured = outputs(log or Log(), stream or sys.stderr, _exchange)
     _sink.close()
@@ -50,7 +50,7 @@ def configure(log: Log | None = None, stream: TextIO | None = None, node: str = 
 
 
 def publish_to(publish: Publish | None) -> None:
-    """Set the function that publishes lines to the log exchange, or None; without one they only go to other outputs."""
+    """Set the function that publishes lines to the log exchange, or None."""
     _exchange.publish = publish
 
 

@@ -127,7 +127,7 @@ def _reloaded(fields: Fields) -> str:
 
 
 def _sentence(start: str, *names: str) -> Phrase:
-    """Return the phrase that begins so, with the values of these fields after colons."""
+    """Return the phrase that begins with `start`, and has the values of these fields after colons."""
     return lambda fields: ": ".join([start, *(str(fields[name]) for name in names if fields.get(name))])
 
 
@@ -212,7 +212,7 @@ PHRASES: dict[str, str | Phrase] = {  # formats of the fields, or functions of t
     "federation_not_removed": _linked("could not delete its own objects at"),
     "federation_message_rejected": _linked("rejected a message from"),
     "federation_link_limit": (
-        "{refused} federation links do not start, as there are {limit} already (warren.federation_link_limit)"
+        "{refused} federation links do not start, because {limit} run already (warren.federation_link_limit)"
     ),
 }
 CATEGORIES: dict[str, str] = {

@@ -88,17 +88,17 @@ def open_restricted(path: str, flags: int) -> int:
 def _file(log: Log) -> logging.Handler:
     from logging import handlers  # here, because most logs have no file
 
-    class WatchedFile(handlers.WatchedFileHandler):
+    class Restricted(logging.FileHandler):
         def _open(self) -> Any:
             return open(
                 self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_restricted
             )
 
-    class RotatedFile(handlers.RotatingFileHandler):
-        def _open(self) -> Any:
-            return open(
-                self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_restricted
-            )
+    class WatchedFile(Restricted, handlers.WatchedFileHandler):
+        """A file that is opened again after it was renamed."""
+
+    class RotatedFile(Restricted, handlers.RotatingFileHandler):
+        """A file that is renamed at a size."""
 
     path = Path(log.dir, log.file)
     path.parent.mkdir(parents=True, exist_ok=True)

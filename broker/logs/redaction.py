@@ -64,7 +64,7 @@ def _without_secret(parameter: re.Match[str]) -> str:
 
 
 def _without_password(word: str) -> str:
-    """Hide the password of a URI, up to the last `@`: one that is not encoded may have any character but a space."""
+    """Hide the password of a URI, up to the last `@`: an unencoded one may have any character except a space."""
     start = word.find("://")
     colon, at = word.find(":", start + 3), word.rfind("@")
     if start < 0 or not start < colon < at:

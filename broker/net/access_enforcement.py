@@ -16,10 +16,9 @@ Close = Callable[[Callable[[Connection], bool], str], int]
 
 
 class AccessEnforcement(Observer):
-    """The observer that closes connections of deleted users and virtual hosts, and cancels consumers that have lost the
-    right to read.
+    """The observer that closes connections of deleted users and virtual hosts.
 
-    `connections` returns the open connections of the node.
+    It also cancels consumers that have lost the right to read. `connections` returns the open connections of the node.
     """
 
     def __init__(self, close: Close, connections: Callable[[], Iterable[Connection]], node: Node) -> None:
@@ -41,7 +40,7 @@ class AccessEnforcement(Observer):
             self._close(lambda one: one.vhost is not None and one.vhost.name == name, f"vhost '{name}' is deleted")
 
     def _revoke(self, user_name: str, vhost_name: str) -> None:
-        counts = self._node.census
+        counts = self._node.connection_counts
         if vhost_name not in self._node.vhosts or not (counts.of_user(user_name) and counts.in_vhost(vhost_name)):
             return  # without a look at each connection, as very many permissions may change
         steps, spent = self._revocation(user_name, vhost_name), 0

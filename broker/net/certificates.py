@@ -83,8 +83,8 @@ def validity(certificate: Certificate) -> str:
 def server_expiry(context: ssl.SSLContext, certfile: str) -> str:
     """Return the date of expiry of a server's certificate as OpenSSL writes it: `Jan  1 00:00:00 2027 GMT`.
 
-    Python reads only the fields of a peer's certificate. So the server's is presented to a client in memory, which
-    trusts it whatever its age. Raises OSError (ssl.SSLError is one).
+    Python reads only the fields of a peer's certificate. So the server's certificate is presented to a client in
+    memory, which accepts expired ones. Raises OSError (ssl.SSLError is one).
     """
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False

@@ -4,8 +4,8 @@ Clients without a login could use up the file descriptors, of which the journal 
 as soon as they are accepted. At a limit, the source with the most connections in the pool loses its oldest one, so that
 a client that opens many competes only with itself.
 
-AMQP connections that have logged in do not use the last ones (`login_limit`): these are for HTTP, whose health checks
-must be answered, and for clients that are told at connection.open why they cannot be served.
+AMQP connections that have logged in cannot use the last ones (`login_limit`): these are for HTTP, whose health checks
+must be answered, and for clients that connection.open refuses with a reason.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Callable
 from ..runtime.source_address import source_of
 from ..runtime.supervisor import Report
 
-# Descriptors that accepted connections may not use, beside those that are open at the start: for listeners, segments of
-# the journal, links and libraries. An eighth of the limit, within these bounds.
+# Descriptors for listeners, segments of the journal, links and libraries, which accepted connections may not use, in
+# addition to those that are open at the start. An eighth of the limit, within these bounds.
 RESERVED_LEAST, RESERVED_MOST = 32, 1024
 RESERVED_PART = 8
 LOGIN_LIMIT = 4096  # AMQP connections that have not logged in; each may take the handshake timeout
@@ -47,7 +47,7 @@ def connection_limit(descriptors: int) -> int:
 
 
 def login_limit(connections: int) -> int:
-    """Return how many AMQP connections may be logged in, of so many that may be open at once."""
+    """Return how many AMQP connections may be logged in, if `connections` may be open at once."""
     return max(1, connections - min(max(SPARE_LEAST, connections // RESERVED_PART), SPARE_MOST))
 
 

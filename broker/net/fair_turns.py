@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from ..runtime.loop_watchdog import Turns
 from ..runtime.supervisor import Report
@@ -14,13 +15,13 @@ from ..session.transport import Peer, TransportPort
 from .listener import SocketOptions
 from .peer_watcher import PeerCloseWatcher
 
-TURN_S = 0.001  # for the input and the ends of connections in one turn of the loop; what is begun is finished
+TURN_S = 0.001  # for input and ends of connections in one turn of the loop; a call that has begun is finished
 FLUSH_S = 0.003  # processor time for the output of all connections in one turn
 CLOSE_S = 0.00002  # of the loop and the system, to close a socket
 
 
-class OutputGuard:
-    """The part of the broker that knows whether output may still be sent, however long the process stood still.
+class OutputGuard(Protocol):
+    """The part of the broker that knows whether output may still be sent, however long the process was suspended.
 
     expect_flush  makes the server, which sets it, flush at the end of the turn and call `sent` when nothing is left
     """
@@ -28,12 +29,10 @@ class OutputGuard:
     expect_flush: Callable[[], None]
 
     def may_send(self) -> bool:
-        """Whether the output of a connection may be sent now; it is aborted if not."""
-        raise NotImplementedError
+        """Whether the output of a connection may be sent now; otherwise the connection is aborted."""
 
     def sent(self) -> None:
         """Note that all output so far was passed to the sockets."""
-        raise NotImplementedError
 
 
 class ServedTransport(TransportPort):
@@ -44,7 +43,7 @@ class ServedTransport(TransportPort):
         raise NotImplementedError
 
     def read_or_rest(self) -> None:
-        """Read from the socket, or stop reading, as the state of the connection wants it."""
+        """Read from the socket, or stop reading, according to the state of the connection."""
         raise NotImplementedError
 
     def abort(self) -> None:
@@ -57,7 +56,7 @@ class TransportHost:
 
     report       logs an event: name, level, fields
     commit_soon  makes the committer check the journal at the end of the turn
-    guard        of a store that another broker may take over; None for any other
+    guard        the guard of output with a store that another broker may take over, or None
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class TransportHost:
         self._expect_flush()
 
     def _call_waiting(self) -> None:
-        """Call what waits for a turn, one function at least, until this turn has no more time."""
+        """Call waiting functions until this turn has no more time, but at least one."""
         self._expect_flush()
         waiting = self._waiting
         self._turn_ends_s = time.perf_counter() + TURN_S
@@ -149,7 +148,7 @@ class TransportHost:
         return True
 
     def _flush(self) -> None:
-        """Flush transports in order, and call what waits. What this turn has no time for is flushed in the next."""
+        """Flush transports in order, and call waiting functions, as far as this turn has time."""
         self._flush_expected = False
         self._turn_ends_s = self._flush_ends_s = 0.0
         flushes = self._flushes

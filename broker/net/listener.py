@@ -18,14 +18,14 @@ from ..system_errors import TOO_MANY_FILES, user_name
 from .connection_limits import ConnectionLimits, Pool, Slot
 from .tls import TLS, handshake_error
 
-# TLS handshakes under way on one listener; then the oldest is given up for a new one. A thousand clients that do not
-# complete theirs would otherwise keep all others out for seconds.
+# TLS handshakes under way on one listener; at the limit the oldest is cancelled for a new one. Otherwise a thousand
+# clients that do not complete theirs would keep all others out for seconds.
 HANDSHAKES_LIMIT = 1000
 ACCEPTS = 16  # from one socket in a turn: each may cost a handshake
 RETRY_S = 1.0  # wait after the system had no more descriptors or memory to accept
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 ANY_ADDRESS, ANY_IPV4 = "::", "0.0.0.0"
-FIRST_FREE_PORT = 1024  # below it a process needs a right to listen
+FIRST_FREE_PORT = 1024  # below it a process needs a privilege to listen
 REASONS = {
     errno.EADDRINUSE: "another program listens there, perhaps RabbitMQ or another Warren",
     errno.EADDRNOTAVAIL: "this machine has no such address",
@@ -37,7 +37,7 @@ Protocol = Callable[[Slot], asyncio.Protocol]
 
 @dataclass(slots=True)
 class SocketOptions:
-    """Options of listening and accepted sockets. None of a buffer size is the system's default."""
+    """Options of listening and accepted sockets. A buffer size of None is the system's default."""
 
     backlog: int = 1024
     nodelay: bool = True

@@ -19,7 +19,7 @@ def peer_of(transport: asyncio.BaseTransport, tls: TLS | None) -> Peer:
     remote_host, remote_port = end_of(name)
     local_host, local_port = end_of(transport.get_extra_info("sockname"))
     # The name of a unix socket is a text, and both ends are on this machine. There is no name if the peer has already
-    # reset the connection: it counts as remote, as its input is still read.
+    # reset the connection: it counts as remote, because its input is still read.
     loopback = isinstance(name, str) or remote_host.startswith("127.") or remote_host == "::1"
     peer = Peer(remote_host, remote_port, local_host, local_port, loopback)
     encrypted = cast(ssl.SSLObject | None, transport.get_extra_info("ssl_object"))
@@ -37,7 +37,7 @@ def end_of(name: object) -> tuple[str, int]:
 
 
 def add_encryption(peer: Peer, encrypted: ssl.SSLObject, login_from: str) -> None:
-    """Set what TLS knows of the peer. A certificate is there only if it was requested; then it was verified too."""
+    """Set the peer's encryption, and its certificate if one was requested, which TLS has verified."""
     protocol = (encrypted.version() or "").lower()
     cipher = encrypted.cipher()
     peer.encryption = Encryption(protocol, cipher[0] if cipher is not None else "")

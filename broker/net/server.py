@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 
 from ..amqp.errors import ConnectionForced
 from ..core.jobs.scheduler import Job
-from ..core.messages.ports import DISK_FULL
+from ..core.messages.journal_port import DISK_FULL
 from ..core.node.node import Node
 from ..core.telemetry.resource_alarms import DISK
 from ..runtime.supervisor import Report, Supervisor
@@ -27,7 +27,7 @@ from .transport import Transport
 LINGER_LIMIT = 1000  # closing connections that wait for the peer to close or for the delay of a refused login
 STOP_WAIT_S = 3.0  # for clients to answer connection.close when the node stops
 CERTIFICATES_LOOK_S = 5.0
-LOOKED_AT, LOOK_COST = 50, 6  # connections in one step after a change of an alarm, and the cost of each (`scheduler`)
+LOOKED_AT, LOOK_COST = 50, 6  # connections in one step after a change of an alarm, and the cost of each
 
 
 class Server(TransportHost):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..runtime.supervisor import Report
 from ..system_errors import check_regular, file_error, read_bytes
@@ -34,7 +34,7 @@ NO_CERTIFICATE = "it has no certificate in PEM format"
 
 @dataclass(slots=True)
 class TLSOptions:
-    """The `ssl_options` of the configuration.
+    """The `ssl_options` of the configuration. The key is in `certfile` if there is no `keyfile`.
 
     verify                requests a certificate of clients
     certificate_required  refuses clients without one
@@ -42,9 +42,9 @@ class TLSOptions:
     """
 
     certfile: str
-    keyfile: str = ""  # empty: the certfile
+    keyfile: str = ""
     cacertfile: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
     verify: bool = False
     certificate_required: bool = False
     versions: tuple[str, ...] = ("tlsv1.3", "tlsv1.2")

@@ -16,7 +16,7 @@ from typing import cast
 
 from ..amqp.errors import InternalFault
 from ..session.connection import Connection
-from ..session.flow_control import HOLD_MS
+from ..session.publisher_throttle import HOLD_MS
 from ..session.transport import Peer
 from ..wire.method_encoder import HEARTBEAT
 from .connection_limits import Slot
@@ -29,8 +29,8 @@ FULL_READ = 250_000  # bytes: after a read of this size uvloop reads again in th
 MIN_PIECE, MAX_PIECE = 1 << 12, 1 << 18  # bytes of a long read that are served in one turn
 FIRST_PIECE = 1 << 14
 PIECE_S = 0.003  # processor time of a piece; after more the next ones are shorter
-# Bytes that wait in uvloop before deliveries stop. Less than one full write of ours: uvloop collects writes below this
-# mark until the end of the turn, and makes longer ones at once.
+# Bytes that wait in uvloop before deliveries stop. It is less than one full write of the broker: uvloop collects writes
+# below this mark until the end of the turn, and makes longer ones at once.
 WRITE_HIGH = 32 << 10
 DRAIN_S = 3.0  # for the last output of a socket that is being closed
 DEPARTED = "client unexpectedly closed TCP connection"
@@ -63,7 +63,7 @@ class Transport(asyncio.Protocol, ServedTransport):
         self._running = False  # after the handshake
         self._watched = False  # for a closed peer, while an alarm or a login pauses reading
         self._heartbeat_s = 0
-        self._sent = False  # anything, in this half interval of heartbeats
+        self._sent = False  # whether bytes were sent in this half interval of heartbeats
         self._seen = 0  # bytes received at the last check of heartbeats
         self._quiet = 0  # consecutive checks without new bytes
         self._beat_timer: asyncio.TimerHandle | None = None
@@ -158,9 +158,9 @@ class Transport(asyncio.Protocol, ServedTransport):
         connection = self._connection
         reading = not (self._held or self._resting or connection.interrupted)
         if reading and self._reading and not (self._watched or connection.blocked or connection.suspended):
-            return  # as nearly always
-        # During a login too: no password is verified for a peer that has closed. A job may wait for a full disk, or for
-        # a queue, which may take long.
+            return  # the usual case
+        # The peer is watched during a login too: no password is verified for a peer that has closed. A job may wait
+        # long, for a full disk or for a queue.
         suspended = connection.suspended > 0 and (
             self._server.disk_full or connection.waits_for_room and connection.holds_what_others_need
         )

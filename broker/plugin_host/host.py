@@ -19,8 +19,7 @@ from .. import compilation
 from ..amqp.errors import ConnectionForced, NotNow, unknown_vhost
 from ..config import Config, SSLOptions
 from ..core.access.users import InternalUser, User
-from ..core.messages.ports import BEHIND, DISK_FULL
-from ..core.messages.storage_status import StorageStatus
+from ..core.messages.journal_port import BEHIND, DISK_FULL, StorageStatus
 from ..core.node.node import Node
 from ..core.telemetry.event_exchange import INTERNAL
 from ..core.telemetry.resource_alarms import MEMORY
@@ -36,7 +35,7 @@ from ..runtime.resource_monitor import Resources
 from ..runtime.supervisor import Supervisor
 from ..session.connection import Connection
 from ..session.internal_publisher import InternalPublisher
-from ..session.operator_channel import OperatorChannel
+from ..session.management_channel import ManagementChannel
 from ..session.settings import Settings
 from ..session.transport import Peer
 
@@ -260,9 +259,9 @@ class Host:
             self.node.pump()
             self.commit_soon()
 
-    def channel(self, user: User, vhost: VHost, peer: Peer) -> OperatorChannel:
+    def channel(self, user: User, vhost: VHost, peer: Peer) -> ManagementChannel:
         """Open a channel with the rights of a user; close it after use."""
-        return OperatorChannel(
+        return ManagementChannel(
             self.node, self.settings, user, vhost, peer, self.report, partial(self.check_alarms, vhost=vhost.name)
         )
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from ..core.messages.ports import Clock, Timer
+from ..core.messages.clock import Clock, Timer
 
 RESYNC_S = 5.0  # between two looks at the time for which the machine was suspended
 TURN_S = 0.005  # in which timers are called in one turn
@@ -33,13 +33,13 @@ class LoopTimer(Timer):
 
 
 class LoopClock(Clock):
-    """The wall time at the start plus the time since then, suspensions of the machine included.
+    """The wall time at the start plus the time since then, including suspensions of the machine.
 
     So stored times are valid after a restart, and changes of the wall clock move no timer. `after` is called after each
-    timer's callback, which may have published or settled messages. The loop's own time stands still while the machine
-    is suspended: the clock notices that within RESYNC_S.
+    timer's callback, which may have published or settled messages. The loop's own time does not advance while the
+    machine is suspended: the clock notices that within RESYNC_S.
 
-    The clock has one timer of the loop at a time, and calls few of its own in one turn: any number may be due together.
+    The clock uses one timer of the loop, and calls few of its own in one turn: any number may be due together.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, after: Callable[[], None] = lambda: None) -> None:

@@ -15,24 +15,24 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 
-from ..core.messages.ports import BEHIND, DISK_FULL, EXHAUSTED, FULL, Batch, Journal
+from ..core.messages.journal_port import BEHIND, DISK_FULL, EXHAUSTED, FULL, Batch, Journal
 
 FINISH_S = 5.0  # for jobs and dead letters, when the node stops: a container gets ten seconds for all
 STOP_WAIT_S = 10.0  # for the last batch, when the node stops
 RETRY_S = 1.0  # until a full disk is checked again
-OWNED_S = 0.05  # until the owner of the journal is looked at again
+OWNED_S = 0.05  # until the owner of the journal is checked again
 SYNC_S = 0.05  # until declarations without later messages are synced, and the last batch is vouched for
 
 
 class Committer:
     """The worker threads, with callbacks:
 
-    enough     returns whether the disk has enough free space for what is unwritten and beside; may raise OSError
+    enough     returns whether the disk has enough free space, also after the unwritten bytes; may raise OSError
     full       called with True if it has not, so that publishers stop while settlements can still be written
     failed     called once with the error after which the journal is lost
     took       called with the duration of each batch in seconds
     exhausted  called with the error when a batch is tried again for lack of a descriptor or memory
-    owned      returns whether the journal is surely that of this process; until then nothing is confirmed
+    owned      returns False while another broker may own the store; confirms wait meanwhile
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Committer:
     async def finish(self, work: Callable[[], bool]) -> None:
         """Call `work` in each turn of the loop until it returns True, and wait while the journal is behind.
 
-        Give up after FINISH_S, while the disk is full, or where a batch takes too long: `stop` will, too.
+        Give up after FINISH_S, while the disk is full, or if a batch takes too long, as `stop` does.
         """
         journal = self._journal
         until_s = self._loop.time() + FINISH_S
@@ -120,7 +120,7 @@ class Committer:
                 self.commit_soon()
                 while not self._idle.is_set():
                     await self._idle.wait()
-                    self.commit_soon()  # what was added after the last batch ended, before this task ran again
+                    self.commit_soon()  # additions since the last batch ended
         except TimeoutError:
             self._given_up.set()
             return False

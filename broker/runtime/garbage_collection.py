@@ -23,10 +23,10 @@ YOUNG_COLLECTIONS = 0
 NEVER = 1 << 30
 THRESHOLDS = (YOUNG_OBJECTS, YOUNG_COLLECTIONS, NEVER)
 
-# The collector counts how many more objects are made than freed. Very many that replace old ones, such as the timers of
-# very many connections or the records of deletions, count as none, and would be collected in one long turn; so young
-# objects are also collected every YOUNG_S, if the loop has worked for WORKED_S since. The deletion of a virtual host
-# makes some 30,000 meanwhile: 5 ms.
+# The collector counts how many more objects are made than freed. So objects that replace old ones, such as the timers
+# of very many connections or the records of deletions, would be collected in one long turn. Young objects are therefore
+# also collected every YOUNG_S, if the loop has worked for WORKED_S since. The deletion of a virtual host makes some
+# 30,000 meanwhile: 5 ms.
 YOUNG_S, WORKED_S = 0.05, 0.01
 LOOK_S = 10.0
 # Blocks since the start, mostly parts of objects, up to which a full collection takes some 4, or 10 ms.
@@ -73,9 +73,9 @@ class Heap:
 
 
 class FullCollections:
-    """Full collections: often if the heap is small or moderate, else when the loop is idle or memory is short.
+    """Full collections: often if the heap is small or moderate, otherwise when the loop is idle or memory is short.
 
-    Those of a larger heap wait while `has_transients` returns True: very many objects in it will soon be freed.
+    Those of a larger heap wait while `has_transients` returns True: then very many of its objects will soon be freed.
     """
 
     def __init__(self, report: Report, heap: Heap | None = None) -> None:

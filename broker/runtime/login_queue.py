@@ -1,12 +1,13 @@
 """The queue of passwords that wait to be verified: which is next, and which is dropped if too many wait.
 
-Checks are in groups: by network, in it by source address, and in this by user name. The groups of each level take
-turns, so that many checks in one group delay those of another by one turn each. Sources with an earlier success come
-first and groups with recent failures last, except in every fourth turn. If too many wait, a check of a group with
-failures is dropped first, then one of the largest group. So an accepted check is verified in bounded time unless
-its group fails, and a group without failures is refused only if that many checks of other such groups wait.
+Checks are in groups: by network, in each network by source address, and for each source by user name. The groups of
+each level take turns, so that many checks in one group delay those of another by one turn each. Sources with an earlier
+success precede, and groups with recent failures follow the others, except in every fourth turn. If too many checks
+wait, one of a group with failures is dropped first, then one of the largest group. So an accepted check is verified in
+bounded time unless its group fails, and a group without failures is refused only if that many checks of other such
+groups wait.
 
-Of one name from one source any check may be dropped, at random: if always the newest were, somebody at the same
+The dropped check of a name from one source is chosen at random. If it were always the newest, an attacker at the same
 address who keeps the group full of wrong passwords would keep out the right one for ever.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import random
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from .source_address import network_of, source_of
 
@@ -37,22 +39,18 @@ KNOWN, UNKNOWN, SUSPECT, FAILED = range(4)  # trust in a group, in falling order
 Path = tuple[str, ...]  # network, source, name; the path of a group is a prefix of its checks' paths
 
 
+@dataclass(slots=True, eq=False)
 class Check:
     """One password to verify or to hash. Checks with equal `question` have the same result."""
 
-    __slots__ = ("path", "question", "waiting", "work")
-
-    def __init__(self, path: Path, question: bytes, work: Callable[[], bytes | bool]) -> None:
-        self.path = path
-        self.question = question
-        self.work = work
-        self.waiting: list[Callable[[bool | None], None]] = []
+    path: Path
+    question: bytes
+    work: Callable[[], bytes | bool]
+    waiting: list[Callable[[bool | None], None]] = field(default_factory=list)
 
 
 class Failures:
     """The failures of one group: a count that falls by one every FORGIVEN_S. No check is made before `due_s`."""
-
-    __slots__ = ("_at_s", "_count", "due_s")
 
     def __init__(self) -> None:
         self._count = 0.0
@@ -69,20 +67,18 @@ class Failures:
             self.due_s = now_s + FAILED_DELAY_S
 
 
+@dataclass(slots=True, eq=False)
 class Group:
     """Waiting checks of one path: `groups` of the next level in the order of their turns, or `checks` of a name by age.
 
     `trust` is a larger number for less trust; a network has that of its best source, or less if another one failed.
     """
 
-    __slots__ = ("checks", "count", "groups", "path", "trust")
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.groups: dict[str, Group] = {}
-        self.checks: deque[Check] = deque()
-        self.count = 0
-        self.trust = UNKNOWN
+    path: Path
+    groups: dict[str, Group] = field(default_factory=dict)
+    checks: deque[Check] = field(default_factory=deque)
+    count: int = 0
+    trust: int = UNKNOWN
 
 
 class LoginQueue:

@@ -1,9 +1,9 @@
 """The watchdog of the event loop: measures how long its turns take.
 
-A probe is due every 20 ms. The delay of a late one is the duration of a turn, or of up to three in succession: the one
-under way, the one that runs the timer, and the one that continues the task. The processor time of the loop's thread
-meanwhile shows whether they worked all that time or the machine was busy with other processes. A probe takes some
-microseconds; messages have no extra cost.
+A probe is due every 20 ms. The delay of a late probe is the duration of a turn, or of up to three in succession: the
+turn under way, that of the timer, and that of the task. The processor time of the loop's thread meanwhile shows whether
+the turns were long or the machine was busy with other processes. A probe takes a few microseconds; messages have no
+extra cost.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class Resources:
     used_bytes  returns the memory of this process, or None if unknown
     trim        returns freed memory to the system
 
-    The disk has to have room for `longest_bytes` as well, which one message takes beside the reserve of the log.
+    The disk also needs room for `longest_bytes`, which one message takes beyond the reserve of the log.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Resources:
         self._look_at_disk()
 
     def shown_free_bytes(self) -> int:
-        """Return the free space of the disk, or the last that is known while it cannot be read."""
+        """Return the free space of the disk, or the last known one while it cannot be read."""
         with suppress(OSError):
             self._last_free_bytes = self.free_bytes()
         return self._last_free_bytes

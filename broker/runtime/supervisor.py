@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -28,16 +29,14 @@ Report = Callable[[str, str, dict[str, object]], None]
 """A function that logs an event: name, level, fields."""
 
 
+@dataclass(slots=True)
 class Counts:
     """Counts of the tasks with one name since the start of the node."""
 
-    __slots__ = ("failures", "last_failure", "restarts", "running")
-
-    def __init__(self) -> None:
-        self.running = 0
-        self.restarts = 0
-        self.failures = 0
-        self.last_failure = ""
+    running: int = 0
+    restarts: int = 0
+    failures: int = 0
+    last_failure: str = ""
 
 
 class Child:
@@ -154,16 +153,7 @@ class Supervisor:
 
     def status(self) -> list[dict[str, object]]:
         """Return the counts of tasks by name: running ones, failures and restarts."""
-        return [
-            {
-                "name": name,
-                "running": counts.running,
-                "restarts": counts.restarts,
-                "failures": counts.failures,
-                "last_failure": counts.last_failure,
-            }
-            for name, counts in sorted(self._counts.items())
-        ]
+        return [{"name": name, **asdict(counts)} for name, counts in sorted(self._counts.items())]
 
     async def stop(self) -> None:
         """Cancel all tasks and wait some seconds for their end; those still running are logged."""

@@ -1,4 +1,4 @@
-"""Notifications of systemd, if it has started the process, of the state of the broker.
+"""Notifications of the state of the broker for systemd, if it has started the process.
 
 A notification is a datagram of lines NAME=VALUE to the socket that NOTIFY_SOCKET names (sd_notify(3)). Without that
 variable nothing is sent. If the unit sets WatchdogSec=, the event loop sends WATCHDOG=1 twice in that time, so that
@@ -22,7 +22,7 @@ class Systemd:
     """The process as a service of systemd. `watchdog_s` is the time within which systemd expects WATCHDOG=1, or 0."""
 
     def __init__(self, environment: MutableMapping[str, str], report: Report) -> None:
-        """Take the variables out of the environment, as processes that the broker starts must not notify."""
+        """Remove the variables from the environment, because processes that the broker starts must not notify."""
         self._address = environment.pop("NOTIFY_SOCKET", "")
         usec, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
         meant = self._address and usec.isdecimal() and pid in ("", str(os.getpid()))

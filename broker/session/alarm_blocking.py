@@ -1,7 +1,7 @@
 """Blocking of connections by resource alarms: a connection is served until it publishes.
 
 It blocks at the content header. A message without a body is complete then and is taken, unless the disk is full, as
-very many connections could spend what is left of it with long headers; any other waits, with all input after it, until
+very many connections could fill the rest of it with long headers; any other waits, with all input after it, until
 every alarm has cleared. While memory is low, a declaration or binding of something new waits as well once a connection
 has created CREATE_LIMIT objects, because they stay in memory. That many let a worker declare what it needs before it
 consumes, which frees more than they take. A consumer waits only for long arguments, which none needs: behind it the
@@ -22,7 +22,7 @@ CONSUMER_BYTES = 1 << 10  # of the tag and arguments of a consumer that does not
 
 
 class Blocked(Exception):
-    """A declaration or binding has to be served again once the alarm of this resource is over."""
+    """A declaration or binding has to be served again once the alarm of this resource has ended."""
 
     def __init__(self, resource: str) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ def check_new(connection: ChannelHost, size: int, stored: bool) -> None:
 
 
 def check_new_consumer(connection: ChannelHost, size: int) -> None:
-    """Raise Blocked for a consumer with so many bytes while memory is low."""
+    """Raise Blocked for a consumer of this size while memory is low."""
     if size > CONSUMER_BYTES and MEMORY in connection.node.alarms.on():
         raise Blocked(MEMORY)
 

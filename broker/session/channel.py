@@ -1,70 +1,70 @@
-"""One channel: its state, and the table of functions that serve its methods."""
+"""One channel: its user's rights, its replies and jobs, and its end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
-from pamqp import base, commands
+from pamqp import commands
 
-from ..amqp.errors import AccessRefused, AMQPError, CommandInvalid, NotFound
-from ..amqp.field_table import Table
+from ..amqp.errors import AccessRefused, AMQPError, NotFound
 from ..core.jobs.scheduler import AT_ONCE_COST, CONSUMER_COST, OBJECT_COST, SLICE, UNLIMITED, Job, do_at_once
-from ..core.messages.ports import ROOM
+from ..core.messages.journal_port import ROOM
 from ..core.metadata.patterns import SearchTime
-from ..core.queues.message_log import CHANNEL
 from ..core.queues.queue import Queue
 from ..core.queues.reply_queue import ReplyQueue
-from ..core.telemetry.event_exchange import INTERNAL
+from ..core.queues.traffic_log import CHANNEL
 from ..core.vhost.vhost import CheckNew
 from ..wire import method_encoder
-from ..wire.frame_reader import ACK
-from ..wire.method_decoder import ACCESS_REQUEST
 from . import events
 from .alarm_blocking import check_new
 from .channel_host import RUNNING, ChannelHost, ChannelState, Postponed
 from .checked_properties import CheckedProperties
 from .consumer import ChannelConsumer
-from .methods import acknowledge, basic, exchange, publish, queue, tx
 from .prefetch import SharedPrefetch
+from .settlements import LOOK_SHIFT, PAUSE_SHIFT, resume_in_steps, settle_all
 from .unacked import CreditConsumer, Settlement, Unacked, cost_of_rows
 
 if TYPE_CHECKING:
     from ..core.access.permissions import Permission, TopicPermission
+    from ..core.exchanges.exchange import Exchange
     from ..core.exchanges.route_cache import RouteCache
-    from ..core.exchanges.router import Route
+    from ..core.messages.message import Message
+    from ..core.queues.deduplication import DeduplicationRecorder
+    from ..core.queues.route_target import RouteTarget
 
-Handler = Callable[["Channel", Any, Table], None]
-
-HANDLERS: dict[int, Handler] = {
-    commands.Channel.Flow.index: basic.flow,
-    ACCESS_REQUEST: basic.access_request,
-    commands.Exchange.Declare.index: exchange.declare,
-    commands.Exchange.Delete.index: exchange.delete,
-    commands.Exchange.Bind.index: exchange.bind,
-    commands.Exchange.Unbind.index: exchange.unbind,
-    commands.Queue.Declare.index: queue.declare,
-    commands.Queue.Bind.index: queue.bind,
-    commands.Queue.Purge.index: queue.purge,
-    commands.Queue.Delete.index: queue.delete,
-    commands.Queue.Unbind.index: queue.unbind,
-    commands.Basic.Qos.index: basic.qos,
-    commands.Basic.Consume.index: basic.consume,
-    commands.Basic.Cancel.index: basic.cancel,
-    commands.Basic.Get.index: basic.get,
-    commands.Basic.Reject.index: acknowledge.reject,
-    commands.Basic.RecoverAsync.index: acknowledge.recover_async,
-    commands.Basic.Recover.index: acknowledge.recover,
-    commands.Basic.Nack.index: acknowledge.nack,
-    commands.Confirm.Select.index: tx.select_confirms,
-    commands.Tx.Select.index: tx.select,
-    commands.Tx.Commit.index: tx.commit,
-    commands.Tx.Rollback.index: tx.rollback,
-}
 KEYS_S = 0.01  # processor time to check the permission for all routing keys of one message
-# Replies to methods of the broker that need none.
-IGNORED = (commands.Basic.CancelOk.index, commands.Channel.FlowOk.index)
+
+
+Publish = tuple["Exchange", "Message", tuple["RouteTarget", ...], bool, tuple["DeduplicationRecorder", ...]]
+"""A publish of a transaction: exchange, message, targets, whether it is mandatory, and its recorders."""
+
+
+class OpenTransaction(Protocol):
+    """The transaction of a channel (`methods.tx`)."""
+
+    publishes: list[Publish]
+    settlements: list[tuple[int, Unacked, Settlement]]
+
+    def publish(
+        self,
+        exchange: Exchange,
+        message: Message,
+        queues: tuple[RouteTarget, ...],
+        mandatory: bool,
+        recorders: tuple[DeduplicationRecorder, ...],
+    ) -> None:
+        """Add a publish; raises PreconditionFailed (406) beyond the limit."""
+
+    def settle(self, items: list[tuple[int, Unacked]], settlement: Settlement) -> int:
+        """Add settlements of removed deliveries; return the cost."""
+
+    def settle_many(self, channel: Channel, tags: range, settlement: Settlement) -> Job:
+        """Add settlements of those of some deliveries that are outstanding, in steps."""
+
+    def rollback(self, channel: Channel) -> Job:
+        """Drop publishes, and make settled deliveries outstanding again, in steps."""
 
 
 class Channel(ChannelState):
@@ -74,7 +74,7 @@ class Channel(ChannelState):
     shared_prefetch  the limit of all consumers together
     end_settlement   how its unsettled deliveries return to their queues when it ends
     check_new        called before an object is created; it blocks the connection during an alarm
-    all_or_none      no queue gets a message that another would refuse, as the publisher repeats it, nor one behind it
+    all_or_none      no queue gets a message that another would refuse, nor one behind it: the publisher repeats them
     on_full          called in place of a wait for a queue that has rejected too many messages: nothing is published;
                      None if publishes wait
     get_until_ms     when a basic.get that waits for a message to be read fails; 0 without one
@@ -94,38 +94,14 @@ class Channel(ChannelState):
         self.on_full: Callable[[], None] | None = None
         self.end_settlement = Settlement.RETURN
         self.prefetch = connection.settings.default_consumer_prefetch
-        self.transaction: tx.Transaction | None = None
+        self.transaction: OpenTransaction | None = None
         self.reply_queue: ReplyQueue | None = None
         self.checked = CheckedProperties(connection.charge)
-        self.routes: RouteCache = publish.remembered_routes(self.vhost, self.user)
+        self.routes: RouteCache = self.vhost.routes_of(self.user.account)
         connection.node.shedding.holders[self] = None
-        connection.node.census.channel_opened(self.user.account)
+        connection.node.connection_counts.channel_opened(self.user.account)
         connection.node.churn.channel_created += 1
         events.channel_created(self)
-
-    def handle(self, index: int, method: base.Frame, table: Table) -> None:
-        """Serve a method. AMQPErrors that it raises have the ids of the method."""
-        node_events = self.connection.node.events
-        node_events.actor = self.user.name
-        try:
-            handler = HANDLERS.get(index)
-            if handler is not None:
-                handler(self, method, table)
-            elif index == ACK:
-                raise AssertionError("acknowledgements are events of their own")
-            elif index not in IGNORED:
-                raise CommandInvalid("unimplemented method")
-        except AMQPError as error:
-            raise error.of_method(index) from None
-        finally:
-            node_events.actor = INTERNAL
-
-    def ack(self, tags: list[int], multiple: bool) -> None:
-        """Serve a run of basic.ack. HOT: bench B, D, I, L."""
-        try:
-            acknowledge.ack(self, tags, multiple)
-        except AMQPError as error:
-            raise error.of_method(ACK) from None
 
     def note_freed(self) -> None:
         """Note that consumers that wait may have room, and are woken in one of the next turns."""
@@ -141,7 +117,7 @@ class Channel(ChannelState):
     def shed(self) -> int:
         """Shed the contents of some deliveries (`core.queues.shedding`)."""
         node = self.connection.node
-        cost = self.unacked.shed_some(self.delivery_tag, self.vhost.message_log, node.journal.room() == ROOM)
+        cost = self.unacked.shed_some(self.delivery_tag, self.vhost.traffic_log, node.journal.room() == ROOM)
         node.shedding.awaits_room = node.shedding.awaits_room or self.unacked.passed_over > 0
         return cost
 
@@ -316,13 +292,6 @@ class Channel(ChannelState):
         self.connection.waits_for_room = True
         raise Postponed(self.unfinished.wait)
 
-    def admit_short(self, routes: Iterable[Route], contents: list[bytes]) -> int:
-        """Return how many of the first contents can be published without a job, or raise Postponed if that is none."""
-        count = publish.count_short(self, routes, contents)
-        if not count:
-            self.await_publishes()
-        return count
-
     def admit_emissions(self, source: str) -> None:
         """Raise Postponed while very much that the type of this exchange has emitted waits to be enqueued."""
         emissions = self.vhost.emissions_of(source)
@@ -337,12 +306,12 @@ class Channel(ChannelState):
 
     def await_unbinding(self, kind: str, name: str) -> None:
         """Raise Postponed while bindings of a deleted object of this name are being deleted."""
-        if (kind, name) in self.vhost.unbindings:
+        if (kind, name) in self.vhost.unbinding_jobs:
             raise Postponed(partial(self.vhost.when_unbound, kind, name))
 
     def await_deletion(self, kind: str, name: str) -> None:
         """Suspend the connection until all is deleted with the deleted object of this name; replies wait too."""
-        if (kind, name) in self.vhost.unbindings:
+        if (kind, name) in self.vhost.unbinding_jobs:
             self.vhost.when_unbound(kind, name, self.begin_job())
 
     def await_requeues(self, name: str) -> None:
@@ -424,8 +393,8 @@ class Channel(ChannelState):
         try:
             self.leave()
             events.channel_closed(self)
-            if self.rates is not None and self.connection.node.breakdown is not None:
-                self.connection.node.breakdown.close(self.rates)
+            if self.rates is not None and self.connection.node.detailed_rates is not None:
+                self.connection.node.detailed_rates.close(self.rates)
             self._pause_those_of_consumers()
             consumers = list(self.consumers.values())
             consumers.reverse()
@@ -435,8 +404,8 @@ class Channel(ChannelState):
                 yield OBJECT_COST if consumer.queue.deleted else consumer.end_cost
             if self.transaction is not None:
                 yield from self.transaction.rollback(self)
-            yield from acknowledge.settle_all(self, self.end_settlement, CHANNEL)
-            yield from acknowledge.resume_in_steps(self._paused)
+            yield from settle_all(self, self.end_settlement, CHANNEL)
+            yield from resume_in_steps(self._paused)
         finally:
             for queue in self._paused:
                 queue.resume()
@@ -452,15 +421,15 @@ class Channel(ChannelState):
             those = {delivery[0] for delivery in deliveries}
             for paused in those:
                 self.pause(paused)
-            looks_cost = (SLICE >> acknowledge.LOOK_SHIFT) + cost_of_rows(deliveries)
-            yield looks_cost + (len(those) >> acknowledge.PAUSE_SHIFT)
+            looks_cost = (SLICE >> LOOK_SHIFT) + cost_of_rows(deliveries)
+            yield looks_cost + (len(those) >> PAUSE_SHIFT)
 
     def leave(self) -> None:
         """Count the channel as closed, once."""
         if self._counted:
             self._counted = False
             self.connection.node.shedding.holders.pop(self, None)
-            self.connection.node.census.channel_closed(self.user.account)
+            self.connection.node.connection_counts.channel_closed(self.user.account)
             self.connection.node.churn.channel_closed += 1
 
     def pause(self, queue: Queue) -> None:

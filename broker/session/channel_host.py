@@ -14,15 +14,15 @@ from ..core.counters.statistics import DeliveryCounters, PublishCounters
 from ..core.node.node import Node
 from ..core.queues.consumers import ConsumerGroup
 from ..core.queues.flow_control import Publisher
-from ..core.queues.message_log import Origin
 from ..core.queues.queue import Queue
 from ..core.queues.route_target import EnqueueResult, RouteTarget
+from ..core.queues.traffic_log import Origin
 from ..core.vhost.vhost import VHost
 from ..wire.frame_reader import Event
 from .confirms import Confirms
-from .flow_control import PublisherThrottle
 from .output_buffer import OutputBuffer
 from .prefetch import SharedPrefetch
+from .publisher_throttle import PublisherThrottle
 from .settings import Settings
 from .transport import Peer, TransportPort
 from .unacked import CreditConsumer, UnackedDeliveries
@@ -272,7 +272,7 @@ class ChannelState(ConsumerGroup):
         self.confirms: Confirms | None = None
         self.publishing = PublishCounters()
         self.delivering = DeliveryCounters()
-        breakdown = connection.node.breakdown
+        breakdown = connection.node.detailed_rates
         self.rates = breakdown.open() if breakdown is not None else None
         self.statistics = self.vhost.statistics
         self.origin = Origin(connection.name, number, self.vhost.name, self.user.name)
@@ -330,7 +330,7 @@ class ChannelState(ConsumerGroup):
         confirms = self.confirms
         if confirms is not None and not self.closing:
             before, sent = confirms.confirmed, confirms.last_sent
-            log = self.vhost.message_log
+            log = self.vhost.traffic_log
             refused = confirms.refusals() if log is not None else ()
             frame = confirms.drain_frames(self.number)
             if frame:

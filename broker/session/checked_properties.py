@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..amqp import properties
-from .names import REPLY_TO
+from ..core.queues.reply_queue import REPLY_TO
 
 REPLY_TO_BYTES: Final = REPLY_TO.encode()
 NOT_REPLY_TO: Final = b"(?!" + re.escape(REPLY_TO_BYTES) + b")"
@@ -25,7 +25,7 @@ VALUES_LIMIT: Final = 24  # a pattern with this many values takes a millisecond 
 class CheckedProperties:
     """The last checked properties of a channel.
 
-    raw          property flags and values; empty if they are long, as each channel keeps them
+    raw          property flags and values; empty if they are long, because each channel keeps them
     persistent   delivery mode 2
     special      they require more than delivery to the queues of the routing key: user-id, expiration, CC, BCC or
                  direct reply-to

@@ -23,18 +23,18 @@ from ..amqp.errors import (
     UnexpectedFrame,
 )
 from ..core.jobs.scheduler import OBJECT_COST, Job
-from ..core.messages.ports import BEHIND
+from ..core.messages.journal_port import BEHIND
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.telemetry.resource_alarms import DISK, MEMORY
 from ..core.vhost.vhost import VHost
 from ..wire import method_decoder, method_encoder
 from ..wire.frame_reader import ACK, PUBLISH, Acks, Event, FrameReader, Method, Publishes
-from . import alarm_blocking, events, limits, revocation
+from . import alarm_blocking, connection_limits, events, revocation
 from .channel import Channel, operation
 from .channel_host import CLOSED, CLOSING, HANDSHAKE, RUNNING, ChannelHost, Postponed
 from .handshake import REFUSAL_DELAY_S, Handshake
-from .methods import publish
+from .methods import acknowledge, handlers, publish
 from .settings import Settings
 from .transport import Peer, TransportPort
 
@@ -257,7 +257,7 @@ class Connection(ChannelHost):
             while more:
                 self._left = STEP_COST
                 self._work()
-                # Before the last yield, since what is received after it is handled as it comes, or by another job.
+                # Before the last yield, because input after it is handled when it is received, or by another job.
                 self._queued = more = self._left <= 0 and self.interrupted
                 yield STEP_COST - self._left
         finally:
@@ -307,7 +307,7 @@ class Connection(ChannelHost):
             publish.serve(channel, event)
             return
         if isinstance(event, Acks):
-            channel.ack(event.tags, event.multiple)
+            acknowledge.serve(channel, event)
             return
         # Earlier publishes are confirmed before the reply to a method, and delivered before the method reads a queue.
         if self.confirming:
@@ -322,7 +322,7 @@ class Connection(ChannelHost):
             del self.channels[channel.number]
             channel.end_and_send(method_encoder.method(channel.number, method_encoder.CHANNEL_CLOSE_OK))
             return
-        channel.handle(event.index, method, table)
+        handlers.handle(channel, event.index, method, table)
         # No reply waits for the journal.
         if event.index in OVERLAPPING and getattr(method, "nowait", False) and self.node.journal.room() == BEHIND:
             self.suspend_for_journal()
@@ -341,7 +341,7 @@ class Connection(ChannelHost):
                 20,
                 10,
             )
-        limits.admit_channel(self)
+        connection_limits.admit_channel(self)
         self.channels[number] = Channel(self, number)
         self.send(method_encoder.method(number, method_encoder.CHANNEL_OPEN_OK, method_encoder.long_string(b"")))
 
@@ -378,7 +378,7 @@ class Connection(ChannelHost):
         self.node.open_connections += 1
         self.node.churn.connection_created += 1
         user = self.user.name if self.user is not None else ""
-        self.node.census.connected(vhost.name, self.user.account if self.user is not None else "")
+        self.node.connection_counts.connected(vhost.name, self.user.account if self.user is not None else "")
         self.transport.report(
             "connection_opened", "info", {"vhost": vhost.name, "user": user, "client_name": self.client_name}
         )
@@ -428,7 +428,7 @@ class Connection(ChannelHost):
             self.send(method_encoder.method(0, method_encoder.CONNECTION_BLOCKED, reason))
 
     def unblock(self) -> None:
-        """Handle input again, if the alarms that it waits for are over."""
+        """Handle input again, if the alarms for which it waits have ended."""
         on = self.node.alarms.on()
         if MEMORY not in on:
             self.created = 0
@@ -530,7 +530,7 @@ class Connection(ChannelHost):
             del self.channels[channel.number]
 
     def _release_resources(self, cleared: Callable[[], None] = lambda: None) -> None:
-        """Release what the connection holds: end its channels, delete its exclusive queues, then call `cleared`.
+        """Release all that the connection holds: end its channels, delete its exclusive queues, then call `cleared`.
 
         Deliveries to it stop at once, the rest is a job. A second call has no effect.
         """
@@ -553,7 +553,7 @@ class Connection(ChannelHost):
                 statistics.sent_bytes += self.sent_bytes
                 statistics.received_reads += self.received_reads
                 statistics.sent_writes += self.sent_writes
-            node.census.disconnected(self.vhost.name, account)
+            node.connection_counts.disconnected(self.vhost.name, account)
             node.unfinished_of(account).forget(self.resume)
             vhost, self.vhost = self.vhost, None
             last: list[Callable[[], None]] = [cleared, partial(events.connection_closed, self)]

@@ -9,7 +9,7 @@ from mypy_extensions import mypyc_attr
 from ..amqp.field_table import Table
 from ..amqp.framing import reframe
 from ..core.jobs.scheduler import CONSUMER_COST
-from ..core.messages.message import Address, Message
+from ..core.messages.message import Message, RoutingAddress
 from ..core.queues.queue import Queue
 from ..wire import method_encoder
 from ..wire.method_encoder import DeliverEncoder
@@ -83,7 +83,7 @@ class ChannelConsumer(CreditConsumer):
         connection = channel.connection
         number = channel.number
         frame_max = connection.frame_max or UNLIMITED
-        last: Address | None = None
+        last: RoutingAddress | None = None
         queue = self.queue
         unacked = None if self.no_ack else channel.unacked.entries
         tag = channel.delivery_tag
@@ -120,9 +120,9 @@ class ChannelConsumer(CreditConsumer):
         if self.shares:
             channel.shared_prefetch.on_delivered(self, count)
         connection.request_flush()
-        if channel.vhost.message_log is not None:
+        if channel.vhost.traffic_log is not None:
             first = position - count * step if unacked is not None else position
-            channel.vhost.message_log.delivered(
+            channel.vhost.traffic_log.delivered(
                 channel.origin, self.tag, queue, messages, first, step, redelivered, self.no_ack
             )
         tracer = channel.vhost.tracer
@@ -143,7 +143,7 @@ class ChannelConsumer(CreditConsumer):
         clock.call_at(clock.now_ms(), connection.job_failed)
 
     def _encoder(self, delivered_bytes: int) -> tuple[bytes, DeliverEncoder]:
-        """Return the prefix and the encoder of deliveries with addresses of this length (`Address.delivered`)."""
+        """Return the prefix and the encoder of deliveries with `RoutingAddress.delivered` of this length."""
         encoder = self._encoders.get(delivered_bytes)
         if encoder is None:
             prefix = method_encoder.deliver_prefix(self.channel.number, self._encoded_tag, delivered_bytes - 2)

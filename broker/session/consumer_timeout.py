@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..amqp.errors import PreconditionFailed
 from ..core.jobs.scheduler import OBJECT_COST, SLICE, Job
-from ..core.messages.ports import Timer
+from ..core.messages.clock import Timer
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.queues.queue_settings import NONE, least
@@ -79,7 +79,7 @@ class Noted:
     def take_all(self, tag: int, now_ms: int) -> list[Group]:
         """Remove and return all groups, and one of the new deliveries up to a tag, in the order of tags.
 
-        There are no gaps between them: what was rolled back belongs to the group after it.
+        There are no gaps between them: deliveries that were rolled back belong to the group after it.
         """
         groups = [*sorted(self._groups, key=attrgetter("last")), Group(now_ms, now_ms, now_ms, tag, tag)]
         self._groups, self._tag = [], tag
@@ -199,7 +199,7 @@ class Timeouts:
                 noted.add(group)
 
     def _look(self, channel: Channel, noted: Noted, group: Group, now_ms: int, unsettled: list[Group]) -> Job:
-        """Add what is unsettled of a group to a list, or close the channel if a delivery is overdue, in steps."""
+        """Add the unsettled deliveries of a group to a list, or close the channel if one is overdue, in steps."""
         waited_ms = now_ms - group.since_ms
         due_ms = NEVER_MS
         timeouts_ms: dict[tuple[Queue, CreditConsumer | None], int] = {}
@@ -234,7 +234,7 @@ class Timeouts:
 
 
 def channels_of(connections: Iterable[Connection]) -> Iterator[Channel | None]:
-    """Return the channels of connections, and None before those of each, as very many may have none."""
+    """Return the channels of connections, and None before those of each, because very many may have none."""
     for connection in list(connections):
         yield None
         yield from list(connection.channels.values())
@@ -251,7 +251,7 @@ def period_ms(timeout_ms: int) -> int:
 
 
 def timeout_ms(queue: Queue, consumer_ms: int | None, default_ms: int) -> int:
-    """Return the consumer's own timeout, else the lower of queue argument and policy, else the node's."""
+    """Return the consumer's own timeout, else the lower of queue argument and policy, otherwise the node's."""
     if consumer_ms is not None and consumer_ms >= 0:
         return consumer_ms
     own_ms = least(queue.arguments, queue.effective, KEY)

@@ -13,7 +13,7 @@ from ..core.access.users import User
 from ..core.vhost.vhost import VHost
 from ..wire import method_encoder, sasl
 from ..wire.frame_reader import FrameReader
-from . import events, limits
+from . import connection_limits, events
 from .channel_host import HANDSHAKE, ChannelHost
 
 ACCEPTED_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
@@ -174,7 +174,7 @@ class Handshake:
 
     def _open(self, method: commands.Connection.Open) -> None:
         connection = self._connection
-        vhost = limits.admit(connection, method.virtual_host or "")
+        vhost = connection_limits.admit(connection, method.virtual_host or "")
         self._opened(vhost)
         connection.send(method_encoder.method(0, method_encoder.CONNECTION_OPEN_OK, method_encoder.short_string("")))
 

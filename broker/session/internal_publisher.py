@@ -26,9 +26,9 @@ from ..core.exchanges.exchange_context import EnqueueSteps
 from ..core.exchanges.exchange_type import UpstreamExchange
 from ..core.exchanges.router import ENQUEUE_COST, Route
 from ..core.jobs.scheduler import Job
-from ..core.jobs.unfinished import UnfinishedPublishes
-from ..core.messages.message import Address, Message
-from ..core.messages.ports import Timer
+from ..core.jobs.unfinished_publishes import UnfinishedPublishes
+from ..core.messages.clock import Timer
+from ..core.messages.message import Message, RoutingAddress
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.queues.route_target import EnqueueResult
@@ -37,9 +37,9 @@ from ..core.vhost.vhost import VHost
 from .channel import Channel
 from .channel_host import CLOSED
 from .confirms import Confirms
-from .flow_control import HOLD_MS
 from .internal_connection import InternalConnection, Report
 from .methods import publish as publishing
+from .publisher_throttle import HOLD_MS
 from .settings import Settings
 from .transport import Peer
 
@@ -365,7 +365,7 @@ class InternalPublisher:
         """Return the route to one queue; successive messages often have the same."""
         route = self._direct
         if route is None or route.queues != (queue,) or (exchange, routing_key) != self._direct_from:
-            address = Address(exchange, routing_key)
+            address = RoutingAddress(exchange, routing_key)
             default = self._channel.vhost.exchange("")
             route = self._direct = Route(address, default, (queue,), False, X_DEATH, direct=True)
             self._direct_from = exchange, routing_key
@@ -378,7 +378,7 @@ class InternalPublisher:
         channel, connection, tally = self._channel, self._connection, self._tally
         vhost = channel.vhost
         type_ = vhost.exchange(exchange).type
-        address = Address(exchange, routing_key)
+        address = RoutingAddress(exchange, routing_key)
         refused = frozenset[int]()
         invalid: dict[int, str] = {}
         count = tally.ticket = 0
@@ -414,7 +414,7 @@ class InternalPublisher:
             emissions.when_enqueued(connection.resume)
         return self._result(exchange, routing_key, contents, count, refused, invalid)
 
-    def _enqueue_federated(self, steps: EnqueueSteps | EnqueueResult, address: Address, content: Content) -> Job:
+    def _enqueue_federated(self, steps: EnqueueSteps | EnqueueResult, address: RoutingAddress, content: Content) -> Job:
         """Do the steps, if there are any, and record the result of the type."""
         result = steps if isinstance(steps, EnqueueResult) else (yield from steps)
         journal = self._node.journal
@@ -427,12 +427,12 @@ class InternalPublisher:
     def discard(self, exchange: str, routing_key: str, content: Content, reason: str) -> None:
         """Note in the message log, if there is one, that a content goes into no queue."""
         vhost = self._connection.vhost
-        if vhost is None or vhost.message_log is None:
+        if vhost is None or vhost.traffic_log is None:
             return
         raw, body_bytes, frames = content
         whole = header_frame(0, raw, body_bytes) + frames
-        message = Message(Address(exchange, routing_key), whole, 0, body_bytes, 0, False)
-        vhost.message_log.discarded(self._channel.origin, message, reason)
+        message = Message(RoutingAddress(exchange, routing_key), whole, 0, body_bytes, 0, False)
+        vhost.traffic_log.discarded(self._channel.origin, message, reason)
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
         """Call `fn` once the ticket's batch is on disk, at once if it is already."""

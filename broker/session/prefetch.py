@@ -85,7 +85,7 @@ class SharedPrefetch:
         self._of_queues.add(place_of(consumer))
 
     def forget(self, consumer: CreditConsumer) -> None:
-        """Wake a consumer no more, as it is removed."""
+        """Wake a consumer that is being removed no more."""
         if consumer.awaits_limit:
             consumer.awaits_limit = False
             self._turns.pop_from((consumer.turn, consumer))
@@ -141,7 +141,7 @@ class SharedPrefetch:
         return best
 
     def _wake_more(self) -> None:
-        """Wake more consumers as a job, as those of very many channels may wait."""
+        """Wake more consumers as a job, because those of very many channels may wait."""
         if self._turns:
             self._turns.first()[1].queue.host.scheduler.start("consumers under a shared limit", self._wake_in_a_step())
         else:

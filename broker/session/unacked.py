@@ -1,6 +1,6 @@
 """Unsettled deliveries of a channel, and the four ways to settle a delivery.
 
-While memory is used up, deliveries are shed (`core.queues.shedding`): what is left of them is in rows, until they are
+While memory is used up, deliveries are shed (`core.queues.shedding`): the rest of each is in a row, until they are
 settled, when each is a delivery again whose message has no content.
 """
 
@@ -19,19 +19,19 @@ from mypy_extensions import mypyc_attr
 from ..amqp.errors import PreconditionFailed
 from ..amqp.field_table import Table
 from ..core.jobs.scheduler import SLICE, STORE_SHIFT, Job
+from ..core.messages.journal_port import ROOM
 from ..core.messages.message import VALUES, Message, ShedMessage, shed_message
-from ..core.messages.ports import ROOM
 from ..core.queues.consumers import Consumer
-from ..core.queues.message_log import MessageLog
 from ..core.queues.queue import Queue
 from ..core.queues.sorted_rows import Row, SortedRows
+from ..core.queues.traffic_log import TrafficLog
 
 PART: Final = 16_384  # deliveries of one dict, about: a million of them would grow in 20 ms
 FEW: Final = PART >> 3  # deliveries of an older part, with which it is joined with the one before,
 FEW_BYTES: Final = 1 << 18  # and without the space that it has beyond so much:
 JOINED: Final = 8  # parts at once
 NEVER_ENDS: Final = 1 << 64  # above all tags
-SPAN = 5_000  # so many tags are looked up one by one however few of them are outstanding
+SPAN = 5_000  # tags that are looked up one by one however few of them are outstanding
 SPARSE = 4  # and beyond them as many times the number of outstanding ones
 LOOKUP_SHIFT = 4  # to look up 16 tags costs 1, in the scheduler's units
 PUT_BACK_COST = 1  # of one delivery that a rollback makes outstanding again
@@ -78,7 +78,7 @@ class CreditConsumer(Consumer):
                   and `turn`, the number by which it waits
     """
 
-    __slots__ = ("prefetch", "arguments", "stalled", "awaits_limit", "served", "turn")
+    __slots__ = ("queue", "prefetch", "arguments", "stalled", "awaits_limit", "served", "turn")
 
     def __init__(
         self,
@@ -92,7 +92,8 @@ class CreditConsumer(Consumer):
         arguments: Table,
         served: int,
     ) -> None:
-        super().__init__(tag, queue, output, no_ack, exclusive, priority)
+        super().__init__(tag, output, no_ack, exclusive, priority)
+        self.queue = queue
         self.prefetch = prefetch
         self.arguments = arguments
         self.stalled = self.awaits_limit = False
@@ -159,7 +160,7 @@ class UnackedDeliveries:
         return delivery
 
     def of_queue(self, queue: Queue, examined: int, limit: int) -> list[tuple[int, Unacked]]:
-        """Return the tags and deliveries of a queue among so many of the oldest ones, and at most `limit` shed ones."""
+        """Return tags and deliveries of a queue among this number of the oldest ones, at most `limit` shed ones."""
         found: list[tuple[int, Unacked]] = []
         if self.shed is not None:
             rows = islice(self.shed.matching(lambda of: queue_of(of) is queue, examined), limit)
@@ -311,7 +312,7 @@ class UnackedDeliveries:
         self._older, self._ends, self.entries = [], [], {}
         return parts
 
-    def shed_some(self, last: int, log: MessageLog | None, has_room: bool) -> int:
+    def shed_some(self, last: int, log: TrafficLog | None, has_room: bool) -> int:
         """Shed some deliveries up to this tag, the last one; return the cost, 0 if all were looked at.
 
         Without room, those that have to be stored for that are passed over for now.
@@ -407,12 +408,12 @@ def queue_of(of: object) -> Queue:
 
 
 def cost_of_rows(deliveries: list[Unacked]) -> int:
-    """Return what it costs to make deliveries of the rows of those that were shed, in the scheduler's units."""
+    """Return the cost of making deliveries of the rows of shed ones, in the scheduler's units."""
     return ROW_COST * sum([isinstance(message, ShedMessage) for _, _, _, message in deliveries])
 
 
 def cost_of_lookup(first: int, last: int) -> int:
-    """Return what it costs to look for deliveries from `first` to `last`, if they are few, in the scheduler's units."""
+    """Return the cost of looking for deliveries from `first` to `last`, if they are few, in the scheduler's units."""
     return max(0, min(last - first, SPAN)) >> LOOKUP_SHIFT
 
 

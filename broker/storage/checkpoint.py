@@ -1,6 +1,6 @@
-"""The checkpoint: the part of a log that says which of its messages are dead.
+"""The checkpoint: the file of a log that has the state of its segments, and which messages are dead.
 
-With it a segment can be deleted although its records are what says that messages of other segments are dead.
+With it a segment can be deleted although its records say which messages of other segments are dead.
 
     "WARRCP" | version u8 | 0 u8 | salt u32 | next id u64 | segments u32 | blocks u32 | commits u32
     per segment: number u32 | first id u64 | length u64 | live u32
@@ -12,9 +12,9 @@ With it a segment can be deleted although its records are what says that message
     per open commit: number u64 | ids u32 | the ids of COMMIT_STORED (`log_records`), u64 each
     crc u32 of everything before it
 
-The length is in bytes of the segment, as far as it was durable when the checkpoint was saved: a segment with live
-messages that is shorter, or missing, has lost some. All blocks with live messages are there, so messages of others,
-whose segments were deleted, are dead.
+The length is the number of bytes of the segment that were durable when the checkpoint was saved: a segment with live
+messages that is shorter, or missing, has lost some. A checkpoint has all blocks with live messages, so the messages of
+other blocks, whose segments were deleted, are dead.
 
 An old checkpoint is never wrong, because a dead message stays dead and attempts only grow. The first one is saved
 before the first segment: it has the salt of the segments, in case the head of one is damaged.
@@ -52,8 +52,8 @@ _CRC = Struct("<I")
 class SegmentState(NamedTuple):
     """The state of one segment.
 
-    length  bytes that are durable at least
-    live    messages that a queue still wants
+    length  the number of bytes that are durable, at least
+    live    the number of messages that a queue still wants
     """
 
     number: int
@@ -65,8 +65,8 @@ class SegmentState(NamedTuple):
 class PartState(NamedTuple):
     """The state of one part of a block (`index`).
 
-    number   of its segment
-    ids      of copies; None for the messages that were first written to the segment
+    number   the number of its segment
+    ids      the ids of copies, or None for the messages that were first written to the segment
     size     the number of messages
     dead     one bit for each record
     sharing  the queues of messages that went to several, lent or decoded; None if no queue has settled one of them
@@ -79,7 +79,7 @@ class PartState(NamedTuple):
     sharing: Sharing | LentSharing | None
 
     def has_live(self, id_: int, first_id: int) -> bool:
-        """Return whether a message of the block with this first id is there, and was live."""
+        """Whether the part has this message of the block with this first id, and it was live."""
         at = id_ - first_id if self.ids is None else bisect_left(self.ids, id_)
         if at >= self.size or self.ids is not None and self.ids[at] != id_:
             return False
@@ -103,8 +103,6 @@ class Checkpoint:
     commits   by number, the ids of the messages that each open commit has stored, as in `ports.Commit`
     attempts  delivery counts by queue and id, of all blocks
     """
-
-    __slots__ = ("salt", "next_id", "segments", "blocks", "commits", "attempts")
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
 """Compaction: deletes segments without live messages, and copies the live ones out of segments that have few.
 
-A segment is deleted only after a checkpoint: its records may be what says that messages of other segments are dead. A
+A segment is deleted only after a checkpoint, because its records may say that messages of other segments are dead. A
 copy keeps the id of the message, and the index has its new place. The segment with the original is deleted only once
-the copy is durable: whenever the machine stops, at least one of them is there, and recovery counts the message once.
+the copy is durable: whenever the machine stops, the log has at least one of them, and recovery counts the message once.
 
-A copy needs space before it frees any, and all later batches wait for its own. So a slice is copied only where the disk
-keeps COPY_FREE_BYTES besides. A segment with a live record of more than LONG_BYTES stays until that is dead: the copy
-would free little, and take long.
+A copy needs space before it frees any, and all later batches wait for its batch. So a slice is copied only if
+COPY_FREE_BYTES of the disk stay free. A segment with a live record of more than LONG_BYTES stays until that is dead:
+the copy would free little, and take long.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from struct import Struct
 
-from ..core.messages.ports import EXHAUSTED, FULL
+from ..core.messages.journal_port import EXHAUSTED, FULL
 from . import log_records
 from .checkpoint import Checkpoint
 from .disk import RESERVE_BYTES, Disk, write_with_reserve
@@ -36,17 +36,12 @@ Append = Callable[[int, int, int, int, int, bytes, list[int], memoryview], None]
 class Compaction:
     """The compaction of one journal.
 
-    index   of the journal; another one after the recovery
-    undone  dead segments are still there, as no checkpoint could be saved, or others use them
+    index   the index of the journal, which recovery replaces
+    undone  whether dead segments could not be deleted: no checkpoint could be saved, or others use them
 
-    `append` appends a copy of a live message to the log. `snapshot` returns a checkpoint of the log, which lends its
-    contents until `give_back`. `unwritten_bytes` returns how much is still to be written.
+    `append` appends a copy of a live message to the log. `snapshot` returns a checkpoint of the log, whose contents do
+    not change until `give_back`. `unwritten_bytes` returns how many bytes of the log are not written yet.
     """
-
-    __slots__ = (
-        *("index", "undone", "_disk", "_reader", "_append", "_snapshot", "_give_back", "_unwritten_bytes"),
-        *("_source", "_at", "_retry_at_s", "_long", "_lent_to", "_removed", "_used"),
-    )
 
     def __init__(
         self,
@@ -70,7 +65,7 @@ class Compaction:
         self._at = 0
         self._retry_at_s: dict[int, float] = {}  # by the number of a segment that could not be read or copied
         self._long: dict[int, int] = {}  # by the number of a segment, the id of a live message that is not copied
-        self._lent_to = 0  # the batch after which a worker encodes a snapshot of the segments, or 0
+        self._checkpoint_batch = 0  # the batch whose worker writes a checkpoint, or 0
         self._removed: list[Segment] = []  # by the worker, after that batch
         self._used: dict[int, float] = {}  # by the number of a dead segment that others use: when to try again
 
@@ -90,8 +85,8 @@ class Compaction:
             self._leave(self._source, REFUSED_S)
 
     def removal(self, number: int) -> Callable[[], None] | None:
-        """Return what the worker does after the sealed batch, or None: save a checkpoint, delete dead segments."""
-        if self._lent_to:
+        """Return the function with which the worker deletes dead segments after the sealed batch, or None."""
+        if self._checkpoint_batch:
             return None
         dead = self.dead()
         if not dead:
@@ -102,7 +97,7 @@ class Compaction:
             self._give_back()
             self.undone = True
             return None
-        self._lent_to = number
+        self._checkpoint_batch = number
         disk, reader = self._disk, self._reader
         removed, used = self._removed, self._used
 
@@ -129,16 +124,16 @@ class Compaction:
         return remove
 
     def dead(self) -> list[Segment]:
-        """Return the complete segments that have no live messages, and can be deleted as far as is known."""
+        """Return the complete segments without live messages that are not known to be used by others."""
         now_s, used = self._reader.now_s(), self._used
         sparse = self.index.sparse.values()
         return [segment for segment in sparse if not segment.live and used.get(segment.number, now_s) <= now_s]
 
     def committed(self, number: int) -> None:
-        if number != self._lent_to:
+        if number != self._checkpoint_batch:
             return
         self._give_back()
-        self._lent_to = 0
+        self._checkpoint_batch = 0
         for segment in self._removed:
             self._reader.forget(segment)
             self.index.remove(segment)
@@ -149,7 +144,7 @@ class Compaction:
         self._removed.clear()
 
     def _fits(self, count: int) -> bool:
-        """Whether the disk has room for a copy of so many bytes, after all that is still to be written."""
+        """Whether the disk has room for a copy of `count` bytes, after all unwritten bytes."""
         with suppress(OSError):
             return self._disk.free_bytes() >= COPY_FREE_BYTES + self._unwritten_bytes() + count
         return False
@@ -164,7 +159,7 @@ class Compaction:
         return None
 
     def _may_copy(self, segment: Segment) -> bool:
-        """Whether its long message is dead by now, and its wait after a failure or for space is over."""
+        """Whether the segment has no long live message, and its wait after a failure or for space is over."""
         long = self._long.get(segment.number)
         if long is not None and self.index.place(long) >> OFFSET_BITS == segment.number:
             return False
@@ -215,7 +210,7 @@ class Compaction:
         return self.index.place(id_) == source.number << OFFSET_BITS | offset
 
     def _leave(self, source: Segment, wait_s: float) -> None:
-        """Stop, and start again from its beginning after the wait; what was copied from it is dead by then."""
+        """Stop, and start again at the beginning of the segment after the wait; copied messages are dead then."""
         self._source = None
         self._retry_at_s[source.number] = self._reader.now_s() + wait_s
 

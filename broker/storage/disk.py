@@ -1,14 +1,14 @@
-"""Disk: what the log asks of the place where it is stored: segments by number, and the checkpoint that is their index.
+"""Disk: the port of the log to its storage: segments by number, and the checkpoint that is their index.
 
-A segment only grows at its end. What was appended survives a killed process once `append` or, on a store where it
-gathers, `commit` has returned, and a power cut once `sync` has. The other calls end when their effect survives both.
+A segment only grows at its end. Appended bytes survive a killed process once `append` or, on a store that gathers them,
+`commit` has returned, and a power cut once `sync` has. The other calls end when their effect survives both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..core.messages.ports import FULL, IN_FLIGHT
+from ..core.messages.journal_port import FULL, IN_FLIGHT
 
 RESERVE_BYTES = 16 << 20  # more than a journal has buffered when the disk is found full (`journal.BUFFER_LIMIT`)
 
@@ -16,11 +16,10 @@ RESERVE_BYTES = 16 << 20  # more than a journal has buffered when the disk is fo
 class Disk:
     """The store of one log. Calls may raise OSError. `read` and `forget` are calls of the loop, once it runs.
 
-    in_flight   batches of a journal that may be written or synced at a time
-    tears       an append that was interrupted may leave a part of itself
-    read_ahead  bytes of messages that follow each other, which a read brings at most, if more than usual
-                (`segment_reader`)
-    read_cost   bytes whose transfer takes as long as a read by itself
+    in_flight   the number of batches of a journal that may be written or synced at a time
+    tears       whether an interrupted append may leave a part of itself
+    read_ahead  the most bytes of successive messages that one read returns, or 0 for the default (`segment_reader`)
+    read_cost   the bytes whose transfer takes as long as a read of nothing
     """
 
     in_flight = IN_FLIGHT
@@ -39,22 +38,22 @@ class Disk:
     def append(self, number: int, start: int, data: bytes | bytearray, slot: int) -> None:
         """Append all of it at `start`, the end of the segment, or nothing if that fails; at 0 the segment is created.
 
-        It is to be synced in this slot. What was appended to the segment before must be synced.
+        It is to be synced in this slot. Earlier segments must be synced.
         """
         raise NotImplementedError
 
     def sync(self, slot: int) -> None:
-        """Make durable what was appended in this slot, and before it. A failure is final, unless it is a shortage.
+        """Make the appends of this slot and all earlier ones durable. A failure is final, unless it is a shortage.
 
         Calls that run at the same time need different slots, from 0 on.
         """
         raise NotImplementedError
 
     def commit(self) -> None:
-        """Make what was appended survive a killed process, if `append` alone does not."""
+        """Make appended bytes survive a killed process, if `append` alone does not."""
 
     def keep(self, lengths: dict[int, int]) -> None:
-        """Make all segments durable with these lengths by number, after a start: what follows was torn, and is cut."""
+        """Make all segments durable with these lengths by number, after a start; a longer one has a torn end."""
 
     def drop(self, numbers: Iterable[int]) -> list[int]:
         """Delete segments, and return those that cannot be deleted now, for another time."""
@@ -64,22 +63,22 @@ class Disk:
         """Note that a segment was dropped, and is not read any more."""
 
     def load_checkpoint(self) -> bytes | None:
-        """Return the checkpoint that was saved last, if there is one."""
+        """Return the checkpoint that was saved last, or None."""
         raise NotImplementedError
 
     def save_checkpoint(self, data: bytes) -> None:
-        """Replace the checkpoint: whenever this is interrupted, either is there."""
+        """Replace the checkpoint. After an interruption the disk has the old or the new one."""
         raise NotImplementedError
 
     def close(self) -> None:
         """Close what is open. Calls after this open it again."""
 
     def free_bytes(self) -> int:
-        """Return the free space, without that of a reserve that is spent."""
+        """Return the free space without the reserve, whether that is spent or not."""
         raise NotImplementedError
 
     def reserve(self) -> None:
-        """Allocate space for what must be written to get a full disk free, if there is room and none is reserved."""
+        """Allocate space for the writes that free a full disk, if there is room and none is reserved."""
 
     def spend_reserve(self) -> bool:
         """Free a part of the reserved space; return False if none is left. Any thread may call this."""

@@ -16,7 +16,7 @@ from shutil import copyfile
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from ..core.messages.ports import EXHAUSTED, FULL
+from ..core.messages.journal_port import EXHAUSTED, FULL
 from ..core.metadata.unfinished_import import ADVICE, unfinished_import
 from ..standard_streams import printable
 from ..system_errors import NO_MEMORY, file_error

@@ -1,4 +1,4 @@
-"""The errors of data that cannot be used."""
+"""The errors of stored data that cannot be used."""
 
 import errno
 
@@ -8,7 +8,7 @@ class StorageFault(Exception):
 
 
 class Unavailable(StorageFault):
-    """The data, or the server with them, cannot be read now; nothing is known of the data."""
+    """The data or its server cannot be read now; nothing is known of the data."""
 
 
 class Missing(StorageFault):

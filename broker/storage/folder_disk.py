@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Protocol
 
 from .checkpoint import NAME
 from .disk import RESERVE_BYTES, Disk
@@ -25,28 +26,23 @@ RESERVE_NAME = "reserve"
 RESERVE_PART_BYTES = 4 << 20  # spent at once: other processes may take what is free and not used yet
 
 
-class File:
+class File(Protocol):
     """An open file of the log. Every call may raise OSError."""
 
-    size = 0  # bytes
+    size: int  # bytes
 
     def write(self, data: bytes | bytearray) -> None:
         """Append all of it, or nothing if that fails."""
-        raise NotImplementedError
 
     def sync(self) -> None:
-        """Make what was written survive a power cut. A failure is final: what is on the disk is unknown then."""
-        raise NotImplementedError
+        """Make the written bytes survive a power cut. A failure is final: the contents of the disk are unknown then."""
 
     def read(self, offset: int, count: int) -> bytes:
         """Return the bytes at `offset`: fewer than `count` at the end of the file."""
-        raise NotImplementedError
 
-    def truncate(self, size: int) -> None:
-        raise NotImplementedError
+    def truncate(self, size: int) -> None: ...
 
-    def close(self) -> None:
-        raise NotImplementedError
+    def close(self) -> None: ...
 
 
 class FileDisk(Disk):
@@ -55,8 +51,8 @@ class FileDisk(Disk):
     tears = True
 
     def __init__(self) -> None:
-        self._readers: OrderedDict[int, File] = OrderedDict()  # of the loop, by number; the last one was used last
-        self._number = 0  # of the segment that is appended to
+        self._readers: OrderedDict[int, File] = OrderedDict()  # of the loop, by number, in the order of their last use
+        self._number = 0  # the segment to which bytes are appended
         self._writers: dict[int, File] = {}  # its file, for each slot; the workers use them
 
     def open(self, name: str, create: bool) -> File:
@@ -85,7 +81,7 @@ class FileDisk(Disk):
         return sizes
 
     def read(self, number: int, offset: int, count: int) -> bytes:
-        """Read with a file object that no worker uses, as each has the size of its file."""
+        """Read with a file object of the loop; the workers have others, because a file object has the file's size."""
         file = self._readers.get(number)
         if file is None:
             file = self._readers[number] = self.open(name_of(number), False)
@@ -96,9 +92,9 @@ class FileDisk(Disk):
         return file.read(offset, count)
 
     def append(self, number: int, start: int, data: bytes | bytearray, slot: int) -> None:
-        """Append with one file object; each slot syncs one of its own.
+        """Append with one file object; each slot syncs another one.
 
-        The system reports a lost write once for each: a sync by the same one could return as if nothing were lost.
+        The system reports a lost write once to each of them: a second sync by the same one could succeed.
         """
         if number != self._number:
             self._close_writers()
@@ -120,7 +116,7 @@ class FileDisk(Disk):
     def keep(self, lengths: dict[int, int]) -> None:
         self._close_writers()
         self.sync_folder()
-        for number, length in lengths.items():  # what a killed process has written may not be durable yet, either
+        for number, length in lengths.items():  # bytes that a killed process has written may not be durable yet, either
             with closing(self.open(name_of(number), False)) as file:
                 if file.size > length:
                     file.truncate(length)
@@ -286,8 +282,8 @@ class FolderDisk(FileDisk):
 def sync_data(descriptor: int) -> None:
     """Make durable what was written to the file.
 
-    Raises OSError, always with EIO: this must not be tried again even on a full disk, as a second sync may succeed
-    although the bytes are lost.
+    Raises OSError, always with EIO: not even a full disk allows another attempt, which may succeed although the bytes
+    are lost.
     """
     try:
         os.fdatasync(descriptor)

@@ -1,5 +1,7 @@
-"""The lock on a data folder, which one process holds as long as it runs. The operating system releases it when the
-process ends, so a killed broker leaves no lock behind."""
+"""The lock on a data folder, which one process holds as long as it runs.
+
+The operating system releases it when the process ends, so a killed broker leaves no lock.
+"""
 
 import fcntl
 import os

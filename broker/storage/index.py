@@ -1,14 +1,14 @@
 """The index of the log: by id, where the record of each message is, and which messages are live.
 
 A message has one id from its publish to its settlement. Ids ascend through the whole log, so the messages that were
-first written to one segment are one range of ids: a block. Compaction copies live messages to the end of the log, which
-changes their places, and nothing else. So a block has one part for each segment with records of its messages: offset
-and size of each record, 8 bytes, and one bit that is set once it is dead, as the message is settled or was copied; the
-ids of copies, 8 bytes each; and more for messages of several queues or with a delivery count. A part goes with its
-segment, a block with its last part.
+first written to one segment are one range of ids: a block. Compaction copies live messages to the end of the log and
+changes only their places. So a block has one part for each segment with records of its messages: offset and size of
+each record, 8 bytes, and one bit that is set once the record is dead, because its message was settled or copied; the
+ids of copies, 8 bytes each; and more for messages of several queues or with a delivery count. A part is deleted with
+its segment, a block with its last part.
 
-The worker encodes a checkpoint while the loop goes on. `lend` therefore returns the state of a part itself, to which
-the loop adds messages that the checkpoint leaves out; the first change while it is lent copies what is changed.
+The worker encodes a checkpoint while the loop continues. Therefore `lend` returns the state of a part itself, to which
+the loop adds messages that the checkpoint omits; the first change of lent data copies it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .shared_messages import LentSharing, Sharing
 class Part:
     """Records of messages of one block in one segment, by their positions.
 
-    number   of the segment
-    ids      of copies, ascending; None if the positions are those of the ids, from `first_id` on
-    offsets  of the records in the segment, 0 for a missing one, and their `sizes` in bytes
-    sharing  the queues of messages that went to several; None if there are none
+    number   the number of the segment
+    ids      the ids of copies, ascending; None if positions count the ids from `first_id` on
+    offsets  the offsets of the records in the segment, 0 for a missing one, and their `sizes` in bytes
+    sharing  the queues of messages that went to several, or None
     """
 
     __slots__ = ("number", "first_id", "ids", "offsets", "sizes", "sharing", "_dead", "_lent")
@@ -52,7 +52,7 @@ class Part:
         return at if at < len(self.ids) and self.ids[at] == id_ else -1
 
     def positions(self, ids: set[int], first_id: int, last_id: int) -> list[int]:
-        """Return the positions of those of some messages, from the first id to the last, that are here."""
+        """Return the positions of the messages that the part has; `first_id` and `last_id` are the limits of `ids`."""
         if self.ids is None:
             return [at for id_ in ids if (at := id_ - self.first_id) < len(self.offsets)]
         start = bisect_left(self.ids, first_id)
@@ -60,7 +60,7 @@ class Part:
         return [at for at, id_ in there if id_ in ids]
 
     def add(self, id_: int, offset: int, size: int) -> int:
-        """Add a record, if it is a copy of a message with a higher id than those before; return its position."""
+        """Add a record, and return its position. Copies are added in the order of their ids."""
         if self.ids is not None:
             self.ids.append(id_)
         self.offsets.append(offset)
@@ -68,20 +68,20 @@ class Part:
         return len(self.offsets) - 1
 
     def extend(self, count: int) -> None:
-        """Have so many positions at least; the records of the new ones are missing."""
+        """Extend the part to at least `count` positions; the records of the new ones are missing."""
         missing = max(count - len(self.offsets), 0)
         self.offsets.frombytes(bytes(4 * missing))
         self.sizes.frombytes(bytes(4 * missing))
 
     def settle(self, at: int, queue: int) -> bool:
-        """Note that a queue wants a live message no more; return whether it is dead by that. HOT: bench D."""
+        """Note that a queue no longer wants a live message; return whether it is dead now. HOT: bench D."""
         if self.sharing is not None and not self.sharing.settle(at, queue):
             return False
         self.mark_dead(at)
         return True
 
     def settle_many(self, positions: list[int] | range) -> tuple[int, int]:
-        """Settle messages of one queue each; return how many are dead by that, and their bytes. HOT: bench D."""
+        """Settle messages of one queue each; return how many died, and their bytes. HOT: bench D."""
         self._own()
         dead = self._dead
         is_run = isinstance(positions, range)
@@ -173,11 +173,11 @@ class Part:
 class Block:
     """The messages that were first written to one segment.
 
-    count     of ids, from `first_id` on
-    parts     the first one has the messages that were first written to a segment, as long as that is there
+    count     the number of ids, from `first_id` on
+    parts     the parts; the first one has the messages that were first written to a segment, until that is deleted
     attempts  delivery counts by queue and id
-    further   of messages that were stored for no queue, how many hold them beside the first one, by their positions;
-              it ends behind the last one that is held by several. A checkpoint has none of it
+    further   by position, the number of holders after the first one of a message that was stored for no queue; it ends
+              after the last message with several holders, and is not in checkpoints
     """
 
     __slots__ = ("first_id", "count", "parts", "attempts", "further", "_lent")
@@ -195,7 +195,7 @@ class Block:
         return self.first_id + self.count
 
     def locate(self, id_: int) -> tuple[Part | None, int]:
-        """Return the part and the position of a live message; None if it is dead, or its record is missing."""
+        """Return the part and the position of a live message with a record, or None and 0."""
         for part in self.parts:
             at = part.position(id_)
             if at >= 0 and not part.is_dead(at) and part.offsets[at]:
@@ -246,8 +246,8 @@ def new_block(number: int, first_id: int) -> Block:
 class Index:
     """The blocks and the segments of a log; it counts the live messages of each segment.
 
-    segments  by number, those that have files, and the current one
-    sparse    those of them that are complete and mostly dead, and perhaps others that are complete
+    segments  the segments that have files, and the current one, by number
+    sparse    all complete segments that are mostly dead, and perhaps other complete ones
     """
 
     __slots__ = ("segments", "sparse", "_blocks", "_first_ids", "_last", "_having")
@@ -257,8 +257,8 @@ class Index:
         self.sparse: dict[int, Segment] = {}
         self._blocks: list[Block] = []  # in ascending order
         self._first_ids: list[int] = []
-        self._last = Block(0)  # that was found
-        self._having: dict[int, list[Block]] = {}  # by segment, the blocks that have parts there
+        self._last = Block(0)  # the result of the last search
+        self._having: dict[int, list[Block]] = {}  # by segment, the blocks with parts in it
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self._blocks)
@@ -269,7 +269,7 @@ class Index:
         return block if block is not None and block.parts[0].number == number and block.parts[0].ids is None else None
 
     def add(self, block: Block) -> None:
-        """Add a block, in its order, and what its parts are in."""
+        """Add a block and the segments of its parts."""
         at = bisect_left(self._first_ids, block.first_id)
         self._blocks.insert(at, block)
         self._first_ids.insert(at, block.first_id)
@@ -283,9 +283,9 @@ class Index:
             having.append(block)
 
     def missing(self, id_: int, end_id: int) -> Block:
-        """Return the block for a live message that none has, up to `end_id` or the next block.
+        """Return the block for a live message without one: a new block, up to `end_id` or the next block.
 
-        It is the one before if the segment to which that was first written is there: its last records are damaged.
+        If the block before has its first segment, whose last records are damaged then, it is extended.
         """
         at = bisect_right(self._first_ids, id_)
         if at < len(self._blocks):
@@ -300,7 +300,7 @@ class Index:
         return block
 
     def find(self, id_: int) -> Block | None:
-        """Return the block of a message, or None if there is none, as all messages of it are dead. HOT: bench D."""
+        """Return the block of a message, or None if all messages of the block are dead. HOT: bench D."""
         block = self._last
         if block.first_id <= id_ < block.first_id + block.count:
             return block
@@ -314,7 +314,7 @@ class Index:
         return block
 
     def locate(self, id_: int) -> tuple[Part | None, int]:
-        """Return the part and the position of a live message; None if it is dead."""
+        """Return the part and the position of a live message, or None and 0."""
         block = self.find(id_)
         return block.locate(id_) if block is not None else (None, 0)
 
@@ -324,7 +324,7 @@ class Index:
         return part.number << OFFSET_BITS | part.offsets[at] if part is not None else 0
 
     def hold(self, id_: int) -> bool:
-        """Count one more that holds a message which was stored for no queue; return False if that is dead."""
+        """Count another holder of a message that was stored for no queue; return False if the message is dead."""
         block = self.find(id_)
         if block is None or block.locate(id_)[0] is None:
             return False
@@ -335,7 +335,7 @@ class Index:
         return True
 
     def let_go(self, id_: int) -> bool:
-        """Count one less that holds a message; return False, and count none, if no other one does."""
+        """Count a holder of a message less; return False, and count none, if no other one holds it."""
         block = self.find(id_)
         if block is None or id_ - block.first_id >= len(block.further) or not block.further[id_ - block.first_id]:
             return False
@@ -343,7 +343,7 @@ class Index:
         return True
 
     def settle(self, queue: int, id_: int) -> None:
-        """Note that a queue wants a message no more. HOT: bench D."""
+        """Note that a queue no longer wants a message. HOT: bench D."""
         block = self.find(id_)
         if block is None:
             return
@@ -354,7 +354,7 @@ class Index:
             self._leave(part, 1, part.sizes[at])
 
     def settle_many(self, queue: int, ids: list[int]) -> None:
-        """Note that a queue wants these messages no more, part by part if they are of one block. HOT: bench D."""
+        """Note that a queue no longer wants these messages, part by part if they are of one block. HOT: bench D."""
         if len(ids) == 1:
             self.settle(queue, ids[0])
             return
@@ -411,7 +411,7 @@ class Index:
         segment.live_bytes += part.sizes[at]
 
     def _leave(self, part: Part, count: int, size: int) -> None:
-        """Count so many messages, of this size together, no more as live."""
+        """Count `count` messages of `size` bytes together no longer as live."""
         segment = self.segments[part.number]
         segment.live -= count
         segment.live_bytes -= size
@@ -424,7 +424,7 @@ class Index:
         self.sparse[segment.number] = segment
 
     def remove(self, segment: Segment) -> None:
-        """Forget a segment that is deleted, and all that is in it."""
+        """Remove a deleted segment and its records."""
         self.segments.pop(segment.number, None)
         self.sparse.pop(segment.number, None)
         for block in self._having.pop(segment.number, ()):
@@ -433,7 +433,7 @@ class Index:
                 self.drop(block)
 
     def drop(self, block: Block) -> None:
-        """Forget a block without parts."""
+        """Remove a block without parts."""
         at = bisect_left(self._first_ids, block.first_id)
         if at < len(self._blocks) and self._blocks[at] is block:
             del self._blocks[at], self._first_ids[at]

@@ -16,14 +16,15 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from ..core.messages import ports
+from ..core.messages import journal_port as port
+from ..core.messages.journal_port import BEHIND, DISK_FULL, ROOM, ids_by_queue
 from ..core.messages.message import NO_ADDRESS, Message, read_bytes
 from ..core.messages.message_state import MessageState
-from ..core.messages.ports import BEHIND, DISK_FULL, ROOM, ids_by_queue
 from . import log_records
 from .checkpoint import Checkpoint, SegmentState
 from .compaction import Compaction
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from .metadata import Metadata
 
 SEGMENT_BYTES = 64 << 20
-EARLY_BYTES = 1 << 20  # when the disk is full, a segment ends at this length if it is mostly dead, or grows by as much
+EARLY_BYTES = 1 << 20  # on a full disk, a segment ends at this length if it is mostly dead, or after growing by as much
 GAP_BYTES = 16 << 10  # between two records that are read together from a far store
 NEAR = 3  # messages after one that is read: if they are within READ_BYTES, these are read at once
 READ_LIMIT = 2 << 20  # bytes of frames that one read returns, but for the last message
@@ -51,95 +52,66 @@ NO_BATCH = bytes(log_records.BATCH_BYTES)  # in the place of the record that beg
 DELETED_QUEUES_LIMIT = 10_000
 
 
-class Batch(ports.Batch):
+@dataclass(slots=True, eq=False)
+class Batch(port.Batch):
     """Records and changes of metadata that are written and synced together.
 
     `write` and `sync` run on a worker, and may be called again after a full disk. `data` is the journal's buffer, which
-    is not copied, as it may be long, and does not change any more; `logged` is its number in the log. `syncs` is False
-    for a batch of nothing but changes, which need not survive a power cut yet; `syncs_log` is False if its records need
-    not. `written` is set by the worker; any thread may read it.
+    does not change any more; `logged` is its number in the log. `syncs` is False for a batch of nothing but changes of
+    metadata, which need not survive a power cut yet; `syncs_log` is False if the records need not survive one. The
+    worker sets `written`, which any thread may read, and calls `after` at the end.
     """
 
-    __slots__ = (
-        "number",
-        "logged",
-        "segment",
-        "start",
-        "data",
-        "syncs",
-        "syncs_log",
-        "written",
-        "_changes",
-        "_disk",
-        "_metadata",
-        "after",
-        "_slot",
-    )
-
-    def __init__(
-        self,
-        number: int,
-        logged: int,
-        segment: Segment,
-        start: int,
-        data: bytearray,
-        syncs: bool,
-        syncs_log: bool,
-        changes: list[Change],
-        disk: Disk,
-        metadata: Metadata,
-        slot: int,
-    ) -> None:
-        self.number = number
-        self.logged = logged
-        self.segment = segment
-        self.start = start
-        self.data = data
-        self.syncs = syncs
-        self.syncs_log = syncs_log
-        self.written = False
-        self._changes = changes
-        self._disk = disk
-        self._metadata = metadata
-        self.after: Callable[[], None] | None = None
-        self._slot = slot
+    number: int
+    logged: int
+    segment: Segment
+    start: int
+    data: bytearray
+    syncs: bool
+    syncs_log: bool
+    changes: list[Change]
+    disk: Disk
+    metadata: Metadata
+    slot: int
+    written: bool = False
+    after: Callable[[], None] | None = None
 
     def write(self) -> None:
-        """Write the records. A full disk gets the reserve, as later settlements may free segments."""
+        """Write the records, on a full disk to the reserve: later settlements may free segments."""
         try:
-            write_with_reserve(self._disk, self._write)
+            write_with_reserve(self.disk, self._write)
         except MemoryError as error:  # of Python, or of SQLite
             raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
 
     def _write(self) -> None:
-        if self._changes:
-            self._metadata.apply(self._changes)
-            self._changes = []
+        if self.changes:
+            self.metadata.apply(self.changes)
+            self.changes = []
         if self.syncs:
-            self._metadata.sync()  # first, so that the log refers to no queue that metadata lacks
+            self.metadata.sync()  # first, so that the log refers to no queue that metadata lacks
         if self.data and not self.written:
-            self.segment.append(self._disk, self.start, self.data, self._slot)
+            self.segment.append(self.disk, self.start, self.data, self.slot)
             self.written = True
 
     def sync(self) -> None:
         if self.data and self.syncs_log:
-            self._disk.sync(self._slot)
+            self.disk.sync(self.slot)
         else:
-            self._disk.commit()
+            self.disk.commit()
         if self.after is not None:
             self.after()
 
 
-class Journal(ports.Journal):
+class Journal(port.Journal):
     """A segmented write-ahead log for the messages of all durable queues.
 
     Call `recover` once before anything else.
 
-    durable     number of the last durable batch
-    report      one line for each damage that `recover` found
+    durable     the number of the last durable batch
+    report      a line for each damage that `recover` found
     next_queue  greater than any queue number in the log, after `recover`
-    index       where each message is, and which ones are live
-    next_id     id of the next message
+    index       the index of the messages, by id
+    next_id     the id of the next message
     """
 
     def __init__(self, disk: Disk, metadata: Metadata, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -161,7 +133,7 @@ class Journal(ports.Journal):
         self._block = new_block(1, 1)  # of the messages that are first written to the current segment
         self._buffer = bytearray(NO_BATCH)
         self._logged = self._logged_durable = 0  # the number in the log of the last batch, and of the last durable one
-        self._vouched = 0  # that a batch says to be durable
+        self._vouched = 0  # the number of the last batch that is durable according to a later one
         self._vouch_due = False
         self._start = self._current.length  # offset of the buffer in the segment
         self._full_from = self._start  # length of the segment when the disk was found full, or of a new one
@@ -172,8 +144,8 @@ class Journal(ports.Journal):
         self._moved = ids_by_queue()  # the same of messages that this batch stores anew for other queues
         self._counted: dict[tuple[int, int], int] = {}  # delivery counts by queue and id
         self._batch_first_id = 1  # the id of the first message that the buffer may have
-        self._entered: ports.Commit | None = None
-        self._commits: list[ports.Commit] = []  # those that are open, of several batches
+        self._entered: port.Commit | None = None
+        self._commits: list[port.Commit] = []  # those that are open, of several batches
         self._last_commit = 0
         self._deleted_queues: dict[int, None] = {}
         self._deletion_bytes = 0  # of the buffer: records of deleted queues
@@ -202,12 +174,11 @@ class Journal(ports.Journal):
     def damaged_records(self) -> int:
         return self.reader.damaged
 
-    def recover(self, known: set[int] | None = None, highest: int | None = None) -> dict[int, ports.RecoveredQueue]:
-        """Read the log and return the messages of each queue; the messages of queues not in `known` are dead.
+    def recover(self, known: set[int] | None = None, highest: int | None = None) -> dict[int, port.RecoveredQueue]:
+        """Read the log and return the messages of each queue; those of queues that are not in `known` are dead.
 
-        `highest` is the highest number that the metadata has ever had.
-
-        A power cut after this loses none of them. Raises StorageFault, OSError.
+        `highest` is the highest number that the metadata has ever had. A power cut after this loses none of the
+        messages. Raises StorageFault, OSError.
         """
         self._metadata.sync()
         recovered = recover(self.disk, self.report, known, highest)
@@ -233,8 +204,8 @@ class Journal(ports.Journal):
         if not recovered.checkpointed:
             self.disk.save_checkpoint(self.snapshot().encode())
         elif self.report or recovered.dropped:
-            # Else what is damaged would pass for torn at the next start, if nothing follows it, and later damage might
-            # bring back what a commit that has no end has stored.
+            # Without it, damage at the end of the log would pass for torn at the next start, and later damage might
+            # bring back the messages of a commit without an end.
             with suppress(OSError):  # a full disk, perhaps
                 self.disk.save_checkpoint(self.snapshot().encode())
         self.give_back()
@@ -305,7 +276,7 @@ class Journal(ports.Journal):
         self._deletion_bytes += len(record)
         self._buffer += record
 
-    def enter(self, commit: ports.Commit | None) -> ports.Commit | None:
+    def enter(self, commit: port.Commit | None) -> port.Commit | None:
         before = self._entered
         if before is not None:
             if before.settles:
@@ -324,18 +295,18 @@ class Journal(ports.Journal):
                 self._settled, commit.settled = commit.settled, self._settled
         return before
 
-    def begin_settling(self, commit: ports.Commit) -> None:
+    def begin_settling(self, commit: port.Commit) -> None:
         self.enter(None)
         commit.settles = True
         self.enter(commit)
 
-    def keep_open(self, commit: ports.Commit) -> None:
+    def keep_open(self, commit: port.Commit) -> None:
         if not commit.ended:
             self._last_commit += 1
             commit.number = self._last_commit
             self._commits.append(commit)
 
-    def end(self, commit: ports.Commit) -> None:
+    def end(self, commit: port.Commit) -> None:
         if self._entered is commit:
             self.enter(None)
         commit.ended = True
@@ -345,11 +316,11 @@ class Journal(ports.Journal):
             self._record(commit)
             self._buffer += log_records.encode_commit_end(self._current.salt, self.next_id, commit.number)
             return
-        for queue, ids in commit.settled.items():  # all of it is in this batch
+        for queue, ids in commit.settled.items():  # the whole commit is in this batch
             self._settled[queue].extend(ids)
 
-    def _record(self, commit: ports.Commit) -> None:
-        """Record what an open commit has stored and settled in this batch."""
+    def _record(self, commit: port.Commit) -> None:
+        """Record the messages that an open commit has stored and settled in this batch."""
         salt, next_id, number = self._current.salt, self.next_id, commit.number
         stored = commit.stored[commit.logged :]
         if stored or commit.settled:
@@ -363,7 +334,7 @@ class Journal(ports.Journal):
 
     @property
     def _settling(self) -> bool:
-        """Whether the index has settlements of a commit that is open, which no checkpoint and no copy may have."""
+        """Whether the index has settlements of an open commit, which no checkpoint and no copy may have."""
         return any(commit.settles for commit in self._commits)
 
     def change(self, change: Change) -> None:
@@ -433,9 +404,9 @@ class Journal(ports.Journal):
     # Group commit
 
     def seal(self) -> Batch | None:
-        """Return what is buffered as a batch, or None if it is empty or too many are outstanding.
+        """Return the buffer as a batch, or None if it is empty or too many are outstanding.
 
-        A segment is begun when all of the one before is durable, so that a power cut tears the end of the log only.
+        A segment is begun when the one before is durable, so that a power cut tears only the end of the log.
         """
         outstanding = self._outstanding
         if len(outstanding) >= self.in_flight or outstanding and outstanding[-1].segment is not self._current:
@@ -460,7 +431,7 @@ class Journal(ports.Journal):
             self._buffer += log_records.encode_settled(salt, next_id, queue, ids)
         for queue, ids in self._moved.items():
             self._buffer += log_records.encode_moved(salt, next_id, queue, ids)
-        if ends_early and not self._buffers:  # only what is appended can be synced
+        if ends_early and not self._buffers:  # a sync needs an appended record
             self._buffer += log_records.encode_settled(salt, next_id, 0, [])
         segment, buffer, settled, moved = self._current, bytearray(NO_BATCH), ids_by_queue(), ids_by_queue()
         data, logged = bytearray(), self._logged
@@ -487,11 +458,11 @@ class Journal(ports.Journal):
             self._metadata,
             self._filling % self.in_flight,
         )
-        # A batch without data syncs nothing, so copies in the one before may not be durable when it ends.
+        # A batch without data does not sync the log: copies in an earlier batch may not be durable when it ends.
         if compacts and (data or not outstanding):
             batch.after = self._compaction.removal(self._filling)
             batch.syncs_log = syncs_log or batch.after is not None
-        # If memory was refused until here, all is still in the buffer.
+        # After a MemoryError before this line, the buffer still has all records.
         if data:
             self._buffer = buffer
             self._logged = logged
@@ -518,9 +489,9 @@ class Journal(ports.Journal):
         return batch
 
     def _ends_early(self) -> bool:
-        """Whether the current segment ends, as the disk is full: what others need no more is deleted with its file.
+        """Whether the current segment ends because the disk is full: its file can be deleted sooner.
 
-        That may be few messages, or many settlements and delivery counts since the disk is full.
+        It may have few live messages, or many settlements and delivery counts since the disk is full.
         """
         current = self._current
         return current.length >= EARLY_BYTES and (
@@ -541,7 +512,7 @@ class Journal(ports.Journal):
         self._sync_due = self._unsynced or removes
 
     def committed(self, number: int) -> None:
-        """Note that the batch is durable, and call what waited for it, once all batches before are durable too."""
+        """Note that the batch is durable, and call the waiting functions once all earlier batches are durable too."""
         self._committed.add(number)
         while self._outstanding and self._outstanding[0].number in self._committed:
             batch = self._outstanding.pop(0)
@@ -563,7 +534,7 @@ class Journal(ports.Journal):
         except MemoryError:
             pass  # without a checkpoint the next start is only slower
         except OSError as error:
-            if error.errno not in (*ports.FULL, *ports.EXHAUSTED):  # likewise
+            if error.errno not in (*port.FULL, *port.EXHAUSTED):  # likewise
                 raise
         self.disk.close()
 
@@ -576,7 +547,7 @@ class Journal(ports.Journal):
         self._start = self._full_from = self._current.length
 
     def _new_segment(self) -> Segment:
-        """Return a segment to begin, with a number that none had before: an old checkpoint says nothing about it."""
+        """Return a new segment, with a number that none had before, so that no old checkpoint concerns it."""
         return Segment(self._next_segment, self.next_id, self._salt)
 
     # Reading back
@@ -637,7 +608,7 @@ class Journal(ports.Journal):
         return part is not None and part.number == number and offset < part.offsets[at] < offset + READ_BYTES
 
     def _wanted_bytes(self, ids: Sequence[int], first: int, number: int, offset: int, limit_bytes: int) -> int:
-        """Return the bytes from `offset` on of messages that follow each other, of these from the index `first` on."""
+        """Return how many bytes from `offset` on have successive messages of `ids`, from the index `first` on."""
         end = offset
         for id_ in islice(ids, first, None):
             if end - offset >= limit_bytes:
@@ -649,7 +620,7 @@ class Journal(ports.Journal):
         return min(end - offset, limit_bytes)
 
     def _read_record(self, segment: Segment, offset: int, count: int) -> bytes:
-        """Return at least the whole record at `offset`, of the buffers or `count` bytes of the file.
+        """Return at least the record at `offset`, from the buffers or as `count` bytes of the file.
 
         Raises OSError, Shortage.
         """

@@ -26,28 +26,27 @@ The salt is random and the same in all segments of a log. Without it a publisher
 body, and recovery would find them when it skips a damaged record.
 
 Only messages have ids of their own, ascending through the whole log and without gaps in a segment; other records have
-the id of the next message. An id is for life: compaction copies live messages to the end of the log with the ids that
-they have. The last copy of a message counts, and a queue is in the order of the ids.
-A message is stored once, with the queues that it went to; one without a queue is a page of a transient backlog, which a
-restart forgets. `address` is exchange and routing key as two short strings; frames are as in
-`core.messages.message`. Metadata never assigns the number of a queue twice, so records of a deleted queue mean nothing.
-Of several DELIVERY_COUNT for one message and queue the highest holds.
+the id of the next message. An id never changes: compaction copies live messages to the end of the log with their ids.
+The last copy of a message counts, and a queue is in the order of the ids. A message is stored once, with its queues;
+one without a queue is a page of a transient backlog, which a restart drops. `address` is exchange and routing key as
+two short strings; frames are as in `core.messages.message`. Metadata never assigns the number of a queue twice, so
+records of a deleted queue mean nothing. Of several DELIVERY_COUNT for one message and queue the highest counts.
 
 A batch is written and synced together, and is whole or absent: recovery ends the log before a batch that a power cut
-has torn, as nothing in it was confirmed. Two batches may be under way at a time, so the second one may be whole behind
-a torn one; it is absent, too, as a batch counts as durable only after those before it. Batches are numbered without
-gaps, and each says which one was durable when it was written. So a torn batch that a later one says to be durable is
-damage, and so is one of which a checkpoint says so: its other records are read, and the log goes on. MOVED settles
-messages that were stored anew for other queues in the same batch: it does not hold if that batch is damaged, as the
-copies may be missing.
+has torn, because nothing in it was confirmed. Two batches may be under way at a time, so the second one may be whole
+after a torn one; it is absent, too, because a batch is durable only after all earlier ones. Batches are numbered
+without gaps, and each has the number of the last one that was durable when it was written. So a torn batch that was
+durable according to a later one, or to a checkpoint, is damage: its other records are read, and the log continues.
+MOVED settles messages that were stored again for other queues in the same batch: it does not count if that batch is
+damaged, because the copies may be missing.
 
 The transaction of a client is whole or absent, too. A short one is in one batch, and needs no record of its own. The
-messages of a long one are in several batches, with those of others in between; each of these batches has a
-COMMIT_STORED that says which ones they are. What it settles is in COMMIT_SETTLED and not in SETTLED. If COMMIT_END is
-missing, recovery drops its messages, and its settlements have not happened. If damage may be why that is missing, the
-messages stay, as the client may have been told of the commit. The checkpoint has the messages of the commits that were
-open when it was saved, and it is not saved while one settles: what is older than the checkpoint belongs to no other
-commit that is open. No number of a commit is used again as long as a record has it.
+messages of a long one are in several batches, between those of others; each of these batches has a COMMIT_STORED with
+their ids. Its settlements are in COMMIT_SETTLED and not in SETTLED. If COMMIT_END is missing, recovery drops the
+messages and ignores the settlements. If it may be missing because of damage, the messages stay, because the commit may
+have been confirmed. The checkpoint has the messages of the commits that were open when it was saved, and none is saved
+while one settles: older records belong to no other open commit. The number of a commit is not used again as long as a
+record has it.
 
 To change any of this, raise VERSION. Until a first version is released, recovery refuses all others.
 """
@@ -62,7 +61,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from ..core.messages.message import NO_ADDRESS, Address, Message
+from ..core.messages.message import NO_ADDRESS, Message, RoutingAddress
 from ..core.messages.message_state import NO_TTL, WITHOUT_CC, MessageState
 from .shared_messages import little
 
@@ -136,7 +135,7 @@ def parse_head(data: bytes) -> Head | None:
 
 
 def unknown_version(data: bytes) -> int:
-    """Return the version of a segment that starts with `data` if this broker cannot read it, else 0."""
+    """Return the version of a segment that starts with `data` if this broker cannot read it, otherwise 0."""
     version = data[len(SEGMENT_MAGIC)] if _is_head(data) else VERSION
     return version if version != VERSION else 0
 
@@ -158,9 +157,7 @@ def encode_message(
     addressed: bytes,
     content: bytes | memoryview,
 ) -> bytes:
-    """Encode a message. `addressed` and `content` have its state, if it has one, the queues' numbers, the address and
-    the frames, in this order.
-    """
+    """Encode a message. `addressed` and `content` have its state, if any, queues, address and frames, in this order."""
     head = (
         MESSAGE_LENGTH_HEAD.pack(
             MESSAGE_HEAD_BYTES + len(addressed) + len(content),
@@ -195,7 +192,7 @@ def append_messages(
     numbers = Struct(f"<{count}I").pack(*queues)
     begin = start + len(buffer)
     lengths: list[int] = []
-    address: Address | None = None
+    address: RoutingAddress | None = None
     addressed = b""
     for message in messages:
         message.id = id_
@@ -331,7 +328,7 @@ def is_complete(data: bytes, at: int) -> bool:
     return int(at + RECORD_BYTES + RECORD_HEAD.unpack_from(data, at)[2]) <= len(data)
 
 
-def parse_message(salt: int, data: bytes, at: int, known: Address = NO_ADDRESS) -> Message | None:
+def parse_message(salt: int, data: bytes, at: int, known: RoutingAddress = NO_ADDRESS) -> Message | None:
     """Return the message of the record at `at`, or None if that is damaged. Its address is `known` if that is equal."""
     end = record_end(salt, data, at)
     if not end:
@@ -349,7 +346,7 @@ def parse_message(salt: int, data: bytes, at: int, known: Address = NO_ADDRESS) 
         frames_at = key_at + 1 + data[key_at]
         address = known
         if data[exchange_at:frames_at] != known.encoded:
-            address = Address(
+            address = RoutingAddress(
                 data[exchange_at + 1 : key_at].decode("utf-8", "surrogateescape"),
                 data[key_at + 1 : frames_at].decode("utf-8", "surrogateescape"),
             )

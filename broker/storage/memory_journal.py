@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..core.messages.journal_port import Journal
 from ..core.messages.message import Message
-from ..core.messages.ports import Journal
 
 if TYPE_CHECKING:
     from ..core.metadata.records import Change

@@ -1,8 +1,22 @@
-"""Metadata: the durable definitions of the broker (core.metadata.records), wherever they are stored."""
+"""Metadata: the durable definitions of the broker (core.metadata.records), as rows of a table.
+
+    kind    the list of `Definitions` that has the record
+    key     the fields that identify the record among those of its kind, as a JSON array
+    vhost   the name of its virtual host as JSON, or an empty text
+    record  all its fields, as a JSON array
+
+JSON has bytes as base64, and bytes of names that are not UTF-8 as escapes of lone surrogates. The row of the kind
+HIGHEST has the highest number that a queue or an exchange ever had, so that no number is used again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
+from json.encoder import encode_basestring_ascii
+from typing import Any, NamedTuple, Protocol
 
 from ..core.metadata.records import (
     Change,
@@ -19,7 +33,9 @@ from ..core.metadata.records import (
     StoredVHost,
 )
 
-# The attribute of Definitions with the records of a class; it is also the name of their table.
+HIGHEST = "highest_number"
+NUMBER_LIMIT = 1 << 31  # above the numbers of queues; the log has 32 bits for one
+# The attribute of Definitions with the records of a class
 LISTS: dict[type[Record], str] = {
     StoredVHost: "vhosts",
     StoredUser: "users",
@@ -43,19 +59,19 @@ KEYS: dict[type[Record], tuple[str, ...]] = {
     StoredQueue: ("number",),
     StoredBinding: StoredBinding.__slots__,
 }
+KINDS = {kind: type_ for type_, kind in LISTS.items()}
 
 
-class Metadata:
+class Metadata(Protocol):
     """The stored definitions. The loop's thread loads them, then only the workers write them.
 
-    report  a line for each part that was found damaged or torn, and is not used
+    `report` has a line for each part that was found damaged or torn, and is not used.
     """
 
     report: Sequence[str] = ()
 
     def load(self) -> Definitions:
         """Return all records, of each class in the order of their creation. Raises StorageFault."""
-        raise NotImplementedError
 
     def apply(self, changes: list[Change]) -> None:
         """Write all the changes, or none; to repeat this is harmless.
@@ -63,11 +79,99 @@ class Metadata:
         Raises OSError. After ENOSPC (disk full), EMFILE or ENOMEM (no descriptor, no memory) it may be tried again; EIO
         is final.
         """
-        raise NotImplementedError
 
     def sync(self) -> None:
         """Make the applied changes survive a power cut, now or with the log. Raises OSError, which is final."""
-        raise NotImplementedError
 
-    def close(self) -> None:
-        raise NotImplementedError
+    def close(self) -> None: ...
+
+
+class RowChange(NamedTuple):
+    """A change to the table. A row without a `record` is deleted, and without a `kind` all rows of the virtual host."""
+
+    kind: str
+    key: str
+    vhost: str
+    record: str | None
+
+
+class MetadataRows:
+    """The rows of a table with metadata. `stored` is the number in the row HIGHEST.
+
+    That row is written when something is deleted: until then the records themselves have the highest number.
+    """
+
+    def __init__(self) -> None:
+        self.stored = 0
+        self._highest = 0
+
+    def definitions(self, rows: Iterable[tuple[str, str]]) -> Definitions:
+        """Return the records of rows, of which each has kind and record.
+
+        Raises ValueError, TypeError, KeyError, AttributeError or RecursionError for a row that is damaged.
+        """
+        definitions = Definitions()
+        for kind, text in rows:
+            if kind == HIGHEST:
+                self.stored = int(text)
+            else:
+                getattr(definitions, kind).append(record_of(KINDS[kind], text))
+        self._highest = max([self.stored, *definitions.numbers])
+        if self._highest >= NUMBER_LIMIT:
+            raise ValueError(f"a number of {self._highest}")
+        definitions.next_queue = self._highest + 1
+        return definitions
+
+    def changes(self, changes: list[Change]) -> Iterator[RowChange]:
+        """Yield the changes to rows."""
+        deletes = False
+        for change in changes:
+            record = change.record
+            kind, key = LISTS[type(record)], cells_of(record, KEYS[type(record)])
+            vhost = getattr(record, "vhost", None)
+            text = cells_of(record, record.__slots__) if change.put else None
+            yield RowChange(kind, key, "" if vhost is None else _encoded(vhost), text)
+            if isinstance(record, StoredQueue | StoredExchange):
+                self._highest = max(self._highest, record.number)
+            if isinstance(record, StoredVHost) and not change.put:
+                # with its contents, which the core drops in many batches
+                yield RowChange("", "", _encoded(record.name), None)
+            deletes = deletes or not change.put
+        if deletes and self._highest > self.stored:
+            self.stored = self._highest
+            yield RowChange(HIGHEST, "", "", str(self.stored))
+
+
+def cells_of(record: Record, names: tuple[str, ...]) -> str:
+    """Return the fields of these names as a JSON array."""
+    return f"[{','.join([_encoded(getattr(record, name)) for name in names])}]"
+
+
+def _encoded(cell: object) -> str:
+    if isinstance(cell, str):
+        return encode_basestring_ascii(cell)
+    return f'"{b64encode(cell).decode()}"' if isinstance(cell, bytes) else json.dumps(cell)
+
+
+def _decoded(type_: str) -> Callable[[Any], Any] | None:
+    """Return how a field of this type is made of its JSON, or None if JSON has the type."""
+    if type_ == "bytes":
+        return lambda cell: b64decode(cell, validate=True)
+    return tuple if type_.startswith("tuple") else None
+
+
+_decode = json.JSONDecoder().raw_decode
+# The places of the fields that JSON lacks, by class, and how they are made.
+_DECODERS = {
+    type_: [(at, decode) for at, field in enumerate(fields(type_)) if (decode := _decoded(str(field.type)))]
+    for type_ in LISTS
+}
+
+
+def record_of(type_: type[Record], text: str) -> Record:
+    """Return the record with these fields; the last ones may be missing, and have their defaults then."""
+    cells, _ = _decode(text)
+    for at, decode in _DECODERS[type_]:
+        if at < len(cells):
+            cells[at] = decode(cells[at])
+    return type_(*cells)

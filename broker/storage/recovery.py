@@ -1,15 +1,15 @@
 """Recovery: reads a log and returns its live messages (`log_records` has the format).
 
-All segments are read once, in order. The last batches of the last one may be torn, as they were being written when the
-machine stopped: the log is cut off before the first of them, unless its disk appends all or nothing. A bad record
+All segments are read once, in order. The last batches of the last one may be torn, because they were being written when
+the machine stopped: the log is cut off before the first of them, unless its disk appends all or nothing. A bad record
 anywhere else is damage: it is reported with its offset and skipped, and reading continues at the next sound record.
 Settled ids without a message are ignored.
 
-Each record of a segment has the next id, the first one that of the head. A sound record with any other id has moved,
-or another one has overwritten its neighbour: this is damage, too. A message that is found twice counts once.
+Each record of a segment has the next id, the first one that of the head. A sound record with any other id was moved, or
+another one has overwritten its neighbour: this is damage, too. A message that is in the log twice counts once.
 
-A message that compaction has copied is in the log twice until the old segment is deleted: the last copy counts. Its
-block, if the segment is deleted, is in the checkpoint; a copy without a block is one of a dead message.
+A message that compaction has copied is in the log twice until the old segment is deleted: the last copy counts. If the
+segment is deleted, the checkpoint has the block of the message; a copy without a block is that of a dead message.
 
 The salt that seeds the checksums is in the head of each segment, and in the checkpoint in case a head is damaged.
 """
@@ -19,13 +19,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence, Sized
+from dataclasses import dataclass, field
 from heapq import merge
 from itertools import groupby, pairwise, repeat
 from operator import itemgetter
 from struct import Struct
 from struct import error as StructError
 
-from ..core.messages.ports import RecoveredQueue
+from ..core.messages.journal_port import RecoveredQueue
 from . import checkpoint, log_records
 from .checkpoint import Checkpoint
 from .disk import Disk
@@ -36,7 +37,7 @@ from .shared_messages import little
 
 _Entry = tuple[int, int, int]  # id, bytes of the body, mark
 
-# Raised by decoding lengths and numbers that another program has written with a checksum of its own
+# Raised by decoding lengths and numbers that another program has written with a valid checksum
 IMPOSSIBLE = (StructError, IndexError, ValueError, OverflowError)
 
 CHUNK_BYTES = 4 << 20  # of a segment in memory at once, unless a record is longer
@@ -47,84 +48,63 @@ SPAN_BYTES = 64 << 20
 _LEVEL, _DEADLINE = 0xFF, 8  # a mark: bits of the priority, and the shift of the deadline
 
 
+@dataclass(slots=True)
 class SegmentReport:
-    """The records of a segment.
+    """The records of a segment: the number of sound ones, the offsets of bad ones, and the bytes of a torn end.
 
-    sound       the number of sound ones
-    bad         offsets of bad ones
-    torn_bytes  of a torn end
-    batches     numbers of the first and the last batch; None without any
-    end         of the last batch, as it says itself; 0 without any
-    durable     the highest number of a batch that one of them says to be durable
+    batches  the numbers of the first and the last batch, or None
+    end      the end of the last batch according to its own record, or 0
+    durable  the highest number of a batch that was durable according to one of its batches
     """
 
-    __slots__ = ("sound", "bad", "torn_bytes", "batches", "end", "durable")
-
-    def __init__(self) -> None:
-        self.sound = 0
-        self.bad: list[int] = []
-        self.torn_bytes = 0
-        self.batches: tuple[int, int] | None = None
-        self.end = self.durable = 0
+    sound: int = 0
+    bad: list[int] = field(default_factory=list)
+    torn_bytes: int = 0
+    batches: tuple[int, int] | None = None
+    end: int = 0
+    durable: int = 0
 
 
+@dataclass(slots=True)
 class Recovered:
     """The state of the journal as read from its disk.
 
-    salt          seed of the checksums
+    salt          the seed of the checksums
     checkpointed  whether there was a usable checkpoint
-    missing       lines of the report that say what the log has lost, or the metadata, beside damaged records
-    segments      in ascending order
-    index         of their messages
-    reports       by the name of each segment
-    batch         number of the last batch
-    next_segment  greater than the number of any segment, also of those that are deleted
-    queues        by number, the messages that are not settled
+    missing       lines of the report about losses of the log or the metadata, in addition to damaged records
+    segments      the segments in ascending order
+    index         the index of their messages
+    reports       the report of each segment, by name
+    batch         the number of the last batch
+    next_segment  greater than the number of any segment, including deleted ones
+    queues        the messages that are not settled, by the number of their queue
     next_id       greater than the id of any message
     goes_on       whether the last segment has the records up to it, so that further ones may follow there
     next_queue    greater than the number of any queue
     commit        not less than the number of any commit
-    dropped       messages of commits that have no end
+    dropped       the number of messages of commits without an end
     """
 
-    __slots__ = (
-        "salt",
-        "checkpointed",
-        "missing",
-        "segments",
-        "index",
-        "reports",
-        "batch",
-        "next_segment",
-        "queues",
-        "next_id",
-        "goes_on",
-        "next_queue",
-        "commit",
-        "dropped",
-    )
-
-    def __init__(self, salt: int, checkpointed: bool) -> None:
-        self.salt = salt
-        self.checkpointed = checkpointed
-        self.missing: list[str] = []
-        self.segments: list[Segment] = []
-        self.index = Index()
-        self.reports: dict[str, SegmentReport] = {}
-        self.batch = 0
-        self.next_segment = 1
-        self.queues: dict[int, RecoveredQueue] = {}
-        self.next_id = 1
-        self.goes_on = True
-        self.next_queue = 1
-        self.commit = 0
-        self.dropped = 0
+    salt: int
+    checkpointed: bool
+    missing: list[str] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
+    index: Index = field(default_factory=Index)
+    reports: dict[str, SegmentReport] = field(default_factory=dict)
+    batch: int = 0
+    next_segment: int = 1
+    queues: dict[int, RecoveredQueue] = field(default_factory=dict)
+    next_id: int = 1
+    goes_on: bool = True
+    next_queue: int = 1
+    commit: int = 0
+    dropped: int = 0
 
 
 def recover(disk: Disk, report: list[str], known: set[int] | None = None, highest: int | None = None) -> Recovered:
     """Read the log; `report` gets a line for each damage. Raises OSError, StorageFault.
 
-    Queues that are not in `known` are deleted ones; None means that none is. But if they are above `highest`, the
+    Queues that are not in `known` are deleted; with None no queue is. But if such a queue is above `highest`, the
     highest number that the metadata has ever had, the metadata is older than the log.
     """
     try:
@@ -223,7 +203,7 @@ def check_log(disk: Disk, numbers: Sized) -> None:
 
 
 def _losses(segments: list[Segment], saved: Checkpoint, cut: dict[int, int]) -> list[str]:
-    """Return which segments of the checkpoint with live messages are missing or shorter, as in an incomplete copy."""
+    """Return lines for segments of the checkpoint that are missing or shorter, as in an incomplete copy."""
     losses = []
     by_number = {segment.number: segment for segment in segments}
     for number, state in saved.segments.items():
@@ -238,9 +218,9 @@ def _losses(segments: list[Segment], saved: Checkpoint, cut: dict[int, int]) -> 
 
 
 def _gaps(recovered: Recovered, saved: Checkpoint) -> list[str]:
-    """Return which segments or ends of segments are missing, by the numbers of segments and batches.
+    """Return lines for segments or ends of segments that are missing by the numbers of segments and batches.
 
-    A segment is deleted after a checkpoint, so those after the last one that this knows are all there.
+    A segment is deleted after a checkpoint, so none is missing after the last one of the checkpoint.
     """
     gaps = []
     known = expected = max([0, *saved.segments])
@@ -270,7 +250,7 @@ def _gaps(recovered: Recovered, saved: Checkpoint) -> list[str]:
 
 
 def _load_checkpoint(disk: Disk, numbers: list[int], report: list[str]) -> Checkpoint | None:
-    """Return the checkpoint or None, which is damage if there are segments with these numbers."""
+    """Return the checkpoint, or None, which is damage if the log has segments."""
     saved = checkpoint.load(disk, report)
     if numbers and saved is None and not report:
         report.append(f"{checkpoint.NAME}: it is missing; messages may be too, or come back though they were settled")
@@ -280,7 +260,7 @@ def _load_checkpoint(disk: Disk, numbers: list[int], report: list[str]) -> Check
 def _heads(disk: Disk, numbers: list[int]) -> dict[int, log_records.Head | None]:
     """Return the heads of all segments, None for a damaged one. Raises StorageFault, OSError.
 
-    This reads all heads before anything is changed: one may be of another version, or of a file of another place.
+    All heads are read before anything is changed: one may be of another version, or of a file of another log.
     """
     heads: dict[int, log_records.Head | None] = {}
     before, first_id = "", 0
@@ -319,9 +299,10 @@ def _salt(
 
 
 def _records(disk: Disk, segment: Segment, size: int) -> Iterator[tuple[int, bytes, int, int]]:
-    """Yield the records in the first `size` bytes of a segment: their offset, bytes that have them, where, and the end.
+    """Yield the records in the first `size` bytes of a segment.
 
-    The end is 0 for a bad record; the next one follows at the next sound record.
+    Each is its offset, bytes that have it, and its start and end in them. The end is 0 for a bad record; after it
+    follows the next sound record.
     """
     base, at, data = log_records.SEGMENT_HEAD_BYTES, 0, b""
     while base + at < size:
@@ -347,7 +328,7 @@ def _records(disk: Disk, segment: Segment, size: int) -> Iterator[tuple[int, byt
 
 
 class _SortedRun:
-    """Messages of one queue in ascending order: mostly 12 bytes each, as marks are made when first needed."""
+    """Messages of one queue in ascending order: 12 bytes each, and 8 more once one of them has a mark."""
 
     __slots__ = ("last", "ids", "bodies", "marks")
 
@@ -373,8 +354,10 @@ class _SortedRun:
 
 
 class _Entries:
-    """Messages of one queue as the log has them, in sorted runs. A copy that compaction made has a lower id than the
-    messages before it and begins a run of its own, so that nothing has to be sorted."""
+    """Messages of one queue in the order of the log, in sorted runs.
+
+    A copy that compaction made has a lower id than the messages before it and begins a new run: nothing is sorted.
+    """
 
     __slots__ = ("_runs",)
 
@@ -404,25 +387,25 @@ class _Entries:
         return (next(copies) for _, copies in groupby(merge(*self._runs), itemgetter(0)))
 
 
+@dataclass(slots=True)
 class _Commit:
     """A commit whose end was not read yet.
 
-    stored   first id, and the id after the last one, of runs of its messages
-    settled  queue, the id of the record, and ids of messages
-    damaged  a record after its first one is damaged, perhaps its end
+    stored   the first id, and the id after the last one, of runs of its messages
+    settled  the queue, the id of the record, and ids of messages
+    damaged  whether a record after its first one is damaged, perhaps its end
     """
 
-    __slots__ = ("stored", "settled", "damaged")
-
-    def __init__(self) -> None:
-        self.stored: list[tuple[int, int]] = []
-        self.settled: list[tuple[int, int, array[int]]] = []
-        self.damaged = False
+    stored: list[tuple[int, int]] = field(default_factory=list)
+    settled: list[tuple[int, int, array[int]]] = field(default_factory=list)
+    damaged: bool = False
 
 
 class _Scan:
+    """The pass over all segments, whose results are added to `recovered`."""
+
     def __init__(self, disk: Disk, sizes: dict[int, int], recovered: Recovered, saved: Checkpoint) -> None:
-        """`sizes` are those of the segments that are there: blocks of others are only in the checkpoint."""
+        """`sizes` are those of the existing segments: blocks of others are only in the checkpoint."""
         self._disk = disk
         self._sizes = sizes
         self._recovered = recovered
@@ -435,8 +418,8 @@ class _Scan:
         self._whole = False  # the batch is, so far
         self._commits: dict[int, _Commit] = {}  # by number
         self._block = Block(0)  # of the messages that were first written to the segment that is read
-        self._homes: dict[int, Block] = {}  # the same by segment, as the checkpoint has them
-        self._end_id = 0  # an id above those that it may have
+        self._saved_blocks: dict[int, Block] = {}  # the same by segment, from the checkpoint
+        self._end_id = 0  # above the ids that the segment may have
         self._resumed_at = 0  # offset of the first sound record after a damaged one
         self._misplaced = self._misplaced_at = 0  # records of this segment without the next id; offset of the first
         self._unknown_queues = self._dropped = 0  # queues that the metadata should know, and their live messages
@@ -453,14 +436,14 @@ class _Scan:
                     block.parts.append(part)
                     if part.ids is None:
                         part.extend(part_state.size)  # the last ones may be damaged, and have copies
-                        self._homes[part.number] = block
+                        self._saved_blocks[part.number] = block
             if block.parts:
                 self._index.add(block)
 
     def whole_end(self, segment: Segment, durable_bytes: int) -> int:
-        """Return where the last segment ends without the batches that a power cut has torn.
+        """Return the end of the last segment without the batches that a power cut has torn.
 
-        A bad record is damage, and no reason to cut, where a later batch or the checkpoint says that it was durable.
+        A bad record is damage, and no torn end, if it was durable according to a later batch or the checkpoint.
         """
         number, at, end = self._recovered.batch, 0, log_records.SEGMENT_HEAD_BYTES  # of the present batch
         size = self._sizes[segment.number]
@@ -487,10 +470,10 @@ class _Scan:
         """Read all records of the first `size` bytes of a segment, whose ids are below `end_id`."""
         longest = max(self._sizes[segment.number], SPAN_BYTES)
         self._end_id = min(end_id, segment.first_id + longest // MESSAGE_BYTES)
-        home = self._homes.get(segment.number)
-        if home is None or home.first_id != segment.first_id:  # that of a segment which has not been durable
-            home = new_block(segment.number, segment.first_id)
-        self._block = home
+        block = self._saved_blocks.get(segment.number)
+        if block is None or block.first_id != segment.first_id:  # that of a segment which has not been durable
+            block = new_block(segment.number, segment.first_id)
+        self._block = block
         self.next_id = segment.first_id
         self._resumed_at = self._misplaced = 0
         found = self._recovered.reports[segment.name]
@@ -579,7 +562,7 @@ class _Scan:
             self._counted[queue, counted] = max(attempts, self._counted.get((queue, counted), 0))
 
     def _take_commit(self, kind: int, id_: int, data: bytes, start: int, end: int) -> None:
-        """Note a part of a commit, or its end, with which what it has settled counts."""
+        """Note a part of a commit, or its end, after which its settlements count."""
         number = log_records.COMMIT_HEAD.unpack_from(data, start)[2]
         self._recovered.commit = max(self._recovered.commit, number)
         if kind == log_records.COMMIT_STORED:
@@ -587,7 +570,7 @@ class _Scan:
             for first_id, end_id in _pairs(Struct(f"<{(end - at) // 8}Q").unpack_from(data, at)):
                 if end_id > id_:
                     raise ValueError(f"commit {number} has message {end_id - 1} before it is stored")
-                if end_id > self._saved.next_id:  # else its commit has ended, or the checkpoint has it
+                if end_id > self._saved.next_id:  # otherwise its commit has ended, or the checkpoint has it
                     self._commit(number).stored.append((first_id, end_id))
         elif kind == log_records.COMMIT_SETTLED:
             at = start + log_records.COMMIT_SETTLED_HEAD.size
@@ -603,7 +586,7 @@ class _Scan:
         return self._commits.setdefault(number, _Commit())
 
     def _drop_unfinished(self) -> None:
-        """Drop the messages of commits without an end, unless that may be in a part of the log that is lost."""
+        """Drop the messages of commits without an end, unless the end may be in a lost part of the log."""
         for commit in self._commits.values():
             if commit.damaged or self._recovered.missing or not commit.stored:
                 continue
@@ -675,13 +658,13 @@ class _Scan:
         return part, at
 
     def _was_settled(self, id_: int) -> bool:
-        """Return whether a message was dead, by the checkpoint."""
+        """Whether a message was dead according to the checkpoint."""
         if not self._recovered.checkpointed or id_ >= self._saved.next_id:
             return False
         at = bisect_right(self._saved_ids, id_) - 1
         state = self._saved.blocks[self._saved_ids[at]] if at >= 0 else None
         if state is None or id_ >= state.first_id + state.size:
-            return True  # blocks with live messages are there
+            return True  # the checkpoint has all blocks with live messages
         return not any(part.has_live(id_, state.first_id) for part in state.parts)
 
     def _is_possible(self, segment: Segment, offset: int, id_: int, end_id: int) -> bool:
@@ -712,7 +695,7 @@ class _Scan:
                 unwanted(block, queue, id_)
 
     def finish(self, known: set[int] | None, highest: int | None) -> None:
-        """Collect the live messages of each queue that exists, and count those of each segment; `recover` has more."""
+        """Collect the live messages of each existing queue, and count those of each segment (`recover`)."""
         recovered = self._recovered
         self._drop_unfinished()
         recovered.next_queue = max([0, *self._entries, *self._deleted_queues]) + 1
@@ -731,7 +714,7 @@ class _Scan:
             self._count(block)
 
     def of_unknown_queues(self) -> list[str]:
-        """Return a line for messages of queues that the metadata has never had, although it is stored before them."""
+        """Return a line for messages of queues that the metadata has never had, although it is stored first."""
         if not self._dropped:
             return []
         return [
@@ -803,7 +786,7 @@ class _Scan:
         return True
 
     def _count(self, block: Block) -> None:
-        """Count the live messages of a block in their segments. A message of which no record is left is dead."""
+        """Count the live messages of a block in their segments. A message without a record is dead."""
         for part in block.parts:
             if part.untouched and part.is_complete:
                 segment = self._index.segments[part.number]
@@ -822,20 +805,20 @@ def _pairs(ids: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def unwanted(block: Block, queue: int, id_: int) -> None:
-    """Note that a queue wants a message no more, before live ones are counted: its copies so far, not later ones."""
+    """Note that a queue no longer wants a message, before live messages are counted; this concerns no later copies."""
     part, at = block.locate(id_)
     if part is not None and (part.sharing is None or part.sharing.settle(at, queue)):
         part.mark_dead(at)
 
 
 def wants(block: Block, queue: int, id_: int) -> bool:
-    """Return whether a queue wants a message to which that was routed."""
+    """Whether a queue still wants a message that was routed to it."""
     part, at = block.locate(id_)
     return part is not None and (part.sharing is None or part.sharing.wants(at, queue))
 
 
 def _first_id(disk: Disk, segment: Segment, size: int, otherwise: int) -> int:
-    """Return the id of the first sound record of a segment without a head that is no copy, or `otherwise`."""
+    """Return the id of the first sound record that is no copy in a segment without a head, or `otherwise`."""
     salt, data = segment.salt, disk.read(segment.number, 0, size)
     at = log_records.next_record(salt, data, 0)
     while at:

@@ -18,13 +18,13 @@ WANTED_SHARE = 4  # a segment is compacted when less than one in this many of it
 class Segment:
     """One segment of the log.
 
-    first_id    of the messages that are first written to it, if there are any
-    length      bytes, those that are still to be written included
-    durable     those of them that are durable, at least
-    live        messages that a queue still wants, of the `total` records of messages
-    live_bytes  of their records
-    complete    nothing is appended to it any more
-    stuck       compaction cannot read all of it
+    first_id    the first id of the messages that are first written to it
+    length      the number of bytes, including unwritten ones
+    durable     the number of bytes that are durable, at least
+    live        the number of messages that a queue still wants, of the `total` records of messages
+    live_bytes  the bytes of their records
+    complete    whether nothing is appended to it any more
+    stuck       whether compaction cannot read all of it
     """
 
     __slots__ = ("number", "first_id", "salt", "length", "durable", "live", "live_bytes", "total", "complete", "stuck")
@@ -52,7 +52,7 @@ class Segment:
         return not self.live or self.live_bytes * WANTED_SHARE < self.length - SEGMENT_HEAD_BYTES
 
     def append(self, disk: Disk, start: int, data: bytes | bytearray, slot: int) -> None:
-        """Append `data` at `start`, the first time behind the head, to be synced in this slot. Raises OSError."""
+        """Append `data` at `start`, the first time after the head, to be synced in this slot. Raises OSError."""
         if start == SEGMENT_HEAD_BYTES and not self.durable:
             start, data = 0, self.head + data
         disk.append(self.number, start, data, slot)

@@ -1,9 +1,9 @@
 """The reader of segments for the event loop.
 
-A read fails with Shortage when the system has no descriptor or memory to spare: the disk is not at fault, and the
-caller tries again later. Any other error is a failure of the disk. After one, the segment is read record by record, so
-that only the bad records are lost. After FAILURES it is not read for RETRY_S: a failing disk takes long for each error,
-and the loop would wait for it.
+A read fails with Shortage when the system has no descriptor or memory left: the disk is sound, and the caller tries
+again later. Any other error is a failure of the disk. After one, the segment is read record by record, so that only
+the bad records are lost. After FAILURES it is not read for RETRY_S, because the loop would wait long for each error of
+a failing disk.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import errno
 import time
 from collections.abc import Callable
 
-from ..core.messages.ports import EXHAUSTED
+from ..core.messages.journal_port import EXHAUSTED
 from .disk import Disk
 from .log_records import RECORD_BYTES, RECORD_HEAD
 from .segment import OFFSET_BITS, Segment
@@ -24,7 +24,7 @@ PLACES = 10_000  # bad records that are logged, once each; faults beyond these a
 
 
 class Shortage(Exception):
-    """The system has no descriptor or memory to spare now."""
+    """The system has no descriptor or memory left for a read."""
 
 
 class Reader:
@@ -34,18 +34,6 @@ class Reader:
     damaged  records with a wrong checksum, each time they were read
     log      called with a line for each bad record, once, and at most every RETRY_S for a shortage
     """
-
-    __slots__ = (
-        "errors",
-        "damaged",
-        "log",
-        "_disk",
-        "now_s",
-        "_failures",
-        "_locations",
-        "_shortage_logged_s",
-        "_short_until_s",
-    )
 
     def __init__(self, disk: Disk, log: Callable[[str], None], now_s: Callable[[], float] = time.monotonic) -> None:
         self.errors = 0
@@ -72,12 +60,10 @@ class Reader:
             raise Shortage from error
 
     def record(self, segment: Segment, offset: int, end: int, count: int = READ_BYTES) -> bytes:
-        """Return at least the record at `offset`: `count` bytes, as far as there are so many up to `end`.
+        """Return at least the record at `offset`: `count` bytes, or less at `end`. Raises OSError, Shortage.
 
-        More than READ_BYTES are not read at once for RETRY_S after that has failed: the answer of a slow store may take
-        longer than a read may.
-
-        Raises OSError, Shortage.
+        After a failed read of more than READ_BYTES, no more than these are read at once for RETRY_S: a slow store may
+        need longer for an answer than the time limit of a read.
         """
         failures, last_s = self._failures.get(segment.number, (0, 0.0))
         if failures and self.now_s() - last_s >= RETRY_S:

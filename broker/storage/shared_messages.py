@@ -1,4 +1,4 @@
-"""Sharing: which queues still want each message of a segment that went to several queues.
+"""Sharing: the queues that still want each message of a segment that went to several queues.
 
     lists  for each id, from the segment's first on: index of its list of queues in `sets`, 0 for a message of one queue
     bits   for each id: one bit for each queue of the list that still wants the message;
@@ -67,7 +67,7 @@ class Sharing:
         return at
 
     def settle(self, index: int, queue: int) -> bool:
-        """Note that a queue is done with a message, and return whether no queue wants it any more."""
+        """Note that a queue no longer wants a message, and return whether no queue wants it any more."""
         at = self._lists[index] if index < len(self._lists) else 0
         if not at:
             return True
@@ -101,7 +101,7 @@ class Sharing:
         return [self._sets[at + 1 + bit] for bit in range(count) if bits >> bit & 1]
 
     def wants(self, index: int, queue: int) -> bool:
-        """Whether the queue, one of those that the message went to, still wants it."""
+        """Whether a queue to which the message was routed still wants it."""
         at = self._lists[index] if index < len(self._lists) else 0
         if not at:
             return True
@@ -143,12 +143,7 @@ class Sharing:
 
 
 class LentWords:
-    """The words of an array as they are now. The loop appends others, and saves a piece of them before it changes it.
-
-    The worker reads them meanwhile.
-    """
-
-    __slots__ = ("_words", "_count", "_saved")
+    """The present words of an array, for the worker. The loop appends others, and saves a piece before a change."""
 
     def __init__(self, words: array[int]) -> None:
         self._words = words
@@ -164,15 +159,13 @@ class LentWords:
     def encode(self) -> bytes:
         """Return the words after their number."""
         words = self._words[: self._count]
-        for start, piece in list(self._saved.items()):  # after the words were read, of which some were changed by then
+        for start, piece in list(self._saved.items()):  # in place of words that were changed before they were read
             words[start : start + PIECE] = piece
         return _COUNT.pack(self._count) + little(words[: self._count]).tobytes()
 
 
 class LentSharing:
-    """The state of a sharing, as it was when it was lent."""
-
-    __slots__ = ("bits", "wide", "_lists", "_sets")
+    """The state of a sharing when it was lent."""
 
     def __init__(self, lists: array[int], bits: array[int], wide: array[int], sets: array[int]) -> None:
         self._lists, self.bits, self.wide, self._sets = [LentWords(each) for each in (lists, bits, wide, sets)]

@@ -1,64 +1,31 @@
-"""Metadata: the durable definitions of the broker (core.metadata.records) in one SQLite file, over one connection.
+"""The metadata in one SQLite file, over one connection: a table of records (`metadata`).
 
-Names are BLOBs, because clients may send any bytes, up to 255: UTF-8, and other bytes unchanged. Tables of arguments
-are stored as they are encoded on the wire. Tags are a JSON array, the limits of a user a JSON object.
-
-    vhosts             name, description, tags, default_queue_type, protected
-    users              name, password_hash, tags, hashing_algorithm, limits
-    permissions        user, vhost, configure, write, read
-    topic_permissions  user, vhost, exchange, write, read
-    parameters         vhost, component, name, value, user
-    global_parameters  name, value
-    exchanges          vhost, name, type, durable, auto_delete, internal, arguments, number, user
-    queues             vhost, name, number, auto_delete, arguments
-    bindings           vhost, source, kind, destination, routing_key, arguments
-
-Each table also has `crc`, the CRC-32 of the other cells of a row: SQLite checks its pages, but not what is in a cell.
-
-`queues.number` is AUTOINCREMENT: SQLite stores the highest number ever used, so none is used again after its queue is
-deleted. `exchanges.number` is from the same sequence, or 0.
+Each row also has `crc`, the CRC-32 of its other cells: SQLite checks its pages, but not what is in a cell.
 
 To change the schema, add a step to the end of _STEPS and never change one that was released. PRAGMA user_version counts
-the steps that a file has taken; opening the file takes the others in one transaction. A file with more steps than there
-are here was written by a later version, and is refused.
+the steps of a file; opening the file takes the missing ones in one transaction. A file with more steps was written by a
+later version, and is refused.
 
-A transaction survives a killed process once it is applied, because it is in the write-ahead log. `sync` makes those
-applied so far survive a power cut; SQLite itself, with synchronous=NORMAL, would do that only at its checkpoints. The
+A transaction survives a killed process once it is applied, because it is in the write-ahead log. `sync` makes the
+applied ones survive a power cut; SQLite itself, with synchronous=NORMAL, would do that only at its checkpoints. The
 lock is exclusive and held until the file is closed, so no shared memory file is needed.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sqlite3
 from binascii import crc32
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
 
-from ..core.metadata.records import (
-    Change,
-    Definitions,
-    Record,
-    StoredBinding,
-    StoredExchange,
-    StoredGlobalParameter,
-    StoredParameter,
-    StoredPermission,
-    StoredQueue,
-    StoredTopicPermission,
-    StoredUser,
-    StoredVHost,
-)
+from ..core.metadata.records import Change, Definitions
 from ..system_errors import file_error
 from .errors import StorageFault, Unavailable
 from .folder_disk import sync_data, sync_folder
-from .metadata import KEYS, LISTS, Metadata
-
-Cell = TypeVar("Cell")
+from .metadata import Metadata, MetadataRows, RowChange
 
 APPLICATION_ID = 0x5752524E  # "WRRN", marks our files among SQLite files
 
@@ -67,29 +34,18 @@ WAL_HEAD_BYTES, WAL_FRAME_BYTES = 32, 24  # of the head of the write-ahead log, 
 
 _STEPS: tuple[tuple[str, ...], ...] = (
     (
-        "CREATE TABLE vhosts (name BLOB PRIMARY KEY, description BLOB, tags TEXT, default_queue_type BLOB,"
-        " protected INTEGER, crc INTEGER)",
-        "CREATE TABLE users (name BLOB PRIMARY KEY, password_hash BLOB, tags TEXT, hashing_algorithm BLOB, limits TEXT,"
-        " crc INTEGER)",
-        "CREATE TABLE permissions (user BLOB, vhost BLOB, configure BLOB, write BLOB, read BLOB, crc INTEGER,"
-        " PRIMARY KEY (user, vhost))",
-        "CREATE TABLE topic_permissions (user BLOB, vhost BLOB, exchange BLOB, write BLOB, read BLOB, crc INTEGER,"
-        " PRIMARY KEY (user, vhost, exchange))",
-        "CREATE TABLE parameters (vhost BLOB, component BLOB, name BLOB, value BLOB, user BLOB, crc INTEGER,"
-        " PRIMARY KEY (vhost, component, name))",
-        "CREATE TABLE global_parameters (name BLOB PRIMARY KEY, value BLOB, crc INTEGER)",
-        "CREATE TABLE exchanges (vhost BLOB, name BLOB, type BLOB, durable INTEGER, auto_delete INTEGER,"
-        " internal INTEGER, arguments BLOB, number INTEGER, user BLOB, crc INTEGER, PRIMARY KEY (vhost, name))",
-        "CREATE TABLE queues (vhost BLOB, name BLOB, number INTEGER PRIMARY KEY AUTOINCREMENT, auto_delete INTEGER,"
-        " arguments BLOB, crc INTEGER, UNIQUE (vhost, name))",
-        "CREATE TABLE bindings (vhost BLOB, source BLOB, kind BLOB, destination BLOB, routing_key BLOB,"
-        " arguments BLOB, crc INTEGER,"
-        " PRIMARY KEY (vhost, source, kind, destination, routing_key, arguments))",
+        "CREATE TABLE records (position INTEGER PRIMARY KEY, vhost TEXT NOT NULL, kind TEXT NOT NULL,"
+        " key TEXT NOT NULL, record TEXT NOT NULL, crc INTEGER NOT NULL, UNIQUE (vhost, kind, key))",
         f"PRAGMA application_id = {APPLICATION_ID}",
     ),
 )
 VERSION = len(_STEPS)
-NUMBER_LIMIT = 1 << 31  # above the numbers of queues; the log has 32 bits for one
+_PUT = (
+    "INSERT INTO records (vhost, kind, key, record, crc) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (vhost, kind, key) DO UPDATE SET record = excluded.record, crc = excluded.crc"
+)
+_DELETE = "DELETE FROM records WHERE vhost = ? AND kind = ? AND key = ?"
+_DELETE_VHOST = "DELETE FROM records WHERE vhost = ?"
 
 PRIMARY_CODE = 0xFF  # mask of the primary code in SQLite's extended result codes
 # Errors of a transaction that may be tried again. The database is open already, so CANTOPEN means that there is no
@@ -111,7 +67,7 @@ REMEDIES = {
     sqlite3.SQLITE_CANTOPEN: "check its folder, and the file -wal beside it",
     sqlite3.SQLITE_FULL: "free some space",
 }
-# Errors that say nothing of the content.
+# Errors that say nothing about the content.
 UNREAD = (
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
@@ -136,26 +92,6 @@ def fault(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StorageFault
     return kind(f"{path}: {error}" + (f": {remedy}" if remedy else ""))
 
 
-class _TableMapping:
-    """The table of a record class: its columns are the slots of the class, and `key` names those of the primary key.
-
-    `put` has the cells of all columns, and their checksum after them.
-    """
-
-    __slots__ = ("table", "columns", "key", "put", "delete")
-
-    def __init__(self, table: str, columns: tuple[str, ...], key: tuple[str, ...]) -> None:
-        self.table = table
-        self.columns = columns
-        self.key = key
-        cells = ", ".join("?" * len(columns))
-        self.put = f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}, crc) VALUES ({cells}, ?)"
-        self.delete = f"DELETE FROM {table} WHERE {' AND '.join([f'{column} = ?' for column in key])}"
-
-
-_TABLES = {kind: _TableMapping(table, kind.__slots__, KEYS[kind]) for kind, table in LISTS.items()}
-
-
 class SQLiteMetadata(Metadata):
     """The open metadata file.
 
@@ -170,6 +106,7 @@ class SQLiteMetadata(Metadata):
         self._wal = Path(f"{path}-wal")
         self._unsynced = durable  # at first too: the process before may have been killed
         self._durable = durable
+        self._rows = MetadataRows()
         self._descriptor = -1  # of the write-ahead log, once it exists: a sync must not need a free descriptor
         self._folder_synced = False  # once is enough: the write-ahead log exists until the file is closed
         try:
@@ -221,10 +158,10 @@ class SQLiteMetadata(Metadata):
             execute("COMMIT")
 
     def _find_torn_end(self) -> None:
-        """Report what the write-ahead log of a killed process has behind its last transaction that is whole.
+        """Report frames of the write-ahead log of a killed process that follow its last whole transaction.
 
-        SQLite ends the log at the first frame with another checksum, as one that a power cut has torn, and does not say
-        so. Frames of before the log was begun anew have other salts, both of them.
+        SQLite silently ends the log at the first frame with a wrong checksum, such as one that a power cut has torn. In
+        frames from before a restart of the log both salts differ.
         """
         try:
             frames = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
@@ -244,70 +181,20 @@ class SQLiteMetadata(Metadata):
 
     def load(self) -> Definitions:
         """Return all records, of each class in the order of their creation. Raises StorageFault."""
-        definitions = Definitions()
-        rows = self._rows
         try:
-            definitions.vhosts = [
-                StoredVHost(_text(name), _text(description), tuple(json.loads(tags)), _text(type_), protected == 1)
-                for name, description, tags, type_, protected in rows(StoredVHost)
-            ]
-            definitions.users = [
-                StoredUser(
-                    _text(name),
-                    _typed(bytes, password_hash),
-                    tuple(json.loads(tags)),
-                    _text(algorithm),
-                    _typed(dict, json.loads(limits)),
-                )
-                for name, password_hash, tags, algorithm, limits in rows(StoredUser)
-            ]
-            definitions.permissions = [StoredPermission(*map(_text, row)) for row in rows(StoredPermission)]
-            definitions.topic_permissions = [
-                StoredTopicPermission(*map(_text, row)) for row in rows(StoredTopicPermission)
-            ]
-            definitions.parameters = [StoredParameter(*map(_text, row)) for row in rows(StoredParameter)]
-            definitions.global_parameters = [
-                StoredGlobalParameter(*map(_text, row)) for row in rows(StoredGlobalParameter)
-            ]
-            definitions.exchanges = [
-                StoredExchange(
-                    _text(vhost),
-                    _text(name),
-                    _text(type_),
-                    durable == 1,
-                    auto_delete == 1,
-                    internal == 1,
-                    _typed(bytes, arguments),
-                    _typed(int, number),
-                    _text(user),
-                )
-                for vhost, name, type_, durable, auto_delete, internal, arguments, number, user in rows(StoredExchange)
-            ]
-            definitions.queues = [
-                StoredQueue(_text(vhost), _text(name), _typed(int, number), auto_delete == 1, _typed(bytes, arguments))
-                for vhost, name, number, auto_delete, arguments in rows(StoredQueue)
-            ]
-            definitions.bindings = [
-                StoredBinding(
-                    _text(vhost),
-                    _text(source),
-                    _text(kind),
-                    _text(destination),
-                    _text(key),
-                    _typed(bytes, arguments),
-                )
-                for vhost, source, kind, destination, key, arguments in rows(StoredBinding)
-            ]
-            row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'queues'").fetchone()
-            highest = _typed(int, row[0]) if row is not None else 0
+            return self._rows.definitions(self._records())
         except sqlite3.Error as error:
             raise fault(self._path, error) from error
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:  # a cell is not of our type
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise StorageFault(f"{self._path}: damaged: {error}: {RESTORE}") from error
-        definitions.next_queue = max(highest, 0, *definitions.numbers) + 1
-        if definitions.next_queue > NUMBER_LIMIT:
-            raise StorageFault(f"{self._path}: damaged: a number of {definitions.next_queue - 1}: {RESTORE}")
-        return definitions
+
+    def _records(self) -> Iterator[tuple[str, str]]:
+        """Yield kind and record of each row. Raises ValueError for a row with another checksum."""
+        query = "SELECT position, vhost, kind, key, record, crc FROM records ORDER BY position"
+        for position, vhost, kind, key, record, checksum in self._connection.execute(query):
+            if checksum != _checksum(vhost, kind, key, record):
+                raise ValueError(f"row {position} of records")
+            yield kind, record
 
     def apply(self, changes: list[Change]) -> None:
         """Write all the changes, or none; to repeat this is harmless. After it, they survive a killed process.
@@ -315,40 +202,31 @@ class SQLiteMetadata(Metadata):
         Raises OSError. After ENOSPC (disk full), EMFILE or ENOMEM (no descriptor, no memory) it may be tried again; EIO
         is final.
         """
-        execute = self._connection.execute
+        stored = self._rows.stored
         try:
-            execute("BEGIN IMMEDIATE")
-            for change in changes:
-                record = change.record
-                table = _TABLES[type(record)]
-                if change.put:
-                    cells = [_cell(getattr(record, column)) for column in table.columns]
-                    execute(table.put, [*cells, _checksum(cells)])
-                    if isinstance(record, StoredExchange) and record.number:
-                        self._count_number(record.number)
-                else:
-                    execute(table.delete, [_cell(getattr(record, column)) for column in table.key])
-                    if isinstance(record, StoredVHost):  # with its contents, which the core drops in many batches
-                        for each in _TABLES.values():
-                            if "vhost" in each.columns:
-                                execute(f"DELETE FROM {each.table} WHERE vhost = ?", [_cell(record.name)])
-            execute("COMMIT")
+            self._connection.execute("BEGIN IMMEDIATE")
+            for change in self._rows.changes(changes):
+                self._change(change)
+            self._connection.execute("COMMIT")
             self._unsynced = self._durable
         except MemoryError:  # of SQLite too
-            self._roll_back()
+            self._roll_back(stored)
             raise
         except sqlite3.Error as error:
-            self._roll_back()
+            self._roll_back(stored)
             # Errors that the module itself raises, on a closed connection for example, have no code.
             code = getattr(error, "sqlite_errorcode", 0)
             number = ERRNOS.get(code) or ERRNOS.get(code & PRIMARY_CODE, errno.EIO)
             raise OSError(number, str(error), str(self._path)) from error
 
-    def _count_number(self, number: int) -> None:
-        """Have the sequence of `queues.number` know a number that an exchange has taken."""
-        execute = self._connection.execute
-        if not execute("UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'queues'", [number]).rowcount:
-            execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('queues', ?)", [number])
+    def _change(self, change: RowChange) -> None:
+        kind, key, vhost, record = change
+        if record is not None:
+            self._connection.execute(_PUT, (vhost, kind, key, record, _checksum(vhost, kind, key, record)))
+        elif kind:
+            self._connection.execute(_DELETE, (vhost, kind, key))
+        else:
+            self._connection.execute(_DELETE_VHOST, (vhost,))
 
     def sync(self) -> None:
         """Make the applied changes survive a power cut. Raises OSError, which is final."""
@@ -370,50 +248,15 @@ class SQLiteMetadata(Metadata):
             self._descriptor = -1
         self._connection.close()
 
-    def _roll_back(self) -> None:
+    def _roll_back(self, stored: int) -> None:
         """Roll back, unless SQLite has done so itself. An error of this is dropped: the first error has the cause."""
+        self._rows.stored = stored
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         except (sqlite3.Error, MemoryError):
             pass
 
-    def _rows(self, kind: type[Record]) -> Iterator[list[Any]]:
-        """Yield the cells of each record. Raises ValueError for a row with another checksum."""
-        table = _TABLES[kind]
-        query = f"SELECT rowid, crc, {', '.join(table.columns)} FROM {table.table} ORDER BY rowid"
-        for row, checksum, *cells in self._connection.execute(query):
-            if checksum != _checksum(cells):
-                raise ValueError(f"row {row} of {table.table}")
-            yield cells
 
-
-def _cell(value: object) -> bytes | str | int:
-    """Return a field of a record as it is stored in a cell."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape")
-    if isinstance(value, (tuple, dict)):
-        return json.dumps(value)
-    if isinstance(value, int):
-        return int(value)  # of a bool too
-    assert isinstance(value, bytes)
-    return value
-
-
-def _checksum(cells: Sequence[object]) -> int:
-    checksum = 0
-    for cell in cells:
-        data = cell if isinstance(cell, bytes) else repr(cell).encode()
-        checksum = crc32(data, checksum ^ len(data))
-    return checksum
-
-
-def _typed(kind: type[Cell], cell: object) -> Cell:
-    """Return a cell, or what was decoded from it, as of this type. Raises TypeError."""
-    if not isinstance(cell, kind):
-        raise TypeError(f"{type(cell).__name__} in place of {kind.__name__}")
-    return cell
-
-
-def _text(cell: bytes) -> str:
-    return cell.decode("utf-8", "surrogateescape")
+def _checksum(*cells: str) -> int:
+    return crc32("\0".join(cells).encode())

@@ -11,9 +11,9 @@ MAX_BODY = 536_870_912  # 512 MiB, which no configuration can exceed
 PUBLISH_IDS = (60, 40)
 NO_HEADER = "expected content header for class 60, got non content header frame instead"
 NO_BODY = "expected content body, got non content body frame instead"
-# A body in more frames than these is joined to one frame: a client may send it byte by byte, and each use of the
-# message would walk over the frames, which take more memory than the body.
-FRAMES, FRAME_BYTES = 16, 4096  # frames in all, and one more for so many bytes of the body
+# A body in more frames than these is joined to one frame. Otherwise a client could send it byte by byte, and each use
+# of the message would iterate over frames that take more memory than the body.
+FRAMES, FRAME_BYTES = 16, 4096  # frames of a content, and the bytes of the body that allow one more
 
 _fixed = Struct(">HHQ").unpack_from
 
@@ -21,10 +21,10 @@ _fixed = Struct(">HHQ").unpack_from
 class Content:
     """A content under assembly.
 
-    frames         whole frames with their end bytes, none if the body is too long
-    missing        bytes of the body still to come; unknown before the header
-    largest_frame  length of the longest frame; 0 if the body is joined to one
-    kept_bytes     length of what is kept
+    frames         whole frames with their end bytes, or none if the body is too long
+    missing        missing bytes of the body; unknown before the header
+    largest_frame  the length of the longest frame; 0 if the body is joined to one
+    kept_bytes     the length of the kept frames
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Content:
         self._keep(frame)
 
     def body(self, frame: bytes) -> None:
-        """Add a body frame, which may be empty; raises FrameError (501) if it is longer than what is missing."""
+        """Add a body frame, which may be empty; raises FrameError (501) if it is longer than the missing part."""
         size = len(frame) - FRAME_OVERHEAD
         if size > self.missing:
             raise FrameError("content body frame exceeds remaining content size", *PUBLISH_IDS)

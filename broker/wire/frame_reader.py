@@ -1,12 +1,11 @@
 """Parser of a connection's input: bytes to methods, runs of publishes and runs of acknowledgements.
 
 The layout of frames is in `amqp/framing.py`. The reader knows the grammar of the stream: which method is followed by a
-content, and the form of that content. It knows no queue and no state of a channel, which are the session's. Sizes are
-checked before anything is buffered.
+content, and the form of that content. Queues and the states of channels belong to the session. Sizes are checked before
+anything is buffered.
 
-There are two ways to the same events. If method, header and body of a publish are complete in the buffer, they are
-taken in one step, together with all publishes after it that differ only in the body. All other input is read frame by
-frame.
+Two ways lead to the same events. If method, header and body of a publish are complete in the buffer, they are taken in
+one step, together with all publishes after it that differ only in the body. All other input is read frame by frame.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ ACK: Final = commands.Basic.Ack.index
 ACK_SIZE: Final = 13
 LONGEST_PUBLISH: Final = 4 + 2 + 256 + 256 + 1  # ids, ticket, exchange, routing key, flags
 
-MIXED_RUN: Final = 128  # publishes with different methods in one event, at most: others have their turn after it
+MIXED_RUN: Final = 128  # publishes with different methods in one event, at most: other connections follow
 SHORT_RUN: Final = 8  # publishes with the same method; a run of this length is an event of its own
 CONTENT_HEAD_BYTES: Final = 19  # frame head, class, weight and body size
 
@@ -55,12 +54,12 @@ class Method:
 class Publishes:
     """Consecutive publishes on one channel.
 
-    methods        payload of each method and its end byte: ids, ticket, exchange, key and flags; one if all are equal
-    contents       whole header frame and body frames of each; one body frame at most if the methods differ
-    alike          their header frames are equal, and the methods too
-    too_long       length of a body that is over the limit and was not kept; `contents` is empty then
-    largest_frame  length of the longest frame, 0 if no content has more than one frame of each type
-    resolved       the routes of the methods have been searched, as far as the cache has room for them
+    methods        the payload of each method and its end byte: ids, ticket, exchange, key, flags; one if all are equal
+    contents       the whole header frame and body frames of each; one body frame at most if the methods differ
+    alike          whether the header frames and the methods are equal
+    too_long       the length of a body over the limit, which was not kept; `contents` is empty then
+    largest_frame  the length of the longest frame, 0 if no content has more than one frame of each type
+    resolved       whether the routes of the methods have been searched, as far as the cache has room for them
     """
 
     __slots__ = ("channel", "methods", "contents", "alike", "too_long", "largest_frame", "resolved")
@@ -107,9 +106,9 @@ class FrameReader:
     """Incremental parser of one connection's input. `feed` received bytes, then call `next` until it returns None.
 
     frame_max       the largest accepted payload in bytes, 0 for no limit
-    body_max        longer bodies are not kept; such a publish is reported without contents
-    unfinished_max  bytes of unfinished contents of all channels together
-    channels        the open channels: only there a publish is followed by its content
+    body_max        the longest body in bytes that is kept; a longer publish is returned without contents
+    unfinished_max  the limit in bytes of unfinished contents of all channels together
+    channels        the open channels: only on these a publish is followed by its content
     """
 
     __slots__ = (
@@ -235,7 +234,7 @@ class FrameReader:
         contents = [data[stop:last]]
         header_end = FRAME_OVERHEAD + _size(data, stop + 3)[0]
         body_at = stop + header_end
-        # First the contents that differ only in their bodies,
+        # First, contents that differ only in their bodies
         lead = data[at : body_at + 7] if last > body_at else data[at:body_at]
         lead_bytes = len(lead)
         at = last
@@ -244,7 +243,7 @@ class FrameReader:
             contents.append(data[at + skip : last])
             at = last
             last += stride
-        # then those with other properties or lengths of bodies.
+        # Then, contents with other properties or lengths of bodies
         alike = len(contents)
         lead = data[start:stop]
         while data[at : at + skip] == lead:
@@ -288,7 +287,7 @@ class FrameReader:
         while at + 11 <= end and len(contents) < MIXED_RUN:
             kind, number, size, index = _method_head(data, at)
             stop = at + size + FRAME_OVERHEAD
-            # Anything else is left to `next`, which reports errors in it.
+            # `next` reads anything else, and reports errors in it.
             if (
                 index != PUBLISH
                 or kind != METHOD

@@ -1,8 +1,8 @@
 """The decoder of method payloads to pamqp's method objects, with checks that pamqp lacks.
 
 pamqp accepts truncated payloads, recurses on nested tables and loses the types in them. So the payload is checked first
-against the argument types that pamqp declares: every length must fit and nothing may be left over. The one table that a
-method can have is checked, and returned with its bytes unchanged.
+against the argument types that pamqp declares: every length must fit, without a rest. The one table that a method can
+have is checked, and returned with its bytes unchanged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def decode(index: int, payload: bytes) -> tuple[base.Frame, Table]:
     """Decode a method and its table (empty if it has none). Names of queues and exchanges have no line ends.
 
     Raises CommandInvalid (503) for an unknown method, FrameError (501) for a short string that is not UTF-8, and
-    SyntaxFault (502) for all else that cannot be decoded; each with the ids of the method.
+    SyntaxFault (502) for all other malformed payloads; each with the ids of the method.
     """
     if index == ACCESS_REQUEST:
         return base.Frame(), Table.EMPTY
@@ -78,7 +78,7 @@ def _read(method: base.Frame, index: int, arguments: bytes) -> Table:
 
 
 def _spans(index: int, arguments: bytes) -> list[tuple[str, str, int, int]]:
-    """Check the arguments, and return the name and type of each, where it begins and ends, or its octet and bit."""
+    """Check the arguments, and return name, type, start and end of each; for a bit its byte and its number in it."""
     spans = []
     at = bits = 0
     for name, kind in ARGUMENTS[index]:
@@ -99,7 +99,7 @@ def _spans(index: int, arguments: bytes) -> list[tuple[str, str, int, int]]:
 
 
 def _text(value: bytes) -> str | bytes:
-    """Return a long string as text, or as it is if it is none, as pamqp does."""
+    """Return a long string as text, or as bytes if they are not UTF-8, as pamqp does."""
     try:
         return str(value, "utf-8")
     except UnicodeDecodeError:

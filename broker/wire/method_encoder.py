@@ -87,7 +87,7 @@ def long(number: int) -> bytes:
 
 
 def close(channel: int, code: int, text: str, class_id: int, method_id: int) -> bytes:
-    """Encode connection.close for channel 0, else channel.close."""
+    """Encode connection.close for channel 0, otherwise channel.close."""
     index = CHANNEL_CLOSE if channel else CONNECTION_CLOSE
     return method(channel, index, _u16(code) + short_string(text) + _u16(class_id) + _u16(method_id))
 

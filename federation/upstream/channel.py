@@ -100,7 +100,7 @@ class UpstreamChannel:
         await self._call(EXCHANGE_DELETE, TICKET + encode_short(name) + encode_flags(if_unused, False))
 
     async def wait(self, cost: int) -> None:
-        """Return in a turn that has time for work of this cost (`turns`)."""
+        """Wait for a turn that has time for work of this cost (`turns`)."""
         await self._transport.turns.wait(cost)
 
     async def bind_many(
@@ -109,8 +109,7 @@ class UpstreamChannel:
         """Bind `destination` to `source` by each pair of routing key and arguments, WINDOW methods at a time.
 
         The upstream has made all bindings when this returns; with `nowait` it replies only to the last of each window.
-        Pairs are taken one by one, METHODS in one turn or more if the turn has time for them. A number among them is
-        the cost (`turns`) of what comes next.
+        A turn takes METHODS pairs, or more if it has time. A number among the pairs is the cost (`turns`) of the next.
         """
         await self._send_many(EXCHANGE_BIND, destination, source, items, nowait)
 

@@ -137,8 +137,7 @@ def early_close(endpoint: Endpoint) -> str:
 async def load_tls_context(host: Host, endpoint: Endpoint, user: User | None) -> ssl.SSLContext:
     """Return the TLS context of an endpoint. Raises LinkError if a file cannot be used.
 
-    A user who is no administrator may name files that he may not read himself, so whether a file exists and what is
-    wrong with it is only logged.
+    A user who is no administrator may name files that he may not read himself. So the reason is only logged.
     """
     try:
         return await asyncio.to_thread(make_context, endpoint)
@@ -158,8 +157,8 @@ async def resolve(host: str, port: int, *, type: int) -> list[Any]:
 async def connect(host: str, port: int) -> socket.socket:
     """Open a TCP connection to the first address of the host that answers. Raises OSError.
 
-    Each address has CONNECT_S to answer. The system would try for two minutes, with the route and the source address
-    that it chose first, which may no longer exist after an outage of the network.
+    Each address has CONNECT_S to answer. The system would try for two minutes with its first route and source address,
+    which may no longer exist after an outage of the network.
     """
     loop = asyncio.get_running_loop()
     last: OSError = TimeoutError()
@@ -259,7 +258,7 @@ class UpstreamConnection:
             self.transport.watch_heartbeats(self.endpoint.heartbeat_s)
 
     def leads_back(self, host: Host) -> bool:
-        """Whether it connects to this same broker, which then has it among its connections."""
+        """Whether the connection is one from this broker to itself."""
         if self.direct or self.transport.socket is None:
             return self.direct
         own = self.transport.socket.get_extra_info("sockname")
@@ -300,7 +299,7 @@ class UpstreamConnection:
     async def close(self, timeout_s: float) -> None:
         """Send connection.close and wait up to `timeout_s` for the reply. Further deliveries are discarded."""
         self._dispatcher.deliveries = discard
-        self.transport.resume()
+        self.transport.release()
         try:
             if self._connection is not None:
                 async with asyncio.timeout(timeout_s):
@@ -312,7 +311,7 @@ class UpstreamConnection:
             self._release()
 
     def _release(self) -> None:
-        """Drop what leads from a closed connection back to itself, so that reference counts free it."""
+        """Break the cycles of a closed connection, so that reference counts free it."""
         self._dispatcher.answer_cancel = no_answer
         self._dispatcher.channels.clear()
         if self._connection is not None:
@@ -353,7 +352,7 @@ def no_answer(channel: int, consumer_tag: str) -> None:
 
 
 def discard(deliveries: list[Delivery]) -> None:
-    """Drop the deliveries of a closing connection; they are unacknowledged, so the upstream requeues them."""
+    """Drop the deliveries of a closing connection; the upstream requeues them, because they are unacknowledged."""
 
 
 def client_properties(name: str, cluster_name: str) -> Table:

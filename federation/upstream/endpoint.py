@@ -29,7 +29,7 @@ class Secret:
         self._hidden = hidden
 
     def reveal(self) -> str:
-        """Return the string, to be sent to the peer and to nobody else."""
+        """Return the string, to be sent to the peer only."""
         return self._hidden
 
     def __repr__(self) -> str:
@@ -46,13 +46,13 @@ class Secret:
 class Endpoint:
     """The address of an upstream, with the options of its URI.
 
-    direct       the URI has no host: this same broker, without TCP; `host` is empty and `port` 0
-    vhost        None: the virtual host of the local object; empty is a name
-    user         None: as the node itself, only for a direct URI without credentials
+    direct       whether the URI has no host: it leads to this broker without TCP; `host` is empty and `port` 0
+    vhost        the virtual host, or None for that of the local object; empty is a name
+    user         the user, or None for the node itself with a direct URI without credentials
     channel_max  0 is no limit, as for frame_max
-    mechanisms   in the order of preference; empty: PLAIN, then AMQPLAIN
-    server_name  for SNI and verification; None: the host, empty: neither
-    wildcard     names in certificates may have wildcards, as with HTTPS
+    mechanisms   in order of preference; empty for PLAIN, then AMQPLAIN
+    server_name  the name for SNI and verification; None for the host, empty for no name
+    wildcard     whether names in certificates may have wildcards, as with HTTPS
     safe         the URI without user, password and query
     """
 

@@ -18,5 +18,5 @@ class LinkError(Exception):
         self.status = status
 
     def copy(self) -> LinkError:
-        """Return an equal error that has passed no frames: to raise one that an object keeps makes a cycle of both."""
+        """Return an equal error without a traceback, to raise: that of an error which an object keeps makes a cycle."""
         return LinkError(self.text, self.code, self.status)

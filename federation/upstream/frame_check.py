@@ -1,9 +1,9 @@
 """The check of frames before aio-pika's decoder gets them; pure.
 
-That decoder has no limits: a table of 140 KB that is nested 20,000 deep takes 100 MB of memory in it, and a server that
-answers in place of the upstream needs no password to send one. So only heartbeats and the methods that aio-pika waits
-for are passed on, after their arguments' lengths and the nesting of tables were checked. What concerns a channel is
-checked too, and answered by UpstreamTransport.
+That decoder has no limits: it needs 100 MB of memory for a table of 140 KB that is nested 20,000 deep, which a server
+in place of the upstream may send without a password. So only heartbeats and the methods that aio-pika waits for are
+passed on, after the lengths of their arguments and the nesting of tables were checked. UpstreamTransport answers the
+methods of channels, which are checked too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ START = 0x000A000A
 START_TABLE_AT = 13  # after the frame's header, the ids of class and method, and the version
 START_MAX = 1 << 17  # bytes of connection.start: the tables of known brokers have less than 1,000
 METHOD_MAX = 1024  # bytes of any other method: a reply text has 255, connection.open-ok a short string
-CLUSTER_NAME_MAX = 255  # bytes, the limit of this broker's too: it is part of each message and of names of queues
+CLUSTER_NAME_MAX = 255  # bytes, as for this broker's own: it is part of each message and of names of queues
 _CONNECTION = {
     0x000A001E: "connection.tune",
     0x000A0029: "connection.open-ok",

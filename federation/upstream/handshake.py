@@ -143,7 +143,7 @@ class AiormqConnection(aiormq.Connection):
         return task
 
     def release(self) -> None:
-        """Drop what leads from a closed connection back to itself, unless its tasks have not ended: their errors."""
+        """Drop the errors of ended tasks, whose frames lead from a closed connection back to itself."""
         if all(task.done() for task in self._tasks):
             self._closing.cancel()  # of an attempt that failed before it was open
             break_cycle(error_of(self._closing))

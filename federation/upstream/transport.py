@@ -1,9 +1,8 @@
 """The transport of a connection to an upstream: the protocol of its socket, below aio-pika.
 
-aio-pika does the handshake, heartbeats and connection.close. All that concerns channels bypasses it, since its channels
-take much memory, and deliveries have to stay unchanged: these frames are taken out of the stream. All others are passed
-to aio-pika's reader, unchanged and in order.
-Deliveries that were received together are passed on together, before aio-pika sees any frame that follows them.
+aio-pika does the handshake, heartbeats and connection.close. The frames of channels bypass it, because its channels
+take much memory and deliveries must stay unchanged. All other frames are passed to aio-pika's reader, unchanged and in
+order. Deliveries that were received together are passed on together, before aio-pika sees any frame that follows them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from struct import Struct
-from typing import Any, cast
+from typing import Any, Protocol, cast
 from weakref import ref
 
 from .delivery_parser import BODY_MAX, Delivery, DeliveryParser
@@ -33,7 +32,7 @@ REQUEUE = 2  # among the flags of basic.nack
 
 WRITE_MAX = 8 << 20  # bytes that the upstream has not read: acknowledgements and methods, which are short
 READER_LIMIT = 1 << 16  # bytes buffered for aio-pika; above twice that the socket is not read
-SHORT_READ = 4096  # bytes that may wait for another turn; when more come meanwhile, the socket is not read
+SHORT_READ = 4096  # bytes that may wait for another turn; if more arrive meanwhile, the socket is paused
 FULL_READ = 1 << 16  # bytes: after a read of this size, other connections have a turn before the next read
 YIELDING = "yield"  # the pause until the next turn of the loop
 SILENT_CHECKS = 2  # successive checks, a heartbeat apart, after which the connection is aborted
@@ -48,24 +47,20 @@ _ack = Struct(">BHIIQBB").pack
 CLOSED = "socket closed"  # the reason if neither side has given one
 
 
-class UpstreamEvents:
+class UpstreamEvents(Protocol):
     """The listener of an UpstreamTransport. All methods are called from within `data_received`."""
 
     def delivered(self, deliveries: list[Delivery]) -> None:
         """Handle deliveries that were received together, in order."""
-        raise NotImplementedError
 
     def cancelled(self, channel: int, consumer_tag: str) -> None:
         """Handle a consumer that the upstream has cancelled."""
-        raise NotImplementedError
 
     def channel_closed(self, channel: int, fault: LinkError) -> None:
         """Handle a channel that the upstream has closed."""
-        raise NotImplementedError
 
     def failed(self, error: Exception) -> None:
         """Log an unexpected exception; the connection is aborted."""
-        raise NotImplementedError
 
 
 class UpstreamTransport(asyncio.StreamReaderProtocol):
@@ -121,7 +116,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         self._reads += 1
         if self._unread:
             self._unread += data
-            self.hold(YIELDING)  # not at once: very many sockets would take long
+            self.hold(YIELDING)  # not before: to pause very many sockets would take long
         elif len(data) > SHORT_READ and YIELDING not in self._pauses:
             self._read(data)
         else:
@@ -146,9 +141,9 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
             self.loop.call_soon(self.release, YIELDING)
 
     def eof_received(self) -> bool:
-        """Return whether the socket stays open. It is closed here, as closing very many takes more than one turn.
+        """Close the socket in a turn that has time, because closing very many takes more than one turn.
 
-        Only a connection with TLS is closed by the loop itself.
+        Returns whether the socket stays open until then. The loop itself closes a connection with TLS.
         """
         if self._tls or self.socket is None:
             return False
@@ -178,7 +173,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         """Write whole frames, unless the socket is closed.
 
         Aborts the connection if the upstream does not read, or if another broker may act as this one: the process may
-        have stood still since it decided to write.
+        have been suspended since it decided to write.
         """
         socket = self.socket
         if socket is None or socket.is_closing():
@@ -201,10 +196,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         self.write(_call_head(METHOD, channel, 4 + len(arguments), index) + arguments + END)
 
     def call(self, channel: int, index: int, arguments: bytes) -> asyncio.Future[bytes]:
-        """Write a method. The future's result is the arguments of its reply, or a LinkError if the channel is closed.
-
-        Any number of calls may await their replies.
-        """
+        """Write a method. The future's result is the arguments of the reply; its error is a LinkError."""
         answer: asyncio.Future[bytes] = self.loop.create_future()
         answer.add_done_callback(mark_retrieved)
         if self.socket is None or self.socket.is_closing():
@@ -253,20 +245,13 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
 
     # Reading
 
-    def pause(self) -> None:
-        """Stop reading the socket until `resume`."""
-        self.hold("link")
-
-    def resume(self) -> None:
-        self.release("link")
-
-    def hold(self, reason: str) -> None:
+    def hold(self, reason: str = "link") -> None:
         """Stop reading the socket until every reason is released."""
         if not self._pauses and self.socket is not None and not self.socket.is_closing():
             self.socket.pause_reading()
         self._pauses.add(reason)
 
-    def release(self, reason: str) -> None:
+    def release(self, reason: str = "link") -> None:
         if reason in self._pauses:
             self._pauses.remove(reason)
             if not self._pauses and self.socket is not None and not self.socket.is_closing():
@@ -275,7 +260,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
     def watch_heartbeats(self, heartbeat_s: float) -> None:
         """Abort the connection if nothing is received for SILENT_CHECKS heartbeats in which the socket is read.
 
-        aio-pika, which sees no deliveries, is fed heartbeats instead. Does nothing once the socket is closed.
+        aio-pika, which sees no deliveries, gets heartbeats in their place.
         """
         if self.socket is not None:
             self._heartbeat_timer = self.loop.call_later(heartbeat_s, self._check_silence, heartbeat_s)
@@ -354,7 +339,7 @@ class ReaderTransport:
     """The transport of aio-pika's reader, by which the reader pauses the socket when its buffer is full."""
 
     def __init__(self, transport: UpstreamTransport) -> None:
-        self._transport = ref(transport)  # which has the reader
+        self._transport = ref(transport)  # weak, because the transport has the reader
 
     def pause_reading(self) -> None:
         transport = self._transport()

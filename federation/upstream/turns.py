@@ -1,7 +1,7 @@
-"""The work of links in one turn of the event loop, bounded however many links have some at the same moment.
+"""The work of links in one turn of the event loop, bounded however many links have work at the same moment.
 
-All links lose their connections when their upstream goes away, all evaluate demand when an alarm changes, all links of
-one object follow its bindings or consumers, and upstreams may send something to all at once.
+All links lose their connections when their upstream is stopped, all evaluate demand when an alarm changes, all links of
+one object follow its bindings or consumers, and upstreams may send data to all at once.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import TypeVar, cast
 
 from warren.broker.plugin import Table
 
-TURN_COST = 64  # of all links in one turn: some 5 ms
-LINK_COST = 8  # of a link that begins to run, ends, or loses its connection, with the report and the next attempt
-READ_COST, CLOSE_COST = 1, 1  # of reading a socket and of closing one
-DEMAND_COST = 1  # of evaluating the demand of one link
-LOOKS_COST = 12  # of looking at `demand_path.LOOKED` of its consumers
-CHANGES_COST = 1  # of having a link send changed bindings
-METHODS, METHODS_COST = 4, 2  # of sending so many bindings, with their replies
-COMPARED, COMPARED_COST = 100, 3  # of finding out which of so many bindings are to be sent
+TURN_COST = 64  # for all links in one turn: about 5 ms
+LINK_COST = 8  # to start, end or disconnect a link, with the report and the next attempt
+READ_COST, CLOSE_COST = 1, 1  # to read a socket, and to close one
+DEMAND_COST = 1  # to evaluate the demand of one link
+LOOKS_COST = 12  # to check `demand_path.LOOKED` of its consumers
+CHANGES_COST = 1  # to make a link send changed bindings
+METHODS, METHODS_COST = 4, 2  # bindings that are sent together, and the cost with their replies
+COMPARED, COMPARED_COST = 100, 3  # bindings that are compared together, and the cost
 ARGUMENTS_SHIFT, ARGUMENTS_MAX = 7, 20  # to write 128 bytes of arguments costs 1; a table has at most 1,024 fields
-CHECK_COST = 4  # of checking what a link has upstream
+CHECK_COST = 4  # to check the objects of a link upstream
 Result = TypeVar("Result")
 YOUNG = 1  # the older of the two generations that are collected often
 
 
 class Turns:
-    """The budget of links in the present turn of the loop, and what waits for later turns, in order.
+    """The budget of links in the present turn of the loop, and the steps that wait for later turns, in order.
 
-    Young objects are collected after each turn in which links changed. To the collector, which counts how many more
-    objects are made than freed, very many links that replace others are none, until all are collected in one long turn.
+    Young objects are collected after each turn in which links changed. The collector counts how many more objects are
+    made than freed, so very many links that replace others would not trigger it until one long collection.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Turns:
         await ready
 
     async def do(self, cost: int, steps: Generator[None, None, Result]) -> Result:
-        """Do steps of this cost in turns that have time for them; return their result."""
+        """Run steps of this cost in turns that have time for them; return their result."""
         while True:
             try:
                 next(steps)
@@ -70,7 +70,7 @@ class Turns:
             await self.wait(cost)
 
     def spend(self, cost: int) -> None:
-        """Count what is done in this turn anyway."""
+        """Count work that cannot wait for a later turn."""
         self._left -= cost
         if not self._expected:
             self._expected = True
@@ -88,7 +88,7 @@ class Turns:
 
 
 def arguments_cost(arguments: Table) -> int:
-    """Return the cost of writing these arguments of a binding anew, beside the binding's own."""
+    """Return the cost of encoding the arguments of a binding, in addition to that of the binding."""
     return min(len(arguments.raw) >> ARGUMENTS_SHIFT, ARGUMENTS_MAX)
 
 

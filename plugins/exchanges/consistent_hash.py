@@ -46,22 +46,22 @@ PROPERTIES: Final[dict[str, Callable[[Properties], str | int | None]]] = {
     name: attrgetter(name) for name in ("message_id", "correlation_id", "timestamp")
 }
 ALGORITHM: Final = "x-algorithm"
-ALGORITHMS: Final = ("ring", "jump")  # LavinMQ's; they select different destinations, on which no client can rely
+ALGORITHMS: Final = ("ring", "jump")  # LavinMQ's; clients cannot rely on their different destinations
 INTEGER: Final = re.compile("[+-]?[0-9]+")
 WEIGHT_LIMIT: Final = 10_000
 SLOTS: Final = 1 << 18  # a megabyte in an array
 SLOTS_IN_DICT: Final = 1 << 13  # about half a megabyte
-ARRAY_COST: Final = 500  # of moving them to an array
+ARRAY_COST: Final = 500  # the cost of moving them to an array
 MASK: Final = (1 << 64) - 1
 TEXT_SHIFT: Final = 4  # to format and hash 16 bytes of a header costs 1
-SCORES, SCORES_SHIFT = 400, 1  # of one step; 2 of them cost 1
-FEW_SHARES: Final = 100  # of any weights, whose scores are always one step
+SCORES, SCORES_SHIFT = 400, 1  # scores of one step; 2 of them cost 1
+FEW_SHARES: Final = 100  # shares of any weights, whose scores are always one step
 
 
 class _Share:
     """A destination, its number in the exchange, and the weights of its bindings, of which the oldest counts.
 
-    `weights` is ordered once there are several: the oldest of very many is found at once, however many were removed.
+    `weights` is ordered if there are several, so that the oldest of very many is found at once.
     """
 
     __slots__ = ("destination", "number", "seed", "weights")
@@ -107,7 +107,7 @@ class ConsistentHashExchange(ExchangeType):
         self._owners: defaultdict[int, int] | array[int] = defaultdict(int)  # by slot, the number; 0 if not assigned
 
     def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
-        """Refuse a binding key that is no weight, with 406."""
+        """Refuse a binding key that is no weight with 406."""
         if not INTEGER.fullmatch(routing_key):
             shown = term_of(("S", routing_key.encode("utf-8", "surrogateescape")))
             raise PreconditionFailed(f"The binding key must be an integer: {shown}")
@@ -193,7 +193,7 @@ class ConsistentHashExchange(ExchangeType):
         return ARRAY_COST
 
     def _hash_input(self, routing_key: str, message: Message) -> tuple[bytes, int]:
-        """Return the bytes of the message to hash, none if the header or property is missing; and the cost."""
+        """Return the bytes of the message to hash, empty if the header or property is missing, and the cost."""
         if self._header is not None:
             headers = message.headers
             hashed = header_bytes(headers.get(self._header))
@@ -249,7 +249,7 @@ def mix(number: int) -> int:
 
 
 def header_bytes(value: Value | None) -> bytes:
-    """Return the bytes of a header to hash: strings as they are, other values as text, whatever type an integer has."""
+    """Return the bytes of a header to hash: strings unchanged, other values as text, integers of all types alike."""
     if value is None:
         return b""
     return value[1] if isinstance(value[1], bytes) else term_of(value).encode()
@@ -282,7 +282,7 @@ def hashed_property(arguments: Table) -> Callable[[Properties], str | int | None
 
 
 def check_algorithm(arguments: Table) -> None:
-    """Refuse an algorithm that LavinMQ does not have either, with 406."""
+    """Refuse an algorithm that LavinMQ does not have with 406."""
     value = arguments.get(ALGORITHM)
     if value is not None and (arguments.text(ALGORITHM) or "").lower() not in ALGORITHMS:
         raise PreconditionFailed(f"Unsupported algorithm: {text_of(value)}")

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 from warren.broker.amqp.federation_headers import BOUND_FROM
 from warren.broker.plugin import Binding, Exchange, Table, UpstreamExchange, Value
 
-PATHS_LIMIT = 16  # paths of one presence; further ones are ignored, as the presence is known without them
+PATHS_LIMIT = 16  # paths of one presence; further ones are ignored, because the presence is known without them
 SITES_LIMIT = 100  # of one path
-SOURCES_LIMIT = 1_000  # sources that are remembered as complete; beyond, all are taken for complete
+SOURCES_LIMIT = 1_000  # sources that are remembered as complete; if there are more, all count as complete
 ANNOUNCED_LIMIT = 64 << 20  # bytes of the paths that the sources of one exchange may announce
-ENTRY_BYTES, SITE_BYTES = 600, 200  # of a path and of each site in it, beside the text
+ENTRY_BYTES, SITE_BYTES = 600, 200  # bytes of a path and of each site in it, beside the text
 TEXT_LIMIT = 1024  # characters of a name from another site
 
 Site = tuple[str, str]  # cluster name and virtual host
@@ -37,13 +37,14 @@ class Presence(NamedTuple):
 
 
 Holder = Binding | UpstreamExchange
-Entry = tuple[Presence, Path]  # what a source announces
+Entry = tuple[Presence, Path]  # an announcement of a source
 
 
 class Change(NamedTuple):
     """A path of a presence was added (`bind`) or removed (`unbind`).
 
-    `whole`: and the presence with it. `exchange` is the exchange at its site to which the presence is bound.
+    `whole` is true if the presence was added or removed with it. `exchange` is the exchange at its site to which the
+    presence is bound.
     """
 
     action: str
@@ -66,7 +67,7 @@ class RemotePresence:
 class RemotePresences:
     """The presences of other sites that one exchange knows.
 
-    A source's entries that it no longer announces are removed by `remove_some`, as they may be very many.
+    Entries that a source no longer announces are removed in steps by `remove_some`, because they may be very many.
     """
 
     __slots__ = ("_known", "_announced", "_announced_bytes", "_unconfirmed", "_complete", "_removals")
@@ -74,8 +75,8 @@ class RemotePresences:
     def __init__(self) -> None:
         self._known: dict[Presence, RemotePresence] = {}
         self._announced: dict[UpstreamExchange, dict[Entry, int]] = {}  # with the size of each
-        self._announced_bytes = 0  # those of the other two included
-        self._unconfirmed: dict[UpstreamExchange, dict[Entry, int]] = {}  # those before a summary, while it lasts
+        self._announced_bytes = 0  # including the entries of the other two
+        self._unconfirmed: dict[UpstreamExchange, dict[Entry, int]] = {}  # the entries before a summary, while it lasts
         self._complete: set[UpstreamExchange] = set()
         # No longer announced, and not removed yet, with the order from the end. Both are freed entry by entry.
         self._removals: deque[tuple[UpstreamExchange, dict[Entry, int], list[Entry]]] = deque()
@@ -155,7 +156,7 @@ class RemotePresences:
                 return None
             self._announced_bytes += size
             announced[entry] = size
-        return self.hold(presence, exchange, path, source)  # even if announced before: it may have exceeded PATHS_LIMIT
+        return self.hold(presence, exchange, path, source)  # even an announced one, which may have exceeded PATHS_LIMIT
 
     def withdraw(self, source: UpstreamExchange, presence: Presence, path: Path) -> Change | None:
         """Remove a path that a source has withdrawn. Returns the change, if any."""
@@ -172,7 +173,7 @@ class RemotePresences:
             self._unconfirmed[source] = announced
 
     def end_summary(self, source: UpstreamExchange) -> None:
-        """Have all that the summary did not announce removed; without a beginning it removes nothing."""
+        """Mark all entries for removal that the summary did not announce. Without a beginning it removes nothing."""
         unconfirmed = self._unconfirmed.pop(source, None)
         if unconfirmed is None:
             return
@@ -180,7 +181,7 @@ class RemotePresences:
         self._leave(source, unconfirmed)
 
     def detach(self, source: UpstreamExchange) -> None:
-        """Have everything removed that the source has announced."""
+        """Mark all entries of the source for removal."""
         self._set_complete(source)
         self._leave(source, self._unconfirmed.pop(source, {}))
         self._leave(source, self._announced.pop(source, {}))
@@ -223,11 +224,11 @@ class RemotePresences:
             self._complete.add(source)
 
     def may_repeat(self, source: UpstreamExchange) -> bool:
-        """Whether the source's present summary may announce what was known before this broker was started."""
+        """Return whether the source's present summary may announce presences from before the start of this broker."""
         return source in self._unconfirmed and not self.complete(source)
 
     def complete(self, source: UpstreamExchange) -> bool:
-        """Whether the source has sent a summary, or was detached, since this broker was started."""
+        """Return whether the source has sent a summary, or was detached, since the start of this broker."""
         return source in self._complete or len(self._complete) >= SOURCES_LIMIT
 
 
@@ -255,7 +256,7 @@ def encode_path(path: Path) -> Value:
 
 
 def presence_of_binding(binding: Binding) -> tuple[Presence, str, Path] | None:
-    """Return presence, exchange and path if the binding was made by a link of another site, else None.
+    """Return presence, exchange and path of a binding by a link of another site, or None for other bindings.
 
     Such a binding is that of an internal exchange, and has the path in the argument x-bound-from.
     """

@@ -21,8 +21,9 @@ If the exchange is federated, listeners also get notices of presences at other s
 vhost of the site, and the exchange there as `queue`. They are learnt in two ways: a downstream link binds its internal
 exchange as its own exchange is bound (x-bound-from), and a local link binds its internal exchange upstream as a
 listener of a special kind (`upstream_binding`). Such a listener gets a notice for each path of a presence, with the
-path in x-received-from, so that a notice travels no farther than a message could; and notices where a summary begins
-and ends (the action `summary`, with `complete` false and true), so that presences which ended unnoticed are removed.
+path in x-received-from, so that a notice travels no farther than a message could. It also gets notices at the beginning
+and the end of a summary (the action `summary`, with `complete` false and true), so that presences that ended unnoticed
+are removed.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -33,7 +34,6 @@ from warren.broker.amqp.field_table import FLOATS, INTEGERS, type_name
 from warren.broker.core.telemetry.firehose import property_table
 from warren.broker.plugin import (
     ACCEPTED,
-    Address,
     Binding,
     Destination,
     Destinations,
@@ -46,6 +46,7 @@ from warren.broker.plugin import (
     PreconditionFailed,
     Properties,
     RoomSteps,
+    RoutingAddress,
     Sink,
     Table,
     UpstreamExchange,
@@ -70,12 +71,12 @@ NUMBERS = INTEGERS | FLOATS | {"D", "t"}
 PERSISTENT = 2
 FEDERATED = "x-presence-federated"  # the argument of a link's binding as a listener
 NOT_PASSED: Path = ()
-REMOVED_AT_ONCE = 100  # presences at other sites, each of which is a notice for every listener
-SUMMARY_SLICE = 50  # notices made at once for a link
+REMOVED_AT_ONCE = 100  # presences at other sites, each with a notice for every listener
+SUMMARY_SLICE = 50  # notices for a link that are made together
 
 
 class PresenceExchange(ExchangeType):
-    """A presence exchange. `remote` are the presences at other sites."""
+    """A presence exchange. `remote` has the presences at other sites."""
 
     description = "Presence exchange: reports which of its bindings come and go"
 
@@ -99,21 +100,21 @@ class PresenceExchange(ExchangeType):
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
-        given = arguments.get(RELAY)
-        if given is not None and given[0] != "t":
-            found = type_name(given)
-            raise PreconditionFailed(f"invalid arg '{RELAY}' for exchange '{name}': expected bool, got {found}")
-        self.routes_by_key_only = not self.relays  # else the cost of a route is that of each message
-        self._removing = False  # the rest of the removals is due in the next turn
+        argument = arguments.get(RELAY)
+        if argument is not None and argument[0] != "t":
+            kind = type_name(argument)
+            raise PreconditionFailed(f"invalid arg '{RELAY}' for exchange '{name}': expected bool, got {kind}")
+        self.routes_by_key_only = not self.relays  # or the cost of a route is that of each message
+        self._removing = False  # true if the rest of the removals is due in the next turn
         self._deleted = False
         self._relay: Relay | None = None
         self._context: ExchangeContext | None = None
         self._listeners = Destinations()
         self._links = Destinations()
-        self._local_notices: dict[Binding, Message] = {}  # of local presences, for later listeners
-        self._keys: dict[str, int] = {}  # how many local presences have the key
+        self._local_notices: dict[Binding, Message] = {}  # notices of local presences, for later listeners
+        self._keys: dict[str, int] = {}  # the number of local presences by key
         self.remote = RemotePresences()
-        self._remote_notices: dict[Presence, Message] = {}  # of presences at other sites, for later listeners
+        self._remote_notices: dict[Presence, Message] = {}  # notices of presences at other sites, for later listeners
         self._restored: set[Destination] = set()  # listeners that were bound before this broker was started
 
     def on_created(self, context: ExchangeContext) -> None:
@@ -127,9 +128,9 @@ class PresenceExchange(ExchangeType):
         key = binding.routing_key
         if key == "":
             return self._add_listener(binding)
-        found = presence_of_binding(binding)
-        if found is not None:
-            return self._notify(self.remote.hold(*found, binding))
+        presence_path = presence_of_binding(binding)
+        if presence_path is not None:
+            return self._notify(self.remote.hold(*presence_path, binding))
         notice = self._local_notices[binding] = local_notice("bind", binding)
         self._keys[key] = self._keys.get(key, 0) + 1
         notices = [Emission(self._listeners.all(), [notice])]
@@ -144,9 +145,9 @@ class PresenceExchange(ExchangeType):
             (self._links if of_a_link else self._listeners).remove(binding.destination)
             self._restored.discard(binding.destination)
             return ()
-        found = presence_of_binding(binding)
-        if found is not None:
-            presence, _, path = found
+        presence_path = presence_of_binding(binding)
+        if presence_path is not None:
+            presence, _, path = presence_path
             return self._notify(self.remote.release(presence, path, binding))
         del self._local_notices[binding]
         notices = [Emission(self._listeners.all(), [local_notice("unbind", binding)])]
@@ -165,13 +166,13 @@ class PresenceExchange(ExchangeType):
         return self._summary(binding)
 
     def _summary(self, binding: Binding) -> Iterator[Emission]:
-        """Yield the notices of all presences, if wanted. Not consumed for a binding that a restart restores."""
+        """Yield the notices of all presences if the binding wants a summary. A restart restores bindings without it."""
         self._restored.discard(binding.destination)
         if wants_summary(binding.arguments.get(SUMMARY)):
             yield Emission([binding.destination], [*self._local_notices.values(), *self._remote_notices.values()])
 
     def _summary_for_link(self, link: Destination) -> Iterator[Emission]:
-        """Yield notices of all presences, made in slices, for a link, which ignores what it was notified of before."""
+        """Yield notices of all presences in slices, for a link, which ignores known presences."""
         keys = iter(list(self._keys))
         changes = self.remote.all()
         yield Emission([link], [self._summary_mark(False)])
@@ -278,11 +279,11 @@ class PresenceExchange(ExchangeType):
         headers = Table.of({"action": action, "exchange": self.name, "queue": exchange, "key": key})
         if path:
             headers = headers.with_items([(RECEIVED_FROM, encode_path(path))])
-        return framed(Address(self.name, ""), Properties(headers=headers), b"")
+        return framed(RoutingAddress(self.name, ""), Properties(headers=headers), b"")
 
     def _summary_mark(self, complete: bool) -> Message:
         headers = Table.of({"action": "summary", "exchange": self.name, "complete": complete})
-        return framed(Address(self.name, ""), Properties(headers=headers), b"")
+        return framed(RoutingAddress(self.name, ""), Properties(headers=headers), b"")
 
     # Messages
 
@@ -292,7 +293,7 @@ class PresenceExchange(ExchangeType):
 
     @property
     def route_cost(self) -> int:
-        """The cost of relaying a message, as the relay enqueues it at once."""
+        """The cost of relaying a message, which the relay enqueues at once."""
         return len(self._listeners.all()) + len(self._links.all()) if self._relay is not None else 0
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
@@ -302,8 +303,8 @@ class PresenceExchange(ExchangeType):
 class Relay(Sink):
     """A sink that relays published messages to the listeners, with headers of the exchange in place of the client's.
 
-    A listener may be an exchange that routes to this one or to another relay, which do not get it (`relays`). The
-    header `exchange` is always the name of this exchange. Messages from a link have such headers already.
+    A listener may be an exchange that routes to this one or to another relay; these do not get the message (`relays`).
+    The header `exchange` is always the name of this exchange. Messages from a link have such headers already.
     """
 
     __slots__ = ("_exchange", "_listeners", "_links")
@@ -326,7 +327,7 @@ class Relay(Sink):
     def forward(self, message: Message, headers: Table, path: Path) -> EnqueueSteps:
         """Relay a message that another site has relayed, adding the site, in steps.
 
-        No listener gets it while another one would refuse it, as the link repeats it then.
+        No listener gets it while another one would refuse it, because the link then repeats it.
         """
         key = headers.text("key") or ""
         cluster_name, vhost = path[-1]
@@ -334,7 +335,7 @@ class Relay(Sink):
         own = Table(own.raw + headers.without(["action", "exchange", "key", "cluster-name", "vhost"]).raw)
         own = Table(own.raw + Table.of({"cluster-name": cluster_name, "vhost": vhost}).raw)
         properties = Properties(headers=own, delivery_mode=PERSISTENT if message.persistent else None)
-        relayed = framed(Address(self._exchange, message.address.routing_key), properties, message.body)
+        relayed = framed(RoutingAddress(self._exchange, message.address.routing_key), properties, message.body)
         if not (yield from self.context.destinations_have_room(self._receivers(), relayed)):
             return EnqueueResult(False, frozenset((0,)))
         return (yield from self.context.deliver_in_steps(self._receivers(), [relayed]))
@@ -347,7 +348,7 @@ class Relay(Sink):
         headers = {"action": "message", "exchange": self._exchange, "key": key}
         own = Table.of({**headers, "properties": property_table(message.properties)})
         properties = Properties(headers=own, delivery_mode=PERSISTENT if message.persistent else None)
-        return framed(Address(self._exchange, key), properties, message.body)
+        return framed(RoutingAddress(self._exchange, key), properties, message.body)
 
 
 def local_notice(action: str, binding: Binding) -> Message:
@@ -357,7 +358,7 @@ def local_notice(action: str, binding: Binding) -> Message:
         "queue": binding.destination.name,
         "key": binding.routing_key,
     }
-    return framed(Address(binding.source, ""), Properties(headers=Table.of(headers)), b"")
+    return framed(RoutingAddress(binding.source, ""), Properties(headers=Table.of(headers)), b"")
 
 
 def remote_notice(action: str, name: str, presence: Presence, exchange: str) -> Message:
@@ -370,14 +371,14 @@ def remote_notice(action: str, name: str, presence: Presence, exchange: str) -> 
         "cluster-name": presence.cluster_name,
         "vhost": presence.vhost,
     }
-    return framed(Address(name, ""), Properties(headers=Table.of(headers)), b"")
+    return framed(RoutingAddress(name, ""), Properties(headers=Table.of(headers)), b"")
 
 
-def wants_summary(given: Value | None) -> bool:
-    """Whether a binding's argument asks for a summary: it does unless it is false or a number 0 of any type."""
-    if given is None:
+def wants_summary(argument: Value | None) -> bool:
+    """Return whether a binding's argument asks for a summary: any value except false and numbers equal to 0."""
+    if argument is None:
         return True
-    kind, value = given
+    kind, value = argument
     if kind == "D" and isinstance(value, tuple):
         value = value[1]  # after the scale
     return kind not in NUMBERS or value != 0

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Choices(Generic[T]):
-    """Different values, one of which is chosen. A change takes no longer where there are very many."""
+    """Different values, one of which is chosen. The time of a change does not depend on their number."""
 
     __slots__ = ("_all", "_at")
 
@@ -35,7 +35,7 @@ class Choices(Generic[T]):
             self._at[last] = at
 
     def one(self) -> T:
-        """Return one of the values, of which there must be some, each with equal probability."""
+        """Return one of the values with equal probability; there must be at least one."""
         return choice(self._all)
 
     def release(self) -> Iterator[int]:
@@ -46,14 +46,13 @@ class Choices(Generic[T]):
 
 
 class RandomExchange(ExchangeType):
-    """An exchange that selects bindings with equal probability, whatever their keys: a queue bound twice gets twice as
-    many messages."""
+    """An exchange that selects bindings with equal probability: a queue bound twice gets twice as many messages."""
 
     description = "AMQP random exchange."
 
     __slots__ = ("_bindings",)
 
-    routes_by_key_only = False  # each message is routed by a choice of its own
+    routes_by_key_only = False  # each message is routed separately
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
@@ -89,7 +88,7 @@ class LocalRandomExchange(ExchangeType):
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
         self._queues = Choices[Destination]()
-        self._bindings: dict[Destination, int] = {}  # the number of those of each queue
+        self._bindings: dict[Destination, int] = {}  # the number of bindings by queue
 
     def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
         if routing_key:

@@ -27,12 +27,12 @@ from warren.broker.plugin import (
 LENGTH = "x-recent-history-length"
 NO_STORE = "x-recent-history-no-store"
 DEFAULT_LENGTH = 20
-HISTORY_BYTES = 64 << 20  # of the contents of more than DEFAULT_LENGTH messages, beside those that are being dropped
-MESSAGE_BYTES = 500  # of each message beside its content
+HISTORY_BYTES = 64 << 20  # contents of more than DEFAULT_LENGTH messages, without those that are being dropped
+MESSAGE_BYTES = 500  # size of each message beside its content
 SLICE, SLICE_BYTES = 500, 1 << 20  # messages delivered to a new binding together, and about how many bytes of frames
-DROPS = 500  # old messages that are dropped in one step: a long one may displace very many short ones
-LAST_SLICE = 100  # of the last messages, which are enqueued at once
-REPLAY_COST = 20  # of a publish while the history is being delivered, so that publishers do not outrun it
+DROPS = 500  # old messages that are dropped in one step, because a long one may displace very many short ones
+LAST_SLICE = 100  # bytes of the last messages, which are enqueued together
+REPLAY_COST = 20  # the cost of a publish while the history is being delivered, so that publishers do not outrun it
 EXCHANGE = "exchange"
 
 
@@ -68,9 +68,9 @@ class RecentHistoryExchange(FanoutExchange):
         self._length = length_of(arguments)
         self._kept: dict[int, KeptMessage] = {}  # by consecutive numbers, the oldest first
         self._first = 0  # the number of the first of them
-        self._oldest = 0  # of the first that is in the history: those before are to be dropped
-        self._next = 0  # of the next message
-        self._bytes = 0  # of those in the history
+        self._oldest = 0  # the number of the first message in the history: earlier ones are to be dropped
+        self._next = 0  # the number of the next message
+        self._bytes = 0  # size of the messages in the history
         self._dropping = False  # in a job
         self._replays: dict[Binding, Replay] = {}
         self._context: ExchangeContext | None = None
@@ -144,7 +144,7 @@ class RecentHistoryExchange(FanoutExchange):
         """Yield the history in slices. With the last one the binding takes part in routing."""
         destination = binding.destination
         last_limit = 1 if destination.kind == EXCHANGE else LAST_SLICE
-        yield Emission((), ())  # each of those that follow is taken when it is enqueued
+        yield Emission((), ())  # later messages are taken when they are enqueued
         while self._replays.get(binding) is replay:  # it may be deleted meanwhile
             end = self._next if replay.end is None else replay.end
             messages = self._slice(max(replay.at, self._oldest), end)
@@ -167,7 +167,7 @@ class RecentHistoryExchange(FanoutExchange):
         return messages
 
     def _bind(self, destination: Destination) -> None:
-        """Route to a destination, which has the whole history; its other new bindings get no newer messages."""
+        """Route to a destination that has the whole history; its other new bindings get no newer messages."""
         for binding, replay in self._replays.items():
             if binding.destination is destination and replay.end is None:
                 replay.end = replay.newest

@@ -13,8 +13,8 @@ from warren.broker.config import HTTPListener
 from warren.broker.net.connection_limits import Slot
 
 from .asgi import DISCONNECTED
+from .h11_input import PacedConnection, PacedFlow
 from .pace import pace_of
-from .paced_input import PacedConnection, PacedFlow
 
 STALL_CHECK_S = 15.0  # between two checks that pending output has decreased
 SLICE_S = 0.0005  # for the input of one connection before others have their turn

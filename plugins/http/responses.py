@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -16,36 +17,25 @@ NO_HEADERS: Mapping[str, str] = {}
 REALM = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
 
 
+@dataclass(slots=True)
 class Pieces:
     """JSON text in many parts, sent one after the other, as joining them would block the event loop."""
 
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: list[bytes]) -> None:
-        self.parts = parts
+    parts: list[bytes]
 
 
+@dataclass(slots=True)
 class Response(Generic[V]):
     """A status with a body: a V that becomes JSON, bytes or Pieces sent as they are, or None.
 
     `media_type` is that of bytes; `gzip` is the body compressed in advance, or None.
     """
 
-    __slots__ = ("status", "body", "headers", "media_type", "gzip")
-
-    def __init__(
-        self,
-        status: int = 200,
-        body: object = None,
-        headers: Mapping[str, str] = NO_HEADERS,
-        media_type: str = "application/json",
-        gzip: bytes | None = None,
-    ) -> None:
-        self.status = status
-        self.body = body
-        self.headers = headers
-        self.media_type = media_type
-        self.gzip = gzip
+    status: int = 200
+    body: object = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media_type: str = "application/json"
+    gzip: bytes | None = None
 
     def encode(self) -> bytes:
         return b"".join(self.parts())

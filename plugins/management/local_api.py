@@ -6,10 +6,10 @@ from warren.broker.plugin import Host
 
 from ..http.asgi import Incoming
 from ..http.auth import LOCAL_CALLER, Caller
+from ..http.limits import Quota
 from .api import routes
-from .framework.context import State
-from .framework.quota import Quota
-from .http_api import API, HTTPAPI
+from .framework.http_api import API, HTTPAPI
+from .framework.state import ManagementState
 from .service import ManagementService
 
 MANAGEMENT = "management"  # the entry point of the service
@@ -24,20 +24,20 @@ class LocalAPI(HTTPAPI):
 
     request_s = None
 
-    def __init__(self, host: Host, state: State) -> None:
+    def __init__(self, host: Host, state: ManagementState) -> None:
         super().__init__(host, state, routes())
         self._prefix = API
         self._bodies = Quota(BODIES_BYTES, BODIES_BYTES)
 
     @property
-    def _state(self) -> State:
+    def _state(self) -> ManagementState:
         """The state of the running service, with its samples, or else a state without samples."""
         service = self._host.services.get(MANAGEMENT)
         state = service.state if isinstance(service, ManagementService) else None
         return state or self._own_state
 
     @_state.setter
-    def _state(self, state: State) -> None:
+    def _state(self, state: ManagementState) -> None:
         self._own_state = state
 
     async def _log_in(self, incoming: Incoming) -> Caller:

@@ -9,8 +9,8 @@ from warren.broker.operator.local_socket import LocalServer
 from warren.broker.plugin import Child, Host, Listener, Service, StandbyHost
 
 from ..http.lazy_listener import HTTPApp, HTTPListeners, LazyListener
-from .access_log import AccessLog
-from .framework.context import State
+from .framework.access_log import AccessLog
+from .framework.state import ManagementState
 from .stats.sampler import Sampler
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class ManagementService(Service):
     def __init__(self) -> None:
         self._listeners: HTTPListeners | None = None
         self._sampling: Child | None = None
-        self._state: State | None = None
+        self._state: ManagementState | None = None
         self._local: LazyListener | None = None  # of a standby
 
     async def start(self, host: Host) -> None:
@@ -38,14 +38,14 @@ class ManagementService(Service):
         config = host.config.management
         if config.http_log_dir:
             AccessLog(config.http_log_dir, host.report).prepare()  # so an invalid folder fails the start, not a request
-        state = self._state = State(host)
+        state = self._state = ManagementState(host)
 
         def application() -> ASGIApp:
-            from .application import application as made
+            from .dispatcher import application as made
 
             return made(host, state)
 
-        app = HTTPApp("management", "http", f"{__package__}.application", application, OPTION)
+        app = HTTPApp("management", "http", f"{__package__}.dispatcher", application, OPTION)
         self._listeners = HTTPListeners(host, app)
         await self._listeners.open(config.tcp, config.ssl, config.ssl_options, Management().tcp)
         if len(self._listeners) and state.samples.mode != "none":
@@ -78,7 +78,7 @@ class ManagementService(Service):
         return True
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> ManagementState | None:
         """The state since the start of the service, or None."""
         return self._state
 
@@ -113,7 +113,7 @@ class LocalHTTP:
     def _application(self) -> ASGIApp:
         from .local_api import LocalAPI
 
-        self._api = LocalAPI(self._host, State(self._host, sampling=False))
+        self._api = LocalAPI(self._host, ManagementState(self._host, sampling=False))
         return self._api
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The user interface in the browser: an application that serves the files of the folder `ui` from memory."""
+"""The user interface in the browser: an application that serves the files of `ui` and `web` from memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from pathlib import Path
 
 from starlette.responses import RedirectResponse, Response
 
+from .. import web
 from ..http.asgi import GZIP_FROM, Application, Incoming, compress_now
-from .framework.context import State
-from .http_api import fixed_headers
+from .framework.http_api import fixed_headers
+from .framework.state import ManagementState
 
 FOLDER = Path(__file__).with_name("ui")
+SHARED = "web"  # the path of the files that reports use as well
 INDEX = "index.html"
 # Nothing but the files of this folder and the API of this node: no inline scripts or styles.
 CONTENT_SECURITY = (
@@ -49,9 +51,10 @@ def _stored(path: Path) -> StoredFile:
     return StoredFile(mimetypes.guess_type(path.name)[0], content, compressed, hashlib.sha256(content).hexdigest()[:32])
 
 
-def read_files(folder: Path = FOLDER) -> dict[str, StoredFile]:
-    """Return the files of a folder by their path in it, such as `core/api.js`; the path "" is the index."""
-    files = {path.relative_to(folder).as_posix(): _stored(path) for path in folder.rglob("*") if path.is_file()}
+def read_files() -> dict[str, StoredFile]:
+    """Return the files by path, such as `core/api.js` or `web/table.js`; the path "" is the index."""
+    files = {path.relative_to(FOLDER).as_posix(): _stored(path) for path in FOLDER.rglob("*") if path.is_file()}
+    files |= {f"{SHARED}/{path.name}": _stored(path) for path in web.files()}
     return {"": files[INDEX], **files}
 
 
@@ -67,7 +70,7 @@ class UIFiles(Application):
     All files are read at the first request, so a page is never mixed with scripts of another version.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ManagementState) -> None:
         self._prefix = state.config.path_prefix.rstrip("/")
         self._config = state.config
         self._files: dict[str, StoredFile] | None = None

@@ -31,12 +31,12 @@ USAGE, NO_INPUT, UNAVAILABLE, FAILED = 64, 66, 69, 70  # of sysexits.h
 STATUS = {"balanced": 0, "imbalanced": 1, "incomplete": 2, "sampled": 2}
 FAIL_ON = {"imbalanced": ("imbalanced",), "incomplete": ("imbalanced", "incomplete", "sampled"), "never": ()}
 NEEDED = ("pyspark",)
-SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # a variable that spark-submit sets
 SPARK_HOSTS = r"spark://[^,\s]+:\d+(,[^,\s]+:\d+)*"
 MASTER = re.compile(
     rf"local|local\[([1-9]\d*|\*)( *, *\d+)?\]|local-cluster\[.+\]|yarn|{SPARK_HOSTS}|(?!spark:)[a-z][a-z0-9]*://.+"
 )
-MEMORY = re.compile(r"\d+[kmgt]?", re.IGNORECASE)  # as Java's own option for it
+MEMORY = re.compile(r"\d+[kmgt]?", re.IGNORECASE)  # the form of Java's own option
 LOCAL = "file://"
 NO_START = "Spark did not start, for the reason above: check --master, --driver-memory and --conf"
 AGO = re.compile(r"(\d+)([smhd])")
@@ -114,7 +114,7 @@ def interval(text: str) -> float:
 
 
 def master(text: str) -> str:
-    """Check the form of the URL of a Spark cluster; Java would end with a stack."""
+    """Check the form of the URL of a Spark cluster, which Java reports with a stack trace."""
     if not MASTER.fullmatch(text):
         raise ArgumentTypeError(f"{text!r} is none of local[N], spark://HOST:PORT, k8s://URL and yarn")
     return text
@@ -142,7 +142,7 @@ def setting(text: str) -> tuple[str, str]:
 
 
 def contradiction(options: Namespace) -> str:
-    """Return which options exclude each other, in one line, or an empty string."""
+    """Return the conflict between options in one line, or an empty string."""
     for option in ("input", "output", "compare"):
         if getattr(options, option) in ("", LOCAL):
             return f"--{option} names no folder"
@@ -156,7 +156,7 @@ def contradiction(options: Namespace) -> str:
 
 
 def missing() -> str:
-    """Return what the job needs and does not find, in one line, or an empty string."""
+    """Return the missing requirement of the job in one line, or an empty string."""
     lacking = [name for name in NEEDED if find_spec(name) is None]
     if lacking:
         return f"needs {' and '.join(lacking)}: in a clone of Warren, pip install '.[analytics]'"
@@ -164,10 +164,10 @@ def missing() -> str:
 
 
 def input_fault(options: Namespace) -> str:
-    """Return why there is no input, in one line; an empty string also where only Spark can look at it."""
+    """Return the fault of the input in one line, or an empty string, also for an input that only Spark can read."""
     settings = dict(options.conf)
     cluster = options.master or settings.get("spark.master") or "local"
-    # Any of these may give a path without a scheme another meaning than that of a folder of this machine.
+    # With any of these, a path without a scheme may be somewhere other than on this machine.
     configured = {SUBMITTED, "HADOOP_CONF_DIR", "SPARK_CONF_DIR"} & os.environ.keys()
     configured |= {name for name in settings if name.startswith("spark.hadoop.fs.")}
     if "://" in options.input or configured or not cluster.startswith("local"):
@@ -182,20 +182,20 @@ def analyze(options: Namespace) -> int:
 
     from .analysis import job, streaming
     from .analysis.input_files import DamagedFile, local_records
+    from .analysis.report_inputs import AmbiguousKind
     from .analysis.selection import Selection
     from .analysis.spark_session import session
-    from .analysis.summaries import AmbiguousKind
 
     signal.signal(signal.SIGTERM, interrupted)
     for name in CHATTY:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    progress = job.Progress()
+    progress = job.progress()
     started = False
     try:
         progress("start Spark")
         names = [tuple(each) for each in (options.node, options.vhost, options.queue)]
         selection = Selection(options.since, options.until, *names)
-        # None: a log that grows.
+        # None for a log that grows.
         records = local_records(options.input, selection.has_file) if options.every is None else None
         with session(options.master, records, options.driver_memory, dict(options.conf)) as spark:
             started = True
@@ -213,7 +213,7 @@ def analyze(options: Namespace) -> int:
         return failed("stopped", 128 + signal.SIGTERM)
     except Exception:
         traceback.print_exc()
-        return FAILED  # Python's own status would be 1, which is a verdict
+        return FAILED  # Python's default status 1 is a verdict
     progress(f"done: {options.output}/index.html")
     print(f"warren analyze: {report['verdict']}", file=sys.stderr)
     return exit_status(report["conservation"]["status"], options.fail_on)

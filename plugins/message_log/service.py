@@ -1,4 +1,4 @@
-"""The service that exports what happens to every message, if it is enabled."""
+"""The service that exports all events of messages, if it is enabled."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NEEDED = ("pyarrow", "numpy")
 class MessageLogService(Service):
     """The service `message_log`. If `message_log.enabled` is false, nothing else of the export is imported."""
 
-    around = True  # nothing may happen to messages that is not logged
-    _hosts: ClassVar[WeakSet[Host]] = WeakSet()  # that have exported before
+    around = True  # every event of a message must be logged
+    _hosts: ClassVar[WeakSet[Host]] = WeakSet()  # folders into which this process has exported
 
     def __init__(self) -> None:
         self._export: Export | None = None
@@ -57,7 +57,7 @@ class MessageLogService(Service):
 
 
 def note_disabled(host: Host) -> None:
-    """Note in the folder of an earlier export that messages now come and go without a record."""
+    """Note in the folder of an earlier export that events of messages are not recorded now."""
     folder = Path(host.config.message_log.directory).absolute()
     if not folder.is_dir():
         return

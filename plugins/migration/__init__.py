@@ -1,1 +1,1 @@
-"""The command `warren migrate`: moves definitions and messages from one broker to another while clients move."""
+"""The command `warren migrate`: moves definitions and messages to another broker while clients move."""

@@ -1,4 +1,4 @@
-"""The two brokers of a migration, as their HTTP APIs show them: RabbitMQ or Warren, either of them."""
+"""The brokers of a migration at their HTTP APIs. Both source and target may be RabbitMQ or Warren."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMP
 from warren.broker.ctl.api_client import API
 from warren.broker.ctl.errors import UNAVAILABLE, ExitError, NotFound
 
-REQUEST_S = 120.0  # of all requests of one call: the definitions of a large broker take a while
+REQUEST_S = 120.0  # the time of all requests of one call: the definitions of a large broker take a while
 QUEUE_COLUMNS = (
     "vhost", "name", "type", "durable", "auto_delete", "exclusive", "arguments", "messages_ready",
     "messages_unacknowledged", "message_stats.ack",
@@ -34,9 +34,8 @@ class QueueName(NamedTuple):
 
 
 class QueueState(NamedTuple):
-    """A queue at the source. `unacked` messages are with consumers, the migration's links included.
-
-    `acked` counts those that consumers have acknowledged since the broker counts them.
+    """A queue at the source. `unacked` messages are with consumers, including the migration's links. `acked` is the
+    broker's count of acknowledged messages.
     """
 
     ready: int
@@ -75,14 +74,14 @@ class Broker:
         return self.product == WARREN
 
     def is_same(self, other: Broker) -> bool:
-        """Whether both are one broker, by whatever addresses."""
+        """Return whether both are one broker, possibly at different addresses."""
         id = self.globals.get(CLUSTER_ID)
         return self.address == other.address or (
             id is not None and (id, self.node) == (other.globals.get(CLUSTER_ID), other.node)
         )
 
     def check_definitions(self, place: str) -> None:
-        """Raises ExitError (69) if the broker, which is the `place`, has a part of an import of definitions."""
+        """Raise ExitError (69) if the broker, which is the `place`, has only a part of an import of definitions."""
         if UNFINISHED_IMPORT in self.globals:
             advice = f"let the import end; if a crash has interrupted it, {ADVICE}"
             raise ExitError(UNAVAILABLE, f"the {place}, {self}, has only a part of an import of definitions: {advice}")
@@ -108,8 +107,8 @@ class Broker:
                 api.delete("parameters", component, vhost, name)
 
     def definitions(self) -> Document:
-        found: Document = self.get("definitions")
-        return found
+        definitions: Document = self.get("definitions")
+        return definitions
 
     def vhosts(self) -> set[str]:
         """Return the names of all virtual hosts."""
@@ -117,22 +116,22 @@ class Broker:
 
     def declared(self, section: str) -> list[Document]:
         """Return the properties of all `queues` or `exchanges`, transient ones included."""
-        found: list[Document] = self.get(section, columns="vhost,name,type,durable,auto_delete,arguments")
-        return found
+        objects: list[Document] = self.get(section, columns="vhost,name,type,durable,auto_delete,arguments")
+        return objects
 
     def queues(self) -> dict[QueueName, QueueState]:
         """Return all queues, in order of their names."""
         rows = self.get("queues", columns=",".join(QUEUE_COLUMNS))
-        found = {QueueName(row["vhost"], row["name"]): queue_state(row) for row in rows}
-        return dict(sorted(found.items()))
+        states = {QueueName(row["vhost"], row["name"]): queue_state(row) for row in rows}
+        return dict(sorted(states.items()))
 
     def connections(self) -> list[tuple[str, str]]:
-        """Return virtual host and the name that the client gave for each connection; empty if unknown."""
+        """Return the virtual host and the client's name of each connection; the name is empty if unknown."""
         rows = self.get("connections", columns="vhost,user_provided_name,client_properties")
         return [(str(row.get("vhost", "")), connection_name(row)) for row in rows]
 
     def delayed(self, vhosts: set[str]) -> int:
-        """Return how many messages delayed exchanges of these virtual hosts keep."""
+        """Return the number of messages in delayed exchanges of these virtual hosts."""
         rows = self.get("exchanges", columns="vhost,messages_delayed")
         return sum(row.get("messages_delayed") or 0 for row in rows if row["vhost"] in vhosts)
 
@@ -160,7 +159,7 @@ class Broker:
 
 
 def port_of(listener: Document) -> int:
-    """Return the port of a listener as a number, since what the source answers becomes part of a URI.
+    """Return the port of a listener as a number, because the answer of the source becomes part of a URI.
 
     Raises ExitError (69).
     """
@@ -182,7 +181,7 @@ def pattern_of(text: str) -> Pattern | None:
 
 
 def matches(pattern: Pattern | None, name: str) -> bool:
-    """Whether a pattern of permissions may match a name; an unknown one, or one that takes too long, matches all."""
+    """Return whether a pattern of permissions may match a name; unknown and slow patterns match all names."""
     return pattern is None or pattern.search(name) is not False
 
 
@@ -193,8 +192,8 @@ def queue_state(row: Document) -> QueueState:
 
 def connection_name(row: Document) -> str:
     properties = row.get("client_properties")
-    given = properties.get("connection_name", "") if isinstance(properties, dict) else ""
-    return str(row.get("user_provided_name") or given)
+    name = properties.get("connection_name", "") if isinstance(properties, dict) else ""
+    return str(row.get("user_provided_name") or name)
 
 
 def with_vhost(uri: str, vhost: str) -> str:

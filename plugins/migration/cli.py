@@ -31,8 +31,8 @@ NOT_AUTHORIZED = 401  # of HTTP
 WRONG_LOGIN = {"not_authorized", "Login failed"}  # the error for it and not for a missing tag; RabbitMQ 3's reason
 OPTIONS = (("--url:", "--from or --to:"), ("--password-file:", "--from-password-file or --to-password-file:"))
 LINKS = 500
-AGAIN_S = 1.0  # in which another run makes its links after it has looked
-NAMES_SHOWN = 20  # of queues in a dry run
+AGAIN_S = 1.0  # the time in which another run makes its links again
+NAMES_SHOWN = 20  # the maximum of queues that a dry run prints
 
 
 def positive(text: str) -> int:
@@ -83,7 +83,7 @@ class Migrate(Command):
                 text = text.replace(word, ours)
             return failed(text, error.status)
         except APIError as error:
-            reason = " ".join(html.unescape(error.reason).split())  # which some routes escape for browsers
+            reason = " ".join(html.unescape(error.reason).split())  # some routes escape it for browsers
             if error.status != NOT_AUTHORIZED:
                 return failed(f"a broker refuses: {reason}", UNAVAILABLE)
             if {error.error, reason} & WRONG_LOGIN:
@@ -173,7 +173,7 @@ def migrate(options: Namespace) -> int:
 
 
 def source_of(connect: Callable[[], API], stops: bool) -> Broker | None:
-    """Return the source; None if it does not answer and the links are only to be removed. Raises as `Broker` does."""
+    """Return the source, or None if it does not answer and the links are removed. Raises the errors of `Broker`."""
     from warren.broker.ctl.errors import Unreachable
 
     from .brokers import Broker
@@ -209,12 +209,12 @@ def stop(mover: Mover, migration: Migration | None = None) -> None:
 def has_password(url: str) -> bool:
     try:
         return urlsplit(url).password is not None
-    except ValueError:  # no URL, as its use will tell
+    except ValueError:  # its use reports that this is no URL
         return False
 
 
 def uri_fault(uri: str) -> str:
-    """Return why links cannot reach the source by a URI, in words that have no part of it, or an empty string."""
+    """Return the fault of a URI of the source, without parts of the URI, or an empty string."""
     from warren.broker.core.policies.upstream_parameters import URI_LIMIT
     from warren.broker.core.policies.upstream_parameters import uri_fault as term_of_fault
 
@@ -244,7 +244,7 @@ def amqp_uri(source: Broker, url: str, password_file: str) -> str:
 
 
 def check_permissions(source: Broker, uri: str, made: Plan) -> None:
-    """Raises ExitError (69) if the user of the links may not read a queue of the old broker."""
+    """Raise ExitError (69) if the user of the links may not read a queue of the old broker."""
     from warren.broker.ctl.errors import UNAVAILABLE, ExitError
 
     user = unquote(urlsplit(uri).username or "guest")
@@ -258,7 +258,7 @@ def check_permissions(source: Broker, uri: str, made: Plan) -> None:
 
 
 def describe(made: Plan) -> None:
-    """Print what the plan has, what changes, and what is missing."""
+    """Print the plan, its changes, and the missing objects."""
     sections = [
         f"{len(part)} {name.replace('_', ' ')}"
         for name, part in made.document.items()

@@ -1,7 +1,7 @@
 """A migration from one broker to another: definitions first, then the links, which move messages until none is left.
 
-All that has to survive is at the target: its links. So the command may be stopped or killed and started again, and
-both brokers may restart meanwhile.
+The links at the target are the only state of a migration. So the command may be stopped or killed and started again,
+and both brokers may restart meanwhile.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .movers import LINK_LIMIT, Mover, Moving
 from .plan import Plan, Target, plan
 from .progress import Display, Progress, table, totals
 
-LOOK_S = 2.0  # between two looks at both brokers
+LOOK_S = 2.0  # the time between two requests to both brokers
 END_S, END_LOOK_S = 10.0, 0.1
-# A RabbitMQ reports the lengths of its queues every 5 s: what is empty has to stay so for longer than two reports.
+# RabbitMQ reports the lengths of its queues every 5 s: empty queues must stay empty for longer than two reports.
 SETTLE_S, SETTLE_WARREN_S = 12.0, 3.0
-NO_ROOM_S = 20.0  # for which the target may refuse all links
-REFUSALS = 100  # objects that are left out one by one after the target has refused them
+NO_ROOM_S = 20.0  # the time for which the target may refuse all links
+REFUSALS = 100  # the maximum of objects that are left out one by one after the target has refused them
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,15 @@ class Migration:
         self._progress: dict[QueueName, Progress] = {}
         self._counted: dict[QueueName, int] = {}  # the last count of each link or queue
         self._refused: set[QueueName] = set()
-        self._room = options.links  # links that the target may run, as far as is known
-        self._refused_since_s: float | None = None  # the time since which it runs none
+        self._room = options.links  # the known number of links that the target may run
+        self._refused_since_s: float | None = None  # the time since which the target runs no link
         self._clients = 0  # connections at the source that are not our links
         self._began_s = time.monotonic()
 
     # Definitions
 
     def plan(self) -> Plan:
-        """Make the plan, and have a Warren check it without importing. Raises ExitError (65)."""
+        """Make the plan, and let a Warren check it without an import. Raises ExitError (65)."""
         target = Target(self._target.product, self._target.exchange_types, self._target.user)
         made = plan(self._source.definitions(), target, self._options.vhosts)
         if self._target.is_warren:
@@ -71,7 +71,7 @@ class Migration:
         return made
 
     def _check(self, made: Plan) -> None:
-        """Leave out what the target refuses. Raises ExitError (65)."""
+        """Leave out the objects that the target refuses. Raises ExitError (65)."""
         for _ in range(REFUSALS):
             try:
                 answer = self._target.post("warren", "check-definitions", body=made.document)
@@ -91,13 +91,13 @@ class Migration:
         made.compare(*(self._target.declared(section) for section in ("queues", "exchanges")))
 
     def require(self, made: Plan) -> None:
-        """Raises ExitError (65) if the target cannot have everything, unless that is accepted."""
+        """Raise ExitError (65) if the target cannot have everything, unless the options accept that."""
         if made.missing and not self._options.leave_out:
             lines = "".join(f"\n  {line}" for line in made.missing)
             raise ExitError(DATA, f"the target cannot have these (--leave-out migrates the rest):{lines}")
 
     def import_definitions(self, made: Plan, again: bool) -> None:
-        """Import the plan; `again` only what clients declare, as operators may have changed the rest at the target."""
+        """Import the plan, or `again` only objects of clients: operators may have changed the rest at the target."""
         self._target.post("definitions", body=made.topology() if again else made.document)
 
     # Messages
@@ -129,7 +129,7 @@ class Migration:
             time.sleep(LOOK_S)
 
     def end(self) -> None:
-        """Remove the links, and wait for END_S until their connections are gone: they take messages until then."""
+        """Remove the links, and wait up to END_S until their connections are closed: they take messages until then."""
         self._mover.set(())
         until_s = time.monotonic() + END_S
         while any(self._mover.is_link(name) for _, name in self._source.connections()) and time.monotonic() < until_s:
@@ -163,11 +163,11 @@ class Migration:
     def _measure_room(self, running: int, linked: int) -> None:
         """Set how many queues may have a link, fewer than asked for if the target refuses some.
 
-        So those that are empty leave their places to others. Raises ExitError (69) if there is no place for long.
+        Empty queues then leave their links to others. Raises ExitError (69) if the target runs no link for long.
         """
         if running == linked:
             self._refused_since_s = None
-            self._room = min(self._room + 1, self._options.links)  # there may be more places by now
+            self._room = min(self._room + 1, self._options.links)  # the target may run more links by now
             return
         if self._room >= self._options.links:
             self._display.note(
@@ -181,7 +181,7 @@ class Migration:
             raise ExitError(UNAVAILABLE, f"the target runs none of the links: {reason}")
 
     def _import_new(self, new: set[QueueName]) -> set[QueueName]:
-        """Import queues that clients have declared at the source since; return those that the target has now."""
+        """Import new queues that clients have declared at the source. Returns the queues that the target has now."""
         made = self.plan()
         self._refused |= new - set(made.queues)
         self.import_definitions(made, again=True)
@@ -210,7 +210,7 @@ class Migration:
             row.unacked = max(row.unacked, link.unconfirmed)
 
     def _is_empty(self) -> bool:
-        """Whether no message is left, no link is at work, and nobody is left who could publish or requeue one."""
+        """Return whether no message is left, no link is at work, and no client could publish or requeue one."""
         if any(row.left for row in self._progress.values()):
             return False
         if self._options.once:
@@ -233,6 +233,6 @@ def choose(progress: dict[QueueName, Progress], linked: Collection[QueueName], l
 
 
 def may_be_new(state: QueueState, name: QueueName, vhosts: Collection[str]) -> bool:
-    """Whether a queue at the source is one that outlives its clients, in a virtual host that is migrated."""
+    """Return whether a queue at the source outlives its clients and belongs to a migrated virtual host."""
     temporary = state.fields.get("exclusive") or state.fields.get("auto_delete")
     return not temporary and (not vhosts or name.vhost in vhosts)

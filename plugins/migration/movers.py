@@ -18,7 +18,7 @@ UPSTREAM, SHOVEL = "federation-upstream", "shovel"
 PREFETCH = 1000
 RECONNECT_S = 1
 NOT_STARTED = "the shovel does not start; the log of the RabbitMQ has the reason"
-LINK_LIMIT = "warren.federation_link_limit"  # begins the error of a link that a Warren refuses for it
+LINK_LIMIT = "warren.federation_link_limit"  # the beginning of the error of a refused link
 STARTING = "starting"
 DOWN = ("error", "terminated", "invalid_upstream_uri", "shutdown")
 
@@ -26,8 +26,9 @@ DOWN = ("error", "terminated", "invalid_upstream_uri", "shutdown")
 class Moving(NamedTuple):
     """The state of the link of one queue.
 
-    `moved` counts messages since the link began, or is None if the broker does not count them; `unconfirmed` are on
-    the way; `problem` is why it does not move any, or empty; `refused`: the broker runs no more links.
+    `moved` counts messages since the link began, or is None if the broker does not count them. `unconfirmed` messages
+    are on the way. `problem` is the reason for which it moves none, or empty. `refused` is true if the broker runs no
+    more links.
     """
 
     moved: int | None = None
@@ -88,20 +89,20 @@ class Drains:
         return {"uri": uri, "drain": names, "prefetch-count": PREFETCH, "reconnect-delay": RECONNECT_S}
 
     def state(self) -> dict[QueueName, Moving]:
-        found = {}
+        states = {}
         for row in self._target.get("federation-links"):
             if row["type"] == "queue" and row["upstream"] == self._name:
                 running = row["status"] == "running"
                 problem = row.get("error", "") or (row.get("reason", "") if row.get("state") != "flowing" else "")
                 unconfirmed = row["unconfirmed"] if running else 0
                 moved = row["forwarded"] - unconfirmed
-                found[QueueName(row["vhost"], row["queue"])] = Moving(
+                states[QueueName(row["vhost"], row["queue"])] = Moving(
                     moved,
                     unconfirmed,
                     "" if running and not problem else problem or row["status"],
                     row.get("error", "").startswith(LINK_LIMIT),
                 )
-        return found
+        return states
 
     def is_link(self, connection: str) -> bool:
         return connection == f"Federation link (upstream: {self._name}, drain)"
@@ -114,7 +115,7 @@ class Shovels:
         self._target = target
         self._name = name
         self._uri = uri
-        self._starting: set[QueueName] = set()  # at the last look
+        self._starting: set[QueueName] = set()  # at the last request
 
     def _rows(self) -> list[tuple[QueueName, str]]:
         rows = self._target.get("parameters", SHOVEL)
@@ -158,22 +159,22 @@ class Shovels:
 
     def state(self) -> dict[QueueName, Moving]:
         queues = self.queues()
-        found = dict.fromkeys(queues, Moving())
+        states = dict.fromkeys(queues, Moving())
         try:
             rows = self._target.get("shovels")
         except NotFound:  # without rabbitmq_shovel_management
-            return found
+            return states
         starting = set(queues)
         for row in rows:
             queue = QueueName(row["vhost"], row["name"].removeprefix(self._prefix))
             if row["name"].startswith(self._prefix) and queue in queues and row["state"] != STARTING:
                 starting.discard(queue)
                 if row["state"] in DOWN:
-                    found[queue] = Moving(problem=str(row.get("reason") or row["state"]))
+                    states[queue] = Moving(problem=str(row.get("reason") or row["state"]))
         # RabbitMQ does not report why a shovel fails while it starts, and lists none between two attempts.
-        found |= dict.fromkeys(starting & self._starting, Moving(problem=NOT_STARTED))
+        states |= dict.fromkeys(starting & self._starting, Moving(problem=NOT_STARTED))
         self._starting = starting
-        return found
+        return states
 
     def is_link(self, connection: str) -> bool:
         return connection.startswith(f"Shovel {self._prefix}")

@@ -1,4 +1,4 @@
-"""The plan of a migration: which definitions the target gets, and what it does not get, each with the reason; pure."""
+"""The plan of a migration: the definitions for the target, and the omitted ones with their reasons. Pure."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Target(NamedTuple):
 class Plan:
     """The definitions for the target.
 
-    `queues` are those that get a link, `users` the users that the target has then. `changes` are differences that are
-    intended; `missing` is what the target cannot have.
+    `queues` are the queues that get a link, `users` the users of the target afterwards. `changes` are intended
+    differences; `missing` has the objects that the target cannot have.
     """
 
     document: Document
@@ -56,7 +56,7 @@ class Plan:
         return {name: part for name, part in self.document.items() if name in TOPOLOGY or isinstance(part, str)}
 
     def leave_out(self, error: str) -> bool:
-        """Leave out the object that the target has refused with this error; return whether there is one."""
+        """Leave out the object that the target has refused with this error. Returns whether the error names one."""
         place = PLACE.search(error)
         if place is None:
             return False
@@ -76,19 +76,19 @@ class Plan:
         return True
 
     def compare(self, queues: Collection[Document], exchanges: Collection[Document]) -> None:
-        """Note what exists at the target with other properties: no import changes them.
+        """Note objects that exist at the target with other properties, which no import changes.
 
         They stay in the plan: messages move into the queue that exists, and bindings lead to the exchange that exists.
         """
         for section, existing in (("queues", queues), ("exchanges", exchanges)):
             there = {(row["vhost"], row["name"]): properties_of(section, row) for row in existing}
             for item in self.document.get(section, []):
-                found, wanted = there.get((item["vhost"], item["name"])), properties_of(section, item)
-                if found is None or found == wanted:
+                present, properties = there.get((item["vhost"], item["name"])), properties_of(section, item)
+                if present is None or present == properties:
                     continue
-                names = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
-                with_ = ", ".join(f"{name} {as_text(found.get(name))}" for name in names)
-                not_ = ", ".join(as_text(wanted.get(name)) for name in names)
+                names = sorted(name for name in {*present, *properties} if present.get(name) != properties.get(name))
+                with_ = ", ".join(f"{name} {as_text(present.get(name))}" for name in names)
+                not_ = ", ".join(as_text(properties.get(name)) for name in names)
                 self.missing.append(f"{section[:-1]} {place(item)}: exists there with {with_}, not {not_}")
 
     def drop_orphans(self) -> None:
@@ -128,7 +128,7 @@ def plan(definitions: Document, target: Target, vhosts: Collection[str] = ()) ->
 
 
 def in_vhosts(section: str, item: Document, vhosts: Collection[str]) -> bool:
-    """Whether an object belongs to the virtual hosts. Users belong to all; global parameters only to whole brokers."""
+    """Return whether an object belongs to the virtual hosts. Users belong to all, global parameters to brokers."""
     if section == "vhosts":
         return item["name"] in vhosts
     if section == "users":
@@ -137,7 +137,7 @@ def in_vhosts(section: str, item: Document, vhosts: Collection[str]) -> bool:
 
 
 def takes(made: Plan, section: str, item: Document, target: Target) -> bool:
-    """Return whether the target gets an object; otherwise note why not."""
+    """Return whether the target gets an object. If not, the reason is noted."""
     change, missing = RULES[section](item, target) if section in RULES else ("", "")
     made.changes += [change] if change else []
     made.missing += [missing] if missing else []
@@ -214,7 +214,7 @@ def exchange_rule(item: Document, target: Target) -> tuple[str, str]:
 
 
 def is_internal(item: Document) -> bool:
-    """Whether links of other brokers have declared a queue or an exchange."""
+    """Return whether links of other brokers have declared a queue or an exchange."""
     return item["name"].startswith(INTERNAL) or PURPOSE in (item.get("arguments") or {})
 
 

@@ -1,4 +1,4 @@
-"""The progress of a migration, as people and logs read it: a line for each queue on a terminal, else plain lines."""
+"""The progress of a migration: a line for each queue on a terminal, or plain lines in a log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from warren.broker.standard_streams import printable
 
 from .brokers import QueueName
 
-EVERY_S = 10.0  # between two lines with the totals, where the output is no terminal
-OTHER_LINES = 3  # of the screen, beside those of queues
+EVERY_S = 10.0  # the time between two lines with the totals, if the output is no terminal
+OTHER_LINES = 3  # lines of the screen beside those of queues
 UP, CLEAR = "\x1b[{}F", "\x1b[J"
 
 
@@ -20,7 +20,7 @@ UP, CLEAR = "\x1b[{}F", "\x1b[J"
 class Progress:
     """The progress of one queue.
 
-    `moved` counts messages that are safe at the target, or that left the source where the target does not count them.
+    `moved` counts messages that are safe at the target, or that left the source if the target does not count them.
     """
 
     name: QueueName
@@ -73,7 +73,7 @@ class Display:
         self._write(lines)
 
     def _changed(self, rows: list[Progress]) -> list[Progress]:
-        """Return the queues whose problem is another than when it was last written."""
+        """Return the queues whose problem has changed since it was last written."""
         changed = [row for row in rows if row.problem != self._announced.get(row.name, "")]
         self._announced |= {row.name: row.problem for row in changed}
         return changed

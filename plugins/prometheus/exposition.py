@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
@@ -19,7 +20,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encode
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from ..http.slices import SLICE_S, in_slices
+from ..http.time_slices import SLICE_S, in_slices
 from .families import Rows
 
 PIECE = 50  # samples written in one step: some hundredths of a millisecond
@@ -43,15 +44,13 @@ class One(Collector):
         return [self._metric]
 
 
+@dataclass(slots=True)
 class Table:
     """Families of the same objects: a metric without samples for each column of the rows."""
 
-    __slots__ = ("labels", "metrics", "rows")
-
-    def __init__(self, labels: Sequence[str], metrics: Sequence[Labelled], rows: Rows) -> None:
-        self.labels = labels
-        self.metrics = metrics
-        self.rows = rows
+    labels: Sequence[str]
+    metrics: Sequence[Labelled]
+    rows: Rows
 
 
 class Text:

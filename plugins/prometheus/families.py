@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from operator import add
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from ..http.slices import in_slices
+from ..http.time_slices import in_slices
 from .scope import Scope
 
 T = TypeVar("T")
@@ -54,34 +55,23 @@ def text(name: str) -> str:
     return name if name.isascii() else name.encode("utf-8", "backslashreplace").decode()
 
 
+@dataclass(frozen=True, slots=True)
 class FamilyGroup:
     """A group with the same form in each endpoint. It has few rows."""
 
-    def __init__(
-        self,
-        name: str,
-        families: Sequence[Family],
-        rows: Callable[[Scope], Iterable[Row]],
-        labels: Texts = (),
-        prefix: str = RABBITMQ,
-    ) -> None:
-        self.name = name
-        self.families = families
-        self._rows = rows
-        self._labels = labels
-        self._prefix = prefix
+    name: str
+    families: Sequence[Family]
+    rows_of: Callable[[Scope], Iterable[Row]]
+    label_names: Texts = ()
+    prefix: str = RABBITMQ
 
     def labels(self, each: bool) -> Texts:
         """Return the names of the labels; `each` selects objects instead of sums."""
-        return self._labels
-
-    def prefix(self, detailed: bool) -> str:
-        """Return the prefix of the families' names."""
-        return DETAILED if detailed and self._prefix == RABBITMQ else self._prefix
+        return self.label_names
 
     async def rows(self, scope: Scope, each: bool) -> Rows:
         rows = Rows(len(self.families))
-        for texts, values in self._rows(scope):
+        for texts, values in self.rows_of(scope):
             rows.add(texts, values)
         return rows
 
@@ -89,62 +79,59 @@ class FamilyGroup:
 class SlicedGroup(FamilyGroup):
     """A group with the same form in each endpoint. It may have many rows, whose source may change meanwhile."""
 
+    __slots__ = ()
+
     async def rows(self, scope: Scope, each: bool) -> Rows:
         rows = Rows(len(self.families))
-        async for texts, values in in_slices(self._rows(scope)):
+        async for texts, values in in_slices(self.rows_of(scope)):
             rows.add(texts, values)
         return rows
 
 
-class PerObjectGroup(FamilyGroup, Generic[T]):
+@dataclass(frozen=True, slots=True)
+class PerObjectGroup(Generic[T]):
     """A group about many objects, which are measured in slices.
 
-    all       returns the objects of a scope
-    measure   returns the values of one, in the order of the families
-    texts     returns the labels of one
-    total     replaces the sum, if it would leave out deleted objects
-    deleted   is added to the sum
-    summed    is the labels of the sum, by name
+    all      returns the objects of a scope
+    measure  returns the values of one, in the order of the families
+    texts    returns the labels of one
+    total    replaces the sum, if it would leave out deleted objects
+    deleted  is added to the sum
+    summed   is the labels of the sum, by name
     """
 
-    def __init__(
-        self,
-        name: str,
-        families: Sequence[Family],
-        all: Callable[[Scope], Iterable[T]],
-        measure: Callable[[T], Values],
-        labels: Texts = (),
-        texts: Callable[[T], Texts] = lambda one: (),
-        total: Callable[[Scope], Values] | None = None,
-        deleted: Callable[[Scope], Values] | None = None,
-        summed: Sequence[tuple[str, str]] = (),
-        prefix: str = RABBITMQ,
-    ) -> None:
-        super().__init__(name, families, lambda scope: (), labels, prefix)
-        self._all = all
-        self._measure = measure
-        self._texts = texts
-        self._total = total
-        self._deleted = deleted
-        self._summed = summed
+    name: str
+    families: Sequence[Family]
+    all: Callable[[Scope], Iterable[T]]
+    measure: Callable[[T], Values]
+    label_names: Texts = ()
+    texts: Callable[[T], Texts] = lambda one: ()
+    total: Callable[[Scope], Values] | None = None
+    deleted: Callable[[Scope], Values] | None = None
+    summed: Sequence[tuple[str, str]] = ()
+    prefix: str = RABBITMQ
 
     def labels(self, each: bool) -> Texts:
-        return self._labels if each and self._labels else tuple(name for name, _ in self._summed)
+        """Return the names of the labels; `each` selects objects instead of sums."""
+        return self.label_names if each and self.label_names else tuple(name for name, _ in self.summed)
 
     async def rows(self, scope: Scope, each: bool) -> Rows:
         """Objects without labels are always summed."""
         rows = Rows(len(self.families))
-        if each and self._labels:
-            async for one in in_slices(self._all(scope)):
-                rows.add(self._texts(one), self._measure(one))
+        if each and self.label_names:
+            async for one in in_slices(self.all(scope)):
+                rows.add(self.texts(one), self.measure(one))
             return rows
-        texts = tuple(text for _, text in self._summed)
-        if self._total is not None:
-            rows.add(texts, self._total(scope))
+        texts = tuple(text for _, text in self.summed)
+        if self.total is not None:
+            rows.add(texts, self.total(scope))
             return rows
         # Deleted and existing objects are read in one moment, so none counts twice.
-        sums: list[float] = list(self._deleted(scope)) if self._deleted is not None else [0] * len(self.families)
-        async for one in in_slices(self._all(scope)):
-            sums[:] = map(add, sums, self._measure(one))
+        sums: list[float] = list(self.deleted(scope)) if self.deleted is not None else [0] * len(self.families)
+        async for one in in_slices(self.all(scope)):
+            sums[:] = map(add, sums, self.measure(one))
         rows.add(texts, sums)
         return rows
+
+
+Group = FamilyGroup | PerObjectGroup[Any]

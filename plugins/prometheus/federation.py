@@ -2,79 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Protocol, runtime_checkable
 
-from .families import WARREN, Family, FamilyGroup, Kind, Row, SlicedGroup, text
+from ..management.stats.federation_links import Row, links_of
+from . import families
+from .families import WARREN, Family, FamilyGroup, Kind, SlicedGroup, text
 from .scope import Scope
 
-FEDERATION = "federation"  # the service's entry point
 LABELS = ("vhost", "type", "name", "upstream", "upstream_name", "id")
 DROPPED = "dropped_"  # prefix of the reasons in the service's rows
-Link = Mapping[str, object]
 
 
-@runtime_checkable
-class Links(Protocol):
-    """The federation service."""
-
-    @property
-    def refused_count(self) -> int: ...
-
-    def count_by_status(self) -> Mapping[str, int]: ...
-
-    def each_status(self) -> Iterator[Link]: ...
+def rows(scope: Scope) -> Iterator[Row]:
+    """Yield the status of each link."""
+    links = links_of(scope.host)
+    return links.each_status() if links is not None else iter(())
 
 
-def service(scope: Scope) -> Links | None:
-    found = scope.host.services.get(FEDERATION)
-    return found if isinstance(found, Links) else None
-
-
-def links(scope: Scope) -> Iterator[Link]:
-    found = service(scope)
-    return found.each_status() if found is not None else iter(())
-
-
-def texts(link: Link) -> tuple[str, ...]:
+def texts(link: Row) -> tuple[str, ...]:
     return tuple(text(str(link.get(name, ""))) for name in LABELS)
 
 
-def number(link: Link, key: str) -> float | None:
+def number(link: Row, key: str) -> float | None:
     """Return a number of a link, or None."""
     value = link.get(key)
     return value if isinstance(value, (int, float)) else None
 
 
-def by_status(scope: Scope) -> Iterable[Row]:
+def by_status(scope: Scope) -> Iterable[families.Row]:
     """Count the links by status; statuses without links are left out, as in RabbitMQ."""
-    found = service(scope)
-    for status, count in found.count_by_status().items() if found is not None else ():
+    links = links_of(scope.host)
+    for status, count in links.count_by_status().items() if links is not None else ():
         yield (text(status),), (count,)
 
 
-def refused(scope: Scope) -> Iterable[Row]:
-    found = service(scope)
-    if found is not None:
-        yield (), (found.refused_count,)
+def refused(scope: Scope) -> Iterable[families.Row]:
+    links = links_of(scope.host)
+    if links is not None:
+        yield (), (links.refused_count,)
 
 
-def running(scope: Scope) -> Iterable[Row]:
-    for link in links(scope):
+def running(scope: Scope) -> Iterable[families.Row]:
+    for link in rows(scope):
         yield texts(link), (link.get("status") == "running",)
 
 
-def dropped(scope: Scope) -> Iterable[Row]:
-    for link in links(scope):
+def dropped(scope: Scope) -> Iterable[families.Row]:
+    for link in rows(scope):
         for key in link:
             if key.startswith(DROPPED):
                 yield (*texts(link), text(key.removeprefix(DROPPED))), (number(link, key) or 0,)
 
 
-def of_each(key: str, scale: float, scope: Scope) -> Iterable[Row]:
+def of_each(key: str, scale: float, scope: Scope) -> Iterable[families.Row]:
     """Return the values of the links that have one."""
-    for link in links(scope):
+    for link in rows(scope):
         value = number(link, key)
         if value is not None:
             yield texts(link), (value * scale,)

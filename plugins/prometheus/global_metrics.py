@@ -13,7 +13,7 @@ from warren.broker.session.channel import Channel
 
 from . import queues
 from .channels import all_channels
-from .families import Family, FamilyGroup, PerObjectGroup, Row, Values
+from .families import Family, FamilyGroup, Group, PerObjectGroup, Row, Values
 from .scope import Scope
 
 PROTOCOL = "amqp091"
@@ -54,14 +54,14 @@ def dead_letters_confirmed(scope: Scope) -> Iterable[Row]:
 
 
 def open_now(scope: Scope) -> Iterable[Row]:
-    return [((), (scope.node.open_connections, scope.node.census.channels, len(scope.queues)))]
+    return [((), (scope.node.open_connections, scope.node.connection_counts.channels, len(scope.queues)))]
 
 
 def publishes(channel: Channel) -> Values:
     return (channel.publishing.publish > 0,)
 
 
-GLOBAL: tuple[FamilyGroup, ...] = (
+GLOBAL: tuple[Group, ...] = (
     FamilyGroup(
         "global_received",
         (
@@ -128,7 +128,7 @@ GLOBAL: tuple[FamilyGroup, ...] = (
         summed=(("protocol", PROTOCOL),),
     ),
 )
-TOTALS: tuple[FamilyGroup, ...] = (
+TOTALS: tuple[Group, ...] = (
     FamilyGroup(
         "totals",
         (

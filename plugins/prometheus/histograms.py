@@ -19,9 +19,9 @@ from warren.broker.core.counters.statistics import SIZES
 from warren.broker.runtime.loop_watchdog import Turns
 from warren.broker.runtime.supervisor import Supervisor
 
-from .context import Scrapes
 from .global_metrics import PROTOCOL
 from .scope import Scope
+from .state import Scrapes
 
 
 def cumulative_buckets(bounds: Sequence[float], counts: Iterable[int]) -> list[tuple[str, float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from warren.broker.core.metadata.queue_types import CLASSIC, QUORUM
-from warren.broker.core.queues.queue_sizes import queue_sizes
+from warren.broker.core.queues.queue import queue_sizes
 from warren.broker.plugin import Queue
 
 from .families import WARREN, Family, PerObjectGroup, Texts, Values, text

@@ -10,8 +10,8 @@ from warren.broker.plugin import Exchange, Invalid, Queue, VHost
 from warren.broker.session.channel import Channel
 from warren.broker.session.connection import Connection
 
-from ..http.slices import in_slices
-from .context import State
+from ..http.time_slices import in_slices
+from .state import MetricsState
 
 PATTERN_S = 0.05  # for the names of all queues together
 
@@ -27,7 +27,7 @@ class Scope:
     to those of its virtual host.
     """
 
-    def __init__(self, state: State, vhosts: set[str] | None = None) -> None:
+    def __init__(self, state: MetricsState, vhosts: set[str] | None = None) -> None:
         self.state = state
         self.host = state.host
         self.node = state.host.node

@@ -10,13 +10,13 @@ from warren.broker.config import Prometheus
 from warren.broker.plugin import Host, Service
 
 from ..http.lazy_listener import HTTPApp, HTTPListeners
-from .context import State
+from .state import MetricsState
 
 if TYPE_CHECKING:
     from ..http.asgi import Application
 
 OPTION = "the key prometheus.tcp.port"
-APPLICATION = f"{__package__}.application"  # imports the libraries, which takes a while
+APPLICATION = f"{__package__}.endpoint"  # imports the libraries, which takes a while
 
 
 class MetricsService(Service):
@@ -24,18 +24,18 @@ class MetricsService(Service):
 
     def __init__(self) -> None:
         self._listeners: HTTPListeners | None = None
-        self._state: State | None = None
+        self._state: MetricsState | None = None
         self._guarded: Application | None = None
 
     async def start(self, host: Host) -> None:
         """Raises OSError, ValueError if a configured address cannot be bound."""
         config = host.config.prometheus
-        state = self._state = State(host)
+        state = self._state = MetricsState(host)
 
         def application() -> Application:
-            from .application import Metrics
+            from .endpoint import MetricsEndpoint
 
-            return Metrics(state, state.path, guarded=config.authentication_enabled)
+            return MetricsEndpoint(state, state.path, guarded=config.authentication_enabled)
 
         app = HTTPApp("prometheus", "http/prometheus", APPLICATION, application, OPTION)
         self._listeners = HTTPListeners(host, app)
@@ -55,7 +55,7 @@ class MetricsService(Service):
         assert self._state is not None
         if self._guarded is None:
             await asyncio.get_running_loop().run_in_executor(None, importlib.import_module, APPLICATION)
-            from .application import Metrics
+            from .endpoint import MetricsEndpoint
 
-            self._guarded = Metrics(self._state, self._state.shared_path, guarded=True)
+            self._guarded = MetricsEndpoint(self._state, self._state.shared_path, guarded=True)
         return self._guarded

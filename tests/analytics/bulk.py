@@ -1,4 +1,4 @@
-"""A long log, made of columns: so many events of messages that are published, enqueued, confirmed, delivered, acked.
+"""A long log, made from columns: messages that are published, enqueued, confirmed, delivered and acknowledged.
 
     python -m tests.analytics.bulk 10000000 FOLDER [--queues 20] [--keys 1000]
 
@@ -66,7 +66,7 @@ def put(folder: Path, table: str, rows: pa.Table, number: int) -> None:
 
 
 def columns(messages: np.ndarray, of: np.ndarray, names: Names, random: np.random.Generator) -> pa.Table:
-    """Rows of these messages, each in the queue with the number in `of`, message by message."""
+    """Return the rows of messages, each in the queue with the number in `of`, message by message."""
     count, kinds = len(messages), len(EVENTS)
     rows = np.repeat(messages, kinds)
     kind = np.tile(np.arange(kinds), count)
@@ -115,7 +115,7 @@ def columns(messages: np.ndarray, of: np.ndarray, names: Names, random: np.rando
 
 
 def snapshots(numbers: np.ndarray, messages: int, entered: np.ndarray) -> pa.Table:
-    """Rows of these snapshots of a broker that starts and ends empty; `entered` are messages by queue at the end."""
+    """Return the snapshots of a broker that starts and ends empty; `entered` has messages by queue at the end."""
     queues, last = len(entered), last_snapshot(messages)
     number = np.repeat(numbers, queues + 1)
     queue = np.tile(np.arange(queues + 1), len(numbers))
@@ -177,7 +177,7 @@ def table(name: str, texts: dict[str, pa.Array], numbers: dict[str, np.ndarray])
 
 
 def named(codes: np.ndarray, names: list[str] | tuple[str, ...], where: np.ndarray | None = None) -> pa.Array:
-    """Texts by their codes; null where `where` is false."""
+    """Return texts by their codes, or null where `where` is false."""
     return pa.DictionaryArray.from_arrays(
         pa.array(codes.astype("i4"), mask=None if where is None else ~where), pa.array(list(names))
     )

@@ -1,4 +1,4 @@
-"""Parts of the analysis, which take a fraction of the time of all reports: the conservation check, and some reports."""
+"""Runs of parts of the analysis, which take less time than all reports: the conservation check, and some reports."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import pytest
 from jsonschema import Draft202012Validator
 from pyspark.sql import SparkSession
 
-from warren.plugins.message_log.analysis import job
-from warren.plugins.message_log.analysis.conservation.check import Checked
+from warren.plugins.message_log.analysis import job, streaming
+from warren.plugins.message_log.analysis.aggregate_store import Store
+from warren.plugins.message_log.analysis.conservation.check import Checked, check
 from warren.plugins.message_log.analysis.conservation.evidence import evidence
 from warren.plugins.message_log.analysis.conservation.manifest import check_files, read_manifest
-from warren.plugins.message_log.analysis.fact_store import Store
 from warren.plugins.message_log.analysis.hadoop_fs import Folders
 from warren.plugins.message_log.analysis.input_files import list_files, read
 from warren.plugins.message_log.analysis.reports import run
-from warren.plugins.message_log.analysis.reports.run import Reporting
 from warren.plugins.message_log.analysis.selection import ALL as EVERYTHING
 from warren.plugins.message_log.analysis.tables import Tables
 from warren.plugins.message_log.file_format import schema
@@ -50,9 +49,17 @@ def check_whole(spark: SparkSession, folder: Path, output: Path) -> Checked:
     """Make the conservation check."""
     manifest = read_manifest(Folders(spark), str(folder))
     inputs = list_files(Folders(spark), str(folder))
-    made = job.reduce_all(spark, inputs, EVERYTHING, Store(spark, f"{output}/_facts"), lambda what: None)
+    made = job.reduce_all(spark, inputs, EVERYTHING, Store(spark, f"{output}/_aggregates"), lambda what: None)
     events = read(spark, schema.EVENTS, inputs[schema.EVENTS].paths)
     faults = check_files(spark, str(folder), manifest, inputs, {})
     known = evidence(inputs, manifest.boots, faults)
     written = Tables(spark, str(output), True, lambda what: None)
-    return Reporting(spark, made, events, known, written).conservation()
+    return check(spark, made, events, known, written)
+
+
+def process_new_files(spark: SparkSession, folder: Path, state: Path) -> Store:
+    """Add the new files to the state of a stream, without a report."""
+    folders, store = Folders(spark), Store(spark, f"{state}/aggregates")
+    manifest = read_manifest(folders, str(folder))
+    streaming.process(store, job.find_input(folders, str(folder)), manifest, lambda what: None)
+    return store

@@ -1,4 +1,4 @@
-"""Commands of `warren` in the process of the tests: one of its own would import pyarrow for half a second."""
+"""Commands of `warren` in the process of the tests, because a new one would import pyarrow for half a second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warren.broker import cli
 
 
 def run_here(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run a command in that folder; return its exit status and output."""
+    """Run a command in a folder. Returns its exit status and output."""
     with chdir(folder), redirect_stdout(StringIO()) as output, redirect_stderr(StringIO()) as errors:
         status = cli.run(words)
     return subprocess.CompletedProcess(words, status, output.getvalue(), errors.getvalue())

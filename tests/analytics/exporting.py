@@ -1,4 +1,4 @@
-"""The export as tests see it: a broker in this process whose log goes to a writer in this process too."""
+"""An export without other processes: a broker and the writer of its log in this process."""
 
 import time
 from collections import Counter
@@ -9,13 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.support.in_process import InProcessPeer
-from warren.broker.core.queues.message_log import Origin
+from warren.broker.core.queues.traffic_log import Origin
 from warren.plugins.message_log.export.message_recorder import MessageRecorder
-from warren.plugins.message_log.export.pipe_format import (
-    BATCH,
-    SNAPSHOT_HEAD,
-    SNAPSHOT_KINDS,
-)
+from warren.plugins.message_log.export.pipe_format import BATCH, SNAPSHOT_HEAD, SNAPSHOT_KINDS
 from warren.plugins.message_log.export.record_buffer import RecordBuffer
 from warren.plugins.message_log.export.snapshot_columns import Frame, Link, columns
 from warren.plugins.message_log.export.snapshots import Changed, Snapshot, Snapshots
@@ -58,7 +54,7 @@ def rows_of(folder: Path, table: str = schema.EVENTS) -> list[Row]:
 
 
 class Exporting:
-    """`soon` counts how often there was much to take."""
+    """A broker and a writer. `soon` counts the calls for a large batch."""
 
     def __init__(self, folder: Path, one_in: int = 1, limit_bytes: int = 64 << 20, headers: tuple[str, ...] = ()):
         self.folder = folder
@@ -68,7 +64,7 @@ class Exporting:
         changed = Changed()
         self.recording = MessageRecorder(self.buffer, one_in, bool(headers), changed)
         self.vhost = self.peer.node.vhosts["/"]
-        self.vhost.message_log = self.recording
+        self.vhost.traffic_log = self.recording
         self.snapshots = Snapshots(self.peer.node, self.buffer, 1 / one_in, changed)
         self.peer.node.observers.add(self.snapshots)
         self._task = task(folder, self.recording.begun_ns, sample_rate=1 / one_in, headers=headers)
@@ -85,15 +81,11 @@ class Exporting:
             self.writer.take(BATCH, b"".join(pieces))
 
     def events(self, *names: str) -> list[Row]:
-        """All that is in files, in order; of these events alone, where any is named."""
+        """Return the rows of all files in order, or only those of some events."""
         self.flush()
         self.writer.finish()
         rows = sorted(rows_of(self.folder), key=lambda row: row["row"])
         return [row for row in rows if not names or row["event"] in names]
-
-    def escape_text(self, *fields: str) -> list[tuple[Any, ...]]:
-        """These fields of each event, in order."""
-        return [tuple(row[field] for field in fields) for row in self.events()]
 
     def snapshot(self, kind: str = schema.PERIODIC) -> list[Row]:
         for _ in self.snapshots.prepare():
@@ -134,6 +126,3 @@ def imbalance(events: list[Row], before: list[Row], after: list[Row]) -> dict[st
 
 def origin(name: str = "publisher") -> Origin:
     return Origin(name, 1, "/", "guest")
-
-
-__all__ = ["BATCH", "Exporting", "Row", "imbalance", "origin", "rows_of", "snapshot_rows", "task", "whole_files"]

@@ -1,4 +1,4 @@
-"""Three brokers that federate and export, under a load that counts: what the log is to say of them is known.
+"""Three brokers that federate and export, under a load whose counts the log must have.
 
 a --proxy--> b --> c    the exchange `fed.news`, on two hops
 a ---------------> c    the queue `fed.work`
@@ -16,6 +16,7 @@ from tests.support.federated_broker import FederatedBroker
 from tests.support.loop_thread import LoopThread
 from tests.support.polling import until
 from tests.support.proxy import Proxy
+from warren.plugins.message_log.file_format import schema
 
 NEWS, KEY, WORK = "fed.news", "k", "fed.work"
 PERSISTENT = {"delivery_mode": 2}
@@ -62,7 +63,7 @@ class Load:
         return found
 
     def consumed(self, queue: str, count: int) -> None:
-        """Delivered and acknowledged, those of it that came one after the other together."""
+        """Consume and acknowledge messages, with one multiple acknowledgement."""
         channel = self.warren.connect().channel()
         channel.consume(queue)
         last = channel.deliveries(count)[-1]
@@ -72,7 +73,7 @@ class Load:
         channel.client.close()
 
     def drained(self, queue: str) -> int:
-        """All that is there, without acknowledgement; how much it was."""
+        """Consume all messages without acknowledgement. Returns their number."""
         count = self.plain.count(queue)
         channel = self.warren.connect().channel()
         channel.consume(queue, no_ack=True)
@@ -81,10 +82,10 @@ class Load:
         channel.client.close()
         return count
 
-    # What becomes of messages at one broker
+    # The events of messages at one broker
 
     def run(self) -> None:
-        """Make everything happen that can happen to messages."""
+        """Cause all events of messages."""
         for name in ("acked", "got", "again", "dead", "kept", "purged", "gone"):
             self.queue(name)
         self.queue("rejecting", dead_letter_exchange="", dead_letter_routing_key="dead")
@@ -97,7 +98,7 @@ class Load:
         self.given_up()
         self.transacted()
         self.publish(4, "", "kept", "kept")
-        self.gets("kept", 2)  # and never settled
+        self.gets("kept", 2)  # which are never settled
 
     def unroutable(self) -> None:
         self.publish(7, NEWS, "nowhere")
@@ -151,7 +152,7 @@ class Load:
 
 
 class Federated:
-    """The brokers write into `export`; `total` is what all of them were asked for, once they have `run`."""
+    """Three brokers that write into `export`. `total` has the sum of their counts after `run`."""
 
     def __init__(self, folder: Path, loop: LoopThread) -> None:
         self.export = folder / "export"
@@ -195,7 +196,7 @@ class Federated:
         b.bound(NEWS, KEY)
 
     def run(self) -> None:
-        """The whole load, and the end of the brokers."""
+        """Run the load, and stop the brokers."""
         a = self.loads["a"]
         for load in self.loads.values():
             load.run()
@@ -211,20 +212,22 @@ class Federated:
             warren.stop()
 
     def kill(self, name: str, export: Path) -> None:
-        """One of those that have stopped, on the data it has: started, killed at work, started and stopped."""
+        """Start a stopped broker on its data, kill it at work, and start and stop it again."""
         settings = self._settings.with_name("alone.conf")
         settings.write_text(f"message_log.enabled = true\nmessage_log.directory = {export}\n")
-        warren = self.warrens[name]
+        warren, manifests = self.warrens[name], export / schema.MANIFEST
+        count = len(list(manifests.iterdir()))
         warren.start(config=settings)
         load = Load(warren)
         load.publish(LOCAL, "", "acked", "acked")
         load.drained("acked")
+        until(lambda: len(list(manifests.iterdir())) > count, "the writer")
         warren.kill()
         warren.start(config=settings)
         warren.stop()
 
     def _work(self) -> None:
-        """Published at one broker, and consumed at another."""
+        """Publish at one broker, and consume at another."""
         self.loads["a"].publish(WORKS, "", WORK, WORK)
         self.loads["c"].consumed(WORK, WORKS)
         self.loads["c"].entered[WORK] += WORKS

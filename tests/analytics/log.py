@@ -1,4 +1,4 @@
-"""A log as a broker exports it, made by a model of a broker, so that what the job should say of it is known."""
+"""A log as a broker exports it, made by a model of a broker, so that the right reports are known."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 from warren.plugins.message_log.export.boot_files import describe_file
 from warren.plugins.message_log.export.manifest import Manifest
 from warren.plugins.message_log.file_format import schema
-from warren.plugins.message_log.file_format.arrow_types import ARROW
+from warren.plugins.message_log.file_format.arrow_schema import ARROW
 
 START = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
-STEP_US = 1_000  # between one event and the next
+STEP_US = 1_000  # the time between two events
 
 Values = dict[str, Any]
 
@@ -28,10 +28,10 @@ def arrow_schema(table: str, lost: int = 0, version: int = schema.SCHEMA) -> pa.
 
 
 class Log:
-    """One boot of one broker. What happens is said by its methods; `write` makes a file of each table.
+    """One boot of one broker. Its methods are events; `write` makes a file of each table.
 
-    `follow` names the boot before it, if this is not the first one.
-    `ready` and `unacked` are what the queues have, by name; `counts` says how often each event was.
+    `follow` names the boot before it, if this is not the first one. `ready` and `unacked` have the messages by queue;
+    `counts` are the numbers of events.
     """
 
     def __init__(self, folder: Path, node: str = "rabbit@a", boot_id: str = "b1", start: datetime = START) -> None:
@@ -44,9 +44,8 @@ class Log:
         self.connection: str | None = None
         self.sample_rate = 1.0
         self.lost = 0
-        self.version = schema.SCHEMA
         self.now_us = 0
-        self.wall_jump_us = 0  # by how much the wall clock is off since it jumped
+        self.wall_jump_us = 0  # the error of the wall clock since its jump
         self.row = 0
         self.sequence = 0
         self.ready: dict[str, list[int]] = {}
@@ -55,7 +54,7 @@ class Log:
         self.tables: dict[str, list[Values]] = {name: [] for name in schema.TABLES}
         self.link: Values = {"retention_days": 14}
         self.transient: set[str] = set()  # queues
-        self.recovered_before: dict[str, int] = {}  # by queue, if more than there are at the start
+        self.recovered_before: dict[str, int] = {}  # by queue, if more than at the start
         self._messages = 0
         self._snapshots = 0
         self._published: Counter[str] = Counter()
@@ -63,11 +62,11 @@ class Log:
         self._born: dict[int, int] = {}
 
     def follow(self, previous: Log) -> None:
-        """The boot before this one is known as far as it came."""
+        """Link this boot to the one before."""
         at = previous._stamp()["ts_us"]
         self.link |= {"previous_boot": previous.boot_id, "previous_row": previous.row, "previous_at": at}
 
-    # What a broker does
+    # Events
 
     def declare(self, *queues: str) -> None:
         for queue in queues:
@@ -75,14 +74,14 @@ class Log:
             self.unacked.setdefault(queue, [])
 
     def publish(self, *queues: str, event: str = schema.PUBLISH, **columns: Any) -> int:
-        """Its number; it enters these queues."""
+        """Publish a message to some queues. Returns its number."""
         self.declare(*queues)
         number = self._new()
         reason = columns.get("reason")
-        told = {"exchange": "x", "routing_key": "key", "size": 100, "persistent": True, **self._client(), **columns}
-        self.event(event, number, **{"routed": len(queues), **told})
+        row = {"exchange": "x", "routing_key": "key", "size": 100, "persistent": True, **self._client(), **columns}
+        self.event(event, number, **{"routed": len(queues), **row})
         if not reason:
-            self._enter(number, queues, told)
+            self._enter(number, queues, row)
         return number
 
     def dead_letter(self, number: int, queue: str, *targets: str, reason: str = "rejected") -> int:
@@ -122,21 +121,21 @@ class Log:
         self.event(event, number, queue=queue, reason=reason)
 
     def recovered(self, queue: str, count: int) -> list[int]:
-        """Messages that were on the disk: before anything else happens."""
+        """Add messages that were on the disk, before all events. Returns their numbers."""
         self.declare(queue)
         numbers = [self._new() for _ in range(count)]
         self.ready[queue].extend(numbers)
         return numbers
 
     def round_trip(self, queue: str, **columns: Any) -> int:
-        """Published, confirmed, delivered and acknowledged."""
+        """Publish, confirm, deliver and acknowledge a message. Returns its number."""
         number = self.publish(queue, **columns)
         self.confirm(number)
         self.deliver(number, queue)
         self.ack(number, queue)
         return number
 
-    # What is written of it
+    # Rows and files
 
     def event(self, name: str, number: int, **columns: Any) -> None:
         self.now_us += STEP_US
@@ -166,7 +165,7 @@ class Log:
             "lost_records": self.lost,
             "sample_rate": self.sample_rate,
         }
-        rows = [{**common, **columns, **self._told(queue)} for queue in self.ready]
+        rows = [{**common, **columns, **self._counts_of(queue)} for queue in self.ready]
         if kind == schema.START:
             for row in rows:
                 row["recovered"] = self.recovered_before.get(row["queue"], row["ready"])
@@ -180,7 +179,7 @@ class Log:
         )
 
     def write(self, *removed: int) -> list[Path]:
-        """Files of what was not written yet, without the rows of the log with those numbers."""
+        """Write files of the new rows, without rows of the log with some numbers. Returns their paths."""
         self.tables[schema.EVENTS] = [row for row in self.tables[schema.EVENTS] if row["row"] not in removed]
         written = []
         for table, rows in self.tables.items():
@@ -195,10 +194,9 @@ class Log:
         folder = self.folder / table / f"dt={first:%Y-%m-%d}" / f"hour={first:%H}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / schema.file_name(self.node, self.boot_id, self.sequence)
-        columns = arrow_schema(table, self.lost, self.version)
+        columns = arrow_schema(table, self.lost)
         pq.write_table(pa.Table.from_pylist(rows, columns), path, compression="zstd")
-        if self.version > 1:
-            listed(self.folder, path, self.node, self.boot_id)
+        listed(self.folder, path, self.node, self.boot_id)
         return path
 
     def _client(self) -> Values:
@@ -207,14 +205,14 @@ class Log:
     def _stamp(self) -> Values:
         wall_us = int(self.start.timestamp() * 1_000_000) + self.now_us + self.wall_jump_us
         return {
-            "schema": self.version,
+            "schema": schema.SCHEMA,
             "ts_us": datetime.fromtimestamp(wall_us / 1e6, UTC),
             "mono_ns": self.now_us * 1000,
             "node": self.node,
             "boot_id": self.boot_id,
         }
 
-    def _told(self, queue: str) -> Values:
+    def _counts_of(self, queue: str) -> Values:
         return {
             "vhost": self.vhost,
             "queue": queue,
@@ -240,7 +238,7 @@ class Log:
             self.event(schema.ENQUEUE, number, queue=queue, **chosen)
 
     def _take(self, number: int, queue: str) -> None:
-        """Out of the queue, wherever in it it is."""
+        """Remove a message from the queue, ready or unacknowledged."""
         (self.unacked if number in self.unacked[queue] else self.ready)[queue].remove(number)
 
 

@@ -1,4 +1,4 @@
-"""Reports of an analysis that no log was read for: of any size, with any names."""
+"""Reports without a log: of any size, with any names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def report(name: Name = str, rows: int = 8, queues: int = 4, status: str = "imba
             {**one, "problem": "lost", "msg_seq": at, "message_id": name("id")} for at, one in enumerate(about)
         ],
         "restarts": [{**one, "before": 3, "after": 2, "fewer": 1} for one in about],
-        "links": [{"link": name("link"), "upstream_node": name("node 1"), "taken": 10, "came": 9, "missing": 1}],
+        "links": [{"link": name("link"), "upstream_node": name("node 1"), "taken": 10, "arrived": 9, "missing": 1}],
         "boots": [boot],
         "files": {"missing": 1, "changed": 0, "unlisted": 0},
     }
@@ -48,7 +48,7 @@ def report(name: Name = str, rows: int = 8, queues: int = 4, status: str = "imba
     ]
     return {
         "schema": 1,
-        "verdict": f"It does not add up: {name('the verdict')}.",
+        "verdict": f"The log does not balance: {name('the verdict')}.",
         "reasons": [name("the reason")],
         "input": {
             "folder": name("/var/export"),
@@ -86,9 +86,9 @@ def report(name: Name = str, rows: int = 8, queues: int = 4, status: str = "imba
         "redelivered": [{**one, "delivered": 10, "redelivered": 2, "requeued": 1, "share": 0.2} for one in about],
         "poison": [{**one, "msg_seq": 1, "redelivered": 6, "requeued": 6, "message_id": name("id")} for one in about],
         "links": [
-            {"link": name("link"), "upstream_node": name("node 1"), "node": name("node 0"), "came": 9, "missing": 1}
+            {"link": name("link"), "upstream_node": name("node 1"), "node": name("node 0"), "arrived": 9, "missing": 1}
         ],
-        "consumers": [{**one, "consumers": 1.0, "advice": "they take all there is: set a prefetch"} for one in about],
+        "consumers": [{**one, "consumers": 1.0, "advice": "their prefetch is unlimited: set one"} for one in about],
         "churn": [{"node": name("node 0"), "name": "channels", "now": 100, "leak_suspected": True}],
         "anomalies": [{**one, "flow": "enqueued", "kind": "silence", "value": 0.0} for one in about],
         "capacity": [

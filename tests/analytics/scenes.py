@@ -17,7 +17,7 @@ REMOVED = 12
 
 
 def well(folder: Path) -> list[Log]:
-    """Three brokers; the second gets from the first by a link that was cut once, the third was started twice."""
+    """Write the logs of three brokers: the second has a link from the first that was cut, the third was restarted."""
     upstream, downstream = Log(folder, "rabbit@up", "b1"), Log(folder, "rabbit@down", "b1")
     for log in (upstream, downstream):
         log.declare("work")
@@ -67,7 +67,7 @@ def busy(log: Log) -> None:
 
 
 def linked(upstream: Log, downstream: Log) -> None:
-    """Ten messages go over; the link is cut after the fifth, which is brought again, and one stays in the queue."""
+    """Log ten messages over a link that is cut after the fifth, which is repeated, and one that stays in the queue."""
     downstream.now_us = upstream.now_us
     for number in range(10):
         identity = f"message-{number}"
@@ -86,7 +86,7 @@ def linked(upstream: Log, downstream: Log) -> None:
 
 
 def restarted(folder: Path) -> list[Log]:
-    """Stopped with three messages, and started again with two: one was transient."""
+    """Log a stop with three messages, and a start with two: one was transient."""
     first, second = Log(folder, "rabbit@again", "b1"), Log(folder, "rabbit@again", "b2", START + timedelta(minutes=5))
     first.snapshot(schema.START)
     for _ in range(3):
@@ -103,7 +103,7 @@ def restarted(folder: Path) -> list[Log]:
 
 
 def damaged(folder: Path) -> dict[str, Log]:
-    """A broker for each thing that may be wrong with its log, by name."""
+    """Write the log of a broker for each damage, by name."""
     logs = {name: Log(folder, f"rabbit@{name}") for name in DAMAGES}
     logs["sampled"].sample_rate = 0.25
     for name, log in logs.items():
@@ -130,7 +130,7 @@ def row_of(log: Log, event: str, number: int) -> int:
 
 
 def without(event: str) -> Damage:
-    """Ended, and the row of one message taken out of the log by hand."""
+    """Return a damage: the row of one message is removed from the log."""
 
     def damage(log: Log, numbers: list[int]) -> None:
         ended(log, row_of(log, event, numbers[REMOVED]))
@@ -143,27 +143,27 @@ def without_a_message(log: Log, numbers: list[int]) -> None:
 
 
 def vanished(log: Log, numbers: list[int]) -> None:
-    """A broker that forgets a message without a word, and numbers on."""
+    """Lose a message without an event or a gap."""
     number = log.publish("work")
     log.ready["work"].remove(number)
     ended(log)
 
 
 def twice(log: Log, numbers: list[int]) -> None:
-    """A broker that takes an acknowledgement twice."""
+    """Log an acknowledgement twice."""
     log.event(schema.ACK, numbers[REMOVED], queue="work")
     ended(log)
 
 
 def dropping(log: Log, numbers: list[int]) -> None:
-    """Its buffer was full for two records."""
+    """Lose two records in a full buffer."""
     log.row += 2
     log.lost = 2
     ended(log)
 
 
 def unstopped(log: Log, numbers: list[int]) -> None:
-    """Killed, and started again."""
+    """Kill the broker, and start it again."""
     log.snapshot()
     log.publish("work")
     log.write()
@@ -178,7 +178,7 @@ def unharmed(log: Log, numbers: list[int]) -> None:
 
 
 def sampled(log: Log, numbers: list[int]) -> None:
-    """One message in four is logged; its queue has more than the log knows of."""
+    """Log one message in four, while the queue has further messages."""
     log.ready["work"] += [-1] * 7
     ended(log)
 

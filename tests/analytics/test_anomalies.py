@@ -1,4 +1,4 @@
-"""Minutes that differ from the others of their queue, and those that do not."""
+"""Minutes that differ from the others of their queue, and minutes that do not."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,7 +28,7 @@ def minute(number: int, messages: int, latency_us: int = 1000, queue: str = "wor
 
 
 def found(spark: SparkSession, rows: list[Row]) -> list[tuple[Any, ...]]:
-    """Return queue, minute, kind, value and what is usual, of each odd minute."""
+    """Return queue, minute, kind, value and usual value of each odd minute."""
     table = anomalies(spark.createDataFrame(rows, COLUMNS)).collect()
     odd = [
         (row["queue"], row["start"].astimezone(UTC) - START, row["kind"], row["value"], row["usual"]) for row in table

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(600)
 
 SIDES = {"link": "work", "upstream": "up", "upstream_node": "a", "node": "b"}
 CROSSING = (
-    "link string, identity string, upstream string, upstream_node string, node string, taken long, came long, "
+    "link string, identity string, upstream string, upstream_node string, node string, taken long, arrived long, "
     "discarded long, left long"
 )
 SPAN = "node string, boot_id string, first timestamp, last timestamp, stopped boolean"
@@ -22,8 +22,14 @@ def at(second: int) -> datetime:
     return datetime(2026, 11, 22, 5, 0, second, tzinfo=UTC)
 
 
-def crossing(identity: str, second: int, came: int = 0, **changed: Any) -> dict[str, Any]:
-    taken = {"identity": identity, "taken": 1, "came": came, "discarded": 0, "left": int(at(second).timestamp() * 1e6)}
+def crossing(identity: str, second: int, arrived: int = 0, **changed: Any) -> dict[str, Any]:
+    taken = {
+        "identity": identity,
+        "taken": 1,
+        "arrived": arrived,
+        "discarded": 0,
+        "left": int(at(second).timestamp() * 1e6),
+    }
     return SIDES | taken | changed
 
 
@@ -40,16 +46,16 @@ def test_what_was_taken_while_the_downstream_was_killed_is_not_called_missing(sp
         ("c", "1", at(0), at(10), False),
     ]
     crossings = [
-        crossing("came", 5, came=1),
+        crossing("arrived", 5, arrived=1),
         crossing("early", 5),
         crossing("at the kill", 11),
         crossing("late", 25),
         crossing("before it runs so far", 11, link="other", node="c"),
-        crossing("in time", 9, link="other", node="c", came=1),
+        crossing("in time", 9, link="other", node="c", arrived=1),
         crossing("where nobody exports", 5, link="third", node=None),
     ]
     assert verdicts(spark, crossings, spans) == {
-        "came": (0, 0),
+        "arrived": (0, 0),
         "early": (1, 0),
         "at the kill": (0, 1),
         "late": (1, 0),
@@ -61,10 +67,10 @@ def test_what_was_taken_while_the_downstream_was_killed_is_not_called_missing(sp
 
 def test_links_from_several_brokers_by_queues_of_one_name_are_told_apart(spark: SparkSession) -> None:
     crossings = [
-        crossing("m", 5, came=1),
+        crossing("m", 5, arrived=1),
         crossing("n", 5, upstream="further", upstream_node="z"),
-        crossing("o", 5, came=1, taken=0, upstream="further", upstream_node=None, left=None),
-        crossing("p", 5, came=1, upstream="further", upstream_node="z"),
+        crossing("o", 5, arrived=1, taken=0, upstream="further", upstream_node=None, left=None),
+        crossing("p", 5, arrived=1, upstream="further", upstream_node="z"),
     ]
     spans = spark.createDataFrame([("b", "1", at(0), at(10), True)], SPAN)
     made = arrivals(spark.createDataFrame(crossings, CROSSING), spans)

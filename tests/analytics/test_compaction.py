@@ -32,7 +32,7 @@ def export(folder: Path, boot_id: str = "b1", files: int = 5) -> Log:
 
 
 def everything(folder: Path) -> list[list[Row]]:
-    """All rows, in an order that does not depend on files."""
+    """Return all rows in an order that does not depend on files."""
     return [sorted(rows_of(folder, table), key=repr) for table in schema.TABLES]
 
 

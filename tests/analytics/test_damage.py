@@ -1,4 +1,4 @@
-"""Logs of which something is wrong, each of a broker of its own: what the job finds of it, in one run over all."""
+"""Damaged logs, each of a broker of its own: the findings of one run over all."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def report(folder: Path, spark: SparkSession) -> Report:
 
 
 def found(report: Report, name: str) -> dict[str, list[Report]]:
-    """The imbalances of one broker, by problem."""
+    """Return the imbalances of one broker by problem."""
     problems: dict[str, list[Report]] = {}
     for row in report["conservation"]["imbalances"]:
         if row["node"] == f"rabbit@{name}":
@@ -112,7 +112,7 @@ def test_the_equation_is_off_by_what_is_missing(report: Report) -> None:
 def test_the_page_says_that_it_does_not_add_up(report: Report, folder: Path) -> None:
     (page_file,) = (folder.parent / "output").glob("runs/*/index.html")
     page = page_file.read_text()
-    assert "It does not add up" in page and "message-12" in page
+    assert "The log does not balance" in page and "message-12" in page
 
 
 def test_a_log_that_is_not_whole_is_said_to_be_so(report: Report) -> None:
@@ -120,8 +120,8 @@ def test_a_log_that_is_not_whole_is_said_to_be_so(report: Report) -> None:
     assert [re.split("[:,]", reason)[0] for reason in check["reasons"]] == [
         "records were lost",
         "a broker was killed",
-        "2 skipped files are damaged",
-        "1 skipped files are not of an export",
+        "2 skipped files are damaged or not Parquet",
+        "1 skipped files do not belong to an export",
         "1 skipped files have a version of the schema that this Warren does not read",
         "1 skipped files have the name of another file",
         "the log is a sample",
@@ -133,7 +133,7 @@ def test_a_log_that_is_not_whole_is_said_to_be_so(report: Report) -> None:
     killed = {boot["boot_id"]: boot["killed"] for boot in check["boots"] if boot["node"] == "rabbit@unstopped"}
     assert killed == {"b1": True, "b2": False}
     assert found(report, "unstopped") == {} and found(report, "sampled") == {}
-    assert check["unchecked_records"] == 2 + 100  # what the killed one published last, and the sample
+    assert check["unchecked_records"] == 2 + 100  # the last publish of the killed broker, and the sample
 
 
 def test_of_a_sample_messages_are_estimated(report: Report) -> None:

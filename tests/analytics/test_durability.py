@@ -1,4 +1,4 @@
-"""Durability over restarts of real brokers: what confirmed messages became, by their exports alone."""
+"""Durability over restarts of real brokers: the confirmed messages that their exports show as kept or lost."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Node(BrokerProcess):
 
 
 def kept(folder: Path) -> None:
-    """Stopped under load, with queues whose messages survive and such whose do not; time passes."""
+    """Stop a broker under load, with durable and transient queues, and start it later."""
     with Node(folder, "kept") as node:
         node.publish("q")
         node.publish("timed", arguments={"x-message-ttl": TTL_MS})
@@ -87,7 +87,7 @@ def kept(folder: Path) -> None:
         node.clock_ahead_s = 2 * TTL_MS / 1000
         node.start()
         node.stop()
-        node.start()  # and with what was found, once more
+        node.start()  # and once more with the recovered messages
         node.stop()
 
 
@@ -144,7 +144,7 @@ def cut(folder: Path) -> None:
 
 
 def off(folder: Path) -> None:
-    """The broker ran without the export for a while, and messages were consumed."""
+    """Run the broker without the export for a while, and consume messages."""
     with Node(folder, "off") as node:
         node.publish("q")
         node.stop()
@@ -166,7 +166,7 @@ def check(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def rows(check: Checked, node: str) -> dict[str, tuple[int, int, int]]:
-    """Return what each queue had, has and lacks after the first restart."""
+    """Return the messages of each queue before and after the first restart, and the missing ones."""
     found: dict[str, tuple[int, int, int]] = {}
     boots = [boot["boot_id"] for boot in check.conservation["boots"] if boot["node"] == node]
     for row in check.durability:

@@ -47,7 +47,7 @@ def test_the_totals_are_what_clients_counted(federated: Federated, report: Repor
     counted = federated.total
     requeued = counted.pop("requeued")
     assert {name: report["totals"][name] for name in counted} == dict(counted)
-    assert report["totals"]["requeued"] >= requeued  # what a link had when it was cut goes back as well
+    assert report["totals"]["requeued"] >= requeued  # the messages of the cut link are also requeued
     entered = [sum(load.entered.values()) for load in federated.loads.values()]
     assert report["totals"]["enqueued"] == sum(entered)
 
@@ -75,7 +75,7 @@ def test_what_links_took_has_come(federated: Federated, report: Report) -> None:
     taken = {name: load.counts["federated_out"] for name, load in loads.items()}
     assert links[upstream_queue("c"), "b@test"]["taken"] == taken["b"]
     assert links[upstream_queue("b"), "a@test"]["taken"] + links[WORK, "a@test"]["taken"] == taken["a"]
-    assert sum(link["came"] for link in links.values()) == federated.total["federated_in"]
+    assert sum(link["arrived"] for link in links.values()) == federated.total["federated_in"]
     told = {(row["link"], row["node"], row["upstream"], row["most_hops"]) for row in report["links"]}
     assert told == {
         (WORK, "c@test", "work", 1), (upstream_queue("b"), "b@test", "news", 1),
@@ -96,7 +96,7 @@ def test_reports_name_what_clients_did(report: Report) -> None:
 
 
 def without(folder: Path, node: str, event: str, queue: str) -> dict[str, Any]:
-    """The last such row of the log, which is not there any more."""
+    """Remove the last such row of a log, and return it."""
     for path in whole_files(folder):
         table = pq.ParquetFile(path).read()
         if table["node"][0].as_py() == node:
@@ -129,9 +129,9 @@ def test_a_row_that_is_removed_is_found_and_nothing_else_also_where_a_broker_was
         assert found.pop((imbalances.FILE_CHANGED, node, None))["file"].startswith("events/")
     assert found == {}
     killed, *settled = check["reasons"]
-    assert killed.startswith("a broker was killed: what it had not written yet is unknown (b@test ")
-    # What was consumed just before the kill may not be in the log.
-    assert all("confirmed persistent messages not there after a kill" in reason for reason in settled)
+    assert killed.startswith("a broker was killed: its last records are unknown (b@test ")
+    # Messages that were consumed just before the kill may be in no record.
+    assert all("confirmed persistent messages missing after a kill" in reason for reason in settled)
     assert [boot["stopped"] for boot in check["boots"] if boot["node"] == "b@test"] == [True, False, True]
-    kept = {row["told"]: row for row in check["restarts"] if row["queue"] == "kept"}
-    assert {told: (row["before"], row["after"]) for told, row in kept.items()} == {True: (8, 8), False: (8, 8)}
+    kept = {row["stopped"]: row for row in check["restarts"] if row["queue"] == "kept"}
+    assert {stopped: (row["before"], row["after"]) for stopped, row in kept.items()} == {True: (8, 8), False: (8, 8)}

@@ -1,4 +1,4 @@
-"""The service in a broker process: what it exports equals what was sent, however the broker ends."""
+"""The service in a broker process: its export equals the traffic, for each end of the broker."""
 
 import os
 import signal
@@ -21,21 +21,21 @@ MESSAGES = 2000
 
 
 class Broker(BrokerProcess):
-    """A broker in memory that exports what happens into the folder `out`, with these lines of configuration."""
+    """A broker in memory that exports into the folder `out`, with further lines of configuration."""
 
     def __init__(self, folder: Path, *lines: str) -> None:
         super().__init__(folder, "--http", ANY_PORT, memory=True)
         self.configure("message_log.enabled = true", "message_log.directory = out", *lines)
 
     def writer(self) -> int:
-        """The id of the process that writes."""
+        """Return the id of the writer process."""
         pid = self.process.pid
         (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return int(child)
 
 
 def traffic(broker: Broker, vhost: str = "/") -> None:
-    """MESSAGES, all confirmed, half of them consumed."""
+    """Publish MESSAGES with confirms, and consume half of them."""
     client = broker.connect(vhost=vhost)
     ch = client.channel()
     ch.declare("q")

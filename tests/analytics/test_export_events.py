@@ -1,8 +1,6 @@
 """The rows of the log for each event of a message."""
 
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pamqp.commands import Basic, Queue
@@ -15,20 +13,8 @@ from warren.plugins.message_log.file_format import schema
 from .exporting import Exporting, imbalance
 
 
-@pytest.fixture
-def export(tmp_path: Path) -> Iterator[Exporting]:
-    exporting = Exporting(tmp_path)
-    yield exporting
-    exporting.close()
-
-
-@pytest.fixture
-def ch(export: Exporting) -> Channel:
-    return export.peer.connect().channel()
-
-
 def taken(ch: Channel, queue: str) -> int:
-    """The tag of the next message of the queue, which is to be settled."""
+    """Get the next message of a queue. Returns its tag."""
     found = ch.get(queue, no_ack=False)
     assert found is not None
     return found.tag
@@ -314,7 +300,7 @@ def test_every_queue_balances_from_one_snapshot_to_the_next(export: Exporting, c
 
 
 def test_nothing_is_logged_of_a_virtual_host_that_is_not_exported(export: Exporting, ch: Channel) -> None:
-    export.vhost.message_log = None
+    export.vhost.traffic_log = None
     ch.declare("q")
     ch.fill("q", b"1")
     assert ch.get("q") and export.events() == [] and export.buffer.row == 0

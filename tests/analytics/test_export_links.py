@@ -1,7 +1,6 @@
 """The rows of messages that pass from one broker to the next: both sides have the same identity."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,18 +15,6 @@ from .exporting import Exporting, Row
 
 LINK, UPSTREAM = "federation: x -> here", "up"
 BODY = b"body"
-
-
-@pytest.fixture
-def export(tmp_path: Path) -> Iterator[Exporting]:
-    exporting = Exporting(tmp_path)
-    yield exporting
-    exporting.close()
-
-
-@pytest.fixture
-def ch(export: Exporting) -> Channel:
-    return export.peer.connect().channel()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The retention: which files a node deletes, and that no clock makes it delete others."""
+"""The retention: the files that a node deletes, and that no wrong clock makes it delete others."""
 
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ KEPT = 14
 
 
 class Clocks:
-    """The wall clock, and the clock that does not jump."""
+    """The wall clock, and a clock without jumps."""
 
     def __init__(self) -> None:
         self.now = TODAY

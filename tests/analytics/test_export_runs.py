@@ -1,7 +1,7 @@
-"""Runs of messages in queues: whatever clients do, each delivery and settlement is recorded for its own message."""
+"""Runs of messages in queues: each delivery and settlement is recorded for its own message under random load."""
 
 from collections import Counter
-from pathlib import Path
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -17,7 +17,7 @@ STEPS = 120
 
 
 class Clients:
-    """A publisher and a consumer of a queue that do things at random; `came` has the bodies in their order."""
+    """A publisher and a consumer of a queue with random actions; `arrived` has the bodies in their order."""
 
     def __init__(self, export: Exporting, seed: int) -> None:
         self.random = Random(seed)
@@ -29,7 +29,7 @@ class Clients:
             self.publisher.declare(queue)
             self.publisher.bind(queue, "amq.fanout")
         self.published = 0
-        self.came: list[int] = []
+        self.arrived: list[int] = []
         self.unacked: list[int] = []
         self.consuming = False
 
@@ -49,7 +49,7 @@ class Clients:
         for _ in range(self.random.choice([1, 5])):
             message = self.getter.get("q", no_ack)
             if message is not None:
-                self.came.append(int(message.body[:9]))
+                self.arrived.append(int(message.body[:9]))
                 if not no_ack:
                     self.random.choice([self.getter.ack, self.getter.nack])(message.tag)
         self.getter.sync()
@@ -81,36 +81,34 @@ class Clients:
             self.look()
 
     def look(self) -> None:
-        """Read what the consumer got."""
+        """Read the deliveries of the consumer."""
         self.export.peer.settle()
         self.consumer.sync()
         inbox = self.consumer.client.inbox(self.consumer.number)
         while inbox:
             message = inbox.popleft()
             if isinstance(message, Content):
-                self.came.append(int(message.body[:9]))
+                self.arrived.append(int(message.body[:9]))
                 self.unacked.append(message.tag)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_each_delivery_is_recorded_for_the_message_that_was_delivered(tmp_path: Path, seed: int) -> None:
-    export = Exporting(tmp_path)
+def test_each_delivery_is_recorded_for_the_message_that_was_delivered(export: Exporting, seed: int) -> None:
     clients = Clients(export, seed)
     clients.run()
     rows = export.events()
-    export.close()
     seqs = [row["msg_seq"] for row in rows if row["event"] == schema.PUBLISH]
     assert len(seqs) == clients.published > 500
     delivered = [row["msg_seq"] for row in rows if row["event"] == schema.DELIVER]
-    assert delivered == [seqs[body] for body in clients.came] and delivered
+    assert delivered == [seqs[body] for body in clients.arrived] and delivered
     size_of = {row["msg_seq"]: row["size"] for row in rows if row["event"] == schema.PUBLISH}
     assert all(row["size"] == size_of[row["msg_seq"]] for row in rows if row["event"] in (schema.DELIVER, schema.ACK))
 
 
 @pytest.mark.parametrize("one_in", [1, 3])
 @pytest.mark.parametrize("seed", range(6))
-def test_each_recorded_message_has_all_its_rows(tmp_path: Path, seed: int, one_in: int) -> None:
-    export = Exporting(tmp_path, one_in=one_in)
+def test_each_recorded_message_has_all_its_rows(exporting: Callable[..., Exporting], seed: int, one_in: int) -> None:
+    export = exporting(one_in=one_in)
     clients = Clients(export, seed)
     clients.run()
     for channel in (clients.consumer, clients.getter):
@@ -121,7 +119,6 @@ def test_each_recorded_message_has_all_its_rows(tmp_path: Path, seed: int, one_i
         last.consume(queue, no_ack=True)
     last.sync()
     rows = export.events()
-    export.close()
     entered = Counter((row["queue"], row["msg_seq"]) for row in rows if row["event"] == schema.ENQUEUE)
     leaving = [
         row for row in rows if row["event"] in schema.LEAVING or row["event"] == schema.DELIVER and row["no_ack"]
@@ -136,8 +133,8 @@ def test_each_recorded_message_has_all_its_rows(tmp_path: Path, seed: int, one_i
     assert share == 1 if one_in == 1 else 0.1 < share < 0.7
 
 
-def test_the_only_sampled_message_of_a_batch_has_its_own_size(tmp_path: Path) -> None:
-    export = Exporting(tmp_path, 3)
+def test_the_only_sampled_message_of_a_batch_has_its_own_size(exporting: Callable[..., Exporting]) -> None:
+    export = exporting(one_in=3)
     ch = export.peer.connect().channel()
     ch.declare("q")
     ch.consume("q", no_ack=True)
@@ -151,5 +148,4 @@ def test_the_only_sampled_message_of_a_batch_has_its_own_size(tmp_path: Path) ->
     sizes: dict[int, set[int]] = {}
     for row in export.events(schema.PUBLISH, schema.DELIVER):
         sizes.setdefault(row["msg_seq"], set()).add(row["size"])
-    export.close()
     assert {len(each) for each in sizes.values()} == {1}

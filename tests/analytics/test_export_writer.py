@@ -1,4 +1,4 @@
-"""The writer: which files there are when, and what becomes of records that cannot be written."""
+"""The writer: its files, their times, and records that cannot be written."""
 
 import errno
 import os
@@ -15,23 +15,23 @@ import pytest
 
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address
 from warren.broker.core.messages.message import Message as CoreMessage
-from warren.plugins.message_log.export.arrow_columns import arrow_schema
+from warren.broker.core.messages.message import RoutingAddress
 from warren.plugins.message_log.export.manifest import Manifest
 from warren.plugins.message_log.export.message_recorder import MessageRecorder
 from warren.plugins.message_log.export.parquet_file import HashedFile
-from warren.plugins.message_log.export.pipe_format import HEAD, METRICS, SNAPSHOT
+from warren.plugins.message_log.export.pipe_format import BATCH, HEAD, METRICS, SNAPSHOT
 from warren.plugins.message_log.export.record_buffer import RecordBuffer
 from warren.plugins.message_log.export.snapshots import Changed
 from warren.plugins.message_log.export.writer import Task, Writer, frames
 from warren.plugins.message_log.file_format import schema
+from warren.plugins.message_log.file_format.arrow_schema import arrow_schema
 
-from .exporting import BATCH, NODE, empty_snapshot, origin, rows_of, task, whole_files
+from .exporting import NODE, empty_snapshot, origin, rows_of, task, whole_files
 
 
-class Telling:
-    """A log with nothing but publishes, and their batches as the writer gets them."""
+class Publishes:
+    """A log with nothing but publishes, in batches for a writer."""
 
     def __init__(self) -> None:
         self.buffer = RecordBuffer(1 << 20, lambda: None)
@@ -42,20 +42,20 @@ class Telling:
 
     def batch(self, count: int, **properties: Any) -> bytes:
         frames_ = content_frames(1, Properties(**properties).encode(), b"body")
-        messages = [CoreMessage(Address("", "q"), frames_, 1, 4, 0, False) for _ in range(count)]
+        messages = [CoreMessage(RoutingAddress("", "q"), frames_, 1, 4, 0, False) for _ in range(count)]
         self.recording.publishing(origin(), messages, True, 0)
         self.recording.published(())
         return b"".join(self.buffer.take())
 
 
 @pytest.fixture
-def telling() -> Telling:
-    return Telling()
+def publishes() -> Publishes:
+    return Publishes()
 
 
-def test_a_reader_sees_a_file_when_it_is_whole_and_nothing_of_it_before(tmp_path: Path, telling: Telling) -> None:
-    writer = Writer(telling.task(tmp_path))
-    writer.take(BATCH, telling.batch(3))
+def test_a_reader_sees_a_file_when_it_is_whole_and_nothing_of_it_before(tmp_path: Path, publishes: Publishes) -> None:
+    writer = Writer(publishes.task(tmp_path))
+    writer.take(BATCH, publishes.batch(3))
     writer._write()
     assert whole_files(tmp_path) == [] and len(list(tmp_path.rglob(".part-*.tmp"))) == 1
     writer.finish()
@@ -67,23 +67,23 @@ def test_a_reader_sees_a_file_when_it_is_whole_and_nothing_of_it_before(tmp_path
     )
 
 
-def test_a_writer_that_dies_leaves_nothing_that_a_reader_takes_for_a_file(tmp_path: Path, telling: Telling) -> None:
+def test_a_writer_that_dies_leaves_nothing_that_a_reader_takes_for_a_file(tmp_path: Path, publishes: Publishes) -> None:
     aside = tmp_path / "events/dt=2026-11-22/hour=05" / f".{schema.file_name(NODE, 'dead', 0)}.tmp"
     aside.parent.mkdir(parents=True)
     aside.write_bytes(b"PAR1 and then no more")
     assert whole_files(tmp_path) == []
-    Writer(telling.task(tmp_path)).end()
+    Writer(publishes.task(tmp_path)).end()
     assert aside.exists(), "it may be one that is being written"
     os.utime(aside, (time.time() - 100_000,) * 2)
-    Writer(telling.task(tmp_path, node="other@host")).end()
+    Writer(publishes.task(tmp_path, node="other@host")).end()
     assert aside.exists(), "it is another node's"
-    Writer(telling.task(tmp_path)).end()
+    Writer(publishes.task(tmp_path)).end()
     assert not aside.exists()
 
 
-def test_files_are_as_the_schema_says(tmp_path: Path, telling: Telling) -> None:
-    writer = Writer(telling.task(tmp_path))
-    writer.take(BATCH, telling.batch(1, message_id="m", headers=None))
+def test_files_are_as_the_schema_says(tmp_path: Path, publishes: Publishes) -> None:
+    writer = Writer(publishes.task(tmp_path))
+    writer.take(BATCH, publishes.batch(1, message_id="m", headers=None))
     moment = {"ts_us": 1_790_000_000_000_000, "mono_ns": 5}
     metric = moment | {"name": "lag", "labels": [("a", "b")], "kind": "histogram", "value": 1.5, "buckets": [0, 2]}
     writer.take(METRICS, msgspec.json.encode([metric]))
@@ -105,20 +105,20 @@ def test_files_are_as_the_schema_says(tmp_path: Path, telling: Telling) -> None:
 
 
 def test_a_file_is_followed_by_the_next_when_it_is_large_enough(
-    tmp_path: Path, telling: Telling, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, publishes: Publishes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("warren.plugins.message_log.export.writer.GROUP_ROWS", 10)
-    writer = Writer(telling.task(tmp_path, file_bytes=1))
+    writer = Writer(publishes.task(tmp_path, file_bytes=1))
     for _ in range(3):
-        writer.take(BATCH, telling.batch(10))
+        writer.take(BATCH, publishes.batch(10))
     assert [path.name[-14:] for path in whole_files(tmp_path)] == [f"{number:06}.parquet" for number in range(3)]
     assert [row["row"] for row in rows_of(tmp_path)] == list(range(30))
 
 
-def test_a_file_is_finished_when_it_is_old_enough_or_its_hour_is_over(tmp_path: Path, telling: Telling) -> None:
+def test_a_file_is_finished_when_it_is_old_enough_or_its_hour_is_over(tmp_path: Path, publishes: Publishes) -> None:
     now = [time.time()]
-    writer = Writer(telling.task(tmp_path), now_s=lambda: now[0])
-    writer.take(BATCH, telling.batch(1))
+    writer = Writer(publishes.task(tmp_path), now_s=lambda: now[0])
+    writer.take(BATCH, publishes.batch(1))
     writer._write()
     assert writer._part is not None
     day, hour = writer._part.hour
@@ -128,32 +128,32 @@ def test_a_file_is_finished_when_it_is_old_enough_or_its_hour_is_over(tmp_path: 
     now[0] += 3600
     writer.look()
     assert len(whole_files(tmp_path)) == 1
-    another = Telling()
-    old = Writer(another.task(tmp_path / "old", file_age_s=0))
-    old.take(BATCH, another.batch(1))
+    others = Publishes()
+    old = Writer(others.task(tmp_path / "old", file_age_s=0))
+    old.take(BATCH, others.batch(1))
     old.look()
     assert len(whole_files(tmp_path / "old")) == 1
 
 
-def test_a_column_that_was_missing_from_a_file_begins_another(tmp_path: Path, telling: Telling) -> None:
-    writer = Writer(telling.task(tmp_path))
+def test_a_column_that_was_missing_from_a_file_begins_another(tmp_path: Path, publishes: Publishes) -> None:
+    writer = Writer(publishes.task(tmp_path))
     for properties in ({}, {"message_id": "m"}, {}):
-        writer.take(BATCH, telling.batch(2, **properties))
+        writer.take(BATCH, publishes.batch(2, **properties))
         writer._write()
     writer.finish()
     assert ["message_id" in pq.ParquetFile(path).schema_arrow.names for path in whole_files(tmp_path)] == [False, True]
     assert [row["message_id"] for row in rows_of(tmp_path)] == [None, None, "m", "m", None, None]
 
 
-def test_files_are_for_the_owner_and_the_group_alone(tmp_path: Path, telling: Telling) -> None:
-    writer = Writer(telling.task(tmp_path))
-    writer.take(BATCH, telling.batch(1))
+def test_files_are_for_the_owner_and_the_group_alone(tmp_path: Path, publishes: Publishes) -> None:
+    writer = Writer(publishes.task(tmp_path))
+    writer.take(BATCH, publishes.batch(1))
     writer.finish()
     assert {stat.S_IMODE(path.stat().st_mode) for path in whole_files(tmp_path)} == {0o640}
 
 
 def test_what_cannot_be_written_is_counted_and_what_follows_is_written(
-    tmp_path: Path, telling: Telling, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, publishes: Publishes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[dict[str, object]] = []
     monkeypatch.setattr(
@@ -161,13 +161,13 @@ def test_what_cannot_be_written_is_counted_and_what_follows_is_written(
         lambda event, **fields: said.append({"event": event} | fields),
     )
     monkeypatch.setattr("warren.plugins.message_log.export.writer.RETRY_S", 0.0)
-    writer = Writer(telling.task(tmp_path))
+    writer = Writer(publishes.task(tmp_path))
     (tmp_path / "events").write_text("no folder")
-    writer.take(BATCH, telling.batch(5))
+    writer.take(BATCH, publishes.batch(5))
     writer.finish()
     assert writer.lost_rows == 5 and [line["records"] for line in said] == [5]
     (tmp_path / "events").unlink()
-    writer.take(BATCH, telling.batch(2))
+    writer.take(BATCH, publishes.batch(2))
     writer.finish()
     assert [row["row"] for row in rows_of(tmp_path)] == [5, 6]
     (path,) = whole_files(tmp_path)
@@ -175,14 +175,14 @@ def test_what_cannot_be_written_is_counted_and_what_follows_is_written(
 
 
 def test_rows_of_a_file_that_readers_have_are_not_counted_as_lost(
-    tmp_path: Path, telling: Telling, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, publishes: Publishes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(folder: Path) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr("warren.plugins.message_log.export.parquet_file.sync_folder", fail)
-    writer = Writer(telling.task(tmp_path))
-    writer.take(BATCH, telling.batch(5))
+    writer = Writer(publishes.task(tmp_path))
+    writer.take(BATCH, publishes.batch(5))
     writer.finish()
     assert len(rows_of(tmp_path)) == 5 and writer.lost_rows == 0
 
@@ -205,16 +205,16 @@ class Disk:
 
 @pytest.mark.parametrize("free_bytes", [0, 1000, 6000])
 def test_a_full_disk_loses_records_and_says_so_once_there_is_space(
-    tmp_path: Path, telling: Telling, monkeypatch: pytest.MonkeyPatch, free_bytes: int
+    tmp_path: Path, publishes: Publishes, monkeypatch: pytest.MonkeyPatch, free_bytes: int
 ) -> None:
     disk = Disk(monkeypatch)
     monkeypatch.setattr("warren.plugins.message_log.export.writer.RETRY_S", 0.0)
-    writer = Writer(telling.task(tmp_path))
+    writer = Writer(publishes.task(tmp_path))
     writer.take(SNAPSHOT, empty_snapshot(0, 0, schema.START))
     disk.free_bytes = free_bytes
     for number in range(3):
         for _ in range(50):
-            writer.take(BATCH, telling.batch(10, message_id=str(number)))
+            writer.take(BATCH, publishes.batch(10, message_id=str(number)))
             writer._write()
         writer.take(SNAPSHOT, empty_snapshot(1 + number, 500 * (number + 1)))
         writer.finish()
@@ -222,7 +222,7 @@ def test_a_full_disk_loses_records_and_says_so_once_there_is_space(
     assert writer.lost_rows > 0
     disk.free_bytes = 1 << 40
     writer.look()
-    writer.take(BATCH, telling.batch(10))
+    writer.take(BATCH, publishes.batch(10))
     writer.take(SNAPSHOT, empty_snapshot(4, 1510, schema.STOP))
     writer.end()
     rows, stats = rows_of(tmp_path), sorted(rows_of(tmp_path, schema.QUEUE_STATS), key=lambda row: row["snapshot"])
@@ -237,12 +237,12 @@ def test_a_full_disk_loses_records_and_says_so_once_there_is_space(
 
 
 def test_snapshots_that_cannot_be_written_for_long_take_bounded_memory(
-    tmp_path: Path, telling: Telling, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, publishes: Publishes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk(monkeypatch)
     disk.free_bytes = 0
     monkeypatch.setattr("warren.plugins.message_log.export.writer.KEPT_BYTES", 10_000)
-    writer = Writer(telling.task(tmp_path))
+    writer = Writer(publishes.task(tmp_path))
     writer.take(SNAPSHOT, empty_snapshot(0, 0, schema.START))
     for number in range(1, 1000):
         writer.take(SNAPSHOT, empty_snapshot(number, 0))
@@ -252,13 +252,13 @@ def test_snapshots_that_cannot_be_written_for_long_take_bounded_memory(
     assert writer._pending.frames[-1].head.number == 999
 
 
-def test_a_writer_that_continues_a_boot_finds_what_is_in_files(tmp_path: Path, telling: Telling) -> None:
-    first = Writer(telling.task(tmp_path))
+def test_a_writer_that_continues_a_boot_finds_what_is_in_files(tmp_path: Path, publishes: Publishes) -> None:
+    first = Writer(publishes.task(tmp_path))
     first.take(SNAPSHOT, empty_snapshot(0, 0, schema.START))
     for _ in range(2):
-        first.take(BATCH, telling.batch(10))
+        first.take(BATCH, publishes.batch(10))
         first.finish()
-    first.take(BATCH, telling.batch(10))
+    first.take(BATCH, publishes.batch(10))
     first._write()
     assert first._part is not None
     first._state.close()  # it is killed
@@ -267,22 +267,22 @@ def test_a_writer_that_continues_a_boot_finds_what_is_in_files(tmp_path: Path, t
     (manifest,) = (tmp_path / schema.MANIFEST).iterdir()
     lines = manifest.read_bytes().splitlines(keepends=True)
     manifest.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])  # before it had added its last file
-    second = Writer(telling.task(tmp_path, continued=True))
+    second = Writer(publishes.task(tmp_path, continued=True))
     assert second.resume() == (20, True)
     assert manifest.read_bytes().splitlines(keepends=True)[-1] == lines[-1]
     assert list(tmp_path.rglob(".*.tmp")) == []
-    telling.buffer.resume(20)
-    second.take(BATCH, telling.batch(10))
+    publishes.buffer.resume(20)
+    second.take(BATCH, publishes.batch(10))
     second.end()
     assert sorted(row["row"] for row in rows_of(tmp_path)) == [*range(20), *range(30, 40)]
-    assert telling.buffer.lost == 10
+    assert publishes.buffer.lost == 10
     last = max(whole_files(tmp_path))
     assert last.name == schema.file_name(NODE, "b00f", 2)
     assert pq.ParquetFile(last).metadata.metadata[schema.LOST_KEY.encode()] == b"10"
 
 
-def test_a_boot_is_continued_after_all_its_files_are_gone_too(tmp_path: Path, telling: Telling) -> None:
-    second = Writer(telling.task(tmp_path, continued=True))
+def test_a_boot_is_continued_after_all_its_files_are_gone_too(tmp_path: Path, publishes: Publishes) -> None:
+    second = Writer(publishes.task(tmp_path, continued=True))
     assert second.resume() == (0, False)
     second.end()
 

@@ -1,4 +1,4 @@
-"""Figures that cannot be: a peak below the mean, and times extrapolated from a log that is too short."""
+"""Impossible figures: a peak below the mean, and times extrapolated from a log that is too short."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from warren.plugins.message_log.analysis.facts import by_link, crossings, lags, tally
+from warren.plugins.message_log.analysis.aggregates import by_link, crossings, lags, tally
 from warren.plugins.message_log.analysis.hadoop_fs import Folders
 from warren.plugins.message_log.analysis.input_files import list_files, read
+from warren.plugins.message_log.analysis.report_inputs import ReportInputs
 from warren.plugins.message_log.analysis.reports import throughput
 from warren.plugins.message_log.analysis.reports.backlog import backlog
 from warren.plugins.message_log.analysis.reports.capacity import capacity
 from warren.plugins.message_log.analysis.reports.links import links
-from warren.plugins.message_log.analysis.summaries import Summaries
 from warren.plugins.message_log.file_format import schema
 
 from .log import STEP_US, Log
@@ -71,7 +71,7 @@ def test_the_rate_of_a_link_is_over_the_time_from_its_first_arrival_to_the_last(
     tables = {table: read(spark, table, files[table].paths) for table in schema.TABLES}
     crossed = by_link(crossings(tables[schema.EVENTS]))
     (row,) = links(tally(crossed), lags(crossed), tables[schema.METRICS]).collect()
-    assert (row["came"], row["messages_per_s"]) == (11, 1.1)
+    assert (row["arrived"], row["messages_per_s"]) == (11, 1.1)
 
 
 def queue(observed_s: float, ready: int, slope: float) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def queue(observed_s: float, ready: int, slope: float) -> dict[str, Any]:
 def test_a_backlog_is_extrapolated_by_a_tenfold_of_what_was_seen_or_after_an_hour(
     observed_s: float, ready: int, slope: float
 ) -> None:
-    (row,) = backlog(Summaries([], [queue(observed_s, ready, slope)], [], []))
+    (row,) = backlog(ReportInputs([], [queue(observed_s, ready, slope)], [], []))
     times = [row[name] for name in ("drained_in_s", "doubled_in_s") if row.get(name) is not None]
     assert len(times) <= 1
     assert all(time_s >= 0 for time_s in times)
@@ -115,5 +115,5 @@ def test_hours_until_a_disk_is_full_need_a_log_that_is_long_enough(
         gauge(schema.DISK_FREE_BYTES, observed_s, free, per_hour),
         gauge(schema.DISK_LIMIT_BYTES, observed_s, 0, 0),
     ]
-    (row,) = capacity(Summaries([], [], gauges, []), [])
+    (row,) = capacity(ReportInputs([], [], gauges, []), [])
     assert (row["disk_full_in_h"], row["disk_too_short"]) == (hours, too_short)

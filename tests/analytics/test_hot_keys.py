@@ -1,4 +1,4 @@
-"""The busiest routing keys of exchanges with more keys than are counted each: what is known of them, and how well."""
+"""The busiest routing keys of exchanges with more keys than have own counts, and the bounds of their counts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from warren.plugins.message_log.analysis import facts
-from warren.plugins.message_log.analysis.facts import EXCHANGE, ROUTE_COUNTS, ROUTES, WEIGHT, busiest_keys, merge_parts
-from warren.plugins.message_log.analysis.local_table import local_table
+from warren.plugins.message_log.analysis import aggregates
+from warren.plugins.message_log.analysis.aggregates import (
+    EXCHANGE,
+    ROUTE_COUNTS,
+    ROUTES,
+    WEIGHT,
+    busiest_keys,
+    merge_parts,
+)
+from warren.plugins.message_log.analysis.create_table import create_table
 from warren.plugins.message_log.analysis.reports.hot_keys import hot_exchanges, hot_keys
 
 pytestmark = pytest.mark.timeout(600)
@@ -26,17 +33,17 @@ Counts = dict[str, Counter[str]]  # messages by exchange and key
 
 @pytest.fixture(autouse=True)
 def few_kept_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "KEPT_KEYS", KEPT)
+    monkeypatch.setattr(aggregates, "KEPT_KEYS", KEPT)
 
 
 def part(spark: SparkSession, counts: Counts, unroutable: str = "") -> DataFrame:
-    """Return the fact of a part, as it is stored."""
+    """Return the aggregate of a part, as it is stored."""
     rows = [
         ("n", "/", exchange, key, number * WEIGHT, number, number * WEIGHT * (key == unroutable), 0, 0, 0)
         for exchange, keys in counts.items()
         for key, number in keys.items()
     ]
-    return as_stored(local_table(spark, COLUMNS, rows))
+    return as_stored(create_table(spark, COLUMNS, rows))
 
 
 def as_stored(part: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Java is looked at before Spark is started; what is missing is told in one line."""
+"""The check of Java before Spark is started, which reports a fault in one line."""
 
 from pathlib import Path
 

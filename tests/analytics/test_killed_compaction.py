@@ -1,4 +1,4 @@
-"""`warren compact` that is killed at each of its effects on files: every row stays, and the next one completes it."""
+"""`warren compact`, killed at each of its effects on files: every row stays, and the next run completes it."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from .test_compaction import LATER, everything, export, manifests, merge
 
 STEP = 7  # of the effects, each 7th
 
-# Counts what changes files, and kills itself before or after the effect with the given number; 0: prints their count.
+# It counts its changes of files, and kills itself before or after one by its number, or prints their count for 0.
 KILLED = """
 import os, signal, sys
 from datetime import datetime

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from warren.plugins.message_log.analysis import job, spark_session, summaries
-from warren.plugins.message_log.analysis.facts import KIND, KINDS, of_kinds
+from warren.plugins.message_log.analysis import job, report_inputs, spark_session
+from warren.plugins.message_log.analysis.aggregates import KIND, KINDS, of_kinds
+from warren.plugins.message_log.analysis.create_table import create_table
 from warren.plugins.message_log.analysis.input_files import read
-from warren.plugins.message_log.analysis.local_table import local_table
 from warren.plugins.message_log.file_format import schema
 
 from . import bulk
@@ -29,7 +29,7 @@ Rows = list[dict[str, Any]]
 
 
 class Ran:
-    """A log, and the reports that were made of it as a small log and as a large one."""
+    """A log, and its reports with the settings of a small and of a large log."""
 
     def __init__(self, folder: Path, spark: SparkSession) -> None:
         self.folder = folder
@@ -83,14 +83,14 @@ def test_the_numbers_of_kinds_differ_where_only_a_missing_name_does(spark: Spark
     }
     names = [(queue, user) for queue in (None, "", "a", "ab") for user in (None, "", "a", "b")]
     given = [{"event": schema.DELIVER, "queue": queue, "user": user} for queue, user in names]
-    table = local_table(spark, columns, [[row.get(name) for name in columns] for row in given])
+    table = create_table(spark, columns, [[row.get(name) for name in columns] for row in given])
     assert len({row["kind"] for row in of_kinds(table).collect()}) == len(names)
 
 
 def test_kinds_with_the_same_number_end_the_job(ran: Ran, spark: SparkSession) -> None:
     files = [str(path) for path in (ran.log / schema.EVENTS).rglob("*.parquet")]
     table = KINDS.make(read(spark, schema.EVENTS, files)).limit(3).localCheckpoint()
-    assert len(summaries.kinds(table)) == 3
+    assert len(report_inputs.kinds(table)) == 3
     same = table.withColumn("kind", table["kind"] * 0)
-    with pytest.raises(summaries.AmbiguousKind, match="select one of their queues: rabbit@bulk, b1, "):
-        summaries.kinds(same)
+    with pytest.raises(report_inputs.AmbiguousKind, match="select one of their queues: rabbit@bulk, b1, "):
+        report_inputs.kinds(same)

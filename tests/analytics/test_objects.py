@@ -1,4 +1,4 @@
-"""Reports in an object store: nothing is renamed, and one small object says which run is the current one."""
+"""Reports in an object store: nothing is renamed, and one small object names the current run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.message_log.analysis import folding, hadoop_fs, job, publication, streaming
+from warren.plugins.message_log.analysis import hadoop_fs, job, publication, rollup, streaming
 from warren.plugins.message_log.analysis.hadoop_fs import Folders
 from warren.plugins.message_log.analysis.reports import run
 from warren.plugins.message_log.file_format import schema
@@ -92,13 +92,13 @@ def test_a_report_is_published_by_one_object_and_nothing_is_renamed(store: Store
 
 
 def test_a_stream_renames_nothing_also_when_it_merges_its_state(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding, "PARTS", 1)
+    monkeypatch.setattr(rollup, "PARTS", 1)
     streaming.follow(store.spark, store.input, store.output, None, quiet)
     store.write()
     report = streaming.follow(store.spark, store.input, store.output, None, quiet)
     changes = store.changes()
     assert not [change for change in changes if change.startswith(("rename", "append"))]
-    assert any("/fold=" in change for change in changes)
+    assert any("/rollup=" in change for change in changes)
     assert report["totals"]["published"] == 2 and job.read_old(store.spark, store.output) == report
 
 

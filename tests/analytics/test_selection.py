@@ -29,7 +29,7 @@ LINK = "federation: x -> b"
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two brokers with a link, four hours long; one message of `lost` vanishes in the third hour of the first."""
+    """Write the logs of two brokers with a link over four hours; the first loses a message in the third hour."""
     folder = tmp_path_factory.mktemp("selection")
     first, second = Log(folder, NODES[0]), Log(folder, NODES[1], "b2")
     for log in (first, second):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.message_log.analysis.class_archive import class_archive
 from warren.plugins.message_log.analysis.input_files import local_records
+from warren.plugins.message_log.analysis.java_class_cache import class_cache
 from warren.plugins.message_log.analysis.selection import Selection
 from warren.plugins.message_log.analysis.spark_session import (
     CHOSEN,
@@ -78,17 +78,17 @@ def test_the_events_of_a_folder_are_counted_without_spark(tmp_path: Path) -> Non
 
 def test_java_leaves_its_classes_for_later_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    archive = class_archive("/usr/bin/java", tmp_path)
+    archive = class_cache("/usr/bin/java", tmp_path)
     assert archive is None  # there are no jars
     (tmp_path / "jars").mkdir()
     unused = tmp_path / "warren" / "spark-old.jsa"
     unused.touch()
     os.utime(unused, (0, 0))
-    archive = class_archive("/usr/bin/java", tmp_path)
+    archive = class_cache("/usr/bin/java", tmp_path)
     assert archive is not None and archive.missing
     new = Path(archive.options().rpartition("=")[2])
     java = subprocess.Popen(["sh", "-c", f"cat; echo classes >{new}"], stdin=subprocess.PIPE)
     archive.keep(java)
-    again = class_archive("/usr/bin/java", tmp_path)
+    again = class_cache("/usr/bin/java", tmp_path)
     assert again is not None and not again.missing and "SharedArchiveFile" in again.options()
     assert [path.name for path in (tmp_path / "warren").iterdir()] == [Path(again.options().rpartition("=")[2]).name]

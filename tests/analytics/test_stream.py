@@ -1,4 +1,4 @@
-"""A day of stream: files that come in any order, also very late, merged files, and a job that dies between."""
+"""A day of a stream: files in any order, very late files, merged files, and a job that is interrupted."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.message_log.analysis import folding, kept_rows, streaming
+from warren.plugins.message_log.analysis import rollup, streaming, top_rows
+from warren.plugins.message_log.analysis.aggregate_store import ALL, Store
 from warren.plugins.message_log.analysis.conservation.manifest import Manifest
-from warren.plugins.message_log.analysis.fact_store import ALL, Store
-from warren.plugins.message_log.analysis.file_names import FileNames
 from warren.plugins.message_log.analysis.input_files import AcceptedFile
+from warren.plugins.message_log.analysis.processed_files import ProcessedFiles
 from warren.plugins.message_log.analysis.reports import run
 from warren.plugins.message_log.compaction import merge
 from warren.plugins.message_log.file_format import schema
 
-from .checking import ON_THE_PAGE, batch_of, valid
+from .checking import ON_THE_PAGE, batch_of, process_new_files, valid
 from .log import Log
 
 pytestmark = pytest.mark.timeout(900)
@@ -38,7 +38,7 @@ class Crash(Exception):
 
 
 class Brokers:
-    """Two brokers, one of them ten days before the other, whose files come last. Messages stay for hours."""
+    """Two brokers, of which one ran ten days earlier and its files arrive last. Messages stay for hours."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,7 +53,7 @@ class Brokers:
                 self.half()
 
     def half(self) -> None:
-        """The records between two files: a part of the messages stays in the queue for hours."""
+        """Log the records between two files: a part of the messages stays in the queue for hours."""
         log = self.log
         for _ in range(3):
             log.round_trip("work")
@@ -67,7 +67,7 @@ class Brokers:
         log.write()
 
     def come_back(self, hour: int) -> None:
-        """A message that comes back to one of three connections of these hours, up to five times."""
+        """Requeue a message up to five times, at one of three connections of these hours."""
         log = self.log
         log.connection = f"{hour // 2}:{log.row % 3}"
         number = log.publish("again")
@@ -96,36 +96,32 @@ def hour_of(log: Log) -> int:
     return log.now_us // HOUR_US
 
 
-def processed(spark: SparkSession, folder: Path, state: Path) -> Store:
-    return streaming.process_new_files(spark, str(folder), str(state), lambda what: None)
-
-
 @pytest.fixture(scope="module")
-def early_folds() -> Iterator[list[int]]:
-    """Fold what is older than six hours, and keep few messages and connections each.
+def early_rollups() -> Iterator[list[int]]:
+    """Roll up rows that are older than six hours, and keep few messages and connections.
 
-    Returns the times before which everything was folded.
+    Returns the times before which everything was rolled up.
     """
     times: list[int] = []
-    fold = folding.fold
+    roll_up = rollup.roll_up
 
     def noted(store: Store, before_s: int, oldest_s: int) -> None:
         times.append(before_s)
-        fold(store, before_s, oldest_s)
+        roll_up(store, before_s, oldest_s)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folding, "KEPT_S", 6 * 3600)
-        patch.setattr(kept_rows, "KEPT_MESSAGES", 4)
-        patch.setattr(kept_rows, "KEPT_CONNECTIONS", 3)
-        patch.setattr(folding, "fold", noted)
+        patch.setattr(rollup, "KEPT_S", 6 * 3600)
+        patch.setattr(top_rows, "KEPT_MESSAGES", 4)
+        patch.setattr(top_rows, "KEPT_CONNECTIONS", 3)
+        patch.setattr(rollup, "roll_up", noted)
         yield times
 
 
 @pytest.fixture(scope="module")
 def reports(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, early_folds: list[int]
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, early_rollups: list[int]
 ) -> tuple[Report, Report]:
-    """The report of the stream, and of a batch over the same files."""
+    """Return the report of the stream, and of a batch over the same files."""
     place = tmp_path_factory.mktemp("stream")
     folder, output, state = place / "input", place / "output", place / "output.state"
     brokers = Brokers(folder)
@@ -134,15 +130,15 @@ def reports(
     contents = {path: path.read_bytes() for path in moved}
     for path in moved:
         path.unlink()
-    processed(spark, folder, state)
+    process_new_files(spark, folder, state)
     for path, content in contents.items():
         path.write_bytes(content)
-    merge.compact(folder, DAY + timedelta(hours=10))  # known files, and one that is known in part
+    merge.compact(folder, DAY + timedelta(hours=10))  # known files, and a partly known one
     brokers.hours(6, 16)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
         patch.setattr(streaming.TableStream, "_update_journeys", crash)
-        processed(spark, folder, state)
-    processed(spark, folder, state)
+        process_new_files(spark, folder, state)
+    process_new_files(spark, folder, state)
     brokers.hours(16, 24)
     brokers.end()
     brokers.late()
@@ -159,10 +155,10 @@ def crash(*arguments: object) -> None:
     raise Crash
 
 
-def test_it_says_the_same_as_a_batch(reports: tuple[Report, Report], early_folds: list[int]) -> None:
+def test_it_says_the_same_as_a_batch(reports: tuple[Report, Report], early_rollups: list[int]) -> None:
     streamed, batch = reports
     assert streamed == batch
-    assert len(early_folds) == 2
+    assert len(early_rollups) == 2
 
 
 def test_all_files_are_processed_however_late_they_came(reports: tuple[Report, Report]) -> None:
@@ -191,15 +187,15 @@ class Names:
     """The names of processed files, in place of a store."""
 
     def __init__(self) -> None:
-        self.kept = FileNames()
+        self.kept = ProcessedFiles()
         self.batches: list[tuple[list[str], bool]] = []
 
-    def names(self, table: str) -> FileNames:
-        names = FileNames()
+    def names(self, table: str) -> ProcessedFiles:
+        names = ProcessedFiles()
         names.update(self.kept)
         return names
 
-    def note(self, table: str, batch: int, names: FileNames) -> None:
+    def note(self, table: str, batch: int, names: ProcessedFiles) -> None:
         self.kept.update(names)
 
     def next_batch(self, table: str) -> int:
@@ -233,15 +229,15 @@ def test_files_of_compactions_are_processed_once_however_often_they_are_merged(m
     assert processed_of(merged, "000000_000004") == [(["000000_000004"], True)]
     assert processed_of(merged, "000000_000004", "000002") == [(["000002"], False)], "a late one"
     assert processed_of(merged, "000000_000004", "000002") == []
-    assert len(store.kept) == 1 or FileNames.read(store.kept.text()).text() == store.kept.text()
+    assert len(store.kept) == 1 or ProcessedFiles.read(store.kept.text()).text() == store.kept.text()
     assert '"names": []' in store.kept.text() and "[[0, 4]]" in store.kept.text()
 
 
 def test_the_state_does_not_grow_with_the_age_of_the_stream(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_rows, "KEPT_MESSAGES", 4)
-    monkeypatch.setattr(kept_rows, "KEPT_CONNECTIONS", 3)
+    monkeypatch.setattr(top_rows, "KEPT_MESSAGES", 4)
+    monkeypatch.setattr(top_rows, "KEPT_CONNECTIONS", 3)
     brokers = Brokers(tmp_path / "input")
     sizes: list[dict[str, int]] = []
     for day in range(40):
@@ -249,13 +245,13 @@ def test_the_state_does_not_grow_with_the_age_of_the_stream(
         for _ in range(2):
             brokers.half()
         if day and day % 13 == 0:
-            store = processed(spark, brokers.folder, tmp_path / "state")
+            store = process_new_files(spark, brokers.folder, tmp_path / "state")
             names = {f"names of {table}": len(store.names(table)) for table in schema.TABLES}
-            sizes.append({fact.name: store.load(fact).count() for fact in ALL} | names)
+            sizes.append({aggregate.name: store.load(aggregate).count() for aggregate in ALL} | names)
     month, last = sizes[-2:]
-    assert store.fold.before_s is not None and store.fold.before_s > (DAY + timedelta(days=36)).timestamp()
-    for fact in (*("rows", "attempts", "transfers", "traffic", "queue_stats", "journeys"), *names):
-        assert last[fact] < month[fact] + 6, (fact, month, last)  # of the messages and connections of the last day
+    assert store.rollup.before_s is not None and store.rollup.before_s > (DAY + timedelta(days=36)).timestamp()
+    for aggregate in (*("rows", "attempts", "transfers", "traffic", "queue_stats", "journeys"), *names):
+        assert last[aggregate] < month[aggregate] + 6, (aggregate, month, last)  # messages and connections of a day
     assert last["rows"] <= 2 and last["names of events"] == 1
     assert last["attempts"] <= 2 * 2 + 4 + 1, "those of the last day, and of all others the first four and a count"
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from warren.plugins.message_log.analysis import kept_rows, row_numbers
+from warren.plugins.message_log.analysis import row_numbers, top_rows
 from warren.plugins.message_log.analysis.conservation import gaps
-from warren.plugins.message_log.analysis.file_names import FileNames
+from warren.plugins.message_log.analysis.processed_files import ProcessedFiles
 from warren.plugins.message_log.analysis.reports import clients
 from warren.plugins.message_log.file_format import schema
 
@@ -37,11 +37,11 @@ def test_names_of_files_that_are_numbered_are_ranges_and_no_other_name_is_in_the
     rng = random.Random(1)
     numbers = [number for number in range(3000) if number not in (7, 1500)]
     rng.shuffle(numbers)
-    names = FileNames(map(name, numbers[:1000]))
+    names = ProcessedFiles(map(name, numbers[:1000]))
     for start in range(1000, len(numbers), 100):
-        more = FileNames(map(name, numbers[start : start + 100]))
-        names.update(FileNames.read(more.text()))
-    names = FileNames.read(names.text())
+        more = ProcessedFiles(map(name, numbers[start : start + 100]))
+        names.update(ProcessedFiles.read(more.text()))
+    names = ProcessedFiles.read(names.text())
     assert len(names) == 3
     assert all(name(number) in names for number in numbers)
     assert not any(other in names for other in (name(7), name(1500), name(3000), name(3, "a-b2"), name(0, "b-b1")))
@@ -50,25 +50,24 @@ def test_names_of_files_that_are_numbered_are_ranges_and_no_other_name_is_in_the
 
 
 def test_a_file_of_a_compaction_is_known_if_all_between_its_ends_are() -> None:
-    names = FileNames(map(name, [0, 1, 2, 4]))
+    names = ProcessedFiles(map(name, [0, 1, 2, 4]))
     assert merged(0, 2) in names and merged(0, 4) not in names and merged(4, 5) not in names
     names.add([merged(0, 4)])
     assert merged(0, 4) in names and name(3) not in names, "the file of number 3 may still come"
     names.add([name(3)])
-    assert FileNames.read(names.text()).lists(merged(0, 4)) is False
-    assert merged(0, 4) in FileNames.read(names.text())
+    assert ProcessedFiles.read(names.text()).lists(merged(0, 4)) is False
+    assert merged(0, 4) in ProcessedFiles.read(names.text())
 
 
 def test_names_of_another_kind_stay_as_they_are() -> None:
     odd = ["part-foreign.parquet", "part-a-b1-0000001.parquet", "part-a-b1-000009_000003.parquet", "part-x-12.parquet"]
-    names = FileNames.read(FileNames(odd).text())
+    names = ProcessedFiles.read(ProcessedFiles(odd).text())
     assert all(one in names for one in odd) and len(names) == len(odd)
     assert name(1) not in names
-    assert FileNames.read("\n".join([*odd, name(5)])).text() == FileNames([*odd, name(5)]).text()
 
 
 def numbers_of(spark: SparkSession, *numbers: int) -> DataFrame:
-    """Return the fact of a log with these row numbers."""
+    """Return the aggregate of a log with these row numbers."""
     log = [("a", "b1", number, NOW, 1000 * number, 1.0) for number in numbers]
     columns = "node string, boot_id string, row long, ts_us timestamp, mono_ns long, sample_rate float"
     return row_numbers.rows(spark.createDataFrame(log, columns))
@@ -107,15 +106,15 @@ def test_records_that_come_twice_are_counted_whatever_run_has_them(spark: SparkS
 def test_the_messages_with_most_attempts_are_kept_and_the_others_counted(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_rows, "KEPT_MESSAGES", 2)
+    monkeypatch.setattr(top_rows, "KEPT_MESSAGES", 2)
     rows = [("a", "b1", "/", queue, seq, seq, seq, NOW, NOW, 0) for queue in ("p", "q") for seq in range(1, 7)]
     attempts = spark.createDataFrame(rows[:9], ATTEMPTS)
-    once = kept_rows.most_attempts(attempts)
-    again = kept_rows.most_attempts(once.unionByName(spark.createDataFrame(rows[9:], ATTEMPTS)))
+    once = top_rows.most_attempts(attempts)
+    again = top_rows.most_attempts(once.unionByName(spark.createDataFrame(rows[9:], ATTEMPTS)))
     for made, queue, kept in ((once, "p", [5, 6]), (again, "p", [5, 6]), (again, "q", [5, 6])):
         found = made.where(f"queue = '{queue}'").orderBy("msg_seq").collect()
         assert [(row["msg_seq"], row["redelivered"], row["others"]) for row in found] == [
-            (None, None, 3),  # what came back once is in no report
+            (None, None, 3),  # messages with one redelivery are in no report
             *[(seq, seq, 0) for seq in kept],
         ]
 
@@ -123,7 +122,7 @@ def test_the_messages_with_most_attempts_are_kept_and_the_others_counted(
 def test_the_connections_with_most_messages_are_kept_and_the_others_are_one(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_rows, "KEPT_CONNECTIONS", 2)
+    monkeypatch.setattr(top_rows, "KEPT_CONNECTIONS", 2)
     rows: list[tuple[object, ...]] = [
         ("a", "/", event, "x", None, "guest", f"c{number}", None, 1000 * number, number, 0, 0, NOW)
         for event in (schema.PUBLISH, schema.DELIVER)
@@ -131,7 +130,7 @@ def test_the_connections_with_most_messages_are_kept_and_the_others_are_one(
     ]
     rows.append(("a", "/", schema.ENQUEUE, "x", "q", None, None, None, 42_000, 42, 0, 0, NOW))
     whole = spark.createDataFrame(rows, TRANSFERS)
-    once = kept_rows.busiest_connections(whole)
+    once = top_rows.busiest_connections(whole)
     sums = once.groupBy("conn_id").agg({"weight": "sum", "others": "sum"}).collect()
     kept = {row["conn_id"]: (row["sum(weight)"], row["sum(others)"]) for row in sums}
     assert kept == {"c6": (12_000, 0), "c5": (10_000, 0), "": (20_000, 4), None: (42_000, 0)}

@@ -21,7 +21,7 @@ CLIENT = {"conn_id": "10.0.0.1:5000 -> 10.0.0.2:5672"}
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> dict[str, Any]:
-    """A message that waits for 20 s, one that nobody ever gets, and five that are redelivered once."""
+    """Report on a message that waits for 20 s, one that is never delivered, and five that are redelivered once."""
     folder = tmp_path_factory.mktemp("timeline")
     log = Log(folder / "input")
     log.declare("slow", "stuck", "again")

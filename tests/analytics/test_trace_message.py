@@ -1,4 +1,4 @@
-"""`warren trace`: the way of one message through all brokers."""
+"""`warren trace`: the path of one message through all brokers."""
 
 import json
 import subprocess

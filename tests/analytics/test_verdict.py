@@ -1,4 +1,4 @@
-"""The verdict: what makes it balanced, imbalanced or incomplete, in words and as an exit status."""
+"""The verdict: the conditions for balanced, imbalanced and incomplete, its words, and the exit status."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ COUNTS = {"lost_records": 0, "duplicated": 0, "to_snapshot": 3, "sample_rate": 1
 ROWS = {"first_row": 0, "end_row": 10, "from_row": 0, "to_row": 10}
 TIMES = {"stopped": True, "first": BEGUN, "last": BEGUN + timedelta(minutes=10)}
 LINK = dict.fromkeys(("previous_boot", "previous_row", "previous_at", "retention_days", "comparable"))
-BOOT = {"node": "a", "boot_id": "b1", "ahead": False, "started": True, "version": 2, **COUNTS, **ROWS, **TIMES, **LINK}
+BOOT = {"node": "a", "boot_id": "b1", "started": True, **COUNTS, **ROWS, **TIMES, **LINK}
 AT_ONCE = Evidence(now_us=boots.micros(TIMES["last"]))
-A_FILE_S = 300 + 30  # what may be missing at the end of a running boot: a file, and three snapshots
+A_FILE_S = 300 + 30  # the longest silence of a running boot: a file, and three snapshots
 
 
 def judged(*changed: Values, evidence: Evidence = AT_ONCE, imbalances: int = 0, certain: int = 0) -> Verdict:
@@ -141,10 +141,13 @@ def test_what_the_footers_say_was_lost_makes_it_incomplete() -> None:
 
 def test_the_sentence_says_what_is_not_checked() -> None:
     assert judged({}).sentence(0) == (
-        "Nothing is missing: 10 records were checked, and what entered every queue left it, or is still there."
+        "Nothing is missing: 10 records were checked, and every message that entered a queue left it or is still in it."
     )
-    assert judged({"end_row": 25}).sentence(0).endswith("15 records are not checked, since no snapshot follows them.")
-    assert judged({}, imbalances=1, certain=1).sentence(1) == "It does not add up: 1 imbalance in 10 checked records."
+    assert judged({"end_row": 25}).sentence(0).endswith("15 records are not checked, because no snapshot follows them.")
+    assert (
+        judged({}, imbalances=1, certain=1).sentence(1)
+        == "The log does not balance: 1 imbalance in 10 checked records."
+    )
     assert "not certain" in judged({"duplicated": 1}).sentence(0)
 
 

@@ -24,7 +24,7 @@ from warren.broker.app.main import Store, build_node
 from warren.broker.config import Config
 from warren.broker.core.exchanges.built_in import new_registry
 from warren.broker.core.exchanges.exchange_type import ExchangeType, Registry
-from warren.broker.core.messages.ports import Batch
+from warren.broker.core.messages.journal_port import Batch
 from warren.broker.storage.journal import SEGMENT_BYTES, Journal
 from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange

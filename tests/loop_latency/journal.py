@@ -8,7 +8,7 @@ from warren.broker.core.access.users import InternalUser
 from warren.broker.core.definitions.importer import DefinitionsImport
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues.queue import Queue
-from warren.broker.session.operator_channel import OperatorChannel
+from warren.broker.session.management_channel import ManagementChannel
 from warren.broker.session.transport import Peer
 from warren.broker.storage.journal import Journal
 
@@ -37,10 +37,10 @@ class DiskPeer(StoredPeer):
         self._pass(ms)
         self.settle()
 
-    def operator(self) -> OperatorChannel:
+    def operator(self) -> ManagementChannel:
         there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
         user, vhost = InternalUser("/"), self.node.vhosts["/"]
-        return OperatorChannel(self.node, build_settings(self.config), user, vhost, there, self.server.report)
+        return ManagementChannel(self.node, build_settings(self.config), user, vhost, there, self.server.report)
 
     def import_bindings(self, source: str, queues: list[Queue]) -> DefinitionsImport:
         """An import, not carried out, that binds queues to an exchange."""

@@ -69,7 +69,7 @@ def test_exchanges_that_lose_their_last_binding_are_deleted_in_steps_before_the_
         step_meter.begin()
         method, fields = ENDS[end]
         channel.call(method, **fields)
-        assert set(vhost.exchanges) == predeclared and not vhost.unbindings
+        assert set(vhost.exchanges) == predeclared and not vhost.unbinding_jobs
 
 
 def test_auto_delete_queues_that_are_deleted_with_their_channel(step_meter: StepMeter) -> None:
@@ -132,4 +132,4 @@ def test_a_headers_exchange_whose_bindings_have_very_many_conditions(
         step_meter.begin()
         channel.delete_exchange("x0")
         peer.settle()
-        assert not vhost.unbindings
+        assert not vhost.unbinding_jobs

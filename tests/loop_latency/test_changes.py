@@ -146,7 +146,7 @@ def longest_ms(method: str, path: str, body: bytes, make: Callable[[Api], None])
 
     def turn() -> None:
         """Advance the deletion of bindings, for which a request waits."""
-        if api.peer.node.vhosts["/"].unbindings:
+        if api.peer.node.vhosts["/"].unbinding_jobs:
             api.peer.clock.run_next(api.peer.clock.now_ms())
         meter.loop.call_soon(turn)
 
@@ -208,7 +208,7 @@ def test_a_virtual_host_that_is_made_again_while_the_former_one_is_released(step
         step_meter.begin()
         step_meter.measured(peer.node.delete_vhost)("v")
         step_meter.measured(peer.node.vhosts["/"].delete_queue)(queue)
-        assert peer.node.is_ending("v") and peer.node.vhosts["/"].unbindings
+        assert peer.node.is_ending("v") and peer.node.vhosts["/"].unbinding_jobs
         asyncio.run(requests(api))
-        assert not peer.node.is_ending("v") and not peer.node.vhosts["/"].unbindings
+        assert not peer.node.is_ending("v") and not peer.node.vhosts["/"].unbinding_jobs
         assert not peer.node.vhosts["v"].queues and not peer.node.vhosts["/"].queues["bound"].incoming

@@ -226,7 +226,7 @@ def test_messages_for_a_queue_with_a_limit_whose_consumers_are_woken_in_turns(
         peer.settle()
         fill(peer, "q0", 2)
         peer.wait(0)
-        assert all(consumer.waiting for consumer in peer.node.vhosts["/"].queues["q0"].consumers.all())
+        assert all(consumer.waiting for consumer in peer.node.vhosts["/"].queues["q0"].consumers.all)
         step_meter.begin()
         for tag in range(1, 1 + ACKS):
             assert prompter.unacked == 1

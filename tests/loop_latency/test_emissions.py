@@ -17,7 +17,7 @@ from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange_type import UpstreamExchange
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.vhost.vhost import VHost
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
 from warren.plugins.exchanges.federated_presence import encode_path
@@ -163,7 +163,7 @@ def bring(vhost: VHost, action: str, key: str = "", **headers: object) -> None:
     """Pass a notice of a presence at another site to the exchange `p`."""
     path = encode_path((("site", "/"),))
     table = Table.of({"action": action, "queue": "up", "key": key, "x-received-from": path, **headers})
-    vhost.exchanges["p"].type.on_federated(framed(Address("up", ""), Properties(headers=table), b""), UPSTREAM)
+    vhost.exchanges["p"].type.on_federated(framed(RoutingAddress("up", ""), Properties(headers=table), b""), UPSTREAM)
 
 
 @best_of_some

@@ -13,7 +13,7 @@ from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.binding import Binding, Destination
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.plugins.exchanges import recent_history
 from warren.plugins.exchanges.random_exchange import LocalRandomExchange
 
@@ -67,7 +67,7 @@ def test_a_change_of_what_is_bound_does_not_look_at_all_of_it() -> None:
     bindings = [Binding("x", Destination(f"q{number}"), "", Table.EMPTY) for number in range(2 * BINDINGS)]
     for binding in bindings:
         exchange.on_bind(binding)
-    message = framed(Address("x", ""), Properties(), b"")
+    message = framed(RoutingAddress("x", ""), Properties(), b"")
     begun_s = time.thread_time()
     for binding in bindings[:CHANGED]:
         exchange.on_unbind(binding)

@@ -11,7 +11,7 @@ from tests.support import codec
 from tests.support.http import Api
 from tests.support.in_process import FakeSocket, InProcessPeer, socket_of
 from warren.broker.core.access.users import InternalUser
-from warren.broker.core.queues.fifo import BATCH_BYTES
+from warren.broker.core.queues.ready_messages import BATCH_BYTES
 from warren.broker.net import transport
 from warren.broker.plugin import Peer
 

@@ -16,9 +16,9 @@ from warren.broker.amqp.errors import NotNow
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.app import open_storage
-from warren.broker.core.jobs import unfinished
-from warren.broker.core.messages.message import Address, framed
-from warren.broker.core.messages.ports import Batch
+from warren.broker.core.jobs import unfinished_publishes
+from warren.broker.core.messages.journal_port import Batch
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost import emissions
 from warren.broker.core.vhost.vhost import VHost
@@ -145,7 +145,7 @@ def test_a_publish_that_waits_when_its_connection_is_lost_reaches_all_its_queues
 def test_publishes_of_clients_that_go_do_not_gather_in_memory(
     peer: SlowPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch, committed: bool
 ) -> None:
-    monkeypatch.setattr(unfinished, "LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr(unfinished_publishes, "LIMIT_BYTES", 1 << 20)
     queues = fan(vhost)
     gone = [peer.connect().channel() for _ in range(50)]
     stays = peer.connect().channel()
@@ -176,7 +176,7 @@ def test_publishes_of_clients_that_go_do_not_gather_in_memory(
 def test_moves_of_clients_that_go_do_not_gather_in_memory(
     peer: SlowPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch, channel: Channel
 ) -> None:
-    monkeypatch.setattr(unfinished, "LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr(unfinished_publishes, "LIMIT_BYTES", 1 << 20)
     queues = fan(vhost)
     channel.declare("from", durable=True)
     for _ in range(20):
@@ -348,7 +348,7 @@ def test_histories_that_imported_bindings_get(peer: SlowPeer, vhost: VHost, monk
 def test_messages_of_the_broker_wait_and_are_dropped_when_too_many_do(peer: SlowPeer, vhost: VHost) -> None:
     queue = vhost.declare_queue("q", durable=True)
     vhost.bind("amq.fanout", queue, "", Table.EMPTY)
-    one = framed(Address("amq.fanout", ""), Properties(delivery_mode=2), LONG)
+    one = framed(RoutingAddress("amq.fanout", ""), Properties(delivery_mode=2), LONG)
     taken = [vhost.publish(vhost.exchanges["amq.fanout"], one.as_republished()) for _ in range(40)]
     assert taken == sorted(taken, reverse=True) and not all(taken)
     peer.settle()

@@ -19,9 +19,9 @@ from warren.broker.amqp.errors import NotNow
 from warren.broker.amqp.field_table import Table
 from warren.broker.app import open_storage
 from warren.broker.core.jobs.scheduler import SLICE
+from warren.broker.core.messages.journal_port import BEHIND, DISK_FULL, Batch
 from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.ports import BEHIND, DISK_FULL, Batch
-from warren.broker.core.queues.fifo import PAGE_BYTES
+from warren.broker.core.queues.ready_messages import PAGE_BYTES
 from warren.broker.core.telemetry import firehose
 from warren.broker.core.telemetry.firehose import TRACE
 from warren.broker.core.telemetry.resource_alarms import DISK

@@ -14,7 +14,7 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import header_frame
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange_type import UpstreamExchange
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.vhost.vhost import VHost
 from warren.plugins.exchanges.presence import PresenceExchange
 
@@ -129,7 +129,7 @@ def test_very_many_presences_that_a_link_announces_no_longer(
 
     def bring(action: str, **headers: object) -> None:
         raw = notice(action, queue="up", **headers)
-        type_.on_federated(Message(Address("p", ""), header_frame(0, raw, 0), 0, 0, 0, False), UPSTREAM)
+        type_.on_federated(Message(RoutingAddress("p", ""), header_frame(0, raw, 0), 0, 0, 0, False), UPSTREAM)
 
     for _ in step_meter.attempts():
         before = vhost.queues["q"].published

@@ -9,8 +9,8 @@ import pytest
 from pamqp.commands import Basic, Queue, Tx
 
 from tests.support.journal import commit
-from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.queues import fifo
+from warren.broker.core.messages.message import Message, RoutingAddress
+from warren.broker.core.queues import ready_messages
 from warren.broker.storage.compaction import LONG_BYTES
 
 from .broker import BODY_BYTES, MeasuredPeer, Prompter, StepMeter, StoredPeer, fill
@@ -164,7 +164,7 @@ def test_long_headers_that_are_paged_out_and_read_back(
     step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The headers are as long as one frame takes; the bodies are empty."""
-    monkeypatch.setattr(fifo, "PAGE_ABOVE", 1)
+    monkeypatch.setattr(ready_messages, "PAGE_ABOVE", 1)
     for peer in step_meter.stored_peers(tmp_path, message_memory_bytes=1 << 20):
         channel = peer.connect().channel()
         channel.declare("q", durable=True)
@@ -185,7 +185,7 @@ def test_long_headers_that_are_paged_out_and_read_back(
 def test_long_messages_that_expire_on_the_disk(
     step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: tuple[bytes, dict[str, object]]
 ) -> None:
-    monkeypatch.setattr(fifo, "PAGE_ABOVE", 1)
+    monkeypatch.setattr(ready_messages, "PAGE_ABOVE", 1)
     peer = StoredPeer(step_meter, tmp_path, message_memory_bytes=1 << 20)
     channel = peer.connect().channel()
     channel.declare("q", arguments={"x-message-ttl": TTL_MS})
@@ -241,7 +241,7 @@ def test_compaction_of_a_segment_with_a_message_as_long_as_a_copy_may_be_or_long
         journal = peer.journal
         length = LONG_BYTES - 1000 if live else 8 * LONG_BYTES
         sizes = [length] * 5 if live else [length, 10, 10]  # a segment is copied if most of its bytes are dead
-        messages = [Message(Address("", "q"), bytes(size), 1, 0, 0, True) for size in sizes]
+        messages = [Message(RoutingAddress("", "q"), bytes(size), 1, 0, 0, True) for size in sizes]
         number = max(journal.segments)
         journal.append([1], messages)
         commit(journal)

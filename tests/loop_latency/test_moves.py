@@ -8,10 +8,10 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.jobs.scheduler import TURN_COST
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.plugin import Peer
-from warren.broker.session.move import Move
+from warren.broker.session.move_messages import Move
 
 from .broker import MeasuredPeer, StepMeter
 
@@ -81,7 +81,7 @@ def test_a_long_move_that_ends_puts_its_message_back(
         channel.bind("q with room", "amq.fanout")
         outbox = vhost.queues["q with room"].outbox
         outbox.awaits_journal = True
-        outbox.add([framed(Address("", "q"), Properties(), b"")] * 7, "maxlen", queued=False)
+        outbox.add([framed(RoutingAddress("", "q"), Properties(), b"")] * 7, "maxlen", queued=False)
     work = move_all(peer, vhost)
     result = work.step(2)
     peer.settle()

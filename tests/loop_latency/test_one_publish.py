@@ -13,9 +13,9 @@ from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import header_frame
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.messages.ports import Commit
-from warren.broker.core.queues import fifo
+from warren.broker.core.messages.journal_port import Commit
+from warren.broker.core.messages.message import Message, RoutingAddress
+from warren.broker.core.queues import ready_messages
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
 
@@ -212,7 +212,7 @@ def test_a_dead_letter_with_very_many_keys_and_queues(
 def test_one_publish_to_many_queues_that_page_it_out(
     step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, queues: int, shape: str
 ) -> None:
-    monkeypatch.setattr(fifo, "PAGE_ABOVE", 0)
+    monkeypatch.setattr(ready_messages, "PAGE_ABOVE", 0)
     for peer in step_meter.stored_peers(tmp_path, message_memory_bytes=1):
         vhost = peer.node.vhosts["/"]
         star("fanout", queues, PLAIN)(vhost)
@@ -264,7 +264,7 @@ def test_a_commit_looks_at_very_many_queues_in_steps(peer: MeasuredPeer, step_me
     session = next(iter(peer.server.connections.values())).channels[1]
     transaction = session.transaction
     for _ in step_meter.attempts():
-        message = Message(Address("x", "k"), header_frame(1, Properties().encode(), 0), 1, 0, 0, False)
+        message = Message(RoutingAddress("x", "k"), header_frame(1, Properties().encode(), 0), 1, 0, 0, False)
         transaction.publish(vhost.exchanges["amq.fanout"], message, (queue,) * MILLION, False, ())
         before, steps = queue.published, transaction.commit(session, Commit())
         step = step_meter.measured(next)

@@ -8,7 +8,7 @@ import pytest
 from pamqp.commands import Basic
 
 from tests.support import codec
-from warren.broker.core.queues import fifo
+from warren.broker.core.queues import ready_messages
 
 from .broker import Prompter, StepMeter, StoredPeer
 from .test_headers import publish
@@ -23,8 +23,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     peer = StoredPeer(StepMeter(), folder / "running")
     channel = peer.connect().channel()
     for number in range(QUEUES):
-        channel.declare(f"q{number}", durable=True, arguments={"x-max-length": fifo.UNPAGE})
-        publish(peer, "", f"q{number}", fifo.UNPAGE, delivery_mode=2)
+        channel.declare(f"q{number}", durable=True, arguments={"x-max-length": ready_messages.UNPAGE})
+        publish(peer, "", f"q{number}", ready_messages.UNPAGE, delivery_mode=2)
     peer.wait(0)
     shutil.copytree(folder / "running", folder / "killed")
     peer.close()
@@ -63,10 +63,10 @@ def test_one_request_to_each_of_many_queues(
             request_(prompters[number % connections], number)
         peer.settle()
         peer.wait(0)
-        left = fifo.UNPAGE if request_ is publish_one else fifo.UNPAGE - 1
+        left = ready_messages.UNPAGE if request_ is publish_one else ready_messages.UNPAGE - 1
         assert {queue.ready for queue in queues} == {left}
         assert {queue.dropped for queue in queues} == {int(request_ is publish_one)}
-        assert {queue.ready_messages.default.resident for queue in queues} == {fifo.UNPAGE - 1}
+        assert {queue.ready_messages.default.resident for queue in queues} == {ready_messages.UNPAGE - 1}
         peer.close()
 
 

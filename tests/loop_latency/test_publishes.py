@@ -10,9 +10,9 @@ from tests.support import codec
 from tests.support.in_process import socket_of
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.exchanges.router import FEW
-from warren.broker.core.jobs.unfinished import LIMIT_BYTES
+from warren.broker.core.jobs.unfinished_publishes import LIMIT_BYTES
 from warren.broker.core.messages.message import Message
-from warren.broker.core.queues import fifo
+from warren.broker.core.queues import ready_messages
 from warren.broker.core.queues.route_target import PER_MESSAGE_COST, RouteTarget
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.net import transport
@@ -232,7 +232,7 @@ def test_publishes_to_many_queues_that_page_them_out(
     step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each queue stores a copy of each message, once the memory for messages is used up."""
-    monkeypatch.setattr(fifo, "PAGE_ABOVE", 0)
+    monkeypatch.setattr(ready_messages, "PAGE_ABOVE", 0)
     for peer in step_meter.stored_peers(tmp_path, message_memory_bytes=1):
         vhost = peer.node.vhosts["/"]
         for number in range(400):

@@ -6,7 +6,7 @@ from itertools import islice
 from tests.support.in_process import InProcessPeer
 from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.plugins.management.stats.counters import KINDS
 from warren.plugins.management.stats.history import Samples
 from warren.plugins.management.stats.sampler import SLICE, Sampler
@@ -16,7 +16,7 @@ from .broker import StepMeter
 from .meter import LIMIT_MS, Meter
 
 LEVELS = 256
-MESSAGE = Message(Address("", "q"), b"", 1, 0, 0, False)
+MESSAGE = Message(RoutingAddress("", "q"), b"", 1, 0, 0, False)
 FEW = 10  # queues whose numbers change at each tick
 
 

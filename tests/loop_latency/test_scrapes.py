@@ -8,8 +8,8 @@ import pytest
 from tests.support.http import asgi_scope
 from tests.support.metrics import Scraper
 from tests.support.speed import within
-from warren.plugins.prometheus.application import CHUNK_BYTES
 from warren.plugins.prometheus.families import Rows
+from warren.plugins.prometheus.scrape_stream import CHUNK_BYTES
 
 from .crowd import stay
 from .meter import LIMIT_MS, Meter

@@ -9,7 +9,7 @@ from pamqp.commands import Basic, Tx
 
 from tests.support import codec
 from tests.support.in_process import FakeSocket
-from warren.broker.core.queues import fifo, shedding
+from warren.broker.core.queues import ready_messages, shedding
 
 from .broker import BODY_BYTES, Prompter, StepMeter, StoredPeer, fill
 
@@ -135,10 +135,12 @@ def test_messages_of_a_queue_that_delivers_nothing(
             peer.settle()
         peer.node.ledger.limit_bytes = 1000
         step_meter.begin()
-        fill(peer, "other", fifo.PAGE_ABOVE + 1_000)
+        fill(peer, "other", ready_messages.PAGE_ABOVE + 1_000)
         peer.wait(1000)
         [first, *_] = peer.node.vhosts["/"].queues["q"].ready_messages.all
-        assert first.resident * body_bytes < 3 << 20 and first.resident <= fifo.PAGE_ABOVE + fifo.RUN
+        assert (
+            first.resident * body_bytes < 3 << 20 and first.resident <= ready_messages.PAGE_ABOVE + ready_messages.RUN
+        )
         assert len(first) == count
 
 

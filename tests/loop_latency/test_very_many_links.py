@@ -29,8 +29,8 @@ from warren.federation.link import Link
 from warren.federation.queue_link import QueueLink
 from warren.federation.upstream.errors import LinkError
 from warren.federation.upstream.turns import CHECK_COST, TURN_COST
-from warren.plugins.management.application import application
-from warren.plugins.management.framework.context import State
+from warren.plugins.management.dispatcher import application
+from warren.plugins.management.framework.state import ManagementState
 
 from .crowd import stay
 from .meter import ATTEMPTS, LIMIT_MS, MANY, TURN_MS, Meter
@@ -104,7 +104,7 @@ class Crowd:
 
     def list(self, path: str) -> None:
         """Measure a request for the status of all links."""
-        api = application(self.site.host, State(self.site.host))
+        api = application(self.site.host, ManagementState(self.site.host))
         scope, _ = asgi_scope("GET", path, None, "guest")
         size = 0
 
@@ -346,11 +346,11 @@ def test_very_many_consumers_without_room_of_a_queue_with_a_link(meter: Meter, u
         def attempt() -> float:
             queue.consumers.remove_all()
             for number in range(MANY):
-                queue.add_consumer(Sated(f"c{number}", queue, None, True, False, number % priorities))
+                queue.add_consumer(Sated(f"c{number}", None, True, False, number % priorities))
             return fan.until(lambda: not queue.consumers.any_ready(), lambda: fan.vhost.consumers_changed(queue))
 
         assert any(within(attempt(), LIMIT_MS) for _ in range(ATTEMPTS))
-        assert all(consumer.waiting for consumer in queue.consumers.all())
+        assert all(consumer.waiting for consumer in queue.consumers.all)
 
 
 @pytest.mark.parametrize("kind", ["exchange", "queue"])

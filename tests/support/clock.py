@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from warren.broker.core.messages.ports import Clock, Timer
+from warren.broker.core.messages.clock import Clock, Timer
 
 
 class FakeTimer(Timer):

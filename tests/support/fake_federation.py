@@ -50,17 +50,16 @@ def row(**changes: object) -> Row:
 
 
 class FakeFederation(Service):
-    """The federation service, as far as the API uses it."""
+    """The federation service, as far as the API and metrics use it."""
 
-    def __init__(self) -> None:
-        self.rows: list[Row] = []
+    def __init__(self, *rows: Row, refused: int = 0) -> None:
+        self.rows = list(rows)
+        self.refused_count = refused
         self.restarted: list[str] = []
 
     async def start(self, host: Host) -> None: ...
 
     async def stop(self) -> None: ...
-
-    refused_count = 0
 
     def count_by_status(self) -> Counter[str]:
         return Counter(str(row["status"]) for row in self.rows)

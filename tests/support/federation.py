@@ -120,11 +120,11 @@ class Site:
 
     def request(self, method: str, path: str, body: object = None, user: str = "guest", **more: Any) -> Response:
         """Return the response of the HTTP API; `path` is what follows /api."""
-        from warren.plugins.management.application import application
-        from warren.plugins.management.framework.context import State
+        from warren.plugins.management.dispatcher import application
+        from warren.plugins.management.framework.state import ManagementState
 
         if not hasattr(self, "_application"):
-            self._application = application(self.host, State(self.host))
+            self._application = application(self.host, ManagementState(self.host))
         scope, encoded = asgi_scope(method, path, body, user, **more)
         return self.loop.run(call_application(self._application, scope, encoded))
 

@@ -39,10 +39,10 @@ class FakeTransport:
         assert channel == CHANNEL and not requeue and tag not in self.rejected
         self.rejected.append(tag)
 
-    def pause(self) -> None:
+    def hold(self) -> None:
         self.paused = True
 
-    def resume(self) -> None:
+    def release(self) -> None:
         self.paused = False
 
 

@@ -18,8 +18,8 @@ from warren.broker.net.tls import TLS
 from warren.broker.plugin_host.host import Host
 from warren.broker.runtime.resource_monitor import Resources
 from warren.plugins.http.asgi import Incoming
-from warren.plugins.management.application import application
-from warren.plugins.management.framework.context import State
+from warren.plugins.management.dispatcher import application
+from warren.plugins.management.framework.state import ManagementState
 
 from .in_process import InProcessPeer
 
@@ -209,7 +209,7 @@ class Api(Requests):
             raise ValueError("no certificates here")
 
         self.host = Host(node, config, build_settings(config), self.peer.server, resources, no_tls, [])
-        self.state = State(self.host)
+        self.state = ManagementState(self.host)
         self._changes: list[Callable[[], object]] = []
         self.application = application(self.host, self.state)
 

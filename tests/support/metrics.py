@@ -6,8 +6,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from warren.plugins.prometheus.application import Metrics
-from warren.plugins.prometheus.context import State
+from warren.plugins.prometheus.endpoint import MetricsEndpoint
+from warren.plugins.prometheus.state import MetricsState
 
 from .http import Api, Response, asgi_scope, call_application
 from .in_process import InProcessPeer
@@ -53,8 +53,10 @@ class Scraper:
         self.peer.settings(prometheus=dataclasses.replace(self.peer.config.prometheus, **keys))
         self.api = Api(self.peer)
         self.host = self.api.host
-        self.state = State(self.host)
-        self._application = Metrics(self.state, self.state.path, guarded=self.state.config.authentication_enabled)
+        self.state = MetricsState(self.host)
+        self._application = MetricsEndpoint(
+            self.state, self.state.path, guarded=self.state.config.authentication_enabled
+        )
 
     def get(self, path: str = "/metrics", method: str = "GET", user: str | None = None, **more: Any) -> Response:
         scope, encoded = asgi_scope(method, path, user=user, **more)

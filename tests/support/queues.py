@@ -5,25 +5,26 @@ import pytest
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
 from warren.broker.core.jobs.scheduler import Scheduler
-from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.messages.ports import Clock, Journal
+from warren.broker.core.messages.clock import Clock
+from warren.broker.core.messages.journal_port import Journal
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_letter_budget, dead_lettering
 from warren.broker.core.queues import ready_messages as ready_messages_module
 from warren.broker.core.queues.chunks import Packed, Resident, Stored
 from warren.broker.core.queues.consumers import Consumer
 from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
-from warren.broker.core.queues.fifo import Fifo
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
-from warren.broker.core.queues.queue_host import QueueHost
+from warren.broker.core.queues.queue_host import HostedQueue, QueueHost
+from warren.broker.core.queues.ready_messages import Fifo
 from warren.broker.core.queues.sorted_rows import Row
 from warren.broker.core.vhost.vhost import VHost
 
 from .clock import FakeClock
 from .session import SlowJournal
 
-ADDRESS = Address("", "q")
+ADDRESS = RoutingAddress("", "q")
 UNLIMITED_BYTES = 1 << 62
 Delivery = tuple[str, int, Message, bool]  # consumer, position, message, redelivered
 
@@ -67,9 +68,9 @@ class NoVHost(QueueHost):
     def __init__(self, name: str, clock: Clock, journal: Journal, ledger: Ledger, scheduler: Scheduler) -> None:
         super().__init__(name, clock, journal, ledger, scheduler)
         self.dead: list[tuple[Message, str]] = []
-        self.over: list[Queue] = []
+        self.over: list[HostedQueue] = []
 
-    def delete_expired(self, queue: Queue) -> None:
+    def delete_expired(self, queue: HostedQueue) -> None:
         self.over.append(queue)
 
 
@@ -91,7 +92,7 @@ def ready_messages(queue: Queue) -> list[Message]:
 
 def held_by(fifo: Fifo) -> tuple[list[Message], int]:
     """Return the messages of a fifo in memory, in their order, and the bytes that are saved as some are packed."""
-    held = [message for _, message, _ in sorted(fifo.returned.heap)] if fifo.returned is not None else []
+    held = [message for _, message, _ in sorted(fifo.requeued.heap)] if fifo.requeued is not None else []
     held += fifo.fresh
     for chunk in fifo.chunks._chunks:
         if isinstance(chunk, Packed):
@@ -109,8 +110,8 @@ def stored_ids(fifo: Fifo) -> list[int]:
 
 def rows_of(fifo: Fifo) -> list[Row]:
     """Return the rows of requeued messages of a fifo that the journal alone has."""
-    returned = fifo.returned
-    return list(returned.rows) if returned is not None else []
+    requeued = fifo.requeued
+    return list(requeued.rows) if requeued is not None else []
 
 
 def limit_dead_letters(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
@@ -132,7 +133,8 @@ class Taker(Consumer):
     """A consumer that records deliveries. `credit` is the number of further messages it accepts."""
 
     def __init__(self, name: str, queue: Queue, line: list[Delivery], no_ack: bool, priority: int, credit: int) -> None:
-        super().__init__(name, queue, line, no_ack, False, priority)
+        super().__init__(name, line, no_ack, False, priority)
+        self.queue = queue
         self.log = line
         self.credit = credit
 

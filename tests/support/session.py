@@ -14,9 +14,9 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import SHA256, Hashing, hash_password
 from warren.broker.core.access.users import Users
 from warren.broker.core.counters.statistics import Statistics
+from warren.broker.core.messages.journal_port import BEHIND, Journal
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.messages.ports import BEHIND, Journal
 from warren.broker.core.metadata.records import Change
 from warren.broker.core.node.node import Node
 from warren.broker.session.connection import Connection

@@ -2,9 +2,11 @@
 
 import asyncio
 import gc
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -115,13 +117,29 @@ async def running(tls: TLSOptions | None = None) -> AsyncIterator[UpstreamBroker
     assert not complaints
 
 
-Test = Callable[[UpstreamBroker], Awaitable[None]]
-
-
-def run(loop: Callable[[], asyncio.AbstractEventLoop], test: Test, tls: TLSOptions | None = None) -> None:
+def run(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+    test: Callable[..., Awaitable[None]],
+    tls: TLSOptions | None = None,
+    **arguments: object,
+) -> None:
     async def work() -> None:
         async with running(tls) as site:
-            await test(site)
+            await test(site, **arguments)
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(work())
+
+
+def on_each_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Make a test with a broker, its argument `site`, one of each kind of loop."""
+
+    @wraps(test)
+    def run_on(loop: Callable[[], asyncio.AbstractEventLoop], **arguments: object) -> None:
+        run(loop, test, **arguments)  # type: ignore[arg-type]
+
+    parameters = inspect.signature(test).parameters
+    others = [parameter for name, parameter in parameters.items() if name != "site"]
+    loop = inspect.Parameter("loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    run_on.__signature__ = inspect.Signature([loop, *others])  # type: ignore[attr-defined]
+    return cast("Callable[..., None]", pytest.mark.parametrize("loop", LOOPS, ids=["uvloop", "asyncio"])(run_on))

@@ -2,8 +2,8 @@
 
     python -m tools.analytics.bench [--events 10000 1000000 10000000] [--master local[2]] [--duckdb]
 
-The first analysis is not measured: it may leave Java's loaded classes for the others.
-Memory is the greatest sum of what the process and its children had resident at once (Python and Java together).
+The first analysis is not measured, because it may write the archive of Java's classes. Memory is the peak of the
+resident memory of the process and its children (Python and Java together).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from tests.analytics import bulk
 from tests.support.broker_process import command_line
 
-TICKS = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
+from ..bench.process import cpu_s, rss_bytes
+
 EVERY_S = 0.2
 
 DUCKDB = """
@@ -44,43 +44,17 @@ copy (select * from j where entered <> 1 or gone <> 1) to '{out}/odd.parquet';
 """
 
 
-def children(process: int) -> list[int]:
-    """Return a process and all its descendants."""
-    found, parents = [process], {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-    for each in found:
-        found += [child for child, parent in parents.items() if parent == each]
-    return found
-
-
-def spent(process: int) -> tuple[float, int]:
-    """Seconds of processor time and bytes resident, now."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS, int(fields[21]) * PAGE
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0, 0
-
-
 def measured(command: list[str]) -> str:
-    """Runs it; raises CalledProcessError if it fails."""
+    """Run a command, and return its cost. Raises CalledProcessError if it fails."""
     started = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    cpu: dict[int, float] = {}
-    peak = 0
+    spent_s, peak = 0.0, 0
     while process.poll() is None:
-        figures = {each: spent(each) for each in children(process.pid)}
-        cpu.update({each: max(seconds, cpu.get(each, 0.0)) for each, (seconds, _) in figures.items()})
-        peak = max(peak, sum(resident for _, resident in figures.values()))
+        spent_s, peak = max(spent_s, cpu_s(process.pid)), max(peak, rss_bytes(process.pid))
         time.sleep(EVERY_S)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
-    return f"{time.monotonic() - started:7.1f} s   {sum(cpu.values()):7.1f} s of CPU   {peak / 2**30:5.2f} GiB"
+    return f"{time.monotonic() - started:7.1f} s   {spent_s:7.1f} s of CPU   {peak / 2**30:5.2f} GiB"
 
 
 def analysis(log: Path, master: str) -> list[str]:

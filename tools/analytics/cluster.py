@@ -1,9 +1,9 @@
-"""A standalone cluster on loopback, of the Spark that pyspark brings: one master and two workers, and the job on them.
+"""The analysis on a standalone cluster of pyspark's Spark on loopback: one master and two workers.
 
     python -m tools.analytics.cluster [--events 1000000 | --brokers]
 
-Analyses one log on this machine alone, there as a stream, and on the cluster, and fails unless all say the same. The
-log is that of a model of a broker, or of three brokers that federate, under a load that counts.
+One log is analysed on this machine, as a stream, and on the cluster; the status is 1 if the reports differ. The log is
+that of a model of a broker, or of three brokers that federate.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SPARK = Path(pyspark.__file__).parent
 
 @contextmanager
 def daemon(folder: Path, name: str, text: str, *arguments: str) -> Iterator[str]:
-    """One of Spark's processes, until what it logs has that in it; gives that line."""
+    """A process of Spark during the context, which gets the first line of its log with a text."""
     log = folder / f"{name}.log"
     environment = {**os.environ, "SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
     command = [str(SPARK / "bin" / "spark-class"), *arguments]
@@ -63,7 +63,7 @@ def wait_for_line(process: subprocess.Popen[bytes], log: Path, text: str) -> str
 
 @contextmanager
 def cluster(folder: Path, workers: int = 2) -> Iterator[str]:
-    """The URL of its master."""
+    """A cluster during the context, which gets the URL of its master."""
     host = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with ExitStack() as stack:
         line = stack.enter_context(daemon(folder, "master", "Starting Spark master at", MASTER, *host))
@@ -76,7 +76,7 @@ def cluster(folder: Path, workers: int = 2) -> Iterator[str]:
 
 
 def analyzed(log: Path, output: Path, master: str, *further: str) -> tuple[dict[str, Any], float]:
-    """The report, and how long it took."""
+    """Return the report, and the time of the analysis in seconds."""
     started = time.monotonic()
     options = ["--input", str(log), "--output", str(output), "--master", master, *further]
     subprocess.run(command_line("analyze", *options), check=True, timeout=ANALYSIS_WITHIN_S)
@@ -85,7 +85,7 @@ def analyzed(log: Path, output: Path, master: str, *further: str) -> tuple[dict[
 
 
 def federated(folder: Path) -> Path:
-    """The log of three brokers."""
+    """Make the log of three brokers."""
     loop = LoopThread()
     made = Federated(folder / "brokers", loop)
     try:

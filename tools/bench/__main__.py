@@ -19,7 +19,7 @@ from .bindings import MANY, bindings
 from .churn import Figure
 from .client import Connection, LoadFailed
 from .confirms import QUEUE_TYPES, RATES_PER_S, Latency, confirms, disk
-from .generator import Result, run
+from .generator import Result, add_options, run
 from .loads import LOADS, Load
 from .memory import Demand
 from .process import Broker, raise_open_files, warren
@@ -59,10 +59,7 @@ def _options() -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--no-start", action="store_true", help="only the brokers named, the first is compared with")
     parser.add_argument("--serve", default="", metavar="'OPTIONS'", help="more options for `warren serve`")
-    parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run (default 4)")
-    parser.add_argument("--warmup", type=float, default=1.5, metavar="SECONDS", help="before it (default 1.5)")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each load on each broker (default 3)")
-    parser.add_argument("--only", default="", metavar="LETTERS", help="these loads only: --only ABI")
+    add_options(parser)
     parser.add_argument(
         "--connections",
         type=int,
@@ -98,7 +95,7 @@ def _chosen(options: argparse.Namespace) -> list[Load]:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    """Runs each load on each broker in turn (A B A B ...) and prints the medians."""
+    """Run each load on each broker in turn (A B A B ...), and print the medians."""
     runs: dict[str, dict[str, list[dict[str, float | None]]]] = {}
     failed = False
     with _brokers(options) as brokers:
@@ -122,7 +119,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _brokers(options: argparse.Namespace) -> Iterator[list[Broker]]:
-    """The brokers of the options, the Warren of this checkout first unless it is not wanted; prints their versions."""
+    """The brokers of the options, by default the Warren of this checkout first; their versions are printed."""
     with ExitStack() as stack:
         brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
         brokers += options.brokers
@@ -148,11 +145,11 @@ def _print_machine(brokers: list[Broker]) -> None:
 
 
 def _measure_memory(options: argparse.Namespace) -> None:
-    """Each figure of a Warren just started; of other brokers as they are."""
+    """Measure each figure of a new Warren, and of other brokers as they are."""
     raise_open_files(options.connections + memory.SPARE_FILES)
     if not options.no_start:
         with warren(options.serve):
-            pass  # the first start after a change compiles; it is not the one to measure
+            pass  # the first start after a change compiles, so it is not measured
     print(report.machine() + "\n")
     idle_connections = partial(memory.connections, count=options.connections)
     _print_demands(options, (memory.idle, idle_connections, memory.backlog))
@@ -166,14 +163,14 @@ def _measure_bindings(options: argparse.Namespace) -> None:
 
 
 def _measure_churn(options: argparse.Namespace) -> None:
-    """Each part on each broker in turn, and the ratios of the figures."""
+    """Measure each part on each broker in turn, and print the figures and their ratios."""
     raise_open_files(churn.IDLE_CONNECTIONS + churn.SPARE_FILES)
     with _brokers(options) as brokers:
         _print_figures(brokers, churn.compare(brokers, options.churn, options.rounds, options.seconds))
 
 
 def _measure_latency(options: argparse.Namespace) -> None:
-    """Each rate on each broker in turn, and the ratios of the figures."""
+    """Measure each rate on each broker in turn, and print the figures and their ratios."""
     with _brokers(options) as brokers:
         figures = latency.compare(brokers, options.connections, options.rounds, options.seconds, options.warmup)
         _print_figures(brokers, figures)
@@ -199,18 +196,19 @@ def _measure_confirms(options: argparse.Namespace) -> None:
 
 
 def _print_demands(options: argparse.Namespace, checks: Iterable[Callable[[Broker], Iterator[Demand]]]) -> None:
-    print(report.header(report.DEMAND_COLUMNS), flush=True)
-    for check in checks:
-        with ExitStack() as stack:
-            brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
-            for broker in brokers + options.brokers:
-                for demand in check(broker):
-                    figures = (f"{demand.measured:,.2f} {demand.unit}", demand.wanted)
-                    print(report.row(report.DEMAND_COLUMNS, [demand.what, broker.name, *figures]), flush=True)
+    def measured() -> Iterator[tuple[str, Demand]]:
+        for check in checks:
+            with ExitStack() as stack:
+                brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
+                for broker in brokers + options.brokers:
+                    for demand in check(broker):
+                        yield broker.name, demand
+
+    report.print_demands(measured())
 
 
 def _measure_self(options: argparse.Namespace) -> None:
-    """Publishing and consuming apart, each against a sink: what a broker must be slower than to be what is measured."""
+    """Measure publishing and consuming separately, each against a sink: a broker must be slower than these rates."""
     print(report.machine() + "\n")
     print(report.header(report.COLUMNS), flush=True)
     for load in _chosen(options):

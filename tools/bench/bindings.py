@@ -13,22 +13,22 @@ from .memory import Demand
 from .process import Broker
 
 FEW, MANY = 100, 100_000
-WARMED = 20  # bindings made before the clock starts
-# Of each number one of these: a literal key, and wildcards before it and around it.
+WARMED = 20  # bindings that are made before the measurement
+# The kinds of keys in turn: literal, and with wildcards before or around it.
 PATTERNS = ("{queue}.{number:05}", "*.*.*.{number:05}", "#.{number:05}", "#.#.#.{number:05}.#")
-# More keys than a broker remembers the routes of, and all of them bound: `{queue}.#` is one of the few.
+# More keys than a broker caches routes for, all of them bound: `{queue}.#` is one of the few bindings.
 KEYS = 40_000
 LOAD = replace(next(load for load in LOADS if load.letter == "K"), letter="V", name="bindings", keys=KEYS)
 
 
 def pattern(load: Load, number: int) -> str:
-    """The binding key of that number."""
+    """Return the binding key of a number."""
     kinds = len(PATTERNS)
     return PATTERNS[number % kinds].format(queue=load.queue(0), number=number // kinds)
 
 
 def bindings(broker: Broker, seconds: float, warmup_s: float, durable: bool, many: int = MANY) -> Iterator[Demand]:
-    """Binds a second, one after the other, and how often a publish with few bindings costs one with many.
+    """Measure sequential binds a second, and the cost of a publish with many bindings relative to few.
 
     Raises LoadFailed.
     """

@@ -1,7 +1,6 @@
 """Connections and objects that come and go, deliveries over many consumers, and crowds of idle objects.
 
-All frames are prepared, and replies are counted by their bytes. Whatever many clients do at once is done by a process
-for each of them.
+All frames are prepared, and replies are counted by their bytes. Each of several concurrent clients is a process.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from .client import (
     Connection,
     LoadFailed,
     closed,
+    exactly,
     frame,
     longstr,
     method,
@@ -34,16 +34,16 @@ from .client import (
 )
 from .process import Broker, cpu_s, raise_open_files, rss_bytes
 
-CLIENTS = 16  # that connect at once
+CLIENTS = 16  # clients that connect concurrently
 PIPELINED = 100  # requests in flight
 BODY_BYTES = 100
 CONSUMING_CONNECTIONS, CHANNELS = 20, 100
 QUEUES = 50_000
 IDLE_CONNECTIONS = 10_000
-WAVE = 100  # idle connections that are opened side by side
+WAVE = 100  # idle connections that are opened together
 SPARE_FILES = 1000
 SETTLE_S = 1.0
-PING_S = 0.005  # between two requests of the client that waits longest
+PING_S = 0.005  # the time between two requests of the client whose waits are measured
 QUEUE, EXCHANGE = "bench.churn", "bench.churn.exchange"
 FORK = multiprocessing.get_context("fork")
 
@@ -72,36 +72,13 @@ class Figure:
     lower_is_better: bool = False
 
 
-def declare_transient(sock: socket.socket, name: str) -> None:
-    """Declare a transient queue. Raises LoadFailed."""
-    sock.sendall(method(50, 10, b"\0\0" + shortstr(name) + b"\0" + longstr(b"")))
-    reply(sock, (50, 11))
-
-
-def drop(sock: socket.socket, name: str) -> None:
-    """Delete a queue. Raises LoadFailed."""
-    sock.sendall(method(50, 40, b"\0\0" + shortstr(name) + b"\0"))
-    reply(sock, (50, 41))
-
-
 def publish(key: str) -> bytes:
-    """Frames of one transient message through the default exchange, on channel 1."""
+    """Return the frames of a transient message to the default exchange, on channel 1."""
     return (
         method(60, 40, b"\0\0" + shortstr("") + shortstr(key) + b"\0")
         + frame(HEADER, 1, struct.pack(">HHQH", 60, 0, BODY_BYTES, 0))
         + frame(BODY, 1, bytes(BODY_BYTES))
     )
-
-
-def exactly(sock: socket.socket, count: int) -> bytes:
-    """Receive that many bytes. Raises LoadFailed."""
-    try:
-        data = sock.recv(count, socket.MSG_WAITALL)
-    except BlockingIOError:
-        data = b""
-    if len(data) != count:
-        raise LoadFailed("the broker closed the connection or sent no reply")
-    return data
 
 
 def some(sock: socket.socket) -> bytes:
@@ -139,7 +116,7 @@ def connect(port: int) -> socket.socket:
 
 
 def tune_ok(offer: bytes, heartbeat_s: int | None = None) -> bytes:
-    """Frames of tune-ok, which accepts the offer of connection.tune, and connection.open."""
+    """Return the frames of tune-ok, which accepts an offer of connection.tune, and of connection.open."""
     channel_max, frame_max, heartbeat = struct.unpack(">HIH", offer)
     accepted = struct.pack(">HIH", channel_max, frame_max, heartbeat if heartbeat_s is None else heartbeat_s)
     return method(10, 31, accepted, 0) + OPEN
@@ -161,7 +138,7 @@ def visit(port: int, message: bytes) -> None:
 
 
 def visit_until(port: int, end_s: float, pipe: Pipe) -> None:
-    """Visit until a time of the monotonic clock, at least once; send how often, or the text of an error."""
+    """Visit until a time of the monotonic clock, at least once. Sends the number of visits, or the text of an error."""
     message, count = publish(QUEUE), 0
     try:
         while not count or time.monotonic() < end_s:
@@ -174,10 +151,10 @@ def visit_until(port: int, end_s: float, pipe: Pipe) -> None:
 
 def connections(broker: Broker, seconds: float) -> Iterator[Figure]:
     """Measure connections a second, from one client and from several at once."""
-    with closing(Connection(broker.port).socket) as sock:
-        declare_transient(sock, QUEUE)
+    with closing(Connection(broker.port)) as control:
+        control.declare_queue(QUEUE)
         yield from visits(broker, seconds)
-        drop(sock, QUEUE)
+        control.delete_queue(QUEUE)
 
 
 def visits(broker: Broker, seconds: float) -> Iterator[Figure]:
@@ -256,7 +233,7 @@ def queue_unbind(number: int) -> bytes:
     return method(50, 50, b"\0\0" + ends + longstr(b""))
 
 
-METHOD_BYTES = 12  # of a method without arguments: frame header, ids, frame end
+METHOD_BYTES = 12  # the length of a method without arguments: frame header, ids, frame end
 QUEUE_DECLARE = Change("durable queue declares", queue_declare, (50, 11), METHOD_BYTES + 1 + len(object_name(0)) + 8)
 QUEUE_DELETE = Change("durable queue deletes", queue_delete, (50, 41), METHOD_BYTES + 4)
 CHANGES = (
@@ -288,13 +265,13 @@ def declares(broker: Broker, seconds: float) -> Iterator[Figure]:
                 yield Figure(f"{undo.name}, {way}", undone / (time.monotonic() - began_s), "/s")
                 change(sock, undo, undone, made, PIPELINED)
         control.delete_exchange(EXCHANGE)
-        drop(sock, QUEUE)
+        control.delete_queue(QUEUE)
 
 
 def change(
     sock: socket.socket, change: Change, first: int, end: int, in_flight: int, end_s: float = float("inf")
 ) -> int:
-    """Make a change with the numbers from `first` to `end`, until a time of the monotonic clock; return how many.
+    """Make a change with the numbers from `first` to `end`, until a time of the monotonic clock. Returns their number.
 
     Half of the requests in flight are sent together, and at least once. Raises LoadFailed.
     """
@@ -326,7 +303,7 @@ def change(
 
 
 def delivery_bytes(tag: str, key: str) -> int:
-    """Length of the frames of one delivery of `publish`."""
+    """Return the length of the frames of one delivery of `publish`."""
     deliver = method(60, 60, shortstr(tag) + bytes(9) + shortstr("") + shortstr(key))
     return len(deliver) + 8 + 14 + 8 + BODY_BYTES
 
@@ -342,13 +319,13 @@ def publish_to(port: int, keys: Sequence[str]) -> None:
 def spread(broker: Broker, seconds: float) -> Iterator[Figure]:
     """Measure deliveries a second to many consumers, each with a queue of its own, and all with one queue."""
     count = CONSUMING_CONNECTIONS * CHANNELS
-    # Names of their own: the broker may still publish what it had read from the publisher of the first round.
+    # The rounds have different names, because the broker may still publish messages of the first round.
     for first, queues in ((0, count), (count, 1)):
         with ExitStack() as stack:
             control = Connection(broker.port)
             stack.callback(control.socket.close)
             for number in range(first, first + queues):
-                declare_transient(control.socket, object_name(number))
+                control.declare_queue(object_name(number))
             consumers = [Connection(broker.port) for _ in range(CONSUMING_CONNECTIONS)]
             for number, consumer in enumerate(consumers):
                 stack.callback(consumer.socket.close)
@@ -407,9 +384,9 @@ def received_per_s(sockets: Sequence[socket.socket], size: int, seconds: float) 
 
 @contextmanager
 def impatient_client(broker: Broker) -> Iterator[list[float]]:
-    """Another client, which asks an empty queue for messages; yields a list that gets its longest wait in seconds."""
-    with closing(Connection(broker.port).socket) as control:
-        declare_transient(control, QUEUE)
+    """Another client, which polls an empty queue during the context; the list gets its longest wait in seconds."""
+    with closing(Connection(broker.port)) as control:
+        control.declare_queue(QUEUE)
         mine, its = FORK.Pipe()
         process = FORK.Process(target=ask, args=(broker.port, its), daemon=True)
         process.start()
@@ -423,7 +400,7 @@ def impatient_client(broker: Broker) -> Iterator[list[float]]:
             waits.append(mine.recv() if mine.poll(PATIENCE_S) else PATIENCE_S)
             process.kill()
             process.join()
-            drop(control, QUEUE)
+            control.delete_queue(QUEUE)
 
 
 def ask(port: int, pipe: Pipe) -> None:
@@ -439,7 +416,7 @@ def ask(port: int, pipe: Pipe) -> None:
 
 
 def measured(broker: Broker, what: str, work: Callable[[], object]) -> Iterator[Figure]:
-    """Measure the duration of some work, and how long another client waits meanwhile at most."""
+    """Measure the duration of some work, and the longest wait of another client meanwhile."""
     with impatient_client(broker) as waits:
         began_s = time.monotonic()
         work()
@@ -530,8 +507,8 @@ def compare(
         runs: list[dict[str, list[Figure]]] = [{} for _ in brokers]
         for _ in range(rounds if part in REPEATED else 1):
             for broker, figures in zip(brokers, runs, strict=True):
-                with closing(Connection(broker.port).socket) as sock:
-                    drop(sock, QUEUE)  # of a run that was interrupted
+                with closing(Connection(broker.port)) as control:
+                    control.delete_queue(QUEUE)  # of a run that was interrupted
                 check = REPEATED[part](broker, seconds) if part in REPEATED else ONCE[part](broker)
                 for figure in check:
                     figures.setdefault(figure.what, []).append(figure)

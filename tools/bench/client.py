@@ -1,6 +1,6 @@
-"""The little AMQP 0-9-1 client of the benchmark: frames as bytes, one blocking connection with one channel.
+"""The AMQP 0-9-1 client of the benchmark: frames as bytes, and a blocking connection with one channel.
 
-Only what comes before and after a measurement goes through here; the hot loops are in generator.py.
+It serves before and after a measurement. The hot loops are in publishing.py and consuming.py.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterable
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END = b"\xce"
 CHANNEL = 1
-FRAME_MAX = 131072  # octets; lowered to what the broker offers
-PATIENCE_S = 60.0  # how long a reply may take; deleting a long queue is slow
+FRAME_MAX = 131072  # bytes; lowered to the broker's limit
+PATIENCE_S = 60.0  # the limit for a reply; the deletion of a long queue is slow
 
 CONNECTION_CLOSE = (10, 50)
 CHANNEL_CLOSE = (20, 40)
@@ -24,7 +24,7 @@ BASIC_NACK = (60, 120)
 
 
 class LoadFailed(Exception):
-    """The broker refused, closed or vanished; the text says what it said."""
+    """An error: the broker refused, closed or vanished. The text has the broker's answer."""
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
@@ -36,25 +36,25 @@ def method(class_id: int, method_id: int, arguments: bytes = b"", channel: int =
 
 
 def shortstr(text: str) -> bytes:
-    octets = text.encode()
-    return bytes((len(octets),)) + octets
+    data = text.encode()
+    return bytes((len(data),)) + data
 
 
-def longstr(octets: bytes) -> bytes:
-    return struct.pack(">I", len(octets)) + octets
+def longstr(data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + data
 
 
 def table(entries: Iterable[tuple[str, int | str | bool]]) -> bytes:
-    """A field table of booleans, long integers and strings."""
-    octets = b""
+    """Return a field table of booleans, long integers and strings."""
+    data = b""
     for name, value in entries:
         if isinstance(value, bool):
-            octets += shortstr(name) + b"t" + bytes((value,))
+            data += shortstr(name) + b"t" + bytes((value,))
         elif isinstance(value, int):
-            octets += shortstr(name) + b"l" + struct.pack(">q", value)
+            data += shortstr(name) + b"l" + struct.pack(">q", value)
         else:
-            octets += shortstr(name) + b"S" + longstr(value.encode())
-    return longstr(octets)
+            data += shortstr(name) + b"S" + longstr(value.encode())
+    return longstr(data)
 
 
 def closed(class_id: int, method_id: int, arguments: bytes) -> LoadFailed:
@@ -65,8 +65,19 @@ def closed(class_id: int, method_id: int, arguments: bytes) -> LoadFailed:
     return LoadFailed(f"unexpected method {class_id}.{method_id}")
 
 
+def exactly(sock: socket.socket, count: int) -> bytes:
+    """Receive that many bytes. Raises LoadFailed."""
+    try:
+        data = sock.recv(count, socket.MSG_WAITALL)
+    except BlockingIOError:
+        data = b""
+    if len(data) != count:
+        raise LoadFailed("the broker closed the connection or sent no reply")
+    return data
+
+
 class Connection:
-    """One connection with channel 1 open, heartbeats off. Raises LoadFailed."""
+    """A connection with channel 1 open and heartbeats off. Raises LoadFailed."""
 
     __slots__ = ("frame_max", "server", "socket")
 
@@ -94,31 +105,22 @@ class Connection:
         self.call(method(20, 10, shortstr("")), (20, 11))
 
     def give_up_after(self, seconds: float) -> None:
-        """Bounds each recv and send, in the kernel: a Python time-out would cost a poll for each call."""
+        """Limit each recv and send in the kernel, because a time-out of Python would cost a poll for each call."""
         interval = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, interval)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, interval)
 
     def call(self, request: bytes, reply: tuple[int, int]) -> bytes:
-        """Sends the request and returns the arguments of the reply, a (class, method)."""
+        """Send a request, and return the arguments of the reply, a (class, method)."""
         self.socket.sendall(request)
         while True:
-            kind, _channel, size = struct.unpack(">BHI", self._exactly(7))
-            payload = self._exactly(size + 1)
+            kind, _channel, size = struct.unpack(">BHI", exactly(self.socket, 7))
+            payload = exactly(self.socket, size + 1)
             if kind == METHOD:
                 class_id, method_id = struct.unpack_from(">HH", payload)
                 if (class_id, method_id) == reply:
                     return payload[4:-1]
                 raise closed(class_id, method_id, payload[4:-1])
-
-    def _exactly(self, count: int) -> bytes:
-        try:
-            octets = self.socket.recv(count, socket.MSG_WAITALL)
-        except BlockingIOError:
-            octets = b""
-        if len(octets) != count:
-            raise LoadFailed("the broker ended the connection or gave no answer")
-        return octets
 
     def declare_exchange(self, name: str, kind: str, durable: bool) -> None:
         flags = bytes((2 if durable else 0,))
@@ -135,7 +137,7 @@ class Connection:
         passive: bool = False,
         arguments: Iterable[tuple[str, int | str | bool]] = (),
     ) -> int:
-        """Returns the number of ready messages."""
+        """Declare a queue, and return the number of its ready messages."""
         flags = bytes((passive | durable << 1,))
         answer = self.call(method(50, 10, b"\0\0" + shortstr(name) + flags + table(arguments)), (50, 11))
         return int.from_bytes(answer[-8:-4], "big")
@@ -154,14 +156,14 @@ class Connection:
         self.call(method(85, 10, b"\0"), (85, 11))
 
     def consume(self, queue: str, *, no_ack: bool, prefetch: int) -> None:
-        """Starts a consumer with a tag of the broker's choice; prefetch counts only when there are acks."""
+        """Start a consumer with a tag of the broker's choice. `prefetch` is ignored with `no_ack`."""
         if not no_ack:
             self.call(method(60, 10, struct.pack(">IHB", 0, prefetch, 0)), (60, 11))
         flags = bytes((no_ack << 1,))
         self.call(method(60, 20, b"\0\0" + shortstr(queue) + shortstr("") + flags + longstr(b"")), (60, 21))
 
     def close(self) -> None:
-        """Says goodbye as the protocol wants it."""
+        """Close the connection by connection.close."""
         try:
             self.call(method(10, 50, struct.pack(">H", 200) + shortstr("done") + b"\0\0\0\0", 0), (10, 51))
         finally:
@@ -169,23 +171,23 @@ class Connection:
 
 
 def acks(tags: Iterable[int], multiple: bool) -> bytes:
-    """One basic.ack for each tag."""
+    """Return a basic.ack for each tag."""
     return _settled(BASIC_ACK, tags, multiple)
 
 
 def rejects(tags: Iterable[int]) -> bytes:
-    """One basic.reject for each tag, without requeue."""
+    """Return a basic.reject without requeue for each tag."""
     return _settled(BASIC_REJECT, tags, False)
 
 
 def _settled(method_ids: tuple[int, int], tags: Iterable[int], bit: bool) -> bytes:
-    """Packed by a single join."""
+    """Return a method for each tag, packed by a single join."""
     head = struct.pack(">BHIHH", METHOD, CHANNEL, 13, *method_ids)
     tail = bytes((bit,)) + FRAME_END
     return head + (tail + head).join(map(struct.Struct(">Q").pack, tags)) + tail
 
 
 def _property(start: bytes, name: bytes) -> str:
-    """A string out of server-properties, found by its bytes: no other table of the benchmark needs decoding."""
+    """Return a string of server-properties, found by its bytes, because the benchmark decodes no other table."""
     _, found, rest = start.partition(bytes((len(name),)) + name + b"S")
     return rest[4 : 4 + int.from_bytes(rest[:4], "big")].decode(errors="replace") if found else ""

@@ -79,7 +79,7 @@ def confirms(broker: Broker, rate_per_s: int, queue_type: str, seconds: float, w
 
 
 def _publish(load: Load, connection: Connection, timed: TimedConfirms, rate_per_s: int, seconds: float) -> float:
-    """Publish one message at a time, at least one, wait for all confirms, and return how long the publishing took."""
+    """Publish single messages, at least one, and wait for all confirms. Returns the time of the publishes."""
     batch, sent = batch_of(load, 0, connection.frame_max), timed.sent_ns
     started_s, first = time.monotonic(), len(sent)
     while (passed_s := time.monotonic() - started_s) < seconds or len(sent) == first:

@@ -1,7 +1,7 @@
-"""A consumer of the load generator. Counts deliveries by their length, samples latency, acknowledges.
+"""A consumer of the load generator: counts deliveries by their length, samples latencies, and acknowledges.
 
-The deliveries of a load have one length, so a chunk of n lengths holds n of them when the nth delivery tag stands
-where it should; one look tells. Only when it does not are the frames walked.
+The deliveries of a load have equal lengths, so a chunk of n lengths has n deliveries if the nth delivery tag is in its
+place. Only if it is not are the frames read one by one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .process import Broker
 from .progress import MEASURING, STOPPED, Progress
 from .publishing import NUMBER, STAMP_BYTES, STOP_WITHIN_S, send
 
-SAMPLE_EVERY = 16  # the latency of every 16th delivery is kept; of every one at a fixed rate
-BUFFER_BYTES = 1 << 20  # what a consumer takes at once, at least
+SAMPLE_EVERY = 16  # every 16th latency is kept, or each one at a fixed rate
+BUFFER_BYTES = 1 << 20  # the minimum size of a receive
 STAMP = struct.Struct("<Q")
 
 
 class Deliveries:
-    """Counts the deliveries of one consumer in its receive buffer."""
+    """The deliveries of one consumer, counted in its receive buffer."""
 
     __slots__ = ("_body_at", "_buffer", "_end", "_stride", "_tag_at", "_used", "buffer", "tag")
 
@@ -34,10 +34,10 @@ class Deliveries:
     def __init__(self, body_bytes: int) -> None:
         self.buffer = bytearray(max(BUFFER_BYTES, 4 * body_bytes))
         self._buffer = memoryview(self.buffer)
-        self._end = 0  # the buffer holds octets up to here
-        self._used = 0  # and these are done with; a delivery begins here
-        self._stride = 0  # length of a delivery with all its frames; 0: not known yet
-        self._tag_at = self._body_at = 0  # where in a delivery its tag and its body stand
+        self._end = 0  # the end of the bytes in the buffer
+        self._used = 0  # the beginning of the next delivery
+        self._stride = 0  # the length of a delivery with all its frames, or 0 if unknown
+        self._tag_at = self._body_at = 0  # the offsets of tag and body in a delivery
         self.tag = 0  # the last delivery tag taken
 
     def receive(self, source: socket.socket, flags: int = 0) -> None:
@@ -52,9 +52,9 @@ class Deliveries:
         self._end += received
 
     def take(self) -> Sequence[int]:
-        """Takes all whole deliveries; says where their bodies begin in the buffer, good until the next receive.
+        """Take all complete deliveries. Returns the offsets of their bodies, which are valid until the next receive.
 
-        Raises LoadFailed when the broker sent something else.
+        Raises LoadFailed for other frames.
         """
         stride = self._stride
         count = self._end // stride if stride else 0
@@ -76,7 +76,7 @@ class Deliveries:
         return range(self._body_at, rest, stride)
 
     def _walk(self) -> list[int]:
-        """The same, frame by frame; learns the stride anew."""
+        """Take deliveries frame by frame, and measure the stride again."""
         bodies: list[int] = []
         while (at := self._frame(self._used)) is not None:
             start = self._used
@@ -110,7 +110,7 @@ class Deliveries:
 
 
 class Acks:
-    """The acknowledgements of one consumer as its load wants them; or rejections, which are of one delivery each."""
+    """The acknowledgements of one consumer by its load, or its rejections, each of one delivery."""
 
     __slots__ = ("_acked", "_every", "_reject")
 
@@ -120,7 +120,7 @@ class Acks:
         self._acked = 0
 
     def due(self, tag: int) -> bytes:
-        """Frames for what was delivered up to this tag, in full steps of `every`."""
+        """Return the frames for deliveries up to a tag, in full steps of `every`."""
         upto = self._acked + (tag - self._acked) // self._every * self._every
         if upto == self._acked:
             return b""
@@ -129,7 +129,7 @@ class Acks:
         return rejects(tags) if self._reject else acks(tags, multiple=self._every > 1)
 
     def rest(self, tag: int) -> bytes:
-        """A frame for the rest, when nothing more is there to be read."""
+        """Return a frame for the rest, if there is nothing more to read."""
         if tag == self._acked:
             return b""
         self._acked = tag
@@ -137,7 +137,7 @@ class Acks:
 
 
 def consume(load: Load, broker: Broker, index: int, worker: int, progress: Progress) -> bytes:
-    """Consumes until the load is stopped. Returns the sampled latencies, native 64-bit nanoseconds."""
+    """Consume until the load is stopped. Returns the sampled latencies as native 64-bit nanoseconds."""
     connection = Connection(broker.port, broker.vhost)
     connection.consume(load.source(index), no_ack=not load.ack_every, prefetch=load.prefetch)
     connection.give_up_after(STOP_WITHIN_S)
@@ -175,7 +175,7 @@ def consume(load: Load, broker: Broker, index: int, worker: int, progress: Progr
 
 
 def check_numbers(numbers: list[int], first: int) -> None:
-    """Raises LoadFailed unless they are those that follow."""
+    """Raise LoadFailed if the numbers do not follow the last one."""
     if numbers != list(range(first, first + len(numbers))):
         wrong = next(at for at, number in enumerate(numbers) if number != first + at)
         raise LoadFailed(f"message {first + wrong} was to come, and {numbers[wrong]} came")

@@ -16,10 +16,9 @@ from tests.support.broker_process import NotStarted
 
 from . import report
 from .client import LoadFailed
-from .generator import Result
+from .generator import Result, add_options
 from .growth import far, shards
 from .loads import Load
-from .memory import Demand
 from .neighbours import beside
 from .pairs import LATENCY_RATE_PER_S, LINKS, OURS, Pair, best, carried, pairs
 from .spread import many_bindings, many_links
@@ -29,7 +28,7 @@ PARTS = ("links", "beside", "bindings", "many", "far", "shards")
 
 def main() -> int:
     options = _options()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # which ends the brokers, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # which also ends the brokers
     try:
         print(report.machine() + "\n")
         with tempfile.TemporaryDirectory(prefix="warren-bench-") as folder:
@@ -37,9 +36,9 @@ def main() -> int:
                 with pairs(Path(folder)) as found:
                     _compare(found, options)
             if "bindings" in options.parts:
-                _print(many_bindings(Path(folder, "bindings")))
+                report.print_demands(many_bindings(Path(folder, "bindings")))
             if "many" in options.parts:
-                _print(many_links(Path(folder, "many")))
+                report.print_demands(many_links(Path(folder, "many")))
             for part, runs in (("far", far), ("shards", shards)):
                 if part in options.parts:
                     rounds = [
@@ -58,10 +57,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tools.bench.federation", description="Loads links of federation.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)} (all)")
-    parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run (default 4)")
-    parser.add_argument("--warmup", type=float, default=1.5, metavar="SECONDS", help="before it (default 1.5)")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each load on each pair (default 3)")
-    parser.add_argument("--only", default="", metavar="LETTERS", help="these loads only: --only EQ")
+    add_options(parser)
     parser.add_argument("--pairs", default="", metavar="NAMES", help="these only: --pairs warren,rabbitmq")
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes the runs of links there as well")
     options = parser.parse_args()
@@ -88,13 +84,14 @@ def _compare(found: list[Pair], options: argparse.Namespace) -> None:
         options.json.write_text(json.dumps(runs, indent=1) + "\n")
     if "beside" in options.parts:
         print()
-        _print(demand for pair in found for demand in beside(pair, options.rounds, options.seconds, options.warmup))
+        times = options.rounds, options.seconds, options.warmup
+        report.print_demands(demand for pair in found for demand in beside(pair, *times))
 
 
 def _in_turn(
     load: Load, found: list[Pair], options: argparse.Namespace, *, paced: bool
 ) -> dict[str, list[dict[str, float | None]]]:
-    """Each pair in turn (A B A B ...); prints the medians."""
+    """Run a load on each pair in turn (A B A B ...), and print the medians."""
     run = carried if paced else best
     results: dict[str, list[Result]] = {pair.name: [] for pair in found}
     for _ in range(options.rounds):
@@ -105,15 +102,8 @@ def _in_turn(
     return {name: [asdict(result) for result in done] for name, done in results.items()}
 
 
-def _print(demands: Iterable[tuple[str, Demand]]) -> None:
-    print(report.header(report.DEMAND_COLUMNS), flush=True)
-    for name, demand in demands:
-        figures = (f"{demand.measured:,.2f} {demand.unit}", demand.wanted)
-        print(report.row(report.DEMAND_COLUMNS, [demand.what, name, *figures]), flush=True)
-
-
 def _print_rates(rounds: Iterable[Iterable[tuple[str, Result]]]) -> None:
-    """Print the medians of all rounds, after the last of them."""
+    """Print the medians of all rounds after the last one."""
     results: dict[str, list[Result]] = {}
     for what, result in chain.from_iterable(rounds):
         results.setdefault(what, []).append(result)

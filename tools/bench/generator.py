@@ -1,10 +1,10 @@
-"""Runs one load on one broker, or on two with a link between them: a process for each publisher and each consumer, and
-the figures of the window."""
+"""The load generator: runs a load on one broker, or on two with a link, with a process for each client."""
 
 from __future__ import annotations
 
 import multiprocessing
 import time
+from argparse import ArgumentParser
 from array import array
 from collections.abc import MutableSequence
 from contextlib import suppress
@@ -21,7 +21,7 @@ from .publishing import publish
 
 READY_WITHIN_S = 60.0
 RESULT_WITHIN_S = 60.0
-SETTLE_S = 0.2  # for a broker to see that the publishers are gone, before their queues go
+SETTLE_S = 0.2  # the time for a broker to notice the end of publishers, before their queues are deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Result:
     p50_ms: float | None = None
     p99_ms: float | None = None
     p999_ms: float | None = None
-    per_cpu_s: float | None = None  # messages, those of the figure that counts, for each CPU second of the broker
-    rss_bytes: int | None = None  # at the end of the window, of the broker that is published to
+    per_cpu_s: float | None = None  # messages of the compared figure for each CPU second of the broker
+    rss_bytes: int | None = None  # at the end of the window, of the first broker
 
 
 class Workers:
-    """The publishers and consumers of one load, each a process of its own; what they publish `to`, and consume `of`."""
+    """The publishers and consumers of one load, each a process. They publish to `to`, and consume from `of`."""
 
     def __init__(self, load: Load, to: Broker, of: Broker) -> None:
         self.publishers = range(load.publishers)
@@ -65,7 +65,7 @@ class Workers:
             time.sleep(0.005)
 
     def check(self) -> None:
-        """Raises LoadFailed for a worker that ended early."""
+        """Raise LoadFailed if a worker ended early."""
         for process, pipe in zip(self._processes, self._pipes, strict=True):
             if pipe.poll() or not process.is_alive():
                 raise LoadFailed(_received(pipe)[1] or "a worker ended early")
@@ -86,7 +86,7 @@ class Workers:
             time.sleep(0.005)
 
     def stop(self) -> array[int]:
-        """Returns the sampled latencies in nanoseconds, sorted. Raises LoadFailed for a worker that failed."""
+        """Stop the workers, and return the sorted latencies in nanoseconds. Raises LoadFailed if a worker failed."""
         self.progress.phase = STOPPED
         samples: array[int] = array("Q")
         failure = ""
@@ -114,7 +114,7 @@ def _received(pipe: Pipe) -> tuple[bytes, str]:
 
 
 def _work(load: Load, to: Broker, of: Broker, worker: int, words: MutableSequence[int], pipe: Pipe) -> None:
-    """The whole life of a worker process; sends (samples, error)."""
+    """The main function of a worker process, which sends (samples, error)."""
     progress, samples, error = Progress(words), b"", ""
     try:
         if worker < load.publishers:
@@ -147,7 +147,7 @@ def run(load: Load, broker: Broker, seconds: float, warmup_s: float, fewest: int
 def measure(
     load: Load, broker: Broker, seconds: float, warmup_s: float, downstream: Broker | None = None, fewest: int = 0
 ) -> Result:
-    """Runs a load whose queues are there, those that are consumed downstream if that is given. Raises LoadFailed."""
+    """Run a load whose queues exist, and consume at `downstream` if given. Raises LoadFailed."""
     workers = Workers(load, broker, downstream or broker)
     pids = {one.pid for one in (broker, downstream or broker) if one.pid}
     try:
@@ -156,7 +156,7 @@ def measure(
         workers.sleep(warmup_s)
         rates = _window(load, broker, pids, workers, seconds, fewest)
     except BaseException:
-        with suppress(LoadFailed):  # the first failure is the one to tell
+        with suppress(LoadFailed):  # the first failure is reported
             workers.stop()
         raise
     samples = workers.stop()
@@ -167,7 +167,7 @@ def measure(
 
 
 def _window(load: Load, broker: Broker, pids: set[int], workers: Workers, seconds: float, fewest: int) -> Result:
-    """The window: counts and CPU time at both ends."""
+    """Return the rates of the window, from counts and CPU times at both ends."""
     progress = workers.progress
     progress.phase = MEASURING
     cpu_before_s = sum(map(cpu_s, pids))
@@ -188,6 +188,14 @@ def _window(load: Load, broker: Broker, pids: set[int], workers: Workers, second
         per_cpu_s=(received if load.consumers else published) / cpu_took_s if cpu_took_s else None,
         rss_bytes=rss_bytes(broker.pid) if broker.pid else None,
     )
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of runs to a command line."""
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run (default 4)")
+    parser.add_argument("--warmup", type=float, default=1.5, metavar="SECONDS", help="before it (default 1.5)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each load on each broker (default 3)")
+    parser.add_argument("--only", default="", metavar="LETTERS", help="these loads only: --only AE")
 
 
 def declare(load: Load, control: Connection) -> None:

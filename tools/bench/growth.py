@@ -28,7 +28,7 @@ HASHES = ("x-consistent-hash", "x-modulus-hash")
 
 
 def far(folder: Path, seconds: float, warmup_s: float) -> Iterator[tuple[str, Result]]:
-    """The messages that a link carries, by the round trip to its upstream and its prefetch. Raises LoadFailed."""
+    """Measure the rate of a link by the round trip to its upstream and its prefetch. Raises LoadFailed."""
     with ExitStack() as stack:
         (pair,) = stack.enter_context(pairs(folder, alone=True))
         loop = LoopThread()
@@ -44,7 +44,7 @@ def far(folder: Path, seconds: float, warmup_s: float) -> Iterator[tuple[str, Re
 
 
 def shards(folder: Path, seconds: float, warmup_s: float) -> Iterator[tuple[str, Result]]:
-    """The messages of one Warren with a hash exchange and two queues, and of several Warrens with a queue each."""
+    """Measure one Warren with a hash exchange and two queues, and several Warrens with a queue each."""
     for kind in HASHES:
         load = Load("C", kind, "two queues by hash", exchange=EXCHANGE, exchange_type=kind, keys=KEYS)
         for count in SHARDS:
@@ -101,7 +101,7 @@ def _shard(load: Load, places: dict[str, Place]) -> None:
 
 
 def _reached(place: Place, shard: str) -> bool:
-    """Whether a downstream has bound its queue to the exchange of its shard here."""
+    """Return whether a downstream has bound its queue to the exchange of its shard here."""
     path = f"/exchanges/{VHOST}/{quote(f'{SHARD}.{shard}', '')}/bindings/source"
     return bool(place.peer.ask("GET", path))
 
@@ -123,7 +123,7 @@ def _together(loads: list[tuple[Load, Place]], seconds: float, warmup_s: float) 
 
 
 def _sum(results: list[Result]) -> Result:
-    """The rates of all brokers together, and the messages for each CPU second of any of them."""
+    """Return the sum of the brokers' rates, and the messages for each CPU second of any of them."""
     received = sum(result.received_per_s for result in results)
     cpu_s = sum(result.received_per_s / result.per_cpu_s for result in results if result.per_cpu_s)
     return Result(

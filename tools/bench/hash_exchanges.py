@@ -43,7 +43,7 @@ def reshuffled(type_name: str, count: int) -> tuple[float, float]:
 
 
 def spread_percent(type_name: str, count: int) -> float:
-    """Return how far the queue farthest from an equal share of the keys is off it, in percent."""
+    """Return the greatest deviation of a queue from an equal share of the keys, in percent."""
     routes = SimulatedExchange(type_name, count).routes(keys_from(0, KEYS))
     got = dict.fromkeys(routes, 0)
     for destination in routes:

@@ -14,7 +14,7 @@ from .loads import LOADS
 from .process import Broker, raise_open_files
 
 RATES = (2_000, 20_000)  # messages a second
-FEWEST = 1000  # messages of a window, however short it is
+FEWEST = 1000  # the minimum of messages in a window
 HEARTBEAT_S = 10
 HEARTBEAT_FRAME = frame(HEARTBEAT, 0, b"")
 LOAD = next(load for load in LOADS if load.letter == "H")
@@ -28,7 +28,7 @@ def idle_connections(broker: Broker, count: int) -> Iterator[None]:
     stopped = threading.Event()
 
     def send_heartbeats() -> None:
-        """Send one on each connection within half an interval, evenly spread."""
+        """Send a heartbeat on each connection within half an interval, evenly spread."""
         while not stopped.is_set():
             for sock in sockets:
                 if stopped.wait(HEARTBEAT_S / 2 / count):

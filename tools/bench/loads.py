@@ -1,4 +1,4 @@
-"""The loads: what each publishes and consumes, and the figure that counts. Knows no socket."""
+"""The loads: their messages, clients and queues, and the figure that is compared. Without sockets."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Load:
     consumers: int = 1
     queues: int = 1
     body_bytes: int = 100
-    prefetch: int = 1000  # asked for only when the consumer acknowledges
+    prefetch: int = 1000  # used only if the consumer acknowledges
     ack_every: int = 0  # 0: automatic acknowledgement; 1: each delivery on its own; N: multiple, every Nth
-    confirm_window: int = 0  # unconfirmed messages a publisher may have; 0: no confirms
+    confirm_window: int = 0  # the maximum of unconfirmed messages of a publisher; 0: no confirms
     durable: bool = False  # durable queue, persistent messages
     exchange: str = ""
     exchange_type: str = "direct"
@@ -29,8 +29,8 @@ class Load:
     priorities: int = 0  # the messages have the priorities from 0 to below it in turn; 0: none
     expiration_ms: int | None = None  # of each message
     arguments: tuple[tuple[str, int | str | bool], ...] = ()  # of each queue
-    dead_letters: bool = False  # the last consumer has their queue, the others reject what they get
-    numbered: bool = False  # by one publisher, from 0 on; its consumer finds out whether one is missing or out of order
+    dead_letters: bool = False  # the last consumer has their queue, the others reject their messages
+    numbered: bool = False  # by one publisher, from 0 on; its consumer checks the order
     rate_per_s: float = 0.0  # messages a second of all publishers; 0: as fast as the broker takes them
 
     @property
@@ -38,7 +38,7 @@ class Load:
         return f"{self.letter} {self.name}"
 
     def queue(self, index: int) -> str:
-        """The queue that publisher number index publishes to."""
+        """Return the queue of a publisher by its number."""
         return f"bench.{self.letter}.{index % self.queues}"
 
     @property
@@ -54,11 +54,11 @@ class Load:
         return (*self.arguments, ("x-dead-letter-exchange", ""), ("x-dead-letter-routing-key", self.dead_queue))
 
     def rejects(self, index: int) -> bool:
-        """Whether consumer number index rejects what it gets."""
+        """Return whether a consumer rejects its messages, by its number."""
         return self.dead_letters and index < self.consumers - 1
 
     def source(self, index: int) -> str:
-        """The queue of consumer number index."""
+        """Return the queue of a consumer by its number."""
         return self.dead_queue if self.dead_letters and not self.rejects(index) else self.queue(index)
 
     @property

@@ -12,7 +12,7 @@ from .process import Broker, raise_open_files, rss_bytes
 from .publishing import batch_of
 
 CONNECTIONS = 1000
-WARM_CONNECTIONS = 10  # opened first, so that what a broker loads once is not counted
+WARM_CONNECTIONS = 10  # opened first, so that one-time allocations are not counted
 SPARE_FILES = 1000  # beyond those of the connections
 MESSAGES = 1_000_000
 BACKLOG = Load("backlog", "queued", "a backlog of 100-byte messages", consumers=0)
@@ -22,7 +22,7 @@ QUEUED_WITHIN_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A figure and the most, or the least, it may be."""
+    """A figure with its limit."""
 
     what: str
     measured: float
@@ -32,7 +32,7 @@ class Demand:
 
     @property
     def wanted(self) -> str:
-        """The limit in words; of 0 nothing, as that figure is only to be known."""
+        """The limit in words, or an empty text for a figure without a limit (0)."""
         return f"{'>=' if self.at_least else '<='} {self.limit:g} {self.unit}" if self.limit else ""
 
 
@@ -45,7 +45,7 @@ def idle(broker: Broker) -> Iterator[Demand]:
 
 
 def connections(broker: Broker, count: int = CONNECTIONS) -> Iterator[Demand]:
-    """Resident memory for each of many idle connections with one channel."""
+    """Measure the resident memory for each of many idle connections with one channel."""
     raise_open_files(count + SPARE_FILES)
     opened = [Connection(broker.port) for _ in range(WARM_CONNECTIONS)]
     try:
@@ -61,7 +61,7 @@ def connections(broker: Broker, count: int = CONNECTIONS) -> Iterator[Demand]:
 
 
 def backlog(broker: Broker, count: int = MESSAGES) -> Iterator[Demand]:
-    """Resident memory for each message of a long queue. Raises LoadFailed."""
+    """Measure the resident memory for each message of a long queue. Raises LoadFailed."""
     connection = Connection(broker.port)
     queue = BACKLOG.queue(0)
     try:

@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[bytes, dict[str, Any], int]] = {
 
 
 def status_mib(pid: int, field: str) -> float:
-    """A field of /proc/PID/status that is in KiB."""
+    """Return a field of /proc/PID/status in MiB."""
     found = re.search(rf"{field}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
     assert found is not None
     return int(found[1]) / 1024
@@ -50,7 +50,7 @@ def discard(client: Client) -> None:
 
 
 def rows(folder: Path) -> Iterator[str]:
-    """The rows of the table: what was published, and the memory of an idle process, at its peak and at the end."""
+    """Yield the rows of the table: the messages, and the memory of an idle process, at its peak and at the end."""
     for kind, (body, properties, count) in KINDS.items():
         for consumes in (False, True):
             broker = BrokerProcess(folder / f"{kind}-{consumes}", "--http", "127.0.0.1:0", fork=False)

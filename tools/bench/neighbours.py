@@ -17,11 +17,11 @@ from .progress import RUNNING
 
 BESIDE = next(load for load in LOADS if load.letter == "A")
 RATES = {f"{LATENCY_RATE_PER_S:,}/s": LATENCY_RATE_PER_S, "15,000/s": 15_000, "all it can": 0}
-KEPT = 0.8  # of what the load gives beside a link that has nothing to do
+KEPT = 0.8  # the share of the throughput beside an idle link
 
 
 def beside(pair: Pair, rounds: int, seconds: float, warmup_s: float) -> Iterator[tuple[str, Demand]]:
-    """The share of load A that is left, at each end. Raises LoadFailed."""
+    """Measure the share of load A that is left at each end. Raises LoadFailed."""
     places = {"downstream": pair.down, "upstream": pair.up}
     if pair.up.peer is pair.down.peer:
         del places["upstream"]
@@ -54,7 +54,7 @@ def _while_busy(pair: Pair, place: Place, rate_per_s: float, seconds: float, war
         carried = workers.progress.counted(workers.consumers) - before
         took_s = time.monotonic() - started_s
     except BaseException:
-        with suppress(LoadFailed):  # the first failure is the one to tell
+        with suppress(LoadFailed):  # the first failure is reported
             workers.stop()
         raise
     workers.stop()

@@ -26,11 +26,11 @@ UPSTREAM, DOWNSTREAM = "upstream", "downstream"  # virtual hosts
 EXCHANGE = "bench.federated"
 POLICIES = {"exchanges": f"^{EXCHANGE}", "queues": "^bench\\.Q"}
 SET_UP_WITHIN_S = 30.0
-LINK = "federation: "  # how the names of all begin that links have at an upstream
+LINK = "federation: "  # the prefix of links' queues at an upstream
 
-# Rates at which a link is fed, where it carries less when it is flooded. The ratios demanded are those to RabbitMQ.
+# Rates of publishing for links that carry less when they are flooded. The ratios are those to RabbitMQ.
 RATES = (4_500, 6_000, 8_000, 10_000, 12_500, 15_000, 20_000)
-KEEPS_UP = 0.95  # of what it is fed: below that, more is not tried
+KEEPS_UP = 0.95  # the share of its load that a link must carry before a higher rate is tried
 LATENCY_RATE_PER_S = 2000
 FEDERATED = Load(
     "E", "exchange", "a topic exchange, one key", wanted=2.0, exchange=EXCHANGE, exchange_type="topic", numbered=True
@@ -75,7 +75,7 @@ class Place:
         return f"amqp://127.0.0.1:{self.broker.port}/{self.broker.vhost}"
 
     def listed(self, what: str) -> list[dict[str, Any]]:
-        """Queues, policies or the like."""
+        """Return objects of the virtual host, such as queues."""
         found: list[dict[str, Any]] = self.peer.ask("GET", f"/{what}/{self.broker.vhost}")
         return found
 
@@ -83,7 +83,7 @@ class Place:
         return Connection(self.broker.port, self.broker.vhost)
 
     def set(self, kind: str, name: str, body: object) -> None:
-        """A parameter or a policy."""
+        """Set a parameter or a policy."""
         self.peer.ask("PUT", f"/{kind}/{self.broker.vhost}/{name}", body)
 
 
@@ -126,7 +126,7 @@ class Pair:
                 declare(load, up)
             until(partial(self.runs, load), lambda: f"a link that runs: {self.rows()}", SET_UP_WITHIN_S)
             yield
-            # What a publisher had sent is read after it has gone: not when the queue is there for the next.
+            # The broker reads messages of an ended publisher later: the queue must be gone before the next run.
             until(self.publishers_are_gone, "the end of the publishers", SET_UP_WITHIN_S)
             drop(load, down)
             until(lambda: not self.rows(), lambda: f"no link: {self.rows()}", SET_UP_WITHIN_S)
@@ -142,12 +142,12 @@ class Pair:
             down.socket.close()
 
     def publishers_are_gone(self) -> bool:
-        """Upstream; our own connection is as plain as theirs, a link says what it is."""
+        """Return whether no publisher is connected upstream: links have names, and one connection is our own."""
         found = self.up.peer.ask("GET", f"/vhosts/{UPSTREAM}/connections")
         return sum(not one.get("client_properties") for one in found) <= 1
 
     def _sweep(self, up: Connection) -> None:
-        """RabbitMQ's links leave their queue at the upstream, with what is in it."""
+        """Delete the queues that RabbitMQ's links leave at the upstream."""
         for queue in self.leavings("queues"):
             up.delete_queue(queue)
         for exchange in self.leavings("exchanges"):
@@ -166,7 +166,7 @@ class Pair:
         return not load.exchange or len(self.bindings()) == bindings
 
     def bindings(self) -> list[str]:
-        """Routing keys of what is bound upstream."""
+        """Return the routing keys of the upstream bindings."""
         path = f"/exchanges/{UPSTREAM}/{quote(EXCHANGE, '')}/bindings/source"
         found = self.up.peer.ask("GET", path)
         return [one["routing_key"] for one in found if one["destination"].startswith(LINK)]
@@ -182,7 +182,7 @@ def carried(load: Load, pair: Pair, seconds: float, warmup_s: float) -> Result:
 
 
 def best(load: Load, pair: Pair, seconds: float, warmup_s: float) -> Result:
-    """Measure the rate at the rate of publishing that gives the highest. Raises LoadFailed."""
+    """Measure the highest rate over several rates of publishing. Raises LoadFailed."""
     found = carried(load, pair, seconds, warmup_s)
     for rate_per_s in RATES:
         if rate_per_s > found.received_per_s:
@@ -195,7 +195,7 @@ def best(load: Load, pair: Pair, seconds: float, warmup_s: float) -> Result:
 
 @contextmanager
 def pairs(folder: Path, *, alone: bool = False) -> Iterator[list[Pair]]:
-    """All that there are, each broker just started; says which are left out. `alone`: only the two Warrens."""
+    """All available pairs of new brokers during the context; omitted ones are printed. `alone`: only two Warrens."""
     with ExitStack() as stack:
 
         def started(name: str) -> FederatedBroker:

@@ -1,4 +1,4 @@
-"""The brokers under test as processes: starts this checkout's Warren, reads CPU time and memory from /proc."""
+"""The brokers under test as processes: this checkout's Warren, and CPU time and memory from /proc."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Broker:
     name: str
     port: int
     pid: int | None = None
-    start_s: float | None = None  # from the command to the log line `ready`; only of one started here
+    start_s: float | None = None  # from the command to the log line `ready`, if it was started here
     vhost: str = "/"
 
     @classmethod
@@ -37,7 +37,7 @@ class Broker:
 
 @contextmanager
 def warren(arguments: list[str]) -> Iterator[Broker]:
-    """Starts `warren serve` of this checkout on a free port, in an empty directory; stops it with SIGTERM."""
+    """A `warren serve` of this checkout during the context, on a free port and in an empty directory."""
     with tempfile.TemporaryDirectory(prefix="warren-bench-") as directory:
         process = BrokerProcess(Path(directory), *arguments, data=None, fork=False)
         try:
@@ -49,14 +49,14 @@ def warren(arguments: list[str]) -> Iterator[Broker]:
 
 
 def raise_open_files(count: int) -> None:
-    """Lets this process, and the brokers it starts, hold that many files open."""
+    """Allow this process and its brokers to open that many files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of a process, of its living descendants and of those it has waited for."""
+    """Return the CPU seconds of a process, its living descendants, and the ended ones that were waited for."""
     seconds = 0.0
     for one in _family(pid):
         try:
@@ -74,7 +74,7 @@ def _cpu_clock(pid: int) -> int:
 
 
 def rss_bytes(pid: int) -> int:
-    """Resident memory of a process and its living descendants."""
+    """Return the resident memory of a process and its living descendants."""
     pages = 0
     for one in _family(pid):
         try:
@@ -86,7 +86,7 @@ def rss_bytes(pid: int) -> int:
 
 def _family(pid: int) -> list[int]:
     family = [pid]
-    for one in family:  # grows as it is walked
+    for one in family:  # grows during the loop
         for children in Path(f"/proc/{one}/task").glob("*/children"):
             try:
                 family += map(int, children.read_text().split())

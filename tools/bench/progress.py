@@ -9,7 +9,7 @@ STARTING, RUNNING, MEASURING, STOPPED = range(4)
 
 
 class Progress:
-    """Plain 64-bit words in shared memory. Each has one writer, so there is no lock."""
+    """The state as 64-bit words in shared memory. Each word has one writer, so there is no lock."""
 
     __slots__ = ("words",)
 

@@ -1,7 +1,7 @@
-"""A publisher of the load generator. Builds its frames once; per batch it sets the stamp and sends.
+"""A publisher of the load generator, which builds its frames once, and sets only the stamp for each batch.
 
-The stamp, CLOCK_MONOTONIC in nanoseconds, is the first 8 bytes of each body; one join sets it into a whole batch. Where
-messages are numbered, the number is the next 8 bytes.
+The stamp, CLOCK_MONOTONIC in nanoseconds, is the first 8 bytes of each body; one join sets it in a whole batch.
+Numbered messages have their number in the next 8 bytes.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from .progress import STOPPED, Progress
 BATCH = 64  # messages in one send
 STAMP_BYTES = 8
 NUMBER = struct.Struct("<Q")
-STOP_WITHIN_S = 0.2  # a blocked recv or send looks that often whether the load is over
+STOP_WITHIN_S = 0.2  # the interval at which a blocked recv or send checks for the end of the load
 TASK_TIMESTAMP_S = 1_700_000_000
-ID_HOLE = b"<batch-of-64-id>"  # as long as the hexadecimal digits that replace it
+ID_HOLE = b"<batch-of-64-id>"  # a placeholder with the length of the hexadecimal digits
 
 
 class Batch(Protocol):
-    """Ready-made publishes."""
+    """Prepared publishes."""
 
     def build(self, first: int, count: int) -> bytes:
-        """The frames of messages first to first + count - 1 (count at most BATCH), stamped now."""
+        """Return the frames of messages first to first + count - 1 (count at most BATCH), stamped now."""
 
 
 class PlainBatch:
-    """Messages that differ only in the stamp and, where the load has several, in routing key or priority."""
+    """Messages that differ only in the stamp, and in routing key or priority if the load has several."""
 
     __slots__ = ("_between", "_heads", "_numbered", "_tail")
 
     def __init__(self, load: Load, queue: str, frame_max: int) -> None:
-        # All keys have one length, so that all deliveries have.
+        # All keys have one length, and therefore all deliveries.
         keys = [f"{queue}.{number:05}" for number in range(load.keys)] or [queue]
         headers = [_header(load, _plain_properties(load, priority)) for priority in range(load.priorities or 1)]
         opening, self._tail = _body(load, frame_max)
@@ -125,7 +125,7 @@ def _body(load: Load, frame_max: int) -> tuple[bytes, bytes]:
 
 
 def _plain_properties(load: Load, priority: int) -> bytes:
-    """Content type and, where the load has them, delivery mode, priority and expiration."""
+    """Return the content type, and delivery mode, priority and expiration if the load has them."""
     flags, values = 0x8000, shortstr("application/octet-stream")
     if load.durable:
         flags, values = flags | 0x1000, values + b"\x02"
@@ -153,7 +153,7 @@ def _task_properties(load: Load, slot: int, queue: str) -> bytes:
 
 
 class Confirms:
-    """Counts the confirms of one channel, and the refusals where the load's queues refuse."""
+    """The confirms of one channel, and the refusals if the load's queues refuse."""
 
     __slots__ = ("_buffer", "_early", "_end", "_expected", "_floor", "_socket")
 
@@ -164,17 +164,17 @@ class Confirms:
         self._expected = (BASIC_ACK, BASIC_NACK) if refusals else (BASIC_ACK,)
         self._buffer = memoryview(bytearray(self.FRAME.size * 4096))
         self._end = 0
-        self._floor = 0  # all up to here are confirmed
-        self._early: set[int] = set()  # and these above it
+        self._floor = 0  # all numbers up to this one are confirmed
+        self._early: set[int] = set()  # confirmed numbers above it
 
     @property
     def count(self) -> int:
         return self._floor + len(self._early)
 
     def take(self, *, wait: bool) -> None:
-        """Takes what is there; with wait, blocks until something comes (at most STOP_WITHIN_S).
+        """Take the received confirms; with `wait`, block until there are some (at most STOP_WITHIN_S).
 
-        Raises LoadFailed for a nack that is not expected, a close or the end of the connection.
+        Raises LoadFailed for an unexpected nack, a close or the end of the connection.
         """
         try:
             received = self._socket.recv_into(self._buffer[self._end :], 0, 0 if wait else socket.MSG_DONTWAIT)
@@ -204,7 +204,7 @@ class Confirms:
 
 
 def publish(load: Load, broker: Broker, index: int, worker: int, progress: Progress) -> None:
-    """Publishes until the load is stopped, as fast as the broker, the confirms and the rate allow."""
+    """Publish until the load is stopped, as fast as the broker, the confirms and the rate allow."""
     connection = Connection(broker.port, broker.vhost)
     batch = batch_of(load, index, connection.frame_max)
     if load.confirm_window:
@@ -234,10 +234,10 @@ def publish(load: Load, broker: Broker, index: int, worker: int, progress: Progr
 
 
 def send(target: socket.socket, octets: bytes, progress: Progress) -> bool:
-    """Sends all; False when the load was stopped while the broker would not take it."""
+    """Send all data. Returns False if the load was stopped while the broker did not accept it."""
     sent = 0
     while True:
-        with suppress(BlockingIOError):  # it looks up from time to time
+        with suppress(BlockingIOError):  # the time-out, after which the load may have ended
             sent += target.send(memoryview(octets)[sent:] if sent else octets)
         if sent == len(octets):
             return True

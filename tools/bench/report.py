@@ -1,11 +1,11 @@
-"""The figures as Markdown tables, readable in a terminal as they stand."""
+"""The figures as Markdown tables that are aligned for a terminal."""
 
 from __future__ import annotations
 
 import os
 import platform
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -13,6 +13,7 @@ from .churn import Figure
 from .confirms import Latency
 from .generator import Result
 from .loads import Load
+from .memory import Demand
 
 COLUMNS = (
     ("load", 15), ("broker", 10), ("published/s", 11), ("received/s", 10), ("p50 ms", 8), ("p99 ms", 8),
@@ -40,7 +41,7 @@ def row(columns: Sequence[tuple[str, int]], cells: Sequence[str]) -> str:
 
 
 def median(results: Sequence[Result]) -> Result:
-    """The median of each figure over the rounds."""
+    """Return the median of each figure over the rounds."""
     figures: dict[str, Any] = {}
     for field in fields(Result):
         runs = [getattr(result, field.name) for result in results]
@@ -49,14 +50,13 @@ def median(results: Sequence[Result]) -> Result:
 
 
 def ratio(load: Load, ours: Result, theirs: Result) -> float | None:
-    """Ours divided by theirs, of the figure that counts."""
+    """Return the ratio of ours to theirs of the compared figure."""
     mine, others = getattr(ours, load.figure), getattr(theirs, load.figure)
     return mine / others if mine is not None and others else None
 
 
 def load_rows(load: Load, results: Mapping[str, Result | None], ours: Collection[str] = ()) -> list[str]:
-    """One row for each broker; the ratio is the first broker's figure divided by that row's, of which nothing is wanted
-    where the broker is of `ours`."""
+    """Return a row for each broker, with the first broker's figure divided by its own; `ours` have no limit."""
     rows = []
     first = next(iter(results.values()))
     for number, (name, result) in enumerate(results.items()):
@@ -76,7 +76,7 @@ def load_rows(load: Load, results: Mapping[str, Result | None], ours: Collection
 
 
 def figure_columns(names: Sequence[str]) -> list[tuple[str, int]]:
-    """Columns for figures of several brokers, each with a ratio, which is above 1 if the first broker is better."""
+    """Return columns for several brokers, each with a ratio, which is above 1 if the first broker is better."""
     first, *others = [(name, max(len(name), 10)) for name in names]
     return [("what", 48), first, *[column for name, width in others for column in ((name, width), ("ratio", 6))]]
 
@@ -100,9 +100,17 @@ def figure_ratio(ours: Figure | None, theirs: Figure | None) -> float | None:
 
 
 def confirm_row(what: str, name: str, latencies: Sequence[Latency]) -> str:
-    """The medians of the rounds."""
+    """Return a row with the medians of the rounds."""
     figures = [statistics.median(getattr(each, field.name) for each in latencies) for field in fields(Latency)]
     return row(CONFIRM_COLUMNS, [what, name, f"{figures[0]:,.0f}", *[f"{figure:.2f}" for figure in figures[1:]]])
+
+
+def print_demands(demands: Iterable[tuple[str, Demand]]) -> None:
+    """Print each figure with the name of its broker as soon as it is measured."""
+    print(header(DEMAND_COLUMNS), flush=True)
+    for name, demand in demands:
+        cells = (demand.what, name, f"{demand.measured:,.2f} {demand.unit}", demand.wanted)
+        print(row(DEMAND_COLUMNS, cells), flush=True)
 
 
 def _text(figure: float | None, form: str) -> str:

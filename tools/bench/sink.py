@@ -1,7 +1,7 @@
-"""A broker that does nothing: takes publishes and forgets them, gives each consumer deliveries of its own making.
+"""A broker that does nothing: discards publishes, and sends made-up deliveries to each consumer.
 
-It shows what the load generator itself can do, and is the broker of the benchmark's own tests. Consumer number i of
-queue "bench.A.i" gets messages of load A, and so on: the sink knows the loads by the names of their queues.
+It shows the limits of the load generator, and is the broker of the benchmark's own tests. Consumer number i of queue
+"bench.A.i" gets messages of load A, and so on: the sink knows the loads by the names of their queues.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BUFFER_BYTES = 1 << 20
 CHUNK = 256  # deliveries in one send
 CONSUMER_TAG = shortstr("amq.ctag-of-a-usual-length-3Q")
 START_OK, TUNE_OK, CONSUME, CONFIRM_SELECT, PUBLISH = (10, 11), (10, 31), (60, 20), (85, 10), (60, 40)
-ARGUMENTS: dict[tuple[int, ...], bytes] = {  # of the ok, where it has any
+ARGUMENTS: dict[tuple[int, ...], bytes] = {  # arguments of the ok, if it has any
     (10, 40): shortstr(""), (20, 10): longstr(b""), (50, 10): shortstr("q") + bytes(8), (50, 40): bytes(4),
     CONSUME: CONSUMER_TAG,
 }  # fmt: skip
@@ -45,7 +45,7 @@ LOAD_OF = {load.letter: load for load in LOADS}
 
 @contextmanager
 def sink() -> Iterator[Broker]:
-    """Runs a sink in a process of its own."""
+    """A sink in a process of its own, during the context."""
     spawn = multiprocessing.get_context("spawn")
     mine, its = spawn.Pipe()
     process = spawn.Process(target=_serve, args=(its,), daemon=True)
@@ -80,7 +80,7 @@ def _converse(peer: socket.socket) -> None:
 
 
 class Peer:
-    """The sink's side of one connection: answers each method with its ok until it has only to send or to forget."""
+    """The sink's side of one connection: answers methods until it only sends deliveries or discards publishes."""
 
     __slots__ = ("_buffer", "_end", "_socket")
 
@@ -112,7 +112,7 @@ class Peer:
                 self._socket.sendall(acks((published,), multiple=True))
 
     def _methods(self) -> list[bytes]:
-        """One recv; the payloads of the method frames that are whole by then."""
+        """Return the payloads of the method frames that are complete after one recv."""
         received = self._socket.recv_into(memoryview(self._buffer)[self._end :])
         if not received:
             raise EOFError
@@ -134,13 +134,13 @@ class Peer:
         self._socket.sendall(method(class_id, method_id + 1, arguments, 0 if class_id == 10 else CHANNEL))
 
     def _forget(self) -> None:
-        """Takes all that comes until the peer is gone."""
+        """Discard all data until the peer is gone."""
         while self._socket.recv_into(self._buffer):
             pass
         raise EOFError
 
     def _deliver(self, load: Load, *, no_ack: bool) -> None:
-        """Sends deliveries as fast as the peer takes them, or as its acks and the load's prefetch allow."""
+        """Send deliveries as fast as the peer takes them, or as its acks and the load's prefetch allow."""
         chunk, sent, settled = Chunk(load), 0, 0
         while True:
             room = CHUNK if no_ack else min(CHUNK, settled + load.prefetch - sent)
@@ -157,7 +157,7 @@ class Peer:
 
 
 class Chunk:
-    """Ready-made deliveries of one load."""
+    """Prepared deliveries of one load."""
 
     __slots__ = ("_pieces", "_tail")
 
@@ -167,11 +167,11 @@ class Chunk:
         header = frame(HEADER, CHANNEL, struct.pack(">HHQH", 60, 0, load.body_bytes, 0x8000) + shortstr("text/plain"))
         body = frame(BODY, CHANNEL, bytes(load.body_bytes))
         self._tail = body[15:]
-        self._pieces = [before, b"", after + header + body[:7], b""]  # the tag and the stamp go where nothing is
+        self._pieces = [before, b"", after + header + body[:7], b""]  # the tag and the stamp are joined in the gaps
         self._pieces += [self._tail + before, *self._pieces[1:]] * (CHUNK - 1)
 
     def build(self, first: int, count: int) -> bytes:
-        """Deliveries with the tags from first on, stamped now."""
+        """Return deliveries with the tags from `first` on, stamped now."""
         pieces = self._pieces[: 4 * count]
         pieces[1::4] = map(struct.Struct(">Q").pack, range(first, first + count))
         pieces[3::4] = [time.monotonic_ns().to_bytes(8, "little")] * count

@@ -1,4 +1,4 @@
-"""Many bindings over a slow link, and many links at once, half of them to an upstream that never answers."""
+"""Many bindings over a slow link, and many links, half of them to an upstream that never answers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ ROUND_TRIP_S = 0.05
 BINDINGS, BINDINGS_WITHIN_S = 10_000, 30.0
 LINKS, START_WITHIN_S, STOP_WITHIN_S = 500, 30.0, 10.0
 GIVE_UP_S = 120.0
-LOOK_S = 0.2  # between two looks: a list of all bindings or links is work for the broker
+LOOK_S = 0.2  # the time between two requests, because lists of all bindings or links are work for the broker
 SILENT = "silent"
-FLOW_S = 2.0  # after what is measured: what was sent meanwhile has come, or it is missed
+FLOW_S = 2.0  # the time after a measurement in which messages must arrive
 
 
 def many_bindings(folder: Path) -> Iterator[tuple[str, Demand]]:
-    """The time until bindings are upstream, made while the link runs, and found when it starts anew; messages flow all
-    the while, and none is missed. Raises LoadFailed."""
+    """Measure the time until bindings are upstream, of a running and of a starting link. Raises LoadFailed."""
     with ExitStack() as stack:
         (pair,) = stack.enter_context(pairs(folder, alone=True))
         slow = _proxy(stack, pair)
@@ -43,7 +42,7 @@ def many_bindings(folder: Path) -> Iterator[tuple[str, Demand]]:
             yield pair.name, Demand(f"{BINDINGS:,} bindings at 50 ms", took_s, BINDINGS_WITHIN_S, "s")
             workers.sleep(FLOW_S)
         except BaseException:
-            with suppress(LoadFailed):  # the first failure is the one to tell
+            with suppress(LoadFailed):  # the first failure is reported
                 workers.stop()
             raise
         samples = workers.stop()
@@ -54,7 +53,7 @@ def many_bindings(folder: Path) -> Iterator[tuple[str, Demand]]:
 
 
 def many_links(folder: Path) -> Iterator[tuple[str, Demand]]:
-    """The time until many links run, and until none is left; then with as many to an upstream that never answers."""
+    """Measure the start and the stop of many links, also beside as many to an upstream that never answers."""
     with ExitStack() as stack:
         (pair,) = stack.enter_context(pairs(folder, alone=True))
         deaf = _proxy(stack, pair)
@@ -85,7 +84,7 @@ def _proxy(stack: ExitStack, pair: Pair) -> Proxy:
 
 
 def _timed(do: Callable[[], object], done: Callable[[], bool]) -> float:
-    """Seconds until it is done."""
+    """Return the seconds until something is done."""
     started_s = time.monotonic()
     do()
     while not done():

@@ -1,6 +1,6 @@
-"""`make chaos`: faults and abuse with real processes, sockets and clients: demanded, measured, held or not.
+"""`make chaos`: faults and abuse with real processes, sockets and clients, each with a demand and its result.
 
-The exit status is 1 if a demand is not held. What cannot be run here is shown as not run, with the reason.
+The exit status is 1 if a demand is not met. Scenarios that cannot be run here are shown with the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A publisher whose confirms are counted while the broker has a fault, and a consumer that takes what is there."""
+"""A publisher whose confirms are counted while the broker has a fault, and a consumer of the remaining messages."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Flood(threading.Thread):
 
     @property
     def open(self) -> int:
-        """The number of publishes without an answer."""
+        """Return the number of publishes without an answer."""
         return self.published - self._settled
 
     def run(self) -> None:
@@ -90,7 +90,7 @@ class Flood(threading.Thread):
         client.inbox(0).clear()
 
     def confirmed_between(self, start_s: float, end_s: float) -> list[float]:
-        """The times of confirms in that interval."""
+        """Return the times of confirms in an interval."""
         return [when_s for when_s in list(self.confirmed.values()) if start_s < when_s < end_s]
 
     def end(self) -> None:
@@ -101,7 +101,7 @@ class Flood(threading.Thread):
 
 
 def take_all(broker: BrokerProcess, queue: str) -> list[bytes]:
-    """Consume and acknowledge all messages of a queue, by their count; return their bodies."""
+    """Consume and acknowledge all messages of a queue, and return their bodies."""
     client = broker.connect()
     channel = client.channel()
     count = channel.count(queue)
@@ -119,7 +119,7 @@ def take_all(broker: BrokerProcess, queue: str) -> list[bytes]:
 
 
 def numbers(bodies: Iterable[bytes]) -> list[int]:
-    """The numbers of the messages of a flood."""
+    """Return the numbers of the messages of a flood."""
     return [int(body.partition(b" ")[0]) for body in bodies]
 
 

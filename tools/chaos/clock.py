@@ -1,4 +1,4 @@
-"""Time: heartbeats that are missed, a wall clock that jumps, and a mixed load for long."""
+"""Time: missed heartbeats, a jumping wall clock, and a long mixed load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEARTBEAT_S = 2
 HOUR_S = 3600.0
 TTL_MS, EXPIRES_MS = 3000, 4000
 WITHIN_S = 15.0
-POLLED_S = 0.2  # by which the measurement may be late
+POLLED_S = 0.2  # the tolerance of the measurement
 
 
 def heartbeats(lab: Lab) -> Outcome:
@@ -67,7 +67,7 @@ def _publish(client: Client, ended: threading.Event) -> None:
 
 
 def _while_blocked(broker: BrokerProcess) -> bool:
-    """Whether a publisher that is blocked by an alarm, and so sends nothing, stays connected."""
+    """Return whether a publisher that is blocked by an alarm, and therefore silent, stays connected."""
     client = broker.connect(heartbeat=HEARTBEAT_S)
     channel = client.channel()
     assert broker.warrenctl("set_vm_memory_high_watermark", "absolute", "1MB").returncode == 0

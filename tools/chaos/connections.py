@@ -1,4 +1,4 @@
-"""Connections: too many, slow ones, idle ones, those that come and go, their channels and their logins."""
+"""Connections: too many, slow, idle and short ones, their channels and their logins."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ WAVE = 100
 HANDSHAKE_S, TLS_HANDSHAKE_S, HTTP_REQUEST_S = 10.0, 5.0, 5.0
 CLIENT_HELLO = b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(500)  # the beginning
 WRONG_AT_ONCE, WRONG_EACH_S = 10, 0.1  # wrong passwords of one name: each further one delays the next check
-EARLY_S = 0.2  # by which the measurement may begin late
-LATE_S = 2.0  # by which a time-out may be later on a busy machine
+EARLY_S = 0.2  # the tolerance of the measurement's beginning
+LATE_S = 2.0  # the tolerance of a time-out on a busy machine
 
 
 def limited(lab: Lab, descriptors: int) -> BrokerProcess:
-    """A broker that may open that many files."""
+    """Return a broker that may open that many files."""
     python = lab.folder / f"python{descriptors}"
     python.write_text(f'#!/bin/sh\nulimit -n {descriptors}\nexec {sys.executable} "$@"\n')
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
@@ -116,7 +116,7 @@ def churn(lab: Lab) -> Outcome:
     seconds = 20 * lab.scale
     broker = lab.started()
     pid = broker.process.pid
-    _churned(broker, seconds / 2)  # after which what is allocated once is there
+    _churned(broker, seconds / 2)  # connections after which one-time allocations are done
     before, files = rss_bytes(pid), _files(pid)
     with neighbour(broker.port) as beside:
         times_ms = _churned(broker, seconds)
@@ -137,7 +137,7 @@ def _files(pid: int) -> int:
 
 
 def _churned(broker: BrokerProcess, seconds: float) -> list[float]:
-    """Open and close connections by several processes at the wanted rate; return the sorted times in ms."""
+    """Open and close connections by several processes at a rate. Returns the sorted times in ms."""
     pipes = []
     for _ in range(CHURN_CLIENTS):
         mine, its = FORK.Pipe(duplex=False)
@@ -288,7 +288,7 @@ def login_flood(lab: Lab) -> Outcome:
 
 
 def _look(broker: BrokerProcess, requests: int) -> None:
-    """Ask for the overview, and leave the processor to others."""
+    """Request the overview at intervals."""
     os.nice(10)
     for _ in range(requests):
         assert broker.http().get("/overview").status == 200

@@ -21,11 +21,11 @@ from tests.unit.storage.test_recovery import records_of
 from tools.bench.process import Broker
 from tools.failover.figures import QUORUM
 from tools.failover.figures import fill as fill_backlog
-from tools.failover.outcome import Outcome
+from tools.failover.outcome import Outcome, suite
 
 from .clients import WINDOW, fill, take_all
 from .faults import inject, injected, strace
-from .scenario import Lab, Scenario, Timed, both, suite
+from .scenario import Lab, Scenario, Timed, both
 
 RESTART_S, MILLION_S = 2.0, 10.0
 BACKLOG = 100_000
@@ -80,7 +80,7 @@ def power_loss(lab: Lab) -> Outcome:
 
 
 class Folder:
-    """The data folder of a broker that has ended, of which copies are damaged, and the messages of its queues."""
+    """The data folder of an ended broker, whose copies are damaged, and the messages of its queues."""
 
     def __init__(self, lab: Lab, clean: bool, bodies: dict[str, list[bytes]], window: int = WINDOW) -> None:
         self.lab, self.bodies = lab, bodies
@@ -91,7 +91,7 @@ class Folder:
         self.base = broker.data
 
     def copy(self) -> BrokerProcess:
-        """A broker on a copy of the folder, not started."""
+        """Return a broker on a copy of the folder, not started."""
         broker = self.lab.broker()
         shutil.copytree(self.base, broker.data, ignore=FILES)
         return broker
@@ -115,7 +115,7 @@ def restarted_twice(broker: BrokerProcess, expected: list[bytes], queue: str = "
 
 def torn(lab: Lab) -> Outcome:
     bodies = [b"message %d " % number + b"x" * 20 for number in range(30)]
-    folder = Folder(lab, False, {"q": bodies}, 1)  # so that each is a batch, which is kept or dropped as a whole
+    folder = Folder(lab, False, {"q": bodies}, 1)  # so that each is a batch, which is kept or dropped completely
     data = segments(folder.copy())[0].read_bytes()
     records = records_of(data)
     begin, end = records[-2][0], records[-1][1]
@@ -282,7 +282,7 @@ def interrupted_copy(lab: Lab) -> Outcome:
 
 
 def _contents(folder: Path) -> dict[Path, bytes]:
-    """The files of a data folder that are not empty, but for those of the process that has it open."""
+    """Return the files of a data folder that are not empty, except those of the process that has it open."""
     found = (path for path in folder.rglob("*") if path.is_file() and path.name not in ("lock", "meta.sqlite-shm"))
     return {path: data for path in found if (data := path.read_bytes())}
 

@@ -1,4 +1,4 @@
-"""Disks that fail or are full, under load."""
+"""Failing and full disks under load."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .scenario import Lab, Scenario, Timed
 from .syncs import WORDS, Syncs
 
 FAILED = 74
-SOUND_CALLS = 30  # of each thread, before its calls fail
-SLOW_US = 50_000  # that a failing call takes: a confirm that does not wait for it arrives meanwhile
-IN_FLIGHT_S = 0.1  # after which a confirm that was sent before the fault has arrived
+SOUND_CALLS = 30  # calls of each thread before they fail
+SLOW_US = 50_000  # the time of a failing call, in which a confirm that does not wait for it arrives
+IN_FLIGHT_S = 0.1  # the time in which a confirm from before the fault arrives
 FAULT_S = 2.0
 WITHIN_S = 20.0
 DISK_MIB = 160
@@ -27,7 +27,7 @@ BODY_BYTES = 20_000
 
 
 def failing(lab: Lab) -> Outcome:
-    """Errors by call: those that end the broker, and those after which it goes on."""
+    """Errors of calls: some end the broker, after others it continues."""
     texts, slowest_s = [], 0.0
     for calls, error in (("fdatasync", "EIO"), ("pwrite64", "EIO"), ("fdatasync", "ENOSPC")):
         broker, flood = _flooded(lab)
@@ -75,7 +75,7 @@ def _first_segment(broker: BrokerProcess) -> Path:
 
 
 def _lost(broker: BrokerProcess, flood: Flood) -> int:
-    """Start the broker again, take all, and return how many confirmed messages are missing."""
+    """Start the broker again, take all messages, and return the number of missing confirmed ones."""
     broker.start()
     came = set(numbers(take_all(broker, "q")))
     broker.close()
@@ -106,7 +106,7 @@ def at_a_stop(lab: Lab) -> Outcome:
 
 
 def _start_with(broker: BrokerProcess, calls: str, folder: Path) -> str:
-    """Start a broker whose calls fail; return how it ended. Raises AssertionError if it serves."""
+    """Start a broker whose calls fail, and return its end. Raises AssertionError if it serves."""
     line = command_line("serve", "--data", str(broker.data), "--amqp", "127.0.0.1:0")
     traced = strace(*inject(calls, "error=EIO"), "-P", str(_first_segment(broker)), *line)
     try:
@@ -153,7 +153,7 @@ def filling(lab: Lab) -> Outcome:
 
 
 def _on(lab: Lab, disk: Path) -> BrokerProcess:
-    """A broker, not started, with its data on this disk."""
+    """Return a broker, not started, with its data on this disk."""
     return lab.broker("--data", str(disk / "data"), settings=(f"disk_free_limit.absolute = {LIMIT_BYTES}",), data=None)
 
 

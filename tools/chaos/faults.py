@@ -18,27 +18,27 @@ ATTACH_WITHIN_S = 10.0
 
 
 def strace(*words: str) -> list[str]:
-    """The command line of strace, whose own output goes nowhere. Raises NotRun."""
+    """Return the command line of strace without output. Raises NotRun."""
     if shutil.which("strace") is None:
         raise NotRun("strace is not installed (apt-get install strace)")
     return ["strace", "-f", "-qq", "-o", os.devnull, *words]
 
 
 def inject(calls: str, effect: str) -> list[str]:
-    """The words of strace for an effect, such as `error=EIO`, on these system calls."""
+    """Return the words of strace for an effect, such as `error=EIO`, on some system calls."""
     return ["-e", f"trace={calls}", "-e", "signal=none", "-e", f"inject={calls}:{effect}"]
 
 
 @contextmanager
 def injected(pid: int, calls: str, effect: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Context in which system calls of a process have that effect; strace ends with it."""
+    """A context in which system calls of a process have an effect by strace."""
     line = strace(*inject(calls, effect), *words, "-p", str(pid))
     tracer = subprocess.Popen(line, stderr=subprocess.PIPE)
     try:
         until(lambda: tracer.poll() is not None or is_traced(pid), "strace attaches", ATTACH_WITHIN_S)
         if tracer.poll() is not None:
             assert tracer.stderr is not None
-            if refusal := tracer.stderr.read().decode().strip():  # else the process has ended by the fault
+            if refusal := tracer.stderr.read().decode().strip():  # unless the process has ended by the fault
                 raise NotRun(f"strace cannot attach: {refusal[:100]}")
         yield tracer
     finally:
@@ -48,7 +48,7 @@ def injected(pid: int, calls: str, effect: str, *words: str) -> Iterator[subproc
 
 
 def is_traced(pid: int) -> bool:
-    """Whether a tracer has all threads of a process."""
+    """Return whether a tracer has all threads of a process."""
     try:
         texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
     except OSError:  # it or one of its threads has ended
@@ -58,7 +58,7 @@ def is_traced(pid: int) -> bool:
 
 @contextmanager
 def small_disk(folder: Path, mib: int) -> Iterator[Path]:
-    """Context with a file system of that size. Raises NotRun."""
+    """A context with a file system of a size. Raises NotRun."""
     if os.geteuid() != 0:
         raise NotRun("a small file system (tmpfs) needs root")
     folder.mkdir()

@@ -18,7 +18,7 @@ FAULTS = {
 
 
 def verdict(ack_mode: str, fault: str, found: Crossed) -> Outcome:
-    """What the mode allows of a fault. Nothing that comes is out of order, and no repeat without its flag."""
+    """Return whether the result of a fault is allowed in the mode. Order and flags of repeats must always be right."""
     loses = ack_mode == "no-ack" or ack_mode == "on-publish" and fault == "downstream killed"
     lost_most = found.under_way if loses else 0
     again_most = 0 if ack_mode == "no-ack" else min(PREFETCH * found.breaks, found.under_way)
@@ -31,7 +31,7 @@ def verdict(ack_mode: str, fault: str, found: Crossed) -> Outcome:
 
 
 def crossed(ack_mode: str, lab: Lab) -> Outcome:
-    """Lost and repeated messages by fault, compared with what the mode allows."""
+    """Measure lost and repeated messages by fault, and compare them with the limits of the mode."""
     rounds, outcomes = lab.count(3), []
     crossing = Crossing(lab.folder, lab.loop(), ack_mode=ack_mode)
     lab.stack.callback(crossing.close)

@@ -1,4 +1,4 @@
-"""Memory that is short, clients that do not read, and floods that must not grow."""
+"""Short memory, clients that do not read, and floods that must not grow."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def alarm(lab: Lab) -> Outcome:
 
 
 def _rate(broker: BrokerProcess, queue: str, count: int) -> float:
-    """Messages a second that a consumer takes and acknowledges."""
+    """Return the rate at which a consumer takes and acknowledges messages."""
     client = broker.connect()
     channel = client.channel()
     channel.qos(200)
@@ -82,7 +82,7 @@ def _rate(broker: BrokerProcess, queue: str, count: int) -> float:
 
 @contextmanager
 def slow_consumers(broker: BrokerProcess, queues: list[str]) -> Iterator[None]:
-    """Context with consumers without a prefetch that read nothing after the first KiB."""
+    """A context with consumers without a prefetch that read only the first KiB."""
     with ExitStack() as stack:
         for queue in queues:
             connection = Connection(broker.port)
@@ -189,7 +189,7 @@ def poison(lab: Lab) -> Outcome:
 
 
 def _tries(broker: BrokerProcess) -> int:
-    """How often a message with a delivery limit is delivered whose consumer rejects it each time."""
+    """Return the number of deliveries of a message with a delivery limit whose consumer rejects it each time."""
     channel = broker.connect().channel()
     channel.declare("limited", durable=True, arguments={"x-queue-type": "quorum", "x-delivery-limit": 20})
     channel.publish("", "limited", b"poison", {"delivery_mode": 2})
@@ -204,7 +204,7 @@ def _tries(broker: BrokerProcess) -> int:
 
 @contextmanager
 def looping(port: int) -> Iterator[None]:
-    """Context with a client, in a process, that requeues what it gets."""
+    """A context with a client, in a process, that requeues its messages."""
     process = FORK.Process(target=_requeue, args=(port,), daemon=True)
     process.start()
     try:

@@ -1,4 +1,4 @@
-"""A client beside the load, in a process of its own, whose requests show what a fault costs others."""
+"""A client beside the load, in a process of its own, whose requests show the effect of a fault on others."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection as Pipe
 
-from tools.bench.churn import BASIC_GET, PING_S, QUEUE, declare_transient, exactly, publish
-from tools.bench.client import Connection
+from tools.bench.churn import BASIC_GET, PING_S, QUEUE, publish
+from tools.bench.client import Connection, exactly
 
 FORK = multiprocessing.get_context("fork")
 PATIENCE_S = 60.0
 
 
 class Neighbour:
-    """The round trips of the client in ms, each from a publish to the message that it gets back."""
+    """The round trips of the client in ms, each from a publish to the receipt of the message."""
 
     def __init__(self) -> None:
         self.times_ms: list[float] = []
 
     def at(self, share: float) -> float:
-        """The time below which that share of them is."""
+        """Return the quantile of a share."""
         times = sorted(self.times_ms)
         return times[min(int(len(times) * share), len(times) - 1)] if times else float("inf")
 
@@ -32,7 +32,7 @@ class Neighbour:
 
 @contextmanager
 def neighbour(port: int) -> Iterator[Neighbour]:
-    """Context with a neighbour, whose times are there at its end."""
+    """A context with a neighbour, whose times are complete at its end."""
     mine, its = FORK.Pipe()
     process = FORK.Process(target=_ask, args=(port, its), daemon=True)
     process.start()
@@ -51,7 +51,7 @@ def neighbour(port: int) -> Iterator[Neighbour]:
 
 
 def calm(port: int, seconds: float) -> Neighbour:
-    """The round trips of a neighbour while nothing else happens."""
+    """Return the round trips of a neighbour without other load."""
     with neighbour(port) as found:
         time.sleep(seconds)
     return found
@@ -60,7 +60,7 @@ def calm(port: int, seconds: float) -> Neighbour:
 def _ask(port: int, pipe: Pipe) -> None:
     client = Connection(port)
     times_ms: list[float] = []
-    declare_transient(client.socket, QUEUE)
+    client.declare_queue(QUEUE)
     message = publish(QUEUE)
     pipe.send(None)
     while not pipe.poll():

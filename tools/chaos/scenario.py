@@ -1,12 +1,8 @@
-"""A scenario: a fault or an abuse, what is demanded of the broker then, and the function that measures it."""
+"""A scenario: a fault or an abuse, the demand on the broker, and the function that measures it."""
 
 from __future__ import annotations
 
-import os
 import random
-import re
-import subprocess
-import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -15,21 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.checkout import ROOT
 from tests.support.loop_thread import LoopThread
 from tools.failover.outcome import Outcome
 
 TRIES = 3
-SUITE_WITHIN_S = 4 * 3600.0
 
 
 class NotRun(Exception):
-    """The error that a scenario cannot be run here; the text is the reason."""
+    """An error: a scenario cannot be run here. The text is the reason."""
 
 
 @dataclass
 class Lab:
-    """The means of one scenario: a temporary folder, random numbers, a scale, and what is closed at its end."""
+    """The resources of one scenario: a temporary folder, random numbers, a scale, and objects to close at its end."""
 
     scale: float
     seed: int
@@ -41,11 +35,11 @@ class Lab:
         self._brokers = 0
 
     def count(self, default: int, least: int = 1) -> int:
-        """A number of rounds, messages or clients, scaled."""
+        """Return a scaled number of rounds, messages or clients."""
         return max(round(default * self.scale), least)
 
     def broker(self, *options: str, settings: tuple[str, ...] = (), **more: object) -> BrokerProcess:
-        """A broker that is not started."""
+        """Return a broker that is not started."""
         self._brokers += 1
         folder = self.folder / f"broker{self._brokers}"
         broker = BrokerProcess(folder, "--http", "127.0.0.1:0", *options, **more)  # type: ignore[arg-type]
@@ -54,13 +48,13 @@ class Lab:
         return broker
 
     def started(self, *options: str, settings: tuple[str, ...] = (), **more: object) -> BrokerProcess:
-        """A broker that is ready."""
+        """Return a broker that is ready."""
         broker = self.broker(*options, settings=settings, **more)
         broker.start()
         return broker
 
     def loop(self) -> LoopThread:
-        """An event loop in a thread, for proxies."""
+        """Return an event loop in a thread, for proxies."""
         loop = LoopThread()
         self.stack.callback(loop.close)
         return loop
@@ -68,9 +62,9 @@ class Lab:
 
 @dataclass(frozen=True, slots=True)
 class Timed(Outcome):
-    """An outcome with times and rates, to which other work on the machine adds: `in_time` is whether they hold.
+    """An outcome with times and rates, which depend on other work on the machine: `in_time` is true if they hold.
 
-    `holds` is about all else.
+    `holds` is the result of all other demands.
     """
 
     in_time: bool
@@ -81,9 +75,9 @@ Measure = Callable[[Lab], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A line of the table. `scaled` names what is smaller by default than is demanded.
+    """A line of the table. `scaled` names the numbers that are smaller by default than in the demand.
 
-    One that is only too late is measured up to TRIES times, until it is in time. One that loses is not repeated.
+    A scenario that is only late is measured up to TRIES times, until it is in time. Others are not repeated.
     """
 
     number: int
@@ -93,7 +87,7 @@ class Scenario:
     scaled: str = ""
 
     def run(self, scale: float, seed: int) -> Outcome:
-        """Measure it."""
+        """Measure the scenario."""
         outcome, tries = self._run(scale, seed), 1
         while _is_late(outcome) and tries < TRIES:
             outcome, tries = self._run(scale, seed), tries + 1
@@ -101,7 +95,7 @@ class Scenario:
         return Outcome(holds, outcome.text if tries == 1 else f"{outcome.text} (measured {tries} times)")
 
     def _run(self, scale: float, seed: int) -> Outcome:
-        """Measure it once. A failed assertion of a part is a demand that does not hold."""
+        """Measure the scenario once. A failed assertion of a part is an unmet demand."""
         with ExitStack() as stack:
             try:
                 return self.measure(Lab(scale, seed, stack))
@@ -109,29 +103,18 @@ class Scenario:
                 return Outcome(None, str(reason))
             except AssertionError as failed:
                 return Outcome(False, " ".join(str(failed).split())[:400])
-            except Exception as failed:  # the other scenarios are run
+            except Exception as failed:  # so that the other scenarios are run
                 traceback.print_exc()
                 return Outcome(False, f"it ended with {failed!r:.300}")
 
 
 def _is_late(outcome: Outcome) -> bool:
-    """Whether nothing but a time does not hold."""
+    """Return whether only a time does not hold."""
     return isinstance(outcome, Timed) and outcome.holds is True and not outcome.in_time
 
 
-def suite(*words: str, **variables: str) -> Outcome:
-    """Run tests of the suite with these words of pytest's command line, and this environment."""
-    line = [sys.executable, "-m", "pytest", "-q", "--timeout=0", "-p", "no:cacheprovider", *words]
-    environment = {**os.environ, **variables}
-    done = subprocess.run(
-        line, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=SUITE_WITHIN_S
-    )
-    summary = re.sub(r" in [\d.]+s.*", "", (done.stdout.strip().splitlines() or [done.stderr.strip()])[-1])
-    return Outcome(done.returncode == 0, f"tests of {words[0].partition('::')[0]}: {summary}")
-
-
 def both(*outcomes: Outcome) -> Outcome:
-    """The outcome of several parts, of which each must hold."""
+    """Return the outcome of several parts, each of which must hold."""
     verdicts = [outcome.holds for outcome in outcomes]
     holds = False if False in verdicts else None if None in verdicts else True
     return Outcome(holds, "; ".join(outcome.text for outcome in outcomes))

@@ -1,4 +1,4 @@
-"""What a disk may forget when the power is lost: strace's log says which writes a successful fdatasync has covered."""
+"""The writes that a disk may lose without power: those that no successful fdatasync has covered, by strace's log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-WORDS = ("-y", "-ttt", "-s", "0", "-e", "trace=pwrite64,fdatasync")  # of strace, for a log that `Syncs` can read
+WORDS = ("-y", "-ttt", "-s", "0", "-e", "trace=pwrite64,fdatasync")  # options of strace for a log that `Syncs` can read
 LINE = re.compile(r"(\d+) +([\d.]+) (?:(\w+)\(\d+<(.*?)>|<\.\.\. \w+ resumed>)(.*)")
 OFFSET = re.compile(r", (\d+)(?:\)| <unfinished)")
 RESULT = re.compile(r"\) += (-?\d+)")
@@ -28,8 +28,8 @@ class Syncs:
     unsynced   for each file, the offset of the first byte that was written and may be lost; the files are appended to
     failed_s   when the first call failed, by the clock of the machine
 
-    A sync covers the writes of its own thread: one beside it that fails may have been told of the bytes of both. One
-    that begins after a failure proves nothing: the system may have forgotten the bytes by then.
+    A sync covers only the writes of its own thread, because the error of a concurrent sync may concern the bytes of
+    both. A sync that begins after a failure proves nothing, because the system may have dropped the bytes.
     """
 
     log: str
@@ -62,7 +62,7 @@ class Syncs:
             self.unsynced[one.path] = min(one.offset, self.unsynced.get(one.path, one.offset))
 
     def forget(self) -> int:
-        """Cut the files down to what is surely on the disk; return how many bytes are lost."""
+        """Cut the files to the bytes that are certainly on the disk. Returns the number of lost bytes."""
         lost_bytes = 0
         for path, offset in self.unsynced.items():
             if path.exists() and (over := path.stat().st_size - offset) > 0:

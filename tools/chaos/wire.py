@@ -1,4 +1,4 @@
-"""Bytes that no honest client sends: frames, tables, contents that end early."""
+"""Invalid bytes: frames, tables, and contents that end early."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.peer import SocketPipe
 from tests.support.polling import until
 from tools.bench.process import cpu_s, rss_bytes
-from tools.failover.outcome import Outcome
+from tools.failover.outcome import Outcome, suite
 
 from .probes import neighbour
-from .scenario import Lab, Scenario, Timed, both, suite
+from .scenario import Lab, Scenario, Timed, both
 
 MIB = 1 << 20
 HUGE_BYTES = 0xFFFFFFFF
@@ -95,7 +95,7 @@ def mutated(data: list[bytes], lab: Lab) -> list[bytes]:
 def fuzzed(lab: Lab) -> Outcome:
     cases = lab.count(1000)
     broker = lab.started()
-    for _ in range(cases // 4):  # after which what is allocated once is there
+    for _ in range(cases // 4):  # sessions after which one-time allocations are done
         _send(broker, lab)
     before = rss_bytes(broker.process.pid)
     with neighbour(broker.port) as beside:

@@ -10,16 +10,17 @@ from tests.support.wheel import PACKAGES
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NAME = f"{PROJECT['name']}-{PROJECT['version']}"
-UI = "warren/plugins/management/ui"
+UI, WEB = "warren/plugins/management/ui", "warren/plugins/web"
 OTHERS = {
     "warren/broker/system/warren.service",
     "warren/py.typed",
     "warren/plugins/message_log/analysis/page/page.css",
-    "warren/plugins/message_log/analysis/page/page.js",
+    "warren/plugins/message_log/analysis/page/drawings.js",
+    "warren/plugins/message_log/analysis/page/report.js",
     "warren/plugins/message_log/analysis/report.schema.json",
 }
 PAGES = ("warren.1", "warren.conf.5", "warrenctl.8")
-LICENSES = {"LICENSE", f"{UI}/LICENSE.uPlot"}
+LICENSES = {"LICENSE", f"{WEB}/LICENSE.uPlot"}
 METADATA = {
     "METADATA",
     "RECORD",
@@ -39,7 +40,9 @@ def modules() -> set[str]:
 
 def package_files() -> set[str]:
     """The files of the package `warren`: modules, the user interface, and few others."""
-    ui = {f"warren/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / UI[7:]).rglob("*") if path.is_file()}
+    folders = [ROOT / folder.removeprefix("warren/") for folder in (UI, WEB)]
+    paths = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    ui = {f"warren/{path.relative_to(ROOT).as_posix()}" for path in paths}
     return {"warren/__init__.py", *(f"warren/{module}" for module in modules()), *ui, *OTHERS}
 
 

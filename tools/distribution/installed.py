@@ -65,7 +65,7 @@ def check_installed(
         overview = broker.http().get("/overview").json
         assert overview["object_totals"]["queues"] == 1
         page = HTTPClient(broker.addresses["http"][0], "")
-        for path, part in (("/", "<html"), ("/lib/uPlot.iife.min.js", "uPlot")):
+        for path, part in (("/", "<html"), ("/web/uPlot.iife.min.js", "uPlot")):
             response = page.get(path)
             assert response.status == 200 and part in response.text, f"{path}: {response}"
         yield "HTTP: /api/overview and the user interface with its charts"

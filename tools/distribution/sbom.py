@@ -16,7 +16,7 @@ from tests.support.checkout import ROOT
 
 TOOL = ROOT / ".venv" / "tools" / "bin" / "cyclonedx-py"
 LOCKS = ("requirements.txt", "requirements-analytics.txt", "requirements-postgresql.txt")
-CHARTS = ROOT / "plugins" / "management" / "ui" / "lib" / "uPlot.iife.min.js"
+CHARTS = ROOT / "plugins" / "web" / "uPlot.iife.min.js"
 PIN = re.compile(r"^([\w.-]+)==([^\s;\\]+)", re.MULTILINE)
 
 

@@ -1,29 +1,23 @@
 """`make failover`: the demands on a broker with a replicated store on PostgreSQL, each with its figures.
 
-The exit status is 1 if one of them does not hold. What a figure is compared with is named by --peer: RabbitMQ's load
-is a quorum queue of whatever cluster the peer belongs to.
+The exit status is 1 if one of them does not hold. --peer names a RabbitMQ to compare figures with, whose load is a
+quorum queue of its cluster.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.support.checkout import ROOT
 from tests.support.postgresql import missing
 from tools.bench.process import Broker
 
 from . import figures, losses, refusals
-from .outcome import Outcome
-
-NOTHING_COLLECTED = 5  # pytest's exit status
-SIMULATION_WITHIN_S = 4 * 3600.0
+from .outcome import Outcome, suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +31,8 @@ class Demand:
 
 def simulation(options: argparse.Namespace) -> Outcome:
     """Demand 6."""
-    line = [sys.executable, "-m", "pytest", "-q", "--timeout=0", "-n", str(os.cpu_count()), "tests/faults/simulation"]
-    environment = {**os.environ, "WARREN_SIM_SEEDS": str(options.seeds)}
-    done = subprocess.run(
-        [*line, "-k", "postgresql"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-        timeout=SIMULATION_WITHIN_S,
-    )  # fmt: skip
-    summary = re.sub(r" in [\d.]+s.*", "", (done.stdout.strip().splitlines() or [done.stderr.strip()])[-1])
-    if done.returncode == NOTHING_COLLECTED:
-        return Outcome(None, "there is no simulation of it")
-    return Outcome(not done.returncode, f"{options.seeds} seeds: {summary}")
+    words = ("-n", str(os.cpu_count()), "-k", "postgresql")
+    return suite("tests/faults/simulation", *words, WARREN_SIM_SEEDS=str(options.seeds))
 
 
 DEMANDS = (

@@ -1,7 +1,7 @@
-"""The load: publishers with confirms and a consumer that know several brokers, and count what happened to each message.
+"""The load: publishers with confirms and a consumer that know several brokers, and counts of all messages.
 
-A client that loses its broker, or hears nothing from it while another one accepts clients, connects to the next
-address. Publishers then publish again what is not confirmed, as applications do.
+A client that loses its broker, or gets no answer while another broker accepts clients, connects to the next address.
+Publishers then repeat unconfirmed messages, like applications.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PERSISTENT = {"delivery_mode": 2}
 PUBLISHERS = 8
 WINDOW = 50  # publishes of one publisher without a confirm
 PAUSE_S = 0.01  # between bursts, and between attempts to connect
-PATIENCE_MS = 2000  # for a reply, before other brokers are tried
+PATIENCE_MS = 2000  # the time for a reply, before other brokers are tried
 ACK_EVERY = 20
 SETTLED_WITHIN_S = 120.0
 PREFETCH = 200
@@ -79,7 +79,7 @@ class Ledger:
         self.blocked = 0
         self.unblocked = 0
         self.late: list[bytes] = []
-        # Connections that were given up, with their channels, and what was not confirmed by number.
+        # Abandoned connections with their channels, and their unconfirmed messages by number.
         self.left: list[tuple[Client, int, dict[int, bytes]]] = []
 
     @property
@@ -92,24 +92,24 @@ class Ledger:
 
     @property
     def untrue(self) -> int:
-        """Late confirms of messages that were not stored: of those that were, both copies came."""
+        """Return late confirms of messages that were not stored: of stored ones both copies arrived."""
         return sum(self.came[body] < 2 for body in self.late)
 
     @property
     def again(self) -> int:
-        """Deliveries after the first one of a message."""
+        """Return the number of further deliveries of messages."""
         return self.came.total() - len(self.came)
 
     @property
     def unflagged(self) -> int:
-        """Deliveries without the flag that no publish explains."""
+        """Return the number of further deliveries without the flag that no publish explains."""
         return sum(max(count - self.published[body], 0) for body, count in self.fresh.items())
 
     def confirmed_between(self, start_s: float, end_s: float) -> int:
         return sum(start_s < when_s < end_s for when_s in list(self.confirmed.values()))
 
     def wait_for_confirm(self, after_s: float) -> float:
-        """Wait until a message was confirmed after that time; return how long after it."""
+        """Wait for a confirm after a time, and return the seconds between them."""
         first = until(
             lambda: min((when_s for when_s in list(self.confirmed.values()) if when_s > after_s), default=0.0),
             "a confirm",
@@ -130,7 +130,7 @@ class Worker(threading.Thread):
     def __init__(self, addresses: Sequence[str], ledger: Ledger) -> None:
         super().__init__(daemon=True)
         self.error = ""
-        self._sent: dict[int, bytes] = {}  # what is not confirmed, by the number of the publish on this channel
+        self._sent: dict[int, bytes] = {}  # unconfirmed messages, by the number of the publish on this channel
         self._addresses = list(addresses)
         self._ledger = ledger
         self._ending = threading.Event()
@@ -172,7 +172,7 @@ class Worker(threading.Thread):
         raise NotImplementedError
 
     def take(self, channel: Channel, wait_ms: int) -> list[object]:
-        """Return what was received on the channel within that time. Raises Closed, OSError, Silence."""
+        """Return a frame received on the channel within a time. Raises Closed, OSError, Silence."""
         client = channel.client
         try:
             client.pump(wait_ms)
@@ -287,7 +287,7 @@ class Load:
             assert not worker.error, f"{type(worker).__name__}: {worker.error}"
 
     def finish(self) -> Ledger:
-        """End it when everything was published, confirmed and consumed, or does not come; return the counts."""
+        """End the load when all messages were published, confirmed and consumed, or are late. Returns the counts."""
         for publisher in self.publishers:
             publisher.end()
         for publisher in self.publishers:
@@ -308,13 +308,13 @@ class Load:
 
 
 def confirmed_by(item: Basic.Ack | Basic.Nack, sent: dict[int, bytes]) -> list[bytes]:
-    """Remove and return what an answer is about, of what was sent."""
+    """Remove and return the messages that an answer confirms."""
     upto = item.delivery_tag or 0
     return [sent.pop(tag) for tag in [tag for tag in sent if tag == upto or (item.multiple and tag < upto)]]
 
 
 def late_confirms(client: Client, channel: int, sent: dict[int, bytes]) -> list[bytes]:
-    """Return what was confirmed on a connection after its publisher had left it, and close it."""
+    """Return the messages confirmed on an abandoned connection, and close it."""
     with suppress(Silence, OSError):
         while not client.ended:
             client.pump(100)

@@ -1,4 +1,4 @@
-"""Demands 1 to 5: the loss of a broker, of the server, of the way to it and of its disk, under load."""
+"""Demands 1 to 5: the loss of a broker, of the server, of the network to it and of its disk, under load."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from .outcome import Outcome
 from .site import Site, site
 
 SERVES_WITHIN_S = 3.0
-IN_FLIGHT_S = 0.5  # after which a confirm that was sent before a fault has arrived
+IN_FLIGHT_S = 0.5  # the time in which a confirm from before a fault arrives
 NOT_OWNER_STATUS = 75
 SMALL_DISK = "128m"  # an empty database takes 8, and the load must not fill it
-BODY_BYTES = 4000  # that fill a small disk
+BODY_BYTES = 4000  # messages that fill a small disk
 DOUBT = "confirmed messages are lost with the disk of the server"
 
 

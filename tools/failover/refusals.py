@@ -16,7 +16,7 @@ PASSWORD = "open sesame"
 
 
 def refused(folder: Path, url: str, expected: str) -> list[str]:
-    """Return what is wrong when a broker is started on that store, whose log is to have one line with this text."""
+    """Start a broker on a store that it must refuse with one line of this text. Returns the fault, or an empty text."""
     broker = BrokerProcess(folder, store=url)
     broker.launch()
     try:

@@ -62,7 +62,7 @@ class Site:
         return self.brokers[1]
 
     def served_s(self, since_s: float, queue: str) -> tuple[float, int]:
-        """Wait until the standby serves clients; return how long after that time, and the messages of a queue."""
+        """Wait until the standby serves clients. Returns the seconds since a time, and the messages of a queue."""
         while time.monotonic() - since_s < SETTLED_WITHIN_S:
             try:
                 client = connect(self.standby.listener)
@@ -76,7 +76,7 @@ class Site:
         raise AssertionError(f"the standby does not serve clients:\n{self.standby.tail()}")
 
     def swap(self) -> None:
-        """The standby has taken over: start the former owner, which has ended, as its standby."""
+        """Start the former owner as the standby of the broker that has taken over."""
         self.brokers.reverse()
         self.active.wait_ready()
         self.standby.launch()

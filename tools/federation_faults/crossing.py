@@ -1,4 +1,4 @@
-"""Two Warrens and the way between them, under load, while whatever may break does: what is lost and what comes twice.
+"""Two Warrens with a link under load and faults, and the lost and repeated messages.
 
 up --proxy--> down    the exchange `fed.x`; a publisher with confirms at the upstream, one durable queue here
 """
@@ -26,14 +26,14 @@ PREFETCH = 100
 BURST = 20
 PAUSE_S = 0.02  # between bursts: about a thousand messages a second
 SETTLED_WITHIN_S = 60.0
-ARRIVED_S, SYNCED_S = 0.02, 0.1  # in which what has left one broker reaches the other one, and is synced there
+ARRIVED_S, SYNCED_S = 0.02, 0.1  # the time in which a message from one broker reaches the other, and is synced there
 PERSISTENT = {"delivery_mode": 2}
 
 
 class Publisher(threading.Thread):
-    """Publishes numbers with confirms, by a new connection where the old one broke.
+    """A publisher of numbers with confirms, which connects again after a fault.
 
-    `confirmed` are those that the upstream has answered for: they must arrive.
+    `confirmed` are the confirmed numbers, which must arrive.
     """
 
     def __init__(self, upstream: Callable[[], SocketPeer]) -> None:
@@ -85,7 +85,7 @@ class Publisher(threading.Thread):
         self._going.set()
 
     def end(self) -> None:
-        """Also when it has ended, or was never begun."""
+        """End the publisher, in any state."""
         self._ended = True
         self._going.set()
         if self.is_alive():
@@ -95,7 +95,7 @@ class Publisher(threading.Thread):
 class Outcome:
     """The fates of the messages. `unflagged` are further copies without the redelivered flag.
 
-    `under_way` is how many were, at most, between the two brokers or not synced when the link broke.
+    `under_way` is the maximum of messages that were between the brokers or not synced at a fault.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Outcome:
         fresh = Counter(number for number, message in zip(numbers, came, strict=True) if not again(message))
         self.breaks = breaks
         self.under_way = under_way
-        self.longest_s = longest_s  # that the link took to come back
+        self.longest_s = longest_s  # the times until the link ran again
         self.published = publisher.published
         self.confirmed = len(publisher.confirmed)
         self.arrived = len(set(numbers))
@@ -123,13 +123,13 @@ class Outcome:
 
 
 def again(message: Content) -> bool:
-    """Whether it says that it may have come before."""
+    """Return whether the copy has the flag that it may be a repeat."""
     ((_, newest), *_) = headers(message)["x-received-from"][1]
     return ("redelivered", ("t", True)) in newest
 
 
 def first(numbers: list[int]) -> list[int]:
-    """The first copy of each."""
+    """Return the first copy of each message."""
     return list(dict.fromkeys(numbers))
 
 
@@ -223,7 +223,7 @@ class Crossing:
         self.back()
 
     def silence(self, seconds: float) -> None:
-        """Half open: nothing is refused, and nothing comes through."""
+        """Let the proxy accept connections and forward nothing."""
         self.proxy.silence()
         self.load(seconds)
         self.proxy.restore()
@@ -238,7 +238,7 @@ class Crossing:
         self.back()
 
     def delete_queue(self) -> None:
-        """While it is empty: what is in it is the operator's loss."""
+        """Delete the upstream queue while it is empty, because its messages would be lost by the operator."""
         self.publisher.pause()
         self.settle()
         reconnects = self.down.rows()[0]["reconnects"]
@@ -248,7 +248,7 @@ class Crossing:
         self.publisher.go_on()
 
     def change_bindings(self, rounds: int) -> None:
-        """While the link starts, at any moment of that."""
+        """Change bindings at a random moment of the link's start."""
         channel = self.down.connect().channel()
         channel.declare("others")
         wanted: set[str] = set()

@@ -44,7 +44,7 @@ FAULTS: dict[str, Callable[[Crossing], None]] = {
 
 
 def survives(fault: Callable[[Crossing], None], loop: LoopThread) -> tuple[bool, str]:
-    """Return whether it lost nothing; what it did."""
+    """Return whether no message was lost, and a description."""
     with tempfile.TemporaryDirectory(prefix="warren-faults-") as folder:
         crossing = Crossing(Path(folder), loop)
         try:

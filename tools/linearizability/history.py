@@ -87,7 +87,7 @@ class Client(threading.Thread):
         raise NotImplementedError
 
     def operate(self, channel: Channel) -> None:
-        """One operation. Raises Closed, Silence, OSError after its end was noted as unknown."""
+        """Do one operation. Raises Closed, Silence, OSError after its end was noted as unknown."""
         raise NotImplementedError
 
     def note(self, type_: str, f: str, value: str = "") -> None:
@@ -95,7 +95,7 @@ class Client(threading.Thread):
 
 
 class Publisher(Client):
-    """Publishes with a confirm for each."""
+    """A publisher that waits for each confirm."""
 
     _published = _settled = 0
 
@@ -118,7 +118,7 @@ class Publisher(Client):
 
 
 class Taker(Client):
-    """Gets a message, acknowledges it and commits that."""
+    """A client that gets messages, acknowledges them and commits that."""
 
     def prepare(self, channel: Channel) -> None:
         channel.transact()

@@ -20,11 +20,11 @@ from tests.support.polling import until_async
 EXCHANGE = "work"
 SOURCE, TARGET = "source", "target"
 BATCH = 20  # messages of a publisher that wait for their confirms together
-PAUSE_S = 0.05  # of a publisher between two batches
+PAUSE_S = 0.05  # the pause of a publisher between two batches
 PREFETCH = 100
 AGAIN_S = 0.3  # between attempts to connect
-CONNECTED_WITHIN_S = 120.0  # a broker that was killed starts meanwhile
-WITHIN_S = 60.0  # in which one more of the messages that were confirmed has to arrive
+CONNECTED_WITHIN_S = 120.0  # the time in which a killed broker starts
+WITHIN_S = 60.0  # the time in which the next confirmed message must arrive
 LOST = (AMQPError, OSError, asyncio.TimeoutError, aio_pika.exceptions.ChannelInvalidStateError)
 Id = tuple[str, int]
 """The place where a message was published, and its number there."""
@@ -127,7 +127,7 @@ class Load:
                 await connection.close()
 
     async def _publish(self, exchange: aio_pika.abc.AbstractExchange, place: str, queue: str, count: int) -> None:
-        """Publish messages in order, and wait for their confirms; they keep their numbers if that fails."""
+        """Publish messages in order, and wait for their confirms. After a failure they keep their numbers."""
         first = self._next[place, queue]
         ids = [(place, number) for number in range(first, first + count)]
         publishes = []
@@ -187,7 +187,7 @@ class Load:
         if not closed.done() and not ended.is_set():
             for queue, tag in consuming:
                 await queue.cancel(tag)
-            await asyncio.sleep(0)  # what was delivered before is handled by tasks that have not begun
+            await asyncio.sleep(0)  # tasks of earlier deliveries may not have begun
         while pending and not closed.done() and not ended.is_set():
             await asyncio.wait([*waits[:2], *pending], return_when=asyncio.FIRST_COMPLETED)
         for unended in (*waits, *pending):  # aiormq's acks of a lost connection do not end
@@ -196,7 +196,7 @@ class Load:
     # The count
 
     async def everything_arrived(self) -> None:
-        """Wait until all that was confirmed has arrived, or until nothing has arrived for WITHIN_S."""
+        """Wait until all confirmed messages have arrived, or none has arrived for WITHIN_S."""
         missing = 0
         while (left := self.outcome().lost) and left != missing:
             missing = left
@@ -204,7 +204,7 @@ class Load:
                 await until_async(lambda: self.outcome().lost < missing, within_s=WITHIN_S, every_s=1.0)  # noqa: B023
 
     def losses(self) -> str:
-        """Return the queues that lack messages, with the first and last numbers that are lost; empty if none does."""
+        """Return the queues that lack messages, with their first and last lost numbers."""
         found = []
         for queue in self.queues:
             lost = sorted(set(self.confirmed[queue]) - set(self.received[queue].times))

@@ -52,7 +52,7 @@ class Side:
             await asyncio.to_thread(self.process.start)
 
     def lengths(self) -> list[tuple[str, int, int, int]]:
-        """Name, ready and unacked messages and consumers of each queue that is not empty."""
+        """Return name, ready and unacked messages and consumers of each queue that is not empty."""
         api = API(self.http, 60)
         rows = api.get("queues", columns="name,messages_ready,messages_unacknowledged,consumers")
         api.close()
@@ -92,7 +92,7 @@ class Command:
             await self.start()
 
     async def wait(self) -> int:
-        """Wait for its end; it starts again if a broker that is being started did not answer."""
+        """Wait for its end. It is started again if a starting broker did not answer."""
         async with asyncio.timeout(END_WITHIN_S):
             while True:
                 assert self.process is not None
@@ -105,7 +105,7 @@ class Command:
 async def migrate(
     folder: Path, source: Side, target: Side, queues: int, backlogs: dict[int, int], kills: Sequence[str]
 ) -> tuple[Outcome, dict[str, float]]:
-    """Run one round; return the count and how long the parts took, in seconds.
+    """Run one round. Returns the count, and the times of the parts in seconds.
 
     `backlogs` has the number of messages by queue; `kills` are killed one after the other while messages move:
     `command`, `source` or `target`.

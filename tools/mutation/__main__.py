@@ -1,4 +1,4 @@
-"""Mutation testing of the heart of Warren: which changes of its source do the tests of the gate notice?
+"""Mutation testing of the core of Warren: the changes of its source that the tests of the gate do not notice.
 
     python -m tools.mutation --mutants 300 --seed 1 --workers 2
 
@@ -42,7 +42,7 @@ class Copy:
         shutil.copytree(".", self._root, symlinks=True, ignore=NOT_COPIED)
 
     def outcome(self, mutant: Mutant, tests: list[str]) -> tuple[str, str]:
-        """Test a mutant, and restore its file; return the outcome and the test that failed, or an empty text."""
+        """Test a mutant, and restore its file. Returns the outcome and the failed test, or an empty text."""
         if not tests:
             return NOT_EXECUTED, ""
         path = self._root / mutant.path
@@ -69,13 +69,13 @@ class Copy:
 
 
 def write(path: Path, source: bytes) -> None:
-    """Write a source, and delete its bytecode, as time and size may be those of the source before."""
+    """Write a source, and delete its bytecode, because time and size may equal those of the source before."""
     path.write_bytes(source)
     Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
 
 def report(mutants: list[Mutant], outcomes: dict[str, str]) -> str:
-    """A table in Markdown with a row for each folder, and the differences of the survivors."""
+    """Return a table in Markdown with a row for each folder, and the differences of the survivors."""
     rows = [f"| folder | mutants | {' | '.join(OUTCOMES)} | caught |", "|---|" + "---:|" * (len(OUTCOMES) + 2)]
     for folder in [*FOLDERS, ""]:
         counts = Counter(outcomes[mutant.key] for mutant in mutants if mutant.path.startswith(folder))
@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--record", nargs="+", metavar="TESTS", help="record new tests, and test the survivors again")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    os.environ["WARREN_PURE"] = "1"  # a compiled module is not the source beside it
+    os.environ["WARREN_PURE"] = "1"  # a compiled module would hide the mutated source
 
     records, results = Records(options.folder.resolve()), options.folder / "results.jsonl"
     if options.record or not records:

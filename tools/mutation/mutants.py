@@ -1,7 +1,7 @@
-"""The mutants of the heart of Warren, and a draw of some of them.
+"""The mutants of the core of Warren, and a random draw of some of them.
 
-The operators are those of mutmut, and two more: a statement is left out, and a condition is inverted. What only people
-or tools read is not mutated: annotations, imports, docstrings, texts of errors, assertions and abstract methods.
+The operators are those of mutmut, and two more: a statement is left out, and a condition is inverted. Code that only
+people or tools read is not mutated: annotations, imports, docstrings, texts of errors, assertions and abstract methods.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 from mutmut.mutation.mutators import mutation_operators, operator_swap_op
 
 FOLDERS = ("broker/core/queues", "broker/core/exchanges", "broker/storage", "broker/session", "federation")
-# By type of node, what is not mutated, with all in it
+# The parts of nodes that are not mutated, by type of node
 NOT_MUTATED: dict[type[cst.CSTNode], m.BaseMatcherNode] = {
     cst.Annotation: m.Annotation(),
     cst.Import: m.Import(),
@@ -74,7 +74,7 @@ class Mutant:
     key: str
 
     def code(self) -> str:
-        """The mutated source of the file."""
+        """Return the mutated source of the file."""
         module, places = _mutations(self.path)
         node, mutated, *_ = places[self.number]
         return module.deep_replace(node, mutated).code
@@ -90,7 +90,7 @@ Place = tuple[cst.CSTNode, cst.CSTNode, int, int, bool]
 
 
 class _Places(cst.CSTVisitor):
-    """Finds the places of a module in which it may be mutated."""
+    """A visitor that finds the places of a module where it may be mutated."""
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 

@@ -108,12 +108,12 @@ class Records:
 
     @cached_property
     def _costs(self) -> dict[str, float]:
-        """The seconds of each test."""
+        """Return the seconds of each test."""
         return dict(json.loads(self._costs_file.read_text(encoding="utf-8"))) if self else {}
 
     @cached_property
     def _breadth(self) -> Counter[str]:
-        """The number of lines that each test executes."""
+        """Return the number of lines that each test executes."""
         files = self._lines.measured_files()
         return Counter(test for file in files for tests in self._tests_by_line(file).values() for test in tests)
 

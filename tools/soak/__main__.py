@@ -1,6 +1,6 @@
 """`make soak`: a mixed load on two federated brokers, with faults, for a given time; slopes, losses, the message log.
 
-The exit status is 1 if a verdict is not as demanded.
+The exit status is 1 if a demand is not met.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The mixed load: queues of several kinds, confirms, transactions, TTLs with dead letters, connections that come and
-go, and slow consumers."""
+"""The mixed load: types of queues, confirms, transactions, dead letters, short connections and slow consumers."""
 
 from __future__ import annotations
 
@@ -20,9 +19,9 @@ PERSISTENT = {"delivery_mode": 2}
 BURST = 10
 PAUSE_S = 0.05
 TTL_MS = 300
-HELD = 20  # deliveries that a slow consumer has unacknowledged
+HELD = 20  # unacknowledged deliveries of a slow consumer
 LINKED = "fed.soak"  # the exchange that the second broker federates
-INBOX = "arrived"  # the queue with its messages there
+INBOX = "arrived"  # the queue with its messages at that broker
 
 QUEUES: dict[str, dict[str, object]] = {
     "classic": {},
@@ -34,11 +33,11 @@ QUEUES: dict[str, dict[str, object]] = {
     "committed": {},
 }
 PUBLISHED = [name for name in QUEUES if name not in ("dead", "committed")]
-CONSUMED = [name for name in QUEUES if name != "expiring"]  # which nobody consumes: its messages become dead letters
+CONSUMED = [name for name in QUEUES if name != "expiring"]  # without consumers: its messages become dead letters
 
 
 class Ledger:
-    """The bodies that were published and must arrive, when they were confirmed, and the copies that were received."""
+    """The published bodies that must arrive, the times of their confirms, and the received copies."""
 
     def __init__(self) -> None:
         self.confirmed: dict[bytes, float] = {}
@@ -51,7 +50,7 @@ class Ledger:
         return {body for body in list(self.confirmed) if body not in self.came}
 
     def p99_ms(self) -> float:
-        """The time from publish to delivery that 1 % exceed, of those since the last call."""
+        """Return the 99th percentile of the times from publish to delivery since the last call."""
         taken, self.round_trips_ms = sorted(self.round_trips_ms), []
         return taken[int(len(taken) * 0.99)] if taken else 0.0
 
@@ -61,12 +60,12 @@ class Ledger:
 
     @property
     def unflagged(self) -> int:
-        """Copies after the first one without the flag `redelivered`."""
+        """Return the further copies without the flag `redelivered`."""
         return sum(count - 1 for count in self.fresh.values() if count > 1)
 
 
 class Worker(threading.Thread):
-    """A client that connects again when it has lost its connection, until `end`. `error` is what ended it otherwise."""
+    """A client that connects again after the loss of its connection, until `end`. `error` is its fault, or None."""
 
     def __init__(self, address: Callable[[], str], ledger: Ledger, seed: int) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""The run: two brokers with a link between them under the mixed load, faults at random, samples, and the verdicts."""
+"""The run: two brokers with a link under the mixed load, random faults, samples, and the verdicts."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ POLL_S = 1.0
 CUT_S = 2.0
 SETTLED_WITHIN_S = 120.0
 ANALYSIS_WITHIN_S = 3600.0
-LEAST_SAMPLES = 20  # for a slope
-# Figures and the most that each may rise in an hour, beyond twice the error of its slope; None: nothing is demanded
+LEAST_SAMPLES = 20  # the minimum of samples for a slope
+# The maximum rise of each figure in an hour beyond twice the error of its slope, or None
 MOST_PER_HOUR = {
     "memory_mib": 1.0, "export_mib": None, "descriptors": 1.0, "tasks": 1.0, "files": 1.0, "data_mib": 64.0,
     "p99_ms": None,
@@ -39,7 +39,7 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A verdict: a name, the figures, and whether they are as demanded; None is not run."""
+    """A verdict: a name, the figures, and whether they meet the demand, or None if it was not run."""
 
     name: str
     text: str
@@ -86,7 +86,7 @@ class Site:
         self.up.bound(load.LINKED, load.LINKED)
 
     def workers(self, seed: int) -> list[load.Worker]:
-        """The clients; `ledgers` are those of the first broker, of the second one, and of the link."""
+        """Return the clients; `ledgers` are those of the first broker, of the second one, and of the link."""
 
         def up() -> str:
             return f"127.0.0.1:{self.up.port}"
@@ -106,7 +106,7 @@ class Site:
         ]  # fmt: skip
 
     def fault(self, dice: random.Random) -> str:
-        """Do one fault, and return its name when its effect is over."""
+        """Cause a fault, and return its name when its effect is over."""
         name = dice.choice(("kill", "cut", "silence"))
         if name == "kill":
             self.down.kill()
@@ -158,7 +158,7 @@ def soak(
 
 
 def finish(site: Site, workers: list[load.Worker]) -> None:
-    """End the publishers, wait until all that was confirmed has arrived or does not come, and end the others."""
+    """End the publishers, wait until all confirmed messages have arrived or are late, and end the other clients."""
     site.linked()
     publishers = [worker for worker in workers if not isinstance(worker, load.Consumer)]
     for worker in publishers:
@@ -178,7 +178,7 @@ def finish(site: Site, workers: list[load.Worker]) -> None:
 
 
 def slopes(samples: list[trend.Sample]) -> list[Line]:
-    """The slope of each figure in the second half, which is to be as demanded, and in the first one, the warm-up."""
+    """Return the slope of each figure in the second half, which must meet the demand, and in the warm-up before."""
     half = len(samples) // 2
     first, rest = samples[:half], samples[half:]
     if half < LEAST_SAMPLES:
@@ -205,7 +205,7 @@ def losses(ledgers: tuple[load.Ledger, load.Ledger, load.Ledger]) -> list[Line]:
 
 
 def conservation(site: Site) -> Line:
-    """Whether the message log of the broker that was not killed balances, by `warren analyze`."""
+    """Return whether the message log of the broker that was not killed balances, by `warren analyze`."""
     name = "message log"
     words = ["analyze", "--input", str(site.export), "--output", str(site.folder / "report"), "--node", "up@test"]
     done = subprocess.run(

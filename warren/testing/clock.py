@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from warren.broker.core.messages.ports import Timer
+from warren.broker.core.messages.clock import Timer
 from warren.broker.runtime.clock import LoopClock
 
 HALF_MS = 0.0005  # so that `now_ms`, which rounds down, is not a millisecond short

@@ -23,7 +23,7 @@ class Permission:
 
     @property
     def exhausted(self) -> list[str]:
-        """The patterns that allow nothing any more, as a search took too long."""
+        """The patterns that allow nothing any more, because a search took too long."""
         return [pattern.text for pattern in self._patterns.values() if pattern.exhausted]
 
 
@@ -52,5 +52,5 @@ class TopicPermission:
 
     @property
     def exhausted(self) -> list[str]:
-        """The patterns that allow nothing any more, as a search took too long."""
+        """The patterns that allow nothing any more, because a search took too long."""
         return [pattern.text for pattern in self._patterns.values() if pattern.exhausted]

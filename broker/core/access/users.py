@@ -11,8 +11,7 @@ from functools import partial
 
 from ...amqp.errors import Invalid, Unknown, unknown_vhost
 from ...amqp.limits import SHORT_STRING
-from ..metadata.change_observer import ChangeObserver
-from ..metadata.records import Change, Record, StoredPermission, StoredTopicPermission, StoredUser
+from ..metadata.records import Change, ChangeObserver, Record, StoredPermission, StoredTopicPermission, StoredUser
 from ..metadata.validation import check_text
 from .passwords import ARGON2ID, DIGESTS, NOBODY, SHA256, Hashing, PasswordRules, check_hash, verify_password
 from .permissions import Permission, TopicPermission
@@ -74,7 +73,7 @@ class RouteCaches:
     """The routes that virtual hosts cache, each after a check of the publisher's permissions."""
 
     def clear(self, vhost: str) -> None:
-        """Drop the routes cached in this virtual host, as a permission has changed. It may be deleted already."""
+        """Drop the routes cached in this virtual host, because a permission has changed. It may be deleted already."""
 
     def drop_user(self, user: str) -> None:
         """Drop the routes of a deleted user in all virtual hosts."""
@@ -241,7 +240,7 @@ class Users:
     def deletion(self, user: User) -> Iterator[bool]:
         """Delete the user with all permissions in steps, as `drop_vhost`, unless the user is deleted meanwhile.
 
-        Topic permissions are the last, as they only restrict.
+        Topic permissions are the last, because they only restrict.
         """
         while user.permissions or user.topic_permissions:  # others may be given meanwhile
             for vhost in list(user.permissions):

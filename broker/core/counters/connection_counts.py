@@ -43,7 +43,7 @@ class ConnectionCounts:
 
 
 def count(numbers: dict[str, int], name: str, by: int) -> None:
-    """Add `by` to the count of a name. Names with a count of 0 are removed, as clients choose some of them."""
+    """Add `by` to the count of a name. Names with a count of 0 are removed, because clients choose some of them."""
     number = numbers.get(name, 0) + by
     assert number >= 0
     if number:

@@ -23,7 +23,7 @@ from ..metadata.policy import Policy
 from ..metadata.queue_types import CLASSIC
 from ..node.node import Node
 from ..policies.limits import NAME, VHOST_LIMITS
-from ..policies.parameters import CLUSTER_NAME, POLICY, Parameter
+from ..policies.parameters import POLICY, Parameter
 from ..queues.arguments import QUEUE_TYPE
 from ..queues.queue import Queue
 from ..vhost.vhost import VHost
@@ -253,9 +253,7 @@ def permissions(vhosts: set[str], user: User) -> Items:
 
 
 def global_items(values: Mapping[str, object], name: str) -> Items:
-    if is_internal(name) or (name == CLUSTER_NAME and values[name] == ""):  # as an earlier version took it
-        return []
-    return [{"name": name, "value": values[name]}]
+    return [] if is_internal(name) else [{"name": name, "value": values[name]}]
 
 
 # The sections of parts of virtual hosts: of one, or of all if `vhost` is None. An entry names its virtual host then.
@@ -345,7 +343,7 @@ def bindings(node: Node, vhost: str | None) -> Section[Binding]:
         for source in there.exchanges.values():
             if source.outgoing and (is_exported(source) or source.name.startswith(RESERVED)):
                 outgoing += source.outgoing.values()
-        gone.update([(there.name, *key) for key in there.unbindings])
+        gone.update([(there.name, *key) for key in there.unbinding_jobs])
 
     def items(binding: Binding) -> Items:
         end = end_of(binding)

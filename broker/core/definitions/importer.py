@@ -24,7 +24,7 @@ from ..access.users import User, validate_user
 from ..exchanges.exchange import check_exchange_arguments
 from ..exchanges.exchange_type import ExchangeType
 from ..messages.binding import Destination
-from ..messages.ports import ROOM
+from ..messages.journal_port import ROOM
 from ..metadata.patterns import LONGEST_BYTES, Pattern
 from ..metadata.queue_types import CLASSIC, QUEUE_TYPE_ALIASES
 from ..metadata.records import StoredUser, StoredVHost
@@ -52,7 +52,7 @@ KINDS = ("queue", "exchange")
 PATTERNS = {"permissions": ("configure", "write", "read"), "topic_permissions": ("write", "read")}
 LONG_PATTERN = 512  # characters
 Wait = Callable[[Callable[[], None]], object]
-"""A function that calls what it is passed once something has happened."""
+"""A function that calls its argument once something has happened."""
 Plan = Callable[[DefinitionEntry], Callable[[], None] | None]
 """A function that plans the import of an entry, and may return the check whether the caller may do that."""
 LINES_LENGTH, LINE_LENGTH = 1 << 20, 1_000  # characters of all lines that are kept, and of each
@@ -287,7 +287,7 @@ class DefinitionsImport:
             yield
 
     def release(self) -> Iterator[None]:
-        """Free the plan, with what it has of the document, in steps."""
+        """Free the plan, with its parts of the document, in steps."""
         yield from release(self._steps, self._users, self.places, self._parameters, self._parameters_of)
         while self._vhosts:
             _, vhost = self._vhosts.popitem()
@@ -463,7 +463,7 @@ class DefinitionsImport:
     # Exchanges, queues and bindings
 
     def _is_reserved(self, vhost: VHostPreview, kind: str, name: str) -> bool:
-        """Return whether an object is left out, as its name is reserved."""
+        """Return whether an object is left out, because its name is reserved."""
         reserved = name == "" or name.startswith(RESERVED)
         if reserved:
             vhost.skipped.add((kind, name))
@@ -549,7 +549,7 @@ class DefinitionsImport:
             node.add_vhost(name, description, tags, default_queue_type)
 
     def _waits_for_unbinding(self, vhost: VHost, kind: str, name: str) -> bool:
-        return (kind, name) in vhost.unbindings and self._waits(partial(vhost.when_unbound, kind, name))
+        return (kind, name) in vhost.unbinding_jobs and self._waits(partial(vhost.when_unbound, kind, name))
 
     def _vhost_of(self, name: str) -> VHost:
         """Return the virtual host. Raises Unknown if it was deleted since the plan was made."""
@@ -596,7 +596,7 @@ def patterns_of(section: str, fields: Mapping[str, object]) -> tuple[list[object
 
 
 def compilations(texts: Iterable[object], variables: dict[str, str] | None = None) -> list[Callable[[], object]]:
-    """Return a step for each long pattern, as one may take 20 ms to compile. The last ones compiled are kept."""
+    """Return a step for each long pattern, because one may take 20 ms to compile. The last ones compiled are kept."""
     long = [text for text in texts if isinstance(text, str) and LONG_PATTERN <= len(text) <= LONGEST_BYTES]
     return [partial(Pattern, text, variables) for text in long]
 

@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterator
 from ...amqp.field_table import Table
 from ..messages.binding import Destination
 from ..messages.message import Message
-from ..queues.deduplication import Deduplication, Recorder
+from ..queues.deduplication import Deduplication, DeduplicationRecorder
 from ..queues.route_target import DURABLE, EnqueueResult
-from .decorator import ExchangeDecorator
 from .exchange_context import ExchangeContext
-from .sink import Sink
+from .exchange_type import ExchangeDecorator, Sink
 
 
 class DeduplicatingExchange(ExchangeDecorator):
     """An exchange type that drops duplicates and routes all other messages by `inner`.
 
     A duplicate counts as routed: it is not returned, and no alternate exchange gets it. A message is put in the cache
-    once the targets of its route have accepted it (`Recorder`).
+    once the targets of its route have accepted it (`DeduplicationRecorder`).
     """
 
     __slots__ = ("deduplication", "_dropped", "_context", "_recorder")
@@ -33,7 +32,7 @@ class DeduplicatingExchange(ExchangeDecorator):
     def on_created(self, context: ExchangeContext) -> None:
         self._context = context
         self._dropped = [DiscardSink(context)]
-        self._recorder = [Recorder(self.deduplication, context.clock)]
+        self._recorder = [DeduplicationRecorder(self.deduplication, context.clock)]
         super().on_created(context)
 
     def release(self) -> Iterator[int]:
@@ -54,7 +53,7 @@ class DeduplicatingExchange(ExchangeDecorator):
         found: dict[Destination, None],
         count: int,
     ) -> Iterator[int]:
-        """Find the destinations by this search, or drop the message and count it as so many duplicates."""
+        """Find the destinations by this search, or drop the message and count it as this number of duplicates."""
         assert self._context is not None, "on_created has been called"
         deduplication = self.deduplication
         duplicate = deduplication.has_seen(deduplication.key_of(message), self._context.clock.now_ms())

@@ -18,15 +18,13 @@ from ...amqp.field_table import INTEGERS, Table
 from ..jobs.long_routes import Place
 from ..jobs.scheduler import SUSPENDED, Job
 from ..messages.binding import Destination
+from ..messages.clock import Timer
 from ..messages.message import Message, frame_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
-from ..messages.ports import Timer
 from ..queues.route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget, queues_of
 from ..queues.x_death import routing_keys
-from .decorator import ExchangeDecorator
 from .exchange_context import ExchangeContext, LookSteps, RecoveredMessages, TryLater
-from .exchange_type import ExchangeType
-from .sink import Sink
+from .exchange_type import ExchangeDecorator, ExchangeType, Sink
 
 HEADER = "x-delay"
 LONGEST_MS = (1 << 32) - 1  # as in RabbitMQ's plugin; a message with a longer delay is not delayed
@@ -141,7 +139,7 @@ class Delay(Sink):
         self.context.start(self._drop(), appends=False)
 
     def _drop(self) -> Job:
-        """Drop the messages in slices. After a crash recovery drops the rest, as the deletion is in the journal."""
+        """Drop the messages in slices. After a crash recovery drops the rest: the deletion is in the journal."""
         durable = self.context.number > 0
         while self._heap:
             count = min(DROP_SLICE, len(self._heap))

@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from ..jobs.long_routes import Place
 from ..jobs.scheduler import Job
 from ..messages.binding import Destination
+from ..messages.clock import Clock, Timer
+from ..messages.journal_port import RecoveredQueue
 from ..messages.message import Message
 from ..messages.message_state import NEVER
-from ..messages.ports import Clock, RecoveredQueue, Timer
 from ..queues.route_target import EnqueueResult, RouteTarget
 
 EnqueueSteps = Generator[int, None, EnqueueResult]
@@ -131,7 +132,7 @@ class ExchangeContext:
         raise NotImplementedError
 
     def begin_reading(self) -> Generator[int, None, Place]:
-        """Wait in a job until what others have read takes less memory; pass the result to `end_reading`."""
+        """Wait in a job until the messages that others have read take less memory; pass the result to `end_reading`."""
         raise NotImplementedError
 
     def has_read(self, place: Place, read_bytes: int) -> None:

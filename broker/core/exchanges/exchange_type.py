@@ -8,14 +8,14 @@ Sink.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Self
 
 from ...amqp.errors import PreconditionFailed
 from ...amqp.field_table import Table
 from ...amqp.limits import SHORT_STRING
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
-from ..queues.route_target import EnqueueResult
+from ..queues.route_target import EnqueueResult, RouteTarget
 from .exchange_context import Emission, EnqueueSteps, ExchangeContext, RecoveredMessages
 
 STEP_COST: Final = 200  # of a step of a search, about
@@ -242,3 +242,113 @@ def add_all(destinations: list[Destination], found: dict[Destination, None], cos
             yield cost
             cost = 0
     return cost
+
+
+class ExchangeDecorator(ExchangeType):
+    """An exchange type that delegates to `inner`, which `compose` or `around` sets."""
+
+    __slots__ = ("inner",)
+
+    routes_by_key_only = False  # a decorator acts on each message
+
+    def __init__(self, name: str, arguments: Table) -> None:
+        super().__init__(name, arguments)
+        self.inner: ExchangeType
+
+    @classmethod
+    def around(cls, inner: ExchangeType) -> Self:
+        """Return a decorator of a type that is composed already."""
+        made = cls(inner.name, inner.arguments)
+        made.inner = inner
+        return made
+
+    @property
+    def equivalence_arguments(self) -> tuple[str, ...]:
+        return (*self.fixed_arguments, *self.inner.equivalence_arguments)
+
+    @property
+    def route_cost(self) -> int:
+        return self.inner.route_cost
+
+    @property
+    def relays(self) -> bool:
+        return self.inner.relays
+
+    @property
+    def persists_messages(self) -> bool:
+        return self.inner.persists_messages
+
+    @property
+    def undelayed(self) -> ExchangeType:
+        return self.inner.undelayed
+
+    def compose(self, registry: Registry) -> None:
+        raise NotImplementedError
+
+    def on_created(self, context: ExchangeContext) -> None:
+        self.inner.on_created(context)
+
+    def restore(self, stored: RecoveredMessages) -> None:
+        self.inner.restore(stored)
+
+    def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
+        self.inner.validate_binding(routing_key, arguments, destination_type)
+
+    def on_bind(self, binding: Binding) -> Iterable[Emission]:
+        return self.inner.on_bind(binding)
+
+    def on_unbind(self, binding: Binding) -> Iterable[Emission]:
+        return self.inner.on_unbind(binding)
+
+    def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
+        return self.inner.search(keys, message, found)
+
+    def peek(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
+        return self.inner.peek(keys, message, found)
+
+    def on_deleted(self) -> None:
+        self.inner.on_deleted()
+
+    def release(self) -> Iterator[int]:
+        return self.inner.release()
+
+
+class Accepted(RouteTarget):
+    """A `sink` that has taken a message in steps, with the result."""
+
+    __slots__ = ("sink", "_result")
+    internal: ClassVar[bool] = True
+
+    def __init__(self, sink: RouteTarget, result: EnqueueResult) -> None:
+        super().__init__("", 0, True)
+        self.sink = sink
+        self._result = result
+
+    def accept(
+        self, messages: list[Message], source: str, shared: bool, others: tuple[RouteTarget, ...] = ()
+    ) -> EnqueueResult:
+        return self._result
+
+
+class Sink(RouteTarget):
+    """A route target of one exchange type, which gets messages in place of a queue. Subclasses define `handle`.
+
+    A message that is routed to a sink counts as routed, and is confirmed when the result of `handle` is stored.
+    """
+
+    __slots__ = ("context",)
+    internal: ClassVar[bool] = True
+
+    def __init__(self, context: ExchangeContext) -> None:
+        super().__init__("", 0, True)
+        self.context = context
+        self.reads_headers = True
+
+    def accept(
+        self, messages: list[Message], source: str, shared: bool, others: tuple[RouteTarget, ...] = ()
+    ) -> EnqueueResult:
+        return self.handle(messages)
+
+    def handle(self, messages: list[Message]) -> EnqueueResult:
+        """Process messages that were published together; return whether they are stored, and which are rejected."""
+        raise NotImplementedError

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from ..jobs.scheduler import STORE_SHIFT
 from ..messages.binding import Destination
+from ..messages.journal_port import Journal
 from ..messages.message import Message
-from ..messages.ports import Journal
 
 
 class KeptMessage(Destination):

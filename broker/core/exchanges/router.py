@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from ...amqp.field_table import FIELDS_SHIFT
 from ..jobs.scheduler import UNLIMITED
 from ..messages.binding import Destination
-from ..messages.message import LONG_HEADER, Address, Message
-from ..messages.ports import Journal
-from ..queues.deduplication import Recorder, find_duplicate
+from ..messages.journal_port import Journal
+from ..messages.message import LONG_HEADER, Message, RoutingAddress
+from ..queues.deduplication import DeduplicationRecorder, find_duplicate
 from ..queues.queue import Queue
 from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, records_of
 from .exchange import Exchange
@@ -33,14 +33,14 @@ RouteKey = bytes | tuple[str, str]
 """The key of a cached route: the payload of basic.publish, or exchange and routing key of an internal publisher."""
 
 
-NOTHING = Message(Address("", ""), b"", 0, 0, 0, False)  # for types that route by key only
+NOTHING = Message(RoutingAddress("", ""), b"", 0, 0, 0, False)  # for types that route by key only
 
 
 class Search:
     """The search for the queues that a message reaches, each once, in steps. The topology may change between two steps.
 
     targets    the queues and sinks, once `run` has returned True
-    recorders  of the exchanges on the way: who enqueues the message at the targets passes it to `record` thereafter
+    recorders  of the exchanges on the way: the caller that enqueues the message passes it to `record` afterwards
     stable     whether the targets may be cached until a binding changes: every exchange on the way routes by key only
     markers    without a message: names of headers that affect the route
     cost       of the steps so far (`jobs.scheduler`)
@@ -77,7 +77,7 @@ class Search:
         published: bool = False,
     ) -> None:
         self.targets: tuple[RouteTarget, ...] = ()
-        self.recorders: tuple[Recorder, ...] = ()
+        self.recorders: tuple[DeduplicationRecorder, ...] = ()
         self.stable = True
         self.markers: set[bytes] = set()
         self.cost = 0
@@ -108,7 +108,7 @@ class Search:
         return True
 
     def stop(self) -> None:
-        """Search no further, and free what was found but the targets, which a cycle of references would keep."""
+        """Search no further, and free all results but the targets, which a cycle of references would keep."""
         self._steps = iter(())
 
     def in_steps(self) -> Iterator[int]:
@@ -133,7 +133,7 @@ class Search:
     def _search(self) -> Iterator[int]:
         exchanges, queues, keys, message = self._exchanges, self._queues, self._keys, self._message
         found: dict[RouteTarget, None] = {}
-        recorders: list[Recorder] = []
+        recorders: list[DeduplicationRecorder] = []
         seen = {self._exchange.name}
         work = deque((self._exchange,))
         while work:
@@ -176,7 +176,7 @@ class Search:
                         self._kept.append(destination)
                         if not self._defers:
                             destination.keep()  # now: destinations that are bound between two steps get it by that
-                elif isinstance(destination, Recorder):
+                elif isinstance(destination, DeduplicationRecorder):
                     recorders.append(destination)
             alternate = current.alternate if not routed else None
             if alternate is not None and alternate not in seen and alternate in exchanges:
@@ -196,7 +196,7 @@ class Route:
     """The cached route of all publishes with one address, valid until the topology changes.
 
     targets        the queues; None if each message must be routed by itself, or while the `search` is unfinished
-    queues         the same, if messages may be enqueued at all of them in one step; else None
+    queues         the same, if messages may be enqueued at all of them in one step; otherwise None
     cost           of enqueueing one message in one step (`jobs.scheduler`); 1 if it is enqueued in steps
     at_once        the number of messages that may be enqueued in one step, or together in steps
     long_bytes     the sum of their bodies and long headers above which they are enqueued in steps
@@ -215,7 +215,7 @@ class Route:
 
     def __init__(
         self,
-        address: Address,
+        address: RoutingAddress,
         exchange: Exchange,
         targets: tuple[RouteTarget, ...] | None,
         mandatory: bool,

@@ -1,10 +1,10 @@
 """The scheduler of a node: queues that wait to be pumped, now or at a time, and jobs of more than one turn of the loop.
 
 Each call into the core runs to its end, and nothing else is served meanwhile. Work that may concern 100,000 messages or
-objects is therefore a job: it changes at once what an observer can see, and does the rest in slices.
+objects is therefore a job: it changes the visible state at once, and does the rest in slices.
 
-A job that appends messages to the journal waits while the journal is behind, so that what one request stores many times
-over is not all in memory. It waits while the disk is full, too: what is left of the disk is for settlements and
+A job that appends messages to the journal waits while the journal is behind, so that the copies of one request are not
+all in memory. It waits while the disk is full, too: the rest of the disk is for settlements and
 deletions. Jobs that only settle messages do not wait: they make room.
 """
 
@@ -16,7 +16,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from ...compilation import BUILD, COMPILED
-from ..messages.ports import BEHIND, DISK_FULL, Clock, Journal, Timer
+from ..messages.clock import Clock, Timer
+from ..messages.journal_port import BEHIND, DISK_FULL, Journal
 
 Job = Iterator[int]
 """A generator that does a slice at each step and yields its cost: 1 is a message leaving a queue, about 1 us."""
@@ -26,7 +27,7 @@ Report = Callable[[str, str, dict[str, object]], None]
 SUSPENDED: Final = -1  # a step's cost, after `Scheduler.suspend`
 # The cost of a step after which the job has to wait. What is done at once and yields one of them becomes a job.
 AWAITS_JOURNAL: Final = -2  # until the journal has caught up
-AWAITS_OTHERS: Final = -3  # for the next turn of the loop, as others have to go on
+AWAITS_OTHERS: Final = -3  # for the next turn of the loop, because others have to go on
 SLICE: Final = 500  # messages in one step of a job
 UNLIMITED: Final = 1 << 60
 TURN_COST: Final = 4_000  # of all jobs in one turn of the loop: 4 to 8 ms
@@ -97,7 +98,7 @@ class Pumpable(Protocol):
         """Add the queue to `pending` unless it is dirty."""
 
     def on_due(self) -> int:
-        """Do what was to be done by now, or add the queue to `pending` for it; return the cost."""
+        """Do the work that is due, or add the queue to `pending` for it; return the cost."""
 
 
 class Scheduler:
@@ -105,7 +106,7 @@ class Scheduler:
 
     pending    queues that wait to be pumped
     report     writes one line to the log: event, level, fields
-    spent      the cost of all pumps, and of what `charge` and `Fifo` add, ever: each request is charged what it adds
+    spent      the cost of all pumps, and all that `charge` and `Fifo` add, ever: each request is charged for its part
     freed      how often groups of consumers were freed (`ConsumerGroup`)
     finishing  no job may wait for another one, as all of them are run to their end
     """
@@ -248,7 +249,7 @@ class Scheduler:
             yield AWAITS_JOURNAL
 
     def disk_alarm(self, on: bool) -> None:
-        """Note that the alarm of the disk has begun, or is over: then jobs that append messages go on."""
+        """Note that the alarm of the disk has begun, or has ended: then jobs that append messages go on."""
         self._journal.note_alarm(on)
         if not on:
             self._resume_waiting()
@@ -310,7 +311,7 @@ class Scheduler:
         return not (self._tasks or self._due or self._waiting or self._suspended)
 
     def stop(self) -> None:
-        """Run no more jobs: what they have not done by the end of the node is in the store for its next start."""
+        """Run no more jobs: the work that is left is in the store for the next start of the node."""
         self._left = 0
 
     def _run_in_turn(self) -> None:

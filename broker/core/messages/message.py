@@ -37,7 +37,7 @@ class ByteCount:
 
 
 @mypyc_attr(acyclic=True)
-class Address:
+class RoutingAddress:
     """The exchange and routing key of a publish, shared by all messages that were published with both.
 
     `encoded` is both as short strings, as in basic.publish, deliver, return and get-ok. `delivered` is the end of a
@@ -75,7 +75,7 @@ class Address:
             counted.total += self.size_bytes
 
 
-NO_ADDRESS: Final = Address("", "")
+NO_ADDRESS: Final = RoutingAddress("", "")
 
 
 @mypyc_attr(acyclic=True)
@@ -105,7 +105,13 @@ class Message:
     )
 
     def __init__(
-        self, address: Address, frames: bytes, channel: int, body_bytes: int, largest_frame: int, persistent: bool
+        self,
+        address: RoutingAddress,
+        frames: bytes,
+        channel: int,
+        body_bytes: int,
+        largest_frame: int,
+        persistent: bool,
     ) -> None:
         self.address = address
         self.frames = frames
@@ -222,7 +228,7 @@ class Message:
 class SharedMessage(Message):
     """A message that several queues got, or a copy of it with a state of its own in one of them.
 
-    It counts in memory until it is freed, whoever has it. Its creator adds its part to the sum.
+    It counts in memory until it is freed. Its creator adds its part to the sum.
 
     shared   the sum that it is part of
     counted  its part of it, in bytes
@@ -236,7 +242,7 @@ class SharedMessage(Message):
 
     def __init__(
         self,
-        address: Address,
+        address: RoutingAddress,
         frames: bytes,
         channel: int,
         body_bytes: int,
@@ -345,8 +351,8 @@ def shed_message(position: int, id_: int, seq: int, sizes: int, flags: int) -> S
     )
 
 
-def framed(address: Address, properties: Properties, body: bytes) -> Message:
-    """Return a message of the broker itself. Its channel is 0, as its frames are made anew for each consumer."""
+def framed(address: RoutingAddress, properties: Properties, body: bytes) -> Message:
+    """Return a message of the broker itself. Its channel is 0, because its frames are made anew for each consumer."""
     frames = content_frames(0, properties.encode(), body)
     return Message(address, frames, 0, len(body), 0, properties.delivery_mode == 2)
 
@@ -364,7 +370,7 @@ def frame_bytes(messages: list[Message]) -> int:
 def read_bytes(messages: list[Message]) -> int:
     """Return the sum of the lengths of frames that were read back, before their delivery counts are in the headers.
 
-    The search for a count takes as long as to read so many bytes more.
+    The search for a count takes as long as reading this number of bytes more.
     """
     total = 0
     for message in messages:

@@ -49,17 +49,6 @@ def translate(text: str, variables: Mapping[str, str], largest: int) -> str:
     return Translation(text, variables, largest).text
 
 
-def most_elements(text: str) -> int:
-    """Return an upper bound of the elements of a pattern of any syntax.
-
-    Each repetition is counted as if it repeated all others and the whole text.
-    """
-    elements = len(text) + WRITTEN_OUT["\\X"] * text.count("\\") + GROUP * text.count("(") + SET * text.count("[")
-    for braces in re.findall(r"\{[^}]*\}", text):
-        elements *= 1 + max([int(count[:6]) for count in re.findall("[0-9]+", braces)], default=0)
-    return elements << text.count("+")
-
-
 class Translation:
     """The translation of one pattern. `_open` has the count of elements of each open group."""
 

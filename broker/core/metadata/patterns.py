@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from ...amqp.errors import Invalid
-from .pattern_syntax import most_elements, translate
+from .pattern_syntax import translate
 from .validation import check_text
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ EVERYTHING = frozenset((".*", "^.*", ".*$", "^.*$"))
 NOTHING = frozenset(("", "^$"))  # except the empty name
 
 
-# Compiled patterns and errors by text, variables and largest size, for as long as anything else has them.
+# Compiled patterns and errors by text, variables and largest size, for as long as other objects have them.
 _known: WeakValueDictionary[tuple[str, tuple[tuple[str, str], ...], int], Any] = WeakValueDictionary()
 _last: deque[object] = deque(maxlen=COMPILED)
 
@@ -80,21 +80,17 @@ class Pattern:
         ignore_case: bool = False,
         longest_bytes: int = LONGEST_BYTES,
         largest: int = LARGEST,
-        stored: bool = False,
     ) -> None:
-        """Compile the pattern. Raises Invalid.
-
-        A `stored` pattern may have syntax that earlier versions accepted and this one refuses.
-        """
+        """Compile the pattern. Raises Invalid."""
         check_text("a regular expression", text, longest_bytes)
         self.text = text
         self.exhausted = False  # a search took too long
         self._compiled: regex.Pattern[str] | None = None
         if text not in EVERYTHING and text not in NOTHING:
             if ignore_case:
-                self._compiled = compile_pattern(text, variables or {}, ignore_case, largest, stored)
+                self._compiled = compile_pattern(text, variables or {}, ignore_case, largest)
             else:
-                self._compiled = compile_again(text, variables or {}, largest, stored)
+                self._compiled = compile_again(text, variables or {}, largest)
 
     @property
     def is_plain(self) -> bool:
@@ -138,7 +134,7 @@ def checked(text: object) -> object:
         return _known.get((text, (), LARGEST))
 
 
-def compile_again(text: str, variables: dict[str, str], largest: int, stored: bool) -> regex.Pattern[str]:
+def compile_again(text: str, variables: dict[str, str], largest: int) -> regex.Pattern[str]:
     """Return the compiled pattern, which was often compiled a moment ago to check it. Raises Invalid."""
     key = text, tuple(variables.items()), largest
     known = _known.get(key)
@@ -149,25 +145,16 @@ def compile_again(text: str, variables: dict[str, str], largest: int, stored: bo
             known = error.with_traceback(None)
         _known[key] = known
         _last.append(known)
-    if not isinstance(known, Invalid):
-        return known
-    if stored:
-        return compile_pattern(text, variables, False, largest, stored)
-    raise Invalid(known.text)
+    if isinstance(known, Invalid):
+        raise Invalid(known.text)
+    return known
 
 
-def compile_pattern(
-    text: str, variables: dict[str, str], ignore_case: bool, largest: int, stored: bool = False
-) -> regex.Pattern[str]:
+def compile_pattern(text: str, variables: dict[str, str], ignore_case: bool, largest: int) -> regex.Pattern[str]:
     """Return the compiled pattern. Raises Invalid if it is invalid or too large."""
-    import regex  # imported here, as it takes 2 MiB and most brokers have no pattern but `.*`
+    import regex  # imported here, because it takes 2 MiB and most brokers have no pattern but `.*`
 
-    try:
-        translated = translate(text, variables, largest)
-    except Invalid:
-        if not stored or most_elements(text) > largest:
-            raise
-        translated = text
+    translated = translate(text, variables, largest)
     try:
         # The library would cache the last 500 patterns, those of requests too.
         return regex.compile(translated, regex.IGNORECASE if ignore_case else 0, cache_pattern=False)

@@ -53,7 +53,7 @@ class Policy:
         self.definition = definition
         self.priority = priority
         self.apply_to = apply_to
-        self._compiled = Pattern(pattern or ".*", stored=True)
+        self._compiled = Pattern(pattern or ".*")
 
     def applies(self, kind: str, queue_type: str, name: str, searches: SearchTime) -> bool | None:
         """Return whether the policy applies to a queue or exchange of its virtual host; None if the search is too long.

@@ -189,3 +189,10 @@ def first_definitions(
         first.users.append(user)
         first.permissions.append(StoredPermission(user.name, vhost, *permission))
     return first
+
+
+class ChangeObserver:
+    """Notified of each change to virtual hosts, users, permissions, topic permissions and parameters."""
+
+    def configured(self, change: Change) -> None:
+        """Notify of a record that was put or deleted. Policies are parameters."""

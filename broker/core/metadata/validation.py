@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from ...amqp.errors import Invalid
+from ...amqp.errors import AccessRefused, Invalid
 from ...amqp.field_table import TERM_LENGTH, term_of
+from ...amqp.limits import RESERVED
 
 LARGEST = (1 << 63) - 1
 NESTED_LIMIT = 100  # levels of arrays and objects in JSON, as functions that walk it are recursive
@@ -79,7 +80,7 @@ def term_pieces(value: object) -> Iterator[str]:
 
 
 def as_integer(value: object) -> int | None:
-    """Return an integer, also for a number such as `5.0`; None for all else, and for what 64 bits cannot hold."""
+    """Return an integer, also for a number such as `5.0`; None for other values and larger numbers than 64 bits."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if isinstance(value, float) and not value.is_integer():
@@ -158,3 +159,15 @@ def shape_errors(name: str, value: object, rules: dict[str, Rule], mandatory: tu
     if unknown:
         lines.append(f"Unrecognised terms {fields_of(unknown)} in {name}")
     return [line for line in lines if line]
+
+
+def check_prefix(kind: str, name: str) -> None:
+    """Check the name of a new queue or exchange (`kind`). Raises AccessRefused (403)."""
+    if name.startswith(RESERVED):
+        raise AccessRefused(f"{kind} name '{name}' contains reserved prefix 'amq.*'")
+
+
+def check_not_default(exchange: str) -> None:
+    """Check the name of an exchange to declare, delete or bind. Raises AccessRefused (403)."""
+    if not exchange:
+        raise AccessRefused("operation not permitted on the default exchange")

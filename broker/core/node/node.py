@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ...amqp.errors import Invalid, unknown_vhost
 from ...amqp.limits import SHORT_STRING
@@ -13,8 +14,9 @@ from ..counters.statistics import Churn, LoginAttempts, Statistics
 from ..exchanges.built_in import new_registry
 from ..exchanges.exchange_type import Registry
 from ..jobs.scheduler import OBJECT_COST, UNLIMITED, Job, Scheduler
-from ..jobs.unfinished import UnfinishedPublishes
-from ..messages.ports import Clock, Journal
+from ..jobs.unfinished_publishes import UnfinishedPublishes
+from ..messages.clock import Clock
+from ..messages.journal_port import Journal
 from ..metadata.queue_types import QUEUE_TYPES
 from ..metadata.records import Change, StoredVHost
 from ..metadata.validation import check_text
@@ -31,10 +33,13 @@ from ..telemetry.event_exchange import Events
 from ..telemetry.firehose import Firehose
 from ..telemetry.resource_alarms import DISK, Alarms
 from ..telemetry.system_exchange import SystemExchange
-from ..vhost.node_services import NodeServices
-from ..vhost.observer import Observers
-from ..vhost.replication import Replication
+from ..vhost.node_services import NodeServices, Replication
+from ..vhost.observer import Observer, Observers
 from ..vhost.vhost import EVENT, CheckNew, VHost, allow_new
+
+if TYPE_CHECKING:
+    from ..counters.statistics import Churn
+    from ..queues.queue import Queue
 
 VHOST_TEXT_LIMIT = 65_536  # bytes of a description, and of all tags
 VHOST_TAGS_LIMIT = 10_000  # each is exported twice, in an entry of at most VALUES_LIMIT values
@@ -54,6 +59,19 @@ class VHostRouteCaches(RouteCaches):
     def drop_user(self, user: str) -> None:
         for vhost in self._vhosts.values():
             vhost.routes.pop(user, None)
+
+
+class QueueChurn(Observer):
+    """An observer that adds created and deleted queues to the churn of the node."""
+
+    def __init__(self, churn: Churn) -> None:
+        self._churn = churn
+
+    def queue_declared(self, queue: Queue) -> None:
+        self._churn.queue_created += 1
+
+    def queue_deleted(self, queue: Queue) -> None:
+        self._churn.queue_deleted += 1
 
 
 class Node:
@@ -101,16 +119,16 @@ class Node:
         journal.addresses = self.ledger.addresses
         self.shedding = Shedding(self.ledger, self.scheduler, journal, clock, self._queues)
         self.open_connections = 0
-        self.census = ConnectionCounts()
+        self.connection_counts = ConnectionCounts()
         self.churn = Churn()
-        self.breakdown: DetailedRates | None = None  # if detailed rates are enabled
+        self.detailed_rates: DetailedRates | None = None  # if detailed rates are enabled
         self.attempts = {"amqp091": LoginAttempts(), "http": LoginAttempts()}  # by protocol
         self.commits = LatencyHistogram()  # of the write and sync of batches of the journal
         self._ending: dict[str, VHost] = {}  # deleted virtual hosts that are not released completely
         self._drops: dict[str, Job] = {}  # the jobs that release them
         self._dropped_calls: dict[str, list[Callable[[], None]]] = {}
         self._gone = Statistics()  # of deleted virtual hosts
-        self.closed = Statistics()  # of closed connections: what they have received and sent
+        self.closed = Statistics()  # of closed connections: received and sent bytes
         # Stored definitions that could not be restored at the start and are still missing.
         self.not_restored: Callable[[], list[str]] = list
         self.events = Events(self.system_exchange(EVENT), self.vhosts)
@@ -132,7 +150,7 @@ class Node:
 
     @property
     def cluster_name(self) -> str:
-        """The global parameter `cluster_name`, or else the name from the configuration."""
+        """The global parameter `cluster_name`, or the name from the configuration."""
         name = self.parameters.get_global(CLUSTER_NAME)
         return name if isinstance(name, str) and name else self._first_cluster_name
 
@@ -281,7 +299,7 @@ class Node:
         return "" if user is None else user.name
 
     def _barred(self, vhost: str) -> str:
-        """Return that user if the user may not connect to this virtual host, else an empty string."""
+        """Return that user if the user may not connect to this virtual host, otherwise an empty string."""
         user = self.users.get(self.events.actor)
         return "" if user is None or vhost in user.permissions else user.name
 

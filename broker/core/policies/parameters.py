@@ -60,10 +60,6 @@ class Component:
         """Return a line for each error in the value."""
         raise NotImplementedError
 
-    def validate_stored(self, name: str, value: object) -> list[str]:
-        """Return the errors in a value that was valid when it was stored, perhaps by an earlier version."""
-        return self.validate(name, value)
-
     def check_new(self, vhost: str, planned: int) -> list[str]:
         """Return a line if a virtual host may have no other parameter of the kind, in addition to `planned` ones."""
         return []
@@ -250,7 +246,7 @@ class Parameters:
         value = from_json(stored.value)
         component = self._components.get(stored.component)
         if component is not None and not component.keeps:
-            lines = component.validate_stored(stored.name, value)
+            lines = component.validate(stored.name, value)
             if lines:
                 component.not_restored(stored.vhost, stored.name)
                 raise Invalid(", ".join(lines))
@@ -258,10 +254,7 @@ class Parameters:
 
     def restore_global(self, stored: StoredGlobalParameter) -> None:
         """Restore a stored global parameter. Raises Invalid."""
-        value = from_json(stored.value)
-        if stored.name == CLUSTER_NAME and isinstance(value, str):
-            value = strip_line_ends(value)  # which an earlier version took
-        self._globals[stored.name] = value
+        self._globals[stored.name] = from_json(stored.value)
 
     def _validate(self, component: str, name: str, value: object) -> list[str]:
         known = self._components.get(component)
@@ -335,7 +328,7 @@ def is_same(one: object, other: object) -> bool:
 
 
 def inner(values: list[Any]) -> list[Any]:
-    """Return what is in the arrays among the values."""
+    """Return the elements of the arrays among the values."""
     return [*chain.from_iterable([each for each in values if isinstance(each, list)])]
 
 

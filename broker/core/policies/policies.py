@@ -12,7 +12,7 @@ from ...amqp.errors import Invalid, PreconditionFailed
 from ...amqp.field_table import TERM_LENGTH
 from ..exchanges.exchange import Exchange
 from ..jobs.scheduler import Job
-from ..messages.ports import Clock
+from ..messages.clock import Clock
 from ..metadata.patterns import Pattern, SearchTime
 from ..metadata.policy import APPLY_TO, Definition, Policy
 from ..metadata.validation import Rule, as_integer, integer, shape_errors, term
@@ -51,12 +51,6 @@ class PolicyComponent(Component):
         self._policies = policies
 
     def validate(self, name: str, value: object) -> list[str]:
-        return self._validate(name, value, pattern)
-
-    def validate_stored(self, name: str, value: object) -> list[str]:
-        return self._validate(name, value, stored_pattern)
-
-    def _validate(self, name: str, value: object, pattern: Rule) -> list[str]:
         rules: dict[str, Rule] = {"priority": integer, "pattern": pattern, "apply-to": apply_to, "definition": no_rule}
         lines = shape_errors(name, value, rules, ("priority", "pattern", "definition"))
         if isinstance(value, dict) and "definition" in value:
@@ -101,7 +95,7 @@ class Changes:
     """The changes of the policies of a virtual host that its objects do not have yet. One job applies them.
 
     due  there were changes since the job began to look at all objects
-    new  the new policies of these, without those that have gone again
+    new  the new policies of these, without those that were deleted again
     """
 
     __slots__ = ("due", "new")
@@ -118,7 +112,7 @@ class Changes:
             self.new[new] = None
 
     def take(self) -> list[Policy]:
-        """Return the new policies, as the job begins to look at all objects."""
+        """Return the new policies when the job begins to look at all objects."""
         new = list(self.new)
         self.due = False
         self.new.clear()
@@ -315,18 +309,14 @@ def no_rule(key: str, value: object) -> str:
     return ""
 
 
-def pattern(key: str, value: object, stored: bool = False) -> str:
+def pattern(key: str, value: object) -> str:
     if not isinstance(value, str):
         return f"{key} should be a binary but was {term(value)}"
     try:
-        Pattern(value or ".*", stored=stored)
+        Pattern(value or ".*")
     except Invalid as error:
         return f"{key} should be regular expression but is invalid: {error.text}"
     return ""
-
-
-def stored_pattern(key: str, value: object) -> str:
-    return pattern(key, value, stored=True)
 
 
 def apply_to(key: str, value: object) -> str:

@@ -120,7 +120,7 @@ TOGETHER = f"cannot specify {FEDERATION[0]}, {FEDERATION[1]} or {FEDERATION[2]} 
 
 
 def definition_lines(value: object, operator: bool) -> list[str]:
-    """Return the errors in a definition: the first bad value in the order of keys, or else all unknown keys."""
+    """Return the errors in a definition: the first bad value in the order of keys, or all unknown keys."""
     if not isinstance(value, dict):
         return [f"definition should be a map, actually was {term(value)}"]
     if not value:
@@ -139,7 +139,7 @@ def definition_lines(value: object, operator: bool) -> list[str]:
 
 
 def merge_definitions(definition: Definition, operator: Definition) -> Definition:
-    """Return the definition that applies with both policies: the tighter of two numbers, else the operator's value."""
+    """Return the definition that applies with both policies: the tighter of two numbers, or the operator's value."""
     effective = dict(definition)
     for key, theirs in operator.items():
         effective[key] = tighter(key, definition[key], theirs) if key in definition else theirs

@@ -13,7 +13,7 @@ from ..metadata.queue_types import CLASSIC, QUORUM
 CACHE_LIMIT = 10_000_000  # the most values that a deduplication cache may hold; each takes about 250 bytes
 OVERFLOWS = (b"drop-head", b"reject-publish", b"reject-publish-dlx")
 QUEUE_TYPE = "x-queue-type"
-ARGUMENTS_BYTES = 16_384  # for one declaration, binding or consumer, as its arguments stay in memory
+ARGUMENTS_BYTES = 16_384  # for one declaration, binding or consumer, because its arguments stay in memory
 
 
 def refused(key: str, where: str, reason: str) -> PreconditionFailed:
@@ -134,7 +134,7 @@ def cache_size(key: str, value: Value, where: str) -> None:
 
 
 _STREAMS = ("x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size")
-# queue type -> arguments that RabbitMQ refuses for it, as they have no effect there
+# queue type -> arguments that RabbitMQ refuses for it, because they have no effect there
 UNSUPPORTED: dict[str, tuple[str, ...]] = {
     CLASSIC: (*_STREAMS, "x-max-in-memory-length", "x-max-in-memory-bytes", "x-quorum-initial-group-size"),
     QUORUM: (*_STREAMS, "x-max-priority", "x-queue-mode", "x-queue-version", "x-queue-master-locator"),

@@ -2,7 +2,7 @@
 
 Resident  messages as objects, which take about 160 bytes each beside their frames
 Packed    their frames in one bytes object, and once what is the same in all of them
-Stored    their ids, as the journal alone has the messages
+Stored    their ids, because the journal alone has the messages
 """
 
 from __future__ import annotations

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
 from ..jobs.scheduler import CONSUMER_COST, Scheduler
 from ..messages.message import Message
 from .sorted_entries import SortedEntries
-
-if TYPE_CHECKING:
-    from .queue import Queue
 
 LOOKS = 1_000  # consumers asked for their room at once: a millisecond
 LOOK_COST = 2  # of one of them that has no room, or gets no message (`jobs.scheduler`)
@@ -33,7 +30,7 @@ WAITING = "waiting"  # activity status of a consumer that waits for the active o
 class ConsumerGroup:
     """Consumers that may get room at the same time, as those of a channel do; a port that sessions implement.
 
-    freed  some that wait may have room, and are woken in one of the next turns, as they are very many; it may still be
+    freed  some that wait may have room, and are woken in one of the next turns, because they are many; it may still be
            True when they have none any more (`still_freed`); `Scheduler.freed` counts how often it is set to True
     """
 
@@ -61,11 +58,10 @@ class Consumer:
     unacked  deliveries that it has not settled
     """
 
-    __slots__ = ("tag", "queue", "output", "group", "no_ack", "exclusive", "priority", "waiting", "shares", "unacked")
+    __slots__ = ("tag", "output", "group", "no_ack", "exclusive", "priority", "waiting", "shares", "unacked")
 
-    def __init__(self, tag: str, queue: Queue, output: object, no_ack: bool, exclusive: bool, priority: int) -> None:
+    def __init__(self, tag: str, output: object, no_ack: bool, exclusive: bool, priority: int) -> None:
         self.tag = tag
-        self.queue = queue
         self.output = output
         self.group = ALONE
         self.no_ack = no_ack
@@ -114,10 +110,6 @@ class Consumer:
         The queue has already removed the consumer.
         """
         raise NotImplementedError
-
-
-def is_active(consumer: Consumer) -> bool:
-    return consumer.queue.consumers.activity_status(consumer) != WAITING
 
 
 class Turn:
@@ -172,15 +164,16 @@ class Turn:
 class Consumers:
     """The consumers of one queue, in turn within each priority.
 
+    all   all of them, in the order in which they were added
     vain  the cost of consumers that were asked and of priorities that were looked at in vain, since it was set to 0
     """
 
-    __slots__ = ("vain", "_all", "_live", "_turn", "_groups", "_none_freed", "_looked", "_scheduler", "exclusive")
+    __slots__ = ("vain", "all", "_live", "_turn", "_groups", "_none_freed", "_looked", "_scheduler", "exclusive")
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.vain = 0
         self._scheduler = scheduler
-        self._all: dict[Consumer, None] = {}
+        self.all: dict[Consumer, None] = {}
         self._live: dict[Consumer, None] = {}  # those not known to have ended
         self._turn = Turn()  # those that may have room
         self._groups = NO_GROUPS  # with the number of their consumers
@@ -189,19 +182,11 @@ class Consumers:
         self.exclusive = False  # the only consumer is exclusive
 
     def __len__(self) -> int:
-        return len(self._all)
-
-    def has(self, consumer: Consumer) -> bool:
-        """Return whether the consumer has not been removed."""
-        return consumer in self._all
-
-    def all(self) -> list[Consumer]:
-        """Return all consumers, in the order in which they were added."""
-        return list(self._all)
+        return len(self.all)
 
     def first(self) -> Consumer:
         """Return the consumer that was added first; there must be one."""
-        return next(iter(self._all))
+        return next(iter(self.all))
 
     @property
     def active_ended(self) -> bool:
@@ -214,7 +199,7 @@ class Consumers:
         ended = list(takewhile(lambda consumer: consumer.ended, self._live))
         for consumer in ended:  # each is looked at once, however often this is asked
             del self._live[consumer]
-        return len(self._all) > 0 and not self._live
+        return len(self.all) > 0 and not self._live
 
     def activity_status(self, consumer: Consumer) -> str:
         """Return RabbitMQ's activity status of the consumer: up, single_active or waiting."""
@@ -222,9 +207,9 @@ class Consumers:
 
     def add(self, consumer: Consumer) -> None:
         """Add a consumer. If it is `waiting`, it joins the turn when it is woken."""
-        if not self._all:
+        if not self.all:
             self._groups = {}
-        self._all[consumer] = self._live[consumer] = None
+        self.all[consumer] = self._live[consumer] = None
         self._groups[consumer.group] = self._groups.get(consumer.group, 0) + 1
         self.exclusive = consumer.exclusive
         if not consumer.waiting:
@@ -232,9 +217,9 @@ class Consumers:
 
     def remove(self, consumer: Consumer) -> bool:
         """Remove a consumer; return False if it was not there, as when its queue was deleted at the same time."""
-        if consumer not in self._all:
+        if consumer not in self.all:
             return False
-        del self._all[consumer]
+        del self.all[consumer]
         self._live.pop(consumer, None)
         self._groups[consumer.group] -= 1
         if not self._groups[consumer.group]:
@@ -247,10 +232,10 @@ class Consumers:
 
     def remove_all(self) -> list[Consumer]:
         """Remove all consumers, and return them in the order in which they were added."""
-        removed = list(self._all)
+        removed = list(self.all)
         for consumer in removed:
             consumer.waiting = False
-        self._all, self._live, self._turn, self._groups = {}, {}, Turn(), NO_GROUPS
+        self.all, self._live, self._turn, self._groups = {}, {}, Turn(), NO_GROUPS
         self.exclusive = False
         return removed
 

@@ -6,18 +6,19 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice
 
-from ..messages.ports import Clock
+from ..messages.clock import Clock
 
 ALL_BYTES = 256 << 20  # in the outboxes of the node, also of deleted queues,
 USER_BYTES = 16 << 20  # if these are of one user: queues and publishers of that user wait
+FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after a step of a queue
 WOKEN = 100  # of those that wait for fewer, here or in one outbox, in one turn
 
 
 class DeadLetterBudget:
     """The bytes of dead letters that wait, by the account of a user, which is empty if it is not known.
 
-    Those that no queue's own limits bound, as it has rejected them or is deleted, are `loose`. They never wait for a
-    target that is missing or refuses them, so those who wait for fewer of them go on some time.
+    Those that no limit of a queue bounds are `loose`: the queue has rejected them, or is deleted. They never wait for a
+    target that is missing or refuses them, so calls that wait for fewer of them are made some time.
 
     total          of all of them
     full_outboxes  queues that must not reject more messages, which they would dead-letter; and 1 if the total is

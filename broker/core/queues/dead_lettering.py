@@ -6,26 +6,31 @@ Dead-lettering never recurses: clients may declare a chain of any number of queu
 one before. Messages in the outbox stay in the journal, so after a crash they are in the queue again.
 
 With the strategy at-least-once a message stays in the outbox until each of its targets has taken it, and is retried
-where there is no target, or one rejects it. The journal settles it together with its copies. Full queues that wait for
-each other exchange their messages (`dead_letter_circle`).
+where there is no target, or one rejects it. The journal settles it together with its copies.
+
+Messages that are kept so count for the limits of their queue. So each queue of a circle of full ones would wait for
+ever for room in the next: each passes one message to the next at the same time, which changes the number of messages in
+none of them, and lets none in from outside (`find_circle`).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import NamedTuple, Protocol, cast
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from ..jobs.long_routes import SHORT_BYTES, TARGET_BYTES, Place
-from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, UNLIMITED, Job
+from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, UNLIMITED, Job, Pumpable
+from ..messages.journal_port import ROOM
 from ..messages.message import LONG_HEADER, Message, frame_bytes, total_bytes
-from ..messages.ports import ROOM
-from .dead_letter_budget import ALL_BYTES, USER_BYTES, WOKEN
-from .dead_letter_circle import Pass, find_circle
-from .deduplication import Recorder
+from .dead_letter_budget import ALL_BYTES, FEW_BYTES, USER_BYTES, WOKEN
+from .deduplication import DeduplicationRecorder
 from .lazy_deque import LazyDeque, made
-from .message_log import DEAD_LETTERED
+from .queue_host import QueueHost
+from .queue_journal import QueueJournal
+from .queue_settings import QueueSettings
 from .route_target import (
     ACCEPTED,
     PAGE_COST,
@@ -39,11 +44,8 @@ from .route_target import (
     in_parts,
     queues_of,
 )
+from .traffic_log import DEAD_LETTERED
 from .x_death import REJECTED, copy_with_properties, cycle, cycles, dead_letter_copy, routing_keys
-
-if TYPE_CHECKING:
-    from .queue import Queue
-    from .queue_settings import QueueSettings
 
 SLICE = 200  # messages dead-lettered at once, in addition to as many as were published: some milliseconds
 SLICE_COST = 2_000  # of the messages dead-lettered at once, in addition to that of those published (`scheduler`)
@@ -58,13 +60,15 @@ MANY_BYTES = 64 << 20  # likewise, with those that no target takes
 SOME_BYTES = 1 << 20  # likewise, while the node (`ALL_BYTES`) and the user (`USER_BYTES`) have too many
 DELETED_BYTES = 6_000  # of memory of a deleted queue, with its job
 OVERHEAD = 400  # bytes of memory of a message beside its frames
-FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after a step of a queue
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
 MANY_TAKERS = 10_000  # of these: with so many targets that have taken them, further ones wait, too; each takes
 TAKER_BYTES = 8  # of memory
 LOOKS, LOOK_SHIFT = 1_000, 3  # targets that are looked at in one step; to look at 8 of them costs 1,
 ASK_SHIFT = 1  # or at 2, if it is asked whether they must not reject
 FULL_LOOKS = 100  # targets of which it is asked whether they wait for this queue
+MOST_QUEUES = 100  # that are searched for a circle, each with UNCONFIRMED letters
+MOST_BYTES = 16 << 20  # of the letters of a circle, which are passed on in one step
+LETTERS_SHIFT = 1  # to look at 2 letters costs 1 (`jobs.scheduler`)
 NO_QUEUES: frozenset[str] = frozenset()
 WAITS_COST = 20  # of asking one of them: 10 us
 WAITS = 100  # queues that are looked at which wait for each other
@@ -73,16 +77,40 @@ RETRY_MS = 5_000  # until the next retry,
 QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each vain retry
 
 
+class DeadLetterSource(Pumpable, Protocol):
+    """A queue as its own outbox, and those of others, see it."""
+
+    host: QueueHost
+    number: int
+    journal: QueueJournal
+    settings: QueueSettings
+    outbox: DeadLetterOutbox
+
+    @property
+    def ready_bytes(self) -> int:
+        """The sum of the bodies of its ready messages."""
+
+    @property
+    def dead_letters_rejected(self) -> bool:
+        """True if messages that the queue rejects are dead-lettered."""
+
+    def has_room(self, body_bytes: int) -> bool:
+        """Return whether a message with a body of this length would not be rejected."""
+
+    def break_cycles(self) -> None:
+        """Break the reference cycles of a deleted queue, unless dead letters are under way."""
+
+
 class DeadLetter:
     """A message that is being published to the dead letter exchange, in steps if its search or its targets are long.
 
-    copy       the copy that is published; the message itself between attempts, as the copy takes as much memory
+    copy       the copy that is published; the message itself between attempts, because the copy takes as much memory
     stable     whether its targets depend on its routing keys alone
     targets    None until the search is complete
     full       those of them that must not reject more, or the first ones
     recorders  of the exchanges on the way that are to record the message once all targets have taken it
     topology   `QueueHost.topology` when the search began
-    long       whether it needs a place (`jobs.long_routes`), as it may hold many bytes from one step to the next
+    long       whether it needs a place (`jobs.long_routes`), because it may hold many bytes from one step to the next
     divided    whether the targets are offered the copy in several parts
     accepted   whether targets have taken the message, and none has refused it; at least once: all of them
     confirmed  at least once, during an attempt: the targets that have taken the message
@@ -107,10 +135,10 @@ class DeadLetter:
         self.takers: tuple[RouteTarget, ...] = ()
         self.counted = 0
         self.ticket = 0
-        self.waits_for: Queue | None = None
+        self.waits_for: DeadLetterSource | None = None
         self.copy = message
         self.targets: tuple[RouteTarget, ...] | None = None
-        self.recorders: tuple[Recorder, ...] = ()
+        self.recorders: tuple[DeduplicationRecorder, ...] = ()
         self.divided = self.stable = self.accepted = False
         self.topology = 0
         self._at = 0  # the number of targets that were offered the copy
@@ -125,7 +153,7 @@ class DeadLetter:
         self._more_missing = False
         self.long = True
 
-    def find_targets(self, queue: Queue, exchange: str, timestamp_s: int, cost_limit: int) -> int:
+    def find_targets(self, queue: DeadLetterSource, exchange: str, timestamp_s: int, cost_limit: int) -> int:
         """Search for the targets, or continue the search; return the cost."""
         search, cost = self._search, 0
         key = queue.settings.dead_letter_key
@@ -143,7 +171,7 @@ class DeadLetter:
             cost += self._look(queue, search, cost_limit - cost - search.cost)
         return cost + search.cost
 
-    def _look(self, queue: Queue, search: TargetSearch, cost_limit: int) -> int:
+    def _look(self, queue: DeadLetterSource, search: TargetSearch, cost_limit: int) -> int:
         """Look at the targets that the search has found, or at more of them; return the cost."""
         targets, cost = search.targets, 0
         if not self._looked:
@@ -210,7 +238,7 @@ class DeadLetter:
         self.accepted = not self._refused and (self.accepted or len(targets) > 0)
 
     def keep(self) -> int:
-        """Have exchanges on the way keep the message, as this is the last attempt; return the cost."""
+        """Have exchanges on the way keep the message, because this is the last attempt; return the cost."""
         return self._search.keep() if self._search is not None else 0
 
     def record(self, cost_limit: int) -> int:
@@ -239,7 +267,7 @@ class DeadLetter:
         """Note the target that alone has not taken the message, if that is a full queue."""
         missing = self._still_missing()
         full = not self._more_missing and len(missing) == 1 and missing[0].rejects_overflow
-        self.waits_for = cast("Queue", missing[0]) if full else None
+        self.waits_for = cast("DeadLetterSource", missing[0]) if full else None
 
     def _still_missing(self) -> list[RouteTarget]:
         return [target for target in self._missing if not target.deleted and target not in self.confirmed]
@@ -305,7 +333,7 @@ class LastLetter:
         """True if the outbox may keep it, which no limit of memory counts."""
         return len(self._property_bytes) + len(self.property_bytes) < LAST_BYTES
 
-    def serves(self, queue: Queue, reason: str, timestamp_s: int) -> bool:
+    def serves(self, queue: DeadLetterSource, reason: str, timestamp_s: int) -> bool:
         """Return whether messages that the queue drops now, for this reason, may share its properties and its route."""
         if self.reason != reason or self.timestamp_s != timestamp_s or self.settings is not queue.settings:
             return False
@@ -340,7 +368,7 @@ class DeadLetterOutbox:
     loose_bytes       of those of them that the queue has rejected, or of all when it is deleted (`DeadLetterBudget`)
     account           of the user for whom they count (`charge`); empty without one
     awaits_journal    nothing is published until the journal, which is behind, has caught up, or the disk has room
-    awaited           nothing is published until this full queue, which dead-letters what it rejects, has fewer of those
+    awaited           nothing is published until this full queue, which dead-letters rejected messages, has fewer
     passes_to         such a queue that waits for this one, so that this one publishes to it nevertheless
     exchanging        one of them leaves for the message that is being published to the queue, whose limits do not count
                       the outbox meanwhile
@@ -354,7 +382,7 @@ class DeadLetterOutbox:
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: DeadLetterSource) -> None:
         self._queue = queue
         self.waiting: LazyDeque[tuple[Message, str, bool]] = ()
         self.forwarded: LazyDeque[DeadLetter] = ()
@@ -365,8 +393,8 @@ class DeadLetterOutbox:
         self._retried = 0  # messages of the retry under way
         self._wait_ms = RETRY_MS  # until the next retry
         self.awaits_journal = self.exchanging = False
-        self.awaited: Queue | None = None
-        self.passes_to: Queue | None = None
+        self.awaited: DeadLetterSource | None = None
+        self.passes_to: DeadLetterSource | None = None
         self._full = False  # counted in `DeadLetterBudget.full_outboxes`
         self._when_fewer: dict[Callable[[], None], None] | tuple[()] = ()  # each once, however often it waits again
         self._when_room: LazyDeque[Callable[[], None]] = ()
@@ -452,7 +480,7 @@ class DeadLetterOutbox:
             self._count(messages, 1)
 
     def charge(self, account: str) -> None:
-        """Count all messages, now and later, for the user of this account, who has declared the queue, if first.
+        """Count all messages, now and later, for the user of this account, if it is the first to declare the queue.
 
         Not for who declares it again or uses it: a consumer could have its publishers wait for dead letters of other
         queues.
@@ -573,15 +601,15 @@ class DeadLetterOutbox:
             job = self._go_on(queue)
             queue.host.scheduler.start(f"dead letters of {queue}", job, queue.schedule_pump, appends=True)
 
-    def _go_on(self, queue: Queue) -> Job:
-        if not queue.deleted:  # else `publish_rest` does
+    def _go_on(self, queue: DeadLetterSource) -> Job:
+        if not queue.deleted:  # otherwise `_publish_rest` does
             self.awaits_journal = False
             cost = self._publish_slice(0)
             queue.host.scheduler.pump_later(queue)
             yield cost
 
     def publish_all(self, budget: int) -> bool:
-        """Publish all messages, as the node stops; at least once, until UNCONFIRMED of them are not confirmed.
+        """Publish all messages when the node stops; at least once, until UNCONFIRMED of them are not confirmed.
 
         Return False, with the rest undone, where there is no room, or that has cost `budget`. Stored messages that
         targets do not take, or that are not published, are in the queue after a restart.
@@ -742,7 +770,7 @@ class DeadLetterOutbox:
         self.unconfirmed.append(letter)
         return cost
 
-    def _exchange(self, letter: DeadLetter, last: Queue) -> int:
+    def _exchange(self, letter: DeadLetter, last: DeadLetterSource) -> int:
         """Publish a message to the full queue that alone does not have it, if they are in a circle of such queues.
 
         Each queue of the circle passes one message on. Return the cost.
@@ -774,9 +802,10 @@ class DeadLetterOutbox:
         try:
             if all(taker.has_room(letter.copy.body_bytes) for _, letter, taker in circle):
                 for giver, letter, taker in circle:
-                    if giver.outbox._enqueue([letter.copy], (taker,), len(letter.targets or ()) > 1).refused:
+                    target = cast("RouteTarget", taker)
+                    if giver.outbox._enqueue([letter.copy], (target,), len(letter.targets or ()) > 1).refused:
                         break
-                    letter.confirmed.add(taker)
+                    letter.confirmed.add(target)
                     letter.ticket = giver.host.journal.ticket()
         finally:
             for _, _, taker in circle:
@@ -798,12 +827,12 @@ class DeadLetterOutbox:
 
     def _end_exchange(self, letter: DeadLetter) -> None:
         """Settle an unconfirmed message if all targets have it."""
-        if letter.waits_for in letter.confirmed:
+        if cast("RouteTarget | None", letter.waits_for) in letter.confirmed:
             queue, message = self._queue, letter.message
             letter.forget_takers()
             self._hold_takers(letter)
             letter.keep()
-            letter.record(UNLIMITED)  # few, as the search was short
+            letter.record(UNLIMITED)  # few, because the search was short
             self.unconfirmed.remove(letter)
             self._hold([message], -1)
             self._count([message], -1)
@@ -852,8 +881,8 @@ class DeadLetterOutbox:
         if not self._budget.full_outboxes or self._queue.host.scheduler.finishing:
             return False, 0
         cost = len(targets) >> LOOK_SHIFT
-        full: Queue | None = None
-        for full in islice((cast("Queue", target) for target in targets if target.outbox_full), FULL_LOOKS):
+        full: DeadLetterSource | None = None
+        for full in islice((cast("DeadLetterSource", target) for target in targets if target.outbox_full), FULL_LOOKS):
             cost += WAITS_COST
             if not waits_for(full, self._queue):
                 self._await(full)
@@ -865,7 +894,7 @@ class DeadLetterOutbox:
             full.outbox.when_fewer(self._pass_no_longer)
         return False, cost
 
-    def _await(self, full: Queue | None) -> None:
+    def _await(self, full: DeadLetterSource | None) -> None:
         """Publish nothing until this queue has fewer messages, or go on."""
         self.awaited = full
         waiting = self._queue.host.waiting
@@ -969,7 +998,7 @@ class DeadLetterOutbox:
                 must_wait, its_cost = self._must_wait(letter.full)
                 cost += its_cost
                 if must_wait:
-                    break  # it is searched for again, as its targets may be others by then
+                    break  # it is searched for again, because its targets may be others by then
                 cost += letter.keep()
             if letter.targets is not None:
                 targets = letter.next_targets()
@@ -1023,9 +1052,59 @@ def cost_of(message: Message) -> int:
     return COST + (len(message.property_bytes) >> HEADER_SHIFT) + (message.body_bytes >> COPY_SHIFT)
 
 
-def waits_for(queue: Queue, other: Queue) -> bool:
+class Pass(NamedTuple):
+    """A letter that one queue of a circle passes to the next one."""
+
+    giver: DeadLetterSource
+    letter: DeadLetter
+    taker: DeadLetterSource
+
+
+def find_circle(source: DeadLetterSource, letter: DeadLetter, first: DeadLetterSource) -> tuple[list[Pass], int]:
+    """Return what the queues of a circle pass on, which begins with the letter from `source` to `first`; and the cost.
+
+    The list is empty if there is no circle, or it or the search would be too long.
+    """
+    found = {first: Pass(source, letter, first)}
+    sizes = {first: len(letter.message.frames)}  # of all letters on the way to a queue
+    pending = deque([first])
+    cost = 1
+    while pending and source not in found and len(found) < MOST_QUEUES:
+        queue = pending.popleft()
+        taken = found[queue].letter
+        cost += 1 + (len(queue.outbox.unconfirmed) >> LETTERS_SHIFT)
+        for waiting in queue.outbox.unconfirmed:
+            taker = waiting.waits_for
+            if taker is None or taker in found or not exchanges(queue, waiting, taken):
+                continue
+            size = sizes[queue] + len(waiting.message.frames)
+            if size <= MOST_BYTES and (taker is not source or exchanges(source, letter, waiting)):
+                found[taker] = Pass(queue, waiting, taker)
+                sizes[taker] = size
+                pending.append(taker)
+    if source not in found or first is source and not exchanges(source, letter, letter):
+        return [], cost
+    circle = [found[source]]
+    while circle[-1].giver is not source:
+        circle.append(found[circle[-1].giver])
+    return circle[::-1], cost
+
+
+def exchanges(queue: DeadLetterSource, given: DeadLetter, taken: DeadLetter) -> bool:
+    """Return whether a full queue may pass on one letter as it takes another.
+
+    That may be longer, as long as the queue does not exceed twice its limit of bytes.
+    """
+    settings, growth = queue.settings, taken.message.body_bytes - given.message.body_bytes
+    if queue.deleted or not settings.dead_letters_at_least_once:
+        return False
+    total = queue.ready_bytes + queue.outbox.persistent_bytes + growth
+    return growth <= 0 or settings.max_bytes < 0 or total <= 2 * settings.max_bytes
+
+
+def waits_for(queue: DeadLetterSource, other: DeadLetterSource) -> bool:
     """Return whether the outbox of a queue waits for the other one, or may do so behind WAITS more."""
-    seen: set[Queue] = set()
+    seen: set[DeadLetterSource] = set()
     for _ in range(WAITS):
         if queue is other:
             return True

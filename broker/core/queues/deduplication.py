@@ -12,9 +12,9 @@ from hashlib import blake2b
 from ...amqp.field_table import INTEGERS, Table, fixed_value
 from ...amqp.properties import headers
 from ..messages.binding import Destination
+from ..messages.clock import Clock
 from ..messages.message import Message
 from ..messages.message_state import NEVER
-from ..messages.ports import Clock
 
 HEADER = "x-deduplication-header"
 TTL = "x-cache-ttl"
@@ -94,7 +94,7 @@ class Deduplication:
         return parts[0] if len(parts) == 1 else parts[int.from_bytes(key[:4], "big") % len(parts)]
 
 
-class Recorder(Destination):
+class DeduplicationRecorder(Destination):
     """The cache of an exchange as a destination: it gets a message once all targets of the route have accepted it.
 
     A message that was refused, returned or rolled back may be published again, and one that waits is tried again.
@@ -124,7 +124,7 @@ class Recorder(Destination):
             self._deduplication.add(key, message, now_ms)
 
 
-def find_duplicate(recorders: Iterable[Recorder], message: Message) -> Generator[int, None, bool]:
+def find_duplicate(recorders: Iterable[DeduplicationRecorder], message: Message) -> Generator[int, None, bool]:
     """Return whether a duplicate was accepted after this message was routed, as in a transaction, or while it waited.
 
     Then it has to be routed again. A generator of the costs of its steps: the caller goes on in the last one.
@@ -139,7 +139,7 @@ def find_duplicate(recorders: Iterable[Recorder], message: Message) -> Generator
     return False
 
 
-def record(recorders: Iterable[Recorder], message: Message) -> Iterator[int]:
+def record(recorders: Iterable[DeduplicationRecorder], message: Message) -> Iterator[int]:
     """Put a message in the caches of exchanges on its way, in steps, once all targets have accepted it."""
     for recorder in recorders:
         recorder.record(message)

@@ -32,12 +32,13 @@ class Ledger:
     has come, `output_bytes` that wait for their sockets, `transaction_bytes` of publishes in transactions.
 
     `when_held` is called after deliveries and publishes to queues, while the limit is exceeded; `shedding`
-    says that contents of unacknowledged messages are leaving memory since (`shedding`).
+    says that contents of unacknowledged messages are leaving memory since (`shedding`). `paged_out` says that messages
+    were stored as queues page them out, since a publisher has set it to False.
     """
 
     __slots__ = (
         *("limit_bytes", "_own_bytes", "shared", "addresses", "unacked_bytes", "shed_bytes", "handed_bytes"),
-        *("when_held", "shedding"),
+        *("when_held", "shedding", "paged_out"),
         *("dead_letters", "long_routes", "readings"),
         *("arriving_bytes", "output_bytes", "transaction_bytes"),
     )
@@ -56,7 +57,7 @@ class Ledger:
         self.shared = ByteCount()
         self.addresses = ByteCount()
         self.when_held: Callable[[], None] = lambda: None
-        self.shedding = False
+        self.shedding = self.paged_out = False
         self.arriving_bytes = self.output_bytes = self.transaction_bytes = 0
         self.dead_letters = DeadLetterBudget()
         self.long_routes = LongRoutes()
@@ -105,7 +106,7 @@ class Ledger:
         self._own_bytes += held_bytes
 
     def shed(self, count: int) -> None:
-        """Count messages of which only a row is in memory, beside `add_unacked`; negative for rows that are gone."""
+        """Count messages of which only a row is in memory, beside `add_unacked`; negative for rows that are removed."""
         self.shed_bytes += count * self.SHED
         self._own_bytes += count * self.SHED
 

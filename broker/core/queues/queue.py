@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mypy_extensions import mypyc_attr
 
@@ -17,23 +17,22 @@ from ..counters.statistics import DISABLED, DeliveryCounters
 from ..jobs.scheduler import COPY_SHIFT, DUE_COST, OBJECT_COST, PUMP_COST, SPEED, STORE_SHIFT, Job
 from ..jobs.scheduler import SLICE as JOB_SLICE
 from ..messages.binding import Binding
+from ..messages.journal_port import DISK_FULL, ROOM, RecoveredQueue
 from ..messages.message import FIELD_SHIFT, FIELDS_COST, Message, ShedMessage, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER, MessageState
-from ..messages.ports import DISK_FULL, ROOM, RecoveredQueue, Timer
 from ..metadata.queue_types import QUORUM
 from .chunks import Chunk
 from .consumers import Consumer, Consumers, SingleActiveConsumers
 from .dead_lettering import DeadLetterOutbox
 from .deduplication import Deduplication
-from .enqueue import HAND_OVER_MS, PerMessageEnqueue
-from .fifo import BATCH_BYTES, LEVEL_SHIFT, Fifo
 from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, RELEASE_BELOW, RELEASE_BELOW_BYTES, HeldPublishers
-from .message_log import CHANNEL, DELETED, PURGED, REJECT
-from .queue_host import QueueHost
+from .per_message_enqueue import HAND_OVER_MS, PerMessageEnqueue
+from .queue_host import HostedQueue, QueueHost
 from .queue_journal import QueueJournal
 from .queue_settings import NO_POLICY, NONE
-from .ready_messages import MESSAGE_BYTES, ReadyMessages
+from .ready_messages import BATCH_BYTES, LEVEL_SHIFT, MESSAGE_BYTES, Fifo, ReadyMessages
 from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget
+from .traffic_log import CHANNEL, DELETED, PURGED, REJECT
 from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 
 if TYPE_CHECKING:
@@ -46,60 +45,20 @@ FAR, FAR_BYTES = 10_000, 16 << 20  # messages, or bytes of bodies, above a limit
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Queue(RouteTarget):
+class Queue(HostedQueue):
     """A queue: ready messages, unacknowledged deliveries and consumers.
 
     number           identifies a durable queue in the journal; 0 for all others
     owner            the connection of an exclusive queue, or None
-    dirty            the queue waits to be pumped
-    unacked          the number of unacknowledged messages
-    shed             the number of those whose contents only the journal has; `shed_bytes` is the sum of their bodies
+    shed             unacknowledged messages whose content only the journal has; `shed_bytes` is the sum of their bodies
     delivered_bytes  the sum of the bodies and long headers delivered to consumers
-    interrupted      consumers may have room for ready messages: they are asked, or woken, in one of the next turns
-    timer            for the earliest of the times for which it waits, `due_ms` (`Scheduler.pump_at`)
     """
 
     __slots__ = (
-        "host",
-        "vhost",
-        "durable",
-        "journal",
-        "owner",
-        "auto_delete",
-        "arguments",
-        "policy",
-        "operator_policy",
-        "effective",
-        "settings",
-        "incoming",
-        "consumers",
-        "ready_messages",
-        "unacked",
-        "shed",
-        "shed_bytes",
-        "had_consumer",
-        "dirty",
-        "paused",
-        "_resumed",
-        "published",
-        "delivered_bytes",
-        "delivering",
-        "unacked_bytes",
-        "dropped",
-        "expired",
-        "held_publishers",
-        "deduplication",
-        "outbox",
-        "timer",
-        "due_ms",
-        "_used_ms",
-        "_came_back",
-        "_feeding",
-        "interrupted",
-        "_pumped",
-        "_slice",
-        "demand_followers",
-        "_acyclic",
+        *("durable", "journal", "owner", "auto_delete", "arguments", "policy", "operator_policy", "effective"),
+        *("incoming", "consumers", "ready_messages", "shed", "shed_bytes", "had_consumer", "paused", "_resumed"),
+        *("published", "delivered_bytes", "delivering", "unacked_bytes", "dropped", "expired", "held_publishers"),
+        *("outbox", "_used_ms", "_came_back", "_feeding", "_pumped", "_slice", "demand_followers", "_acyclic"),
     )
 
     def __init__(
@@ -114,8 +73,7 @@ class Queue(RouteTarget):
     ) -> None:
         """A durable queue has a number in the journal, a transient one has 0."""
         settings = host.settings_cache.get(arguments, NO_POLICY)
-        super().__init__(name, number, settings.per_message)
-        self.host, self.vhost = host, host.name
+        super().__init__(host, name, number, settings)
         self.durable = number > 0
         self.journal = QueueJournal(host.journal, number)
         self.owner = owner
@@ -124,28 +82,26 @@ class Queue(RouteTarget):
         self.policy: Policy | None = None
         self.operator_policy: Policy | None = None
         self.effective: Mapping[str, object] = NO_POLICY
-        self.settings = settings
         self.incoming: dict[bytes, Binding] = {}
         single = settings.single_active_consumer
         scheduler = host.scheduler
         self.consumers = SingleActiveConsumers(scheduler, settings.type == QUORUM) if single else Consumers(scheduler)
-        self.ready_messages = ReadyMessages(self, self.settings, self.journal, host.ledger)
-        self.unacked = self.unacked_bytes = self.shed = self.shed_bytes = 0
-        self.had_consumer = self.dirty = False
+        self.ready_messages = ReadyMessages(self, settings, self.journal, host.ledger)
+        self.unacked_bytes = self.shed = self.shed_bytes = 0
+        self.had_consumer = False
         self.paused = 0  # jobs that requeue messages which must be delivered first
         self._resumed: list[Callable[[], None]] = []  # callbacks for their end
         self.published = self.delivered_bytes = 0
-        self.delivering = DeliveryCounters(host.statistics.delivering[self.settings.type])
+        self.delivering = DeliveryCounters(host.statistics.delivering[settings.type])
         self.dropped = self.expired = 0  # by a length limit; by a time to live
         self.held_publishers = HeldPublishers()
-        self.deduplication = Deduplication(arguments) if self.settings.deduplicates else None
-        self.reads_headers = self.deduplication is not None
+        if settings.deduplicates:
+            self.deduplication = Deduplication(arguments)
+            self.reads_headers = True
         self.outbox = DeadLetterOutbox(self)
-        self.timer: Timer | None = None
-        self.due_ms = 0
         self._used_ms = 0  # when `x-expires` began to count; 0 without one
         self.demand_followers: dict[Callable[[], None], None] = {}  # called once when the consumers' demand changes
-        self._came_back = self._feeding = self.interrupted = self._acyclic = False
+        self._came_back = self._feeding = self._acyclic = False
         self._pumped = 0  # `published` when it was last pumped
         self._slice = SLICE  # messages that may still expire or be dropped in this pump
         self.renew_expiry()
@@ -194,13 +150,14 @@ class Queue(RouteTarget):
             self.host.pending.append(self)
 
     def push_at(self, level: int, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
-        """Add messages at the tail of their priority level; any of them may have a deadline."""
         self.ready_messages.at(level).push_timed(messages, body_bytes, shared)
         self.published += len(messages)
         self.schedule_pump()
 
-    def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:
-        enqueue = PerMessageEnqueue((self,), source, shared)
+    def accept(
+        self, messages: list[Message], source: str, shared: bool, others: tuple[RouteTarget, ...] = ()
+    ) -> EnqueueResult:
+        enqueue = PerMessageEnqueue((self, *cast("tuple[Queue, ...]", others)), source, shared)
         refused = [index for index, message in enumerate(messages) if not enqueue.add(message)]
         enqueue.push()
         if refused:
@@ -209,7 +166,8 @@ class Queue(RouteTarget):
 
     def count_stored(self, count: int, body_bytes: int) -> None:
         if self.number:
-            self.journal.add(count, body_bytes)
+            self.journal.count += count
+            self.journal.body_bytes += body_bytes
 
     @property
     def record_key(self) -> object:
@@ -229,6 +187,18 @@ class Queue(RouteTarget):
         return self.settings.dead_letters_rejected and not self.deleted
 
     @property
+    def hands_over(self) -> bool:
+        return len(self.consumers) > 0 or self.settings.drops_head or self.settings.rejects_publish
+
+    @property
+    def dead_letter_room_bytes(self) -> int:
+        return self.outbox.room_bytes
+
+    def dead_letter_rejected(self, message: Message) -> bool:
+        self.outbox.add([message], MAXLEN, queued=False)
+        return self.outbox.awaits_journal
+
+    @property
     def outbox_full(self) -> bool:
         return self.dead_letters_rejected and self.outbox.full
 
@@ -243,23 +213,16 @@ class Queue(RouteTarget):
         return not self.settings.rejects_publish or self.takes(body_bytes)
 
     def takes(self, body_bytes: int) -> bool:
-        """Return whether the queue can take a body of this length without dropping or rejecting a message.
-
-        Deliverable messages do not count, so it does as long as consumers may have room that are not asked yet.
-        """
+        # Deliverable messages do not count, so it does as long as consumers may have room that are not asked yet.
         if not self.is_full(body_bytes):
             return True
-        if not self.interrupted:  # else `pump` goes on, as it may take long
+        if not self.interrupted:  # otherwise `pump` goes on, because it may take long
             self.host.feed(self)
             self.await_freed()
         self.schedule_pump()
         return self.interrupted and not self._is_far_above() or not self.is_full(body_bytes)
 
     def is_full(self, body_bytes: int, before: int = 0) -> bool:
-        """Return whether a message is above a limit, if deliverable ones count.
-
-        `before` messages are pushed first; `body_bytes` is the sum of their bodies and its own.
-        """
         settings, ready = self.settings, self.ready_messages
         count, total = ready.count + before, ready.body_bytes + body_bytes
         if settings.dead_letters_at_least_once and not self.outbox.exchanging:
@@ -320,7 +283,7 @@ class Queue(RouteTarget):
         return settings.counts_deliveries and not (nacked and settings.type == QUORUM)
 
     def cost_of_counting(self, message: Message, nacked: bool) -> int:
-        """Return what a requeue of this message costs for its delivery count, which makes a copy (`jobs.scheduler`)."""
+        """Return the cost of counting the delivery in a requeue, which makes a copy (`jobs.scheduler`)."""
         if not self._counts(nacked):
             return 0
         if isinstance(message, ShedMessage) and self.is_at_limit(message, nacked):
@@ -330,13 +293,16 @@ class Queue(RouteTarget):
 
     def restore(self, recovered: RecoveredQueue) -> None:
         """Take over recovered messages, as redelivered."""
-        self.journal.add(len(recovered), recovered.body_bytes)
+        self.count_stored(len(recovered), recovered.body_bytes)
         self.ready_messages.restore(recovered, self.settings.max_priority > 0)
         if recovered.deadlines_ms is not None or self.settings.drops_head:
             self.schedule_pump()
 
+    def expire_soon(self, level: int) -> None:
+        self.ready_messages.at(level).timed = True
+        self.schedule_pump()
+
     def schedule_pump(self) -> None:
-        """Have the node pump this queue soon, as something may be deliverable."""
         if not self.dirty:
             self.dirty = True
             self.host.pending.append(self)
@@ -426,14 +392,15 @@ class Queue(RouteTarget):
         self._feeding = True
         self._slice = 0 if self._held_back else SLICE + self.published - self._pumped
         try:
-            timed = self.ready_messages.timed
+            ready = self.ready_messages
+            timed = ready.default.timed if len(ready.all) == 1 else ready.timed
             if timed:
                 self._expire(self.ready_messages.all)
             settings = self.settings
             if self._came_back and settings.drops_head and settings.type != QUORUM and not self.interrupted:
                 self._trim()  # a requeued message beyond the limit is dropped, even if a consumer has room
             self._came_back = self.interrupted = False
-            if len(self.consumers) and self._slice:
+            if self.consumers.all and self._slice:
                 if not self.paused:
                     self._deliver()
                 elif self.consumers.any_ready():
@@ -455,7 +422,7 @@ class Queue(RouteTarget):
                 self.held_publishers.release(self)
 
     def catch_up(self) -> None:
-        """Do now what a due pump would, so that what is read of the queue next is true."""
+        """Do the work of a pump that is due, so that counts read next are current."""
         if self.dirty:
             self.host.feed(self)
 
@@ -477,8 +444,8 @@ class Queue(RouteTarget):
                 self._expire([fifo])
                 if not self._slice:
                     return  # the first message may be due as well
-            returned = fifo.returned
-            if returned is None and not fifo.fresh or returned is not None and returned.row_first:
+            requeued = fifo.requeued
+            if requeued is None and not fifo.fresh or requeued is not None and requeued.row_first:
                 if not consumers.any_room(ready.average_bytes):  # before it is read
                     if consumers.any_ready():
                         self._interrupt()
@@ -488,8 +455,8 @@ class Queue(RouteTarget):
                     return
                 read_bytes = ready.read_bytes
                 message = fifo.ensure_loaded()
-                returned = fifo.returned
-                if returned is not None:  # they are delivered one by one
+                requeued = fifo.requeued
+                if requeued is not None:  # they are delivered one by one
                     rest += (ready.read_bytes - read_bytes) // MESSAGE_BYTES
                 if message is None:
                     if len(fifo):
@@ -497,19 +464,19 @@ class Queue(RouteTarget):
                             self._interrupt()
                         return
                     continue
-                if ready.read_bytes >= read_end:  # one is delivered: else each queue would hold one that it has read
+                if ready.read_bytes >= read_end:  # or each queue would hold one that it has read
                     rest = ready.count - 1
             # Requeued messages go first, one by one: they are rare, and their positions are not contiguous.
             average_bytes = ready.average_bytes
             if fifo.header_bytes:
                 average_bytes += fifo.header_bytes // fifo.resident
-            count = 1 if returned is not None else min(len(fifo.fresh), BATCH_BYTES // (average_bytes + 1) + 1)
+            count = 1 if requeued is not None else min(len(fifo.fresh), BATCH_BYTES // (average_bytes + 1) + 1)
             takers, room = consumers.take_turn(count, average_bytes)
             if not takers:
                 if consumers.any_ready():  # very many have no room: other queues have their turn first
                     self._interrupt()
                 return
-            if returned is not None:
+            if requeued is not None:
                 header_bytes = fifo.header_bytes
                 position, message, redelivered = fifo.pop()
                 self.delivered_bytes += message.body_bytes + header_bytes - fifo.header_bytes
@@ -525,7 +492,6 @@ class Queue(RouteTarget):
         return self.host.ledger.dead_letters.total > 0 and self.outbox.many
 
     def can_deliver(self, body_bytes: int) -> bool:
-        """Return whether a message of this length would be delivered now, or in one of the next turns."""
         host = self.host
         if self.paused or host.held or self._held_back or host.ledger.shedding and self._awaits_shedding():
             return False
@@ -543,7 +509,6 @@ class Queue(RouteTarget):
         self.host.scheduler.pump_later(self)
 
     def await_freed(self) -> None:
-        """Note it if consumers that wait may have room. What is above a limit is dropped later, if it stays."""
         if self.ready and not self.interrupted and self.consumers.any_freed():
             self.interrupted = True
             if self.settings.drops_head:
@@ -634,9 +599,9 @@ class Queue(RouteTarget):
         return others, body_bytes - shed_bytes
 
     def shed_content(self, position: int, message: Message) -> ShedMessage | None:
-        """Have only the journal keep the content of an unacknowledged message; return what is left in memory of it.
+        """Have only the journal keep the content of an unacknowledged message; return its row in memory.
 
-        Return None if it stays in memory, as it is not stored, and there is no room to do that, or its delivery
+        Return None if it stays in memory because it is not stored, and there is no room to do that, or its delivery
         attempts, which are counted, would not be stored with it.
         """
         id_, host = message.id, self.host
@@ -723,7 +688,7 @@ class Queue(RouteTarget):
         """Drop a message whose content only the journal had, or dead-letter it.
 
         One that has to be dead-lettered and could not be read returns to the queue, where it is read again later, for
-        the reason `otherwise` of `message_log`.
+        the reason `otherwise` of `traffic_log`.
         """
         if self.settings.dead_letter_exchange is None:
             self.journal.drop_pages([message])
@@ -737,7 +702,7 @@ class Queue(RouteTarget):
         self.ready_messages.reread_later()
 
     def cost_of_reading_back(self, message: Message) -> int:
-        """Return what it costs to dead-letter this message if its content has to be read for that."""
+        """Return the cost of dead-lettering this message if its content has to be read."""
         if not isinstance(message, ShedMessage) or self.settings.dead_letter_exchange is None or self.deleted:
             return 0
         return MESSAGE_BYTES + message.content_bytes >> STORE_SHIFT
@@ -877,3 +842,32 @@ class Queue(RouteTarget):
         followers, self.demand_followers = self.demand_followers, {}
         for follower in followers:
             follower()
+
+
+RAM_BYTES = 600  # about the memory of a message beside its body
+
+
+def queue_sizes(queue: Queue) -> dict[str, int]:
+    """Return the sizes of a queue in messages and bytes, by RabbitMQ's names.
+
+    Ready messages that only the journal has count as long as the average.
+    """
+    away = sum(fifo.paged_count for fifo in queue.ready_messages.all)
+    ram, unacked = queue.ready - away, queue.unacked - queue.shed
+    ready_bytes = max(queue.ready_bytes - away * queue.ready_messages.average_bytes, 0)
+    ram_bytes = ready_bytes + queue.unacked_bytes - queue.shed_bytes
+    message_bytes = queue.ready_bytes + queue.unacked_bytes
+    return {
+        "messages_ram": ram + unacked,
+        "messages_ready_ram": ram,
+        "messages_unacknowledged_ram": unacked,
+        "messages_paged_out": away + queue.shed,
+        "messages_persistent": queue.journal.count,
+        "message_bytes": message_bytes,
+        "message_bytes_ready": queue.ready_bytes,
+        "message_bytes_unacknowledged": queue.unacked_bytes,
+        "message_bytes_ram": ram_bytes,
+        "message_bytes_paged_out": message_bytes - ram_bytes,
+        "message_bytes_persistent": queue.journal.body_bytes,
+        "memory": ram_bytes + (ram + unacked) * RAM_BYTES,
+    }

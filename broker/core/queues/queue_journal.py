@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..messages.journal_port import Journal
 from ..messages.message import Message, SharedMessage, ShedMessage, total_bytes
-from ..messages.ports import Journal
 
 
 class QueueNumbers:
@@ -39,11 +39,6 @@ class QueueJournal:
         self._journal = journal
 
     # Persistent messages of a durable queue
-
-    def add(self, count: int, body_bytes: int) -> None:
-        """Count messages that were stored or recovered."""
-        self.count += count
-        self.body_bytes += body_bytes
 
     def settle(self, messages: list[Message], body_bytes: int = -1, moved: bool = False) -> None:
         """Settle messages, except for those that are not stored for this queue.

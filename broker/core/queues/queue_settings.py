@@ -113,7 +113,7 @@ class QueueSettings:
 class QueueSettingsCache:
     """The settings of the queues of one virtual host.
 
-    Queues with the same arguments and policies share theirs, as a policy may apply to very many queues at once.
+    Queues with the same arguments and policies share theirs, because a policy may apply to very many queues at once.
     """
 
     __slots__ = ("_known",)
@@ -148,7 +148,7 @@ def least(arguments: Table, policy: Mapping[str, object], key: str) -> int:
 
 
 def text(arguments: Table, policy: Mapping[str, object], key: str) -> str | None:
-    """Return the value of the argument, or else of the policy, or None."""
+    """Return the value of the argument, or of the policy, or None."""
     given = arguments.text(f"x-{key}")
     if given is not None:
         return given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from ...amqp.field_table import Table
@@ -59,3 +60,16 @@ class ReplyQueue(Queue):
         self.host.left(self, messages[free:], MAXLEN)
         messages = messages[:free]
         return messages, total_bytes(messages)
+
+
+REPLY_TO = "amq.rabbitmq.reply-to"  # direct reply-to; prefix of the names of reply queues
+
+
+def reply_queue_name() -> str:
+    """Generate the name of a reply queue, of two parts as in RabbitMQ, which some clients rely on."""
+    return f"{unique_name(REPLY_TO, '.')}.{secrets.token_urlsafe(16)}=="
+
+
+def unique_name(prefix: str, joint: str = "-") -> str:
+    """Generate a name that nobody can guess, with 16 random bytes as 22 characters."""
+    return f"{prefix}{joint}{secrets.token_urlsafe(16)}"

@@ -13,7 +13,7 @@ from ..messages.binding import Destination
 from ..messages.message import Message
 
 if TYPE_CHECKING:
-    from .deduplication import Recorder
+    from .deduplication import DeduplicationRecorder
     from .ledger import Ledger
 
 PER_MESSAGE_COST = 3  # of a queue that looks at each message (`jobs.scheduler`)
@@ -69,8 +69,10 @@ class RouteTarget(Destination):
         """
         raise NotImplementedError
 
-    def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:
-        """Store and add messages one by one, or reject them.
+    def accept(
+        self, messages: list[Message], source: str, shared: bool, others: tuple[RouteTarget, ...] = ()
+    ) -> EnqueueResult:
+        """Store and add messages one by one, or reject them; the same for `others` with an equal `record_key`.
 
         `source` is that of the message log, empty for a client. `shared` messages are also added to other targets.
         """
@@ -81,7 +83,7 @@ class RouteTarget(Destination):
         return None
 
     def has_room_in_steps(self, message: Message) -> Generator[int, None, bool] | None:
-        """Return a generator that looks whether the message would be rejected, or None if `has_room` tells."""
+        """Return a generator that finds out whether the message would be rejected, or None if `has_room` is enough."""
         return None
 
     def count_stored(self, count: int, body_bytes: int) -> None:
@@ -94,7 +96,7 @@ class RouteTarget(Destination):
 
     @property
     def paged(self) -> bool:
-        """True if new messages are stored on the disk whatever their delivery mode, as the queue is paged out."""
+        """True if new messages are stored on the disk whatever their delivery mode, because the queue is paged out."""
         return False
 
     @property
@@ -220,7 +222,7 @@ class TargetSearch(Protocol):
     """
 
     targets: tuple[RouteTarget, ...]
-    recorders: tuple[Recorder, ...]
+    recorders: tuple[DeduplicationRecorder, ...]
     stable: bool
     cost: int
 
@@ -228,7 +230,7 @@ class TargetSearch(Protocol):
         """Search, and stop where that has cost `limit`; return whether the search is complete."""
 
     def stop(self) -> None:
-        """Search no further, and free what was found but the targets."""
+        """Search no further, and free all results but the targets."""
 
     def keep(self) -> int:
         """Have exchanges on the way keep the message, once it is enqueued for good; return the cost."""

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ..jobs.scheduler import SUSPENDED, Job, Scheduler
-from ..messages.ports import BEHIND, DISK_FULL, Clock, Journal
-from .fifo import PAGE_ABOVE
+from ..messages.clock import Clock
+from ..messages.journal_port import BEHIND, DISK_FULL, Journal
 from .ledger import Ledger
+from .ready_messages import PAGE_ABOVE
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -37,7 +38,7 @@ class Holder(Protocol):
 
 
 class Shedding:
-    """The channels and queues of a node, and the jobs that shed what they hold.
+    """The channels and queues of a node, and the jobs that shed their contents.
 
     awaits_room  some deliveries have to be stored for that, and there was no room; channels set it
     """
@@ -126,7 +127,7 @@ class Shedding:
                         self._journal.when_durable(self._journal.ticket(), self._resume)
                         yield SUSPENDED
                         self._resume = None
-                        continue  # all holders may be gone
+                        continue  # all holders may be closed
                 holder = next(iter(holders))
                 holders.move_to_end(holder)
                 cost = holder.shed()

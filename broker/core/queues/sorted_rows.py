@@ -51,7 +51,7 @@ class SortedRows:
     __slots__ = ("_width", "_blocks", "_firsts", "_count")
 
     def __init__(self, width: int) -> None:
-        """Each row has so many values beside its key."""
+        """Each row has this number of values beside its key."""
         self._width = width
         self._blocks: list[Block] = []  # none is empty
         self._firsts: list[int] = []  # the first key of each

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..jobs.scheduler import PUMP_COST, Job, Scheduler
-from ..messages.ports import Clock
+from ..messages.clock import Clock
 
 LOOK_MS = 1_000  # from a change of bindings until the targets are searched again
 LOOK_COST = 2 * PUMP_COST  # of one outbox, whose queue is pumped

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from ...amqp import properties
 from ...amqp.field_table import Table, Value
-from ..messages.message import DELIVERY_COUNT, Address, Message
+from ..messages.message import DELIVERY_COUNT, Message, RoutingAddress
 from ..messages.message_state import BY_QUEUE, NEVER, NO_TTL, WITHOUT_CC, MessageState
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"  # reasons
@@ -38,19 +38,19 @@ _REJECTED = Table.encode_items([("reason", ("S", REJECTED.encode()))])
 def dead_letter_copy(
     message: Message, queue: str, reason: str, exchange: str, routing_key: str | None, timestamp_s: int
 ) -> Message:
-    """Return the copy for `exchange`, with the configured routing key or else the message's own."""
+    """Return the copy for `exchange`, with the configured routing key or the message's own."""
     raw = dead_letter_properties(message, queue, reason, timestamp_s)
     persistent = properties.delivery_mode(raw) == 2
     if routing_key is not None:
-        return copy_with_properties(message, Address(exchange, routing_key), raw, persistent, WITHOUT_CC, ())
-    address = Address(exchange, message.address.routing_key)
+        return copy_with_properties(message, RoutingAddress(exchange, routing_key), raw, persistent, WITHOUT_CC, ())
+    address = RoutingAddress(exchange, message.address.routing_key)
     kind = message.dead_lettered or BY_QUEUE
     return copy_with_properties(message, address, raw, persistent, kind, message.bcc_keys)
 
 
 def copy_with_properties(
     message: Message,
-    address: Address,
+    address: RoutingAddress,
     property_bytes: bytes,
     persistent: bool,
     dead_lettered: int,

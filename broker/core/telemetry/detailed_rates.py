@@ -1,6 +1,6 @@
 """Message counters by channel and exchange, channel and queue, exchange and queue: RabbitMQ's detailed rates.
 
-They are optional, as each batch of messages costs one or two look-ups more, and each pair takes memory.
+They are optional, because each batch of messages costs one or two look-ups more, and each pair takes memory.
 """
 
 from __future__ import annotations

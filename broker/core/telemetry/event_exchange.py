@@ -42,7 +42,7 @@ class Events(Observer):
     actor  the author of the current change: a user, or one of RabbitMQ's names for an operator's interface
     hooks  called with the name and the fields of each event, during the change
 
-    The last state of virtual hosts and users is kept, as their records do not say what has changed. Events leave out
+    The last state of virtual hosts and users is kept, because their records do not have the changes. Events leave out
     values of parameters that are longer than headers may be.
     """
 

@@ -18,10 +18,10 @@ from ...amqp.properties import Properties
 from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_context import Emission
 from ..jobs.scheduler import COPY_SHIFT, Job
-from ..messages.message import Address, Message, framed
-from ..messages.ports import DISK_FULL, ROOM
-from ..queues.message_log import Origin
+from ..messages.journal_port import DISK_FULL, ROOM
+from ..messages.message import Message, RoutingAddress, framed
 from ..queues.route_target import RouteTarget
+from ..queues.traffic_log import Origin
 from ..queues.x_death import routing_keys
 from ..vhost.emissions import deliver_in_slices
 from ..vhost.tracer import Tracer
@@ -155,7 +155,7 @@ class Firehose(Tracer):
 def trace_message(key: str, fields: dict[str, object], message: Message) -> Message:
     """Return the copy of a message that is published with this routing key and these headers."""
     headers = fit_to_limit({name: value_of(value) for name, value in fields.items()})
-    return framed(Address(TRACE, cut_short(key)), Properties(headers=headers), message.body)
+    return framed(RoutingAddress(TRACE, cut_short(key)), Properties(headers=headers), message.body)
 
 
 def first_names(queues: tuple[RouteTarget, ...]) -> list[str]:

@@ -52,7 +52,7 @@ class Alarms:
             self._stored[vhost] += 1
 
     def refuses_new(self, size: int, vhost: str, stored: bool = True) -> bool:
-        """Whether the disk is too full for a new object of this virtual host with so many bytes of arguments."""
+        """Whether the disk is too full for a new object of this virtual host with this size of arguments."""
         return DISK in self._on and (size > LONG_BYTES or stored and self._stored[vhost] >= STORED_LIMIT)
 
     def _change(self, resource: str, on: bool) -> None:

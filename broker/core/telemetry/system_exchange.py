@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from ...amqp.properties import Properties
 from ..exchanges.exchange import Exchange
 from ..jobs.scheduler import Scheduler
-from ..messages.message import Address, framed
-from ..messages.ports import Clock
+from ..messages.clock import Clock
+from ..messages.message import RoutingAddress, framed
 from ..vhost.vhost import VHost
 
 
@@ -48,7 +48,7 @@ class SystemExchange:
         exchange = self._find()
         if exchange is None or not exchange.outgoing:
             return
-        message = framed(Address(self.name, routing_key), properties, body)
+        message = framed(RoutingAddress(self.name, routing_key), properties, body)
         drops = not self._vhosts[self._default_vhost].publish(exchange, message)
         if drops and not self._drops:
             self.scheduler.report("system_messages_dropped", "warning", {"exchange": self.name})

@@ -16,11 +16,11 @@ from ..exchanges.exchange_type import ExchangeType
 from ..exchanges.router import Search
 from ..jobs.scheduler import COPY_SHIFT, SLICE, STORE_SHIFT, Scheduler
 from ..messages.binding import Destination
+from ..messages.clock import Clock
+from ..messages.journal_port import Journal
 from ..messages.message import Message, frame_bytes, total_bytes
-from ..messages.ports import Clock, Journal
-from ..queues.deduplication import Recorder, record
+from ..queues.deduplication import DeduplicationRecorder, record
 from ..queues.ledger import Ledger
-from ..queues.message_log import MADE, MOVED
 from ..queues.queue_host import QueueHost
 from ..queues.route_target import (
     ACCEPTED,
@@ -34,6 +34,7 @@ from ..queues.route_target import (
     records_of,
     without_full,
 )
+from ..queues.traffic_log import MADE, MOVED
 
 MAKE_COST = 5  # of a message that the type has just made
 STORED_COST = 2  # of a durable queue
@@ -55,7 +56,7 @@ class EmissionHost(QueueHost):
         self.dropped = False
 
     def emit(self, exchange: Exchange, emissions: Iterable[Emission], content_bytes: int = 0) -> None:
-        """Enqueue what the type of an exchange emits, in slices, after all that it has emitted before.
+        """Enqueue the emissions of the type of an exchange in slices, after all earlier ones.
 
         `content_bytes` is the memory of frames that nothing else keeps.
         """
@@ -183,7 +184,7 @@ def enqueue_in_slices(
     messages: list[Message],
     source: str = MADE,
     limit: int = SLICE,
-    recorders: tuple[Recorder, ...] = (),
+    recorders: tuple[DeduplicationRecorder, ...] = (),
     before: EnqueueResult | None = None,
 ) -> EnqueueSteps:
     """Enqueue messages, in order, at each of the targets, in steps whose cost is about `limit` at most.
@@ -296,7 +297,7 @@ def enqueue(
     targets: tuple[RouteTarget, ...],
     messages: list[Message],
     source: str = MADE,
-    recorders: tuple[Recorder, ...] = (),
+    recorders: tuple[DeduplicationRecorder, ...] = (),
 ) -> EnqueueResult:
     """Enqueue messages at those targets that exist, and copies where a queue would change them.
 

@@ -10,10 +10,10 @@ from ..exchanges.router import SEARCH_COST, Search
 from ..jobs.long_routes import SHORT_BYTES, TARGET_BYTES, Place
 from ..jobs.scheduler import SUSPENDED, Job
 from ..messages.binding import Destination
+from ..messages.clock import Timer
 from ..messages.message import Message
-from ..messages.ports import Timer
-from ..queues.message_log import DELAYED
 from ..queues.route_target import EnqueueResult, RouteTarget, queues_of, without_full
+from ..queues.traffic_log import DELAYED
 from .emissions import (
     LOOK_SHIFT,
     LOOKS,

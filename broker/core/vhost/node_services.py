@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...amqp.field_table import Table
 from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_type import Registry
 from ..jobs.scheduler import Scheduler
-from ..messages.ports import Clock, Journal
+from ..messages.clock import Clock
+from ..messages.journal_port import IN_MEMORY, Journal, StorageStatus
+from ..metadata.queue_types import QUORUM
+from ..queues.arguments import QUEUE_TYPE, refused
 from ..queues.ledger import Ledger
 from ..queues.queue import Queue
 from ..queues.queue_journal import QueueNumbers
 from .observer import Observers
-from .replication import Replication
+
+
+class Replication:
+    """The replication of a node's store.
+
+    status    returns the status of the store; the settings of a server may change while the node runs
+    required  whether new quorum queues are refused while the store is not replicated
+    """
+
+    def __init__(self) -> None:
+        self.status: Callable[[], StorageStatus] = lambda: IN_MEMORY
+        self.required = False
+
+    def check(self, arguments: Table, where: str) -> None:
+        """Raise PreconditionFailed (406) for a new quorum queue that would not be replicated as required."""
+        if not self.required or arguments.text(QUEUE_TYPE) != QUORUM:
+            return
+        status = self.status()
+        if not status.replicated:
+            reason = f"quorum queues require a replicated store, but a confirmed message is now on {status.guarantee}"
+            raise refused(QUEUE_TYPE, where, f'"{reason}"')
 
 
 class TopologyLimits:

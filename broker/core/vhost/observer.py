@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..metadata.change_observer import ChangeObserver
+from ..metadata.records import ChangeObserver
 
 if TYPE_CHECKING:
     from ..exchanges.exchange import Exchange

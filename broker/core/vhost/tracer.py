@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..messages.message import Message
-from ..queues.message_log import Origin
 from ..queues.route_target import RouteTarget
+from ..queues.traffic_log import Origin
 
 
 class Tracer:

@@ -22,10 +22,10 @@ from ..exchanges.router import Search
 from ..jobs.long_routes import TARGET_BYTES
 from ..jobs.scheduler import OBJECT_COST, SLICE, Job, do_at_once
 from ..messages.binding import Binding, Destination
+from ..messages.journal_port import ROOM
 from ..messages.message import Message
-from ..messages.ports import ROOM
 from ..metadata.records import StoredVHost
-from ..metadata.reserved_names import check_not_default, check_prefix
+from ..metadata.validation import check_not_default, check_prefix
 from ..queues.arguments import (
     check_queue_arguments,
     check_queue_type,
@@ -36,10 +36,11 @@ from ..queues.arguments import (
 )
 from ..queues.consumers import Consumer
 from ..queues.flow_control import Publisher
-from ..queues.message_log import DELETED
 from ..queues.queue import Queue
+from ..queues.queue_host import HostedQueue
 from ..queues.reply_queue import ReplyQueue
 from ..queues.route_target import PAGE_COST
+from ..queues.traffic_log import DELETED
 from .emissions import EmissionHost, EmissionQueue, enqueue
 from .exchange_host import ExchangeHost
 from .node_services import NodeServices
@@ -58,11 +59,11 @@ EVENT = "amq.rabbitmq.event"  # a topic exchange of the default virtual host
 BINDING_COST = 6  # cost of deleting one binding (`jobs.scheduler`)
 FREED_SHIFT = 2  # to free 4 arguments of a binding, or values of a cache, costs 1
 ARGUMENTS_SHIFT = 3  # an observer of a deleted binding decodes and encodes 8 bytes of its arguments in a microsecond
-EMISSION_COST = 12  # of what an exchange type emits for it, until it is enqueued
+EMISSION_COST = 12  # of the emission of an exchange type for it, until it is enqueued
 BINDINGS = 100  # bindings deleted in one step
 STEP_COST = BINDING_COST * BINDINGS
 CANCEL_COST = 1_000  # of the consumers that are cancelled in one step
-AT_ONCE_COST = 2 * STEP_COST  # of what is deleted together with a queue or exchange; the rest is a job
+AT_ONCE_COST = 2 * STEP_COST  # of objects that are deleted together with a queue or exchange; the rest is a job
 CheckNew = Callable[[int, bool], None]
 """A function of the bytes of a new object's arguments, and whether it is stored.
 
@@ -76,14 +77,14 @@ def allow_new(size: int, stored: bool) -> None: ...
 class VHost(EmissionHost):
     """A virtual host: exchanges, queues, bindings, and the routes cached for publishers.
 
-    exchanges   by name
-    queues      by name
-    volatile    the queues of direct reply-to, by name
-    routes      cached routes by user and RouteKey, cleared by each change of topology or permissions
-    firehose    the firehose while tracing is switched on, or None
-    tracer      receives all messages: the firehose and live traces, or None
-    unbindings  jobs that delete the many bindings of a deleted queue or exchange, and auto-delete exchanges that lose
-                their last binding, by its kind and name
+    exchanges       by name
+    queues          by name
+    reply_queues    the queues of direct reply-to, by name
+    routes          cached routes by user and RouteKey, cleared by each change of topology or permissions
+    firehose        the firehose while tracing is switched on, or None
+    tracer          receives all messages: the firehose and live traces, or None
+    unbinding_jobs  jobs that delete the many bindings of a deleted queue or exchange, and auto-delete exchanges that
+                    lose their last binding, by its kind and name
     """
 
     def __init__(self, name: str, services: NodeServices, system_exchanges: Iterable[str] = ()) -> None:
@@ -91,12 +92,12 @@ class VHost(EmissionHost):
         super().__init__(name, services.clock, services.journal, services.ledger, services.scheduler)
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
-        self.volatile: dict[str, ReplyQueue] = {}
+        self.reply_queues: dict[str, ReplyQueue] = {}
         self.routes: dict[str, RouteCache] = {}
         self.firehose: Tracer | None = None
         self.tracer: Tracer | None = None
         self._tracers: list[Tracer] = []
-        self.unbindings: dict[tuple[str, str], Job] = {}
+        self.unbinding_jobs: dict[tuple[str, str], Job] = {}
         self._unbound_calls: dict[tuple[str, str], list[Callable[[], None]]] = {}
         self._registry = services.registry
         self._numbering = services.numbering
@@ -112,6 +113,13 @@ class VHost(EmissionHost):
 
     def __str__(self) -> str:
         return f"vhost '{self.name}'"
+
+    def routes_of(self, account: str) -> RouteCache:
+        """Return the route cache that all channels of a user share. Its routes have passed permission checks."""
+        routes = self.routes.get(account)
+        if routes is None:
+            routes = self.routes[account] = RouteCache(self.ledger.addresses)
+        return routes
 
     def clear_route_cache(self) -> None:
         """Drop all cached routes, after a change of topology or permissions."""
@@ -131,7 +139,7 @@ class VHost(EmissionHost):
     def _set_tracers(self, tracers: list[Tracer]) -> None:
         self._tracers = tracers
         self.tracer = Tracers(tracers) if len(tracers) > 1 else tracers[0] if tracers else None
-        self.clear_route_cache()  # cached routes say whether each message is to be read
+        self.clear_route_cache()  # cached routes depend on whether each message is read
 
     # Looking up
 
@@ -190,9 +198,9 @@ class VHost(EmissionHost):
         published: bool = False,
     ) -> Search:
         queues: Mapping[str, Queue] = self.queues
-        if self.volatile and exchange.name == "":
-            queues = ChainMap[str, Queue](self.queues, cast("dict[str, Queue]", self.volatile))
-        some_deleted = bool(self.unbindings)
+        if self.reply_queues and exchange.name == "":
+            queues = ChainMap[str, Queue](self.queues, cast("dict[str, Queue]", self.reply_queues))
+        some_deleted = bool(self.unbinding_jobs)
         exchanges, journal = self.exchanges, self.journal
         return Search(
             exchange, exchanges, queues, keys, message, journal, some_deleted, peeks, defers, first, published
@@ -316,7 +324,7 @@ class VHost(EmissionHost):
         """
         key = target.kind, target.name
         limit = self._at_once_cost(target)
-        job = self.unbindings[key] = self._delete_in_steps(key, steps, doomed)
+        job = self.unbinding_jobs[key] = self._delete_in_steps(key, steps, doomed)
         more, spent = do_at_once(job, limit - cost - 1) if cost < limit else (True, 0)
         self.scheduler.charge(cost + spent)
         if more:
@@ -325,7 +333,7 @@ class VHost(EmissionHost):
             self.scheduler.start(f"bindings of {target}", job, appends=target in self.emitting)
 
     def _at_once_cost(self, target: Queue | Exchange) -> int:
-        """Return the cost of what is deleted at once together with a queue or exchange.
+        """Return the cost of the objects that are deleted at once together with a queue or exchange.
 
         After very many deletions in this turn it is what a few short bindings cost, or 0.
         """
@@ -337,7 +345,7 @@ class VHost(EmissionHost):
 
     def _delete_in_steps(self, key: tuple[str, str], steps: Job, doomed: deque[Exchange]) -> Job:
         """The job of `_delete_rest`. A loop in place of recursion: clients can build chains of any length."""
-        job, keys = self.unbindings[key], [key]
+        job, keys = self.unbinding_jobs[key], [key]
         try:
             yield from steps
             while doomed:
@@ -345,7 +353,7 @@ class VHost(EmissionHost):
                 if not self.has(exchange) or exchange.outgoing:
                     continue  # it has been deleted, or bound again
                 keys.append((exchange.kind, exchange.name))
-                self.unbindings[keys[-1]] = job
+                self.unbinding_jobs[keys[-1]] = job
                 yield from self._remove_exchange(exchange, doomed)
                 self._observers.exchange_deleted(exchange)
                 self._unbound_all(keys.pop())
@@ -385,7 +393,7 @@ class VHost(EmissionHost):
         yield cost
 
     def _unbound_all(self, key: tuple[str, str]) -> None:
-        self.unbindings.pop(key, None)
+        self.unbinding_jobs.pop(key, None)
         self.clear_route_cache()
         for call in self._unbound_calls.pop(key, ()):
             call()
@@ -396,7 +404,7 @@ class VHost(EmissionHost):
 
     def _finish_unbinding(self, kind: str, name: str) -> None:
         """Finish deleting the bindings of a deleted object of this name, as observers know bindings by names."""
-        job = self.unbindings.get((kind, name))
+        job = self.unbinding_jobs.get((kind, name))
         if job is not None:
             self.scheduler.finish(job)
 
@@ -472,7 +480,7 @@ class VHost(EmissionHost):
         ready = queue.purge(DELETED)
         queue.on_deleted()
         self.queues.pop(queue.name, None)
-        self.volatile.pop(queue.name, None)
+        self.reply_queues.pop(queue.name, None)
         if isinstance(queue.owner, Publisher):
             queue.owner.disowned(queue)
         if isinstance(queue, ReplyQueue):
@@ -507,10 +515,10 @@ class VHost(EmissionHost):
         if queue.auto_delete and queue.had_consumer and not len(queue.consumers):
             self.delete_queue(queue)
 
-    def open_volatile(self, name: str) -> ReplyQueue:
+    def open_reply_queue(self, name: str) -> ReplyQueue:
         """Create the reply queue of a direct reply-to consumer. No route is cached for its name, which is random."""
         queue = ReplyQueue(self, name, auto_delete=True)
-        self.volatile[name] = queue
+        self.reply_queues[name] = queue
         return queue
 
     def has(self, target: Destination) -> bool:
@@ -520,7 +528,7 @@ class VHost(EmissionHost):
     def drop_all(self) -> Job:
         """Delete all queues and exchanges of a deleted virtual host, predeclared ones too."""
         self.dropped = True
-        queues = [*self.queues.values(), *self.volatile.values()]
+        queues = [*self.queues.values(), *self.reply_queues.values()]
         queues.reverse()
         while queues:  # each is freed in its step, not all of them with the list
             self.delete_queue(queues.pop())
@@ -532,8 +540,8 @@ class VHost(EmissionHost):
             if self.has(exchange):
                 self._drop_exchange(exchange)
             yield OBJECT_COST
-        while self.unbindings:
-            yield from next(iter(self.unbindings.values()))
+        while self.unbinding_jobs:
+            yield from next(iter(self.unbinding_jobs.values()))
 
     # Bindings
 
@@ -659,13 +667,13 @@ class VHost(EmissionHost):
 
     @property
     def route_bytes(self) -> int:
-        return TARGET_BYTES * (len(self.queues) + len(self.volatile) + len(self.exchanges))
+        return TARGET_BYTES * (len(self.queues) + len(self.reply_queues) + len(self.exchanges))
 
     def search_from(self, exchange: str, keys: tuple[str, ...], message: Message) -> Search:
         return self.search(self.exchanges[exchange], keys, message, defers=True)
 
-    def delete_expired(self, queue: Queue) -> None:
-        self.delete_queue(queue)
+    def delete_expired(self, queue: HostedQueue) -> None:
+        self.delete_queue(cast("Queue", queue))
 
 
 def cancel_in_steps(consumers: list[Consumer]) -> Job:

@@ -1,1 +1,1 @@
-"""Handlers of AMQP methods, by class."""
+"""Methods of AMQP, by class."""

@@ -6,7 +6,6 @@ Decode the arguments, call the operation, reply.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pamqp import base, commands
 
@@ -14,8 +13,9 @@ from ...amqp.errors import NotSupported, Unreadable
 from ...amqp.field_table import Table
 from ...amqp.framing import reframe
 from ...wire import method_encoder
+from ..channel import Channel
 from ..channel_host import Postponed
-from ..operations import (
+from ..checked_operations import (
     add_consumer,
     cancel_consumer,
     get_message,
@@ -23,10 +23,6 @@ from ..operations import (
     set_prefetch,
     start_deliveries,
 )
-
-if TYPE_CHECKING:
-    from ..channel import Channel
-
 
 UNREADABLE_RETRY_MS, UNREADABLE_MS = 100, 10_000  # between two attempts to get a message; of all of them
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pamqp import commands
 
 from ...amqp.field_table import Table
 from ...core.exchanges.exchange import Exchange
 from ...wire import method_encoder
-from .. import operations
-
-if TYPE_CHECKING:
-    from ..channel import Channel
+from .. import checked_operations
+from ..channel import Channel
 
 
 def declare(channel: Channel, method: commands.Exchange.Declare, arguments: Table) -> None:
     """Serve exchange.declare. Raises AccessRefused (403), NotFound (404), PreconditionFailed (406), Postponed."""
     name = method.exchange
     if method.passive:
-        operations.find_exchange(channel, name)
+        checked_operations.find_exchange(channel, name)
         stored = False
     else:
         channel.await_unbinding(Exchange.kind, name)
-        exchange = operations.declare_exchange(
+        exchange = checked_operations.declare_exchange(
             channel,
             name,
             method.exchange_type or "",
@@ -40,7 +36,7 @@ def declare(channel: Channel, method: commands.Exchange.Declare, arguments: Tabl
 def delete(channel: Channel, method: commands.Exchange.Delete, arguments: Table) -> None:
     """Serve exchange.delete. Raises AccessRefused (403), PreconditionFailed (406)."""
     name = method.exchange
-    operations.delete_exchange(channel, name, if_unused=bool(method.if_unused))
+    checked_operations.delete_exchange(channel, name, if_unused=bool(method.if_unused))
     channel.await_deletion(Exchange.kind, name)
     if not method.nowait:
         channel.send_change_ok(method_encoder.method(channel.number, method_encoder.EXCHANGE_DELETE_OK))
@@ -50,7 +46,7 @@ def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> 
     """Serve exchange.bind. Raises AccessRefused (403), NotFound (404), PreconditionFailed (406)."""
     source, destination = method.source, method.destination
     channel.admit_emissions(source)
-    operations.bind_exchange(channel, source, destination, method.routing_key or "", arguments)
+    checked_operations.bind_exchange(channel, source, destination, method.routing_key or "", arguments)
     channel.await_emissions(source)
     if not method.nowait:
         channel.send_change_ok(method_encoder.method(channel.number, method_encoder.EXCHANGE_BIND_OK))
@@ -60,7 +56,7 @@ def unbind(channel: Channel, method: commands.Exchange.Unbind, arguments: Table)
     """Serve exchange.unbind. Raises AccessRefused (403)."""
     source, destination = method.source, method.destination
     channel.admit_emissions(source)
-    operations.unbind_exchange(channel, source, destination, method.routing_key or "", arguments)
+    checked_operations.unbind_exchange(channel, source, destination, method.routing_key or "", arguments)
     channel.await_emissions(source)
     channel.await_deletion(Exchange.kind, source)
     if not method.nowait:

@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, repeat
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...amqp import properties
 from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
-from ...amqp.field_table import Table, type_name
 from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, reframe
-from ...amqp.limits import LONGEST_MS
-from ...core.access.users import User
 from ...core.exchanges.deduplicating import DiscardSink
 from ...core.exchanges.exchange import Exchange
-from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT
-from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
+from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT, Accepted
+from ...core.exchanges.route_cache import LIMIT_BYTES, size_of
 from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey, Search
-from ...core.exchanges.sink import Accepted
 from ...core.jobs.scheduler import STORE_SHIFT, TURN_COST, Job
+from ...core.messages.journal_port import BEHIND, ROOM
 from ...core.messages.message import (
     LONG_HEADER,
-    Address,
     Message,
+    RoutingAddress,
     SharedMessage,
     frame_bytes,
     header_bytes_of,
     total_bytes,
 )
 from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
-from ...core.messages.ports import BEHIND, ROOM
-from ...core.queues.deduplication import Recorder, find_duplicate, record
+from ...core.queues.deduplication import DeduplicationRecorder, find_duplicate, record
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
 from ...core.queues.route_target import (
+    ACCEPTED,
     DURABLE,
     PAGE_COST,
     PER_MESSAGE_COST,
@@ -51,16 +47,12 @@ from ...core.queues.route_target import (
     records_of,
 )
 from ...core.queues.x_death import routing_keys
-from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, Publishes
+from ..channel import Channel
 from ..checked_properties import UNKNOWN
-from ..names import REPLY_TO
+from .special_properties import apply_special_properties, copy_keys
 
-if TYPE_CHECKING:
-    from ..channel import Channel
-
-NUMBER: Final = re.compile("-?[0-9]+")
 MANDATORY: Final = 1
 IMMEDIATE: Final = 2
 SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight and body size follow
@@ -78,16 +70,8 @@ IDS: Final = 6  # bytes of class id, method id and ticket before the exchange na
 _sizes: Final[Callable[[bytes, int], tuple[int, int]]] = Struct(">I4xQ").unpack_from
 
 
-def remembered_routes(vhost: VHost, user: User) -> RouteCache:
-    """Return the route cache that all channels of a user share. Its routes have passed the user's permission checks."""
-    routes = vhost.routes.get(user.account)
-    if routes is None:
-        routes = vhost.routes[user.account] = RouteCache(vhost.ledger.addresses)
-    return routes
-
-
 def serve(channel: Channel, publishes: Publishes) -> None:
-    """Serve a run of basic.publish; what is left for another turn becomes `Connection.deferred`. HOT: bench A-M."""
+    """Serve a run of basic.publish; the rest for another turn becomes `Connection.deferred`. HOT: bench A-M."""
     try:
         if channel.vhost.held:
             channel.await_tracing()
@@ -100,7 +84,7 @@ def serve(channel: Channel, publishes: Publishes) -> None:
         route = channel.routes.get(methods[0]) or resolve(channel, methods[0])
         if channel.unfinished.full:
             contents = at_once(channel, route, contents)
-            contents = contents[: channel.admit_short(repeat(route), contents)]
+            contents = contents[: admit_short(channel, repeat(route), contents)]
         published = publish(channel, route, contents, publishes.alike, publishes.largest_frame, True)
         if published < len(publishes.contents):
             channel.connection.deferred = publishes.after(published)
@@ -194,6 +178,14 @@ def at_once(channel: Channel, route: Route, contents: list[bytes]) -> list[bytes
     return contents[:most] if len(contents) > most else contents
 
 
+def admit_short(channel: Channel, routes: Iterable[Route], contents: list[bytes]) -> int:
+    """Return how many of the first contents can be published without a job, or raise Postponed if that is none."""
+    count = count_short(channel, routes, contents)
+    if not count:
+        channel.await_publishes()
+    return count
+
+
 def count_short(channel: Channel, routes: Iterable[Route], contents: list[bytes]) -> int:
     """Return how many of the first contents can be published without a job."""
     connection = channel.connection
@@ -285,7 +277,7 @@ def publish_mixed(channel: Channel, publishes: Publishes) -> None:
     if not routes:
         routes, refused = resolve_within(channel, methods, limit)
     if channel.unfinished.full and routes:
-        count = channel.admit_short(routes, contents)
+        count = admit_short(channel, routes, contents)
         if count < len(routes):
             routes, refused = routes[:count], None
     elif len(routes) < len(methods) and not publishes.resolved and refused is None and routes[-1].queues is None:
@@ -300,7 +292,7 @@ def publish_mixed(channel: Channel, publishes: Publishes) -> None:
         connection.deferred = publishes.after(published)
 
 
-class Run:
+class RouteRun:
     """Messages with equal routes, in order. `places` counts them in the order in which the runs were published."""
 
     __slots__ = ("route", "queues", "exchange", "mandatory", "messages", "body_bytes", "persistent", "places")
@@ -328,15 +320,15 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
     number = channel.number
     in_transaction = channel.transaction is not None
     all_or_none = channel.all_or_none
-    logged = channel.vhost.message_log is not None  # in the order of the messages, which their confirms have too
+    logged = channel.vhost.traffic_log is not None  # in the order of the messages, which their confirms have too
     gather = not (logged or connection.node.journal.room() != ROOM or channel.vhost.ledger.dead_letters.full_outboxes)
     checked = channel.checked
     sizes = channel.statistics.sizes
     header, raw = NO_HEADER, b""
     body_bytes = largest = 0
     persistent = alone = some_long = False
-    runs: dict[tuple[RouteTarget, ...], Run] = {}
-    run: Run | None = None
+    runs: dict[tuple[RouteTarget, ...], RouteRun] = {}
+    run: RouteRun | None = None
     try:
         for route, content in zip(routes, contents, strict=False):
             if not content.startswith(header):
@@ -386,7 +378,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
                         enqueue_runs(channel, gathered, in_slices, some_long)
                         if in_slices and (connection.suspended or connection.spent > ENQUEUE_COST):
                             return published
-                    runs[queues] = run = Run(route, queues)
+                    runs[queues] = run = RouteRun(route, queues)
             published += 1
             run.messages.append(message)
             run.body_bytes += body_bytes
@@ -400,7 +392,9 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
     return published
 
 
-def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_slices: bool, some_long: bool) -> None:
+def enqueue_runs(
+    channel: Channel, runs: dict[tuple[RouteTarget, ...], RouteRun], in_slices: bool, some_long: bool
+) -> None:
     """Enqueue runs by the targets of their routes, and register all their messages for confirms. HOT: bench K, L.
 
     A run to more than FEW queues is the only one, and is enqueued in steps. `some_long` says whether some of the
@@ -533,7 +527,7 @@ def find_route(channel: Channel, name: str, key: str, mandatory: bool) -> Route:
     by_key = search.stable and channel.vhost.tracer is None  # a tracer reads each message
     targets = search.targets if by_key and complete else None
     unfinished = search if by_key and not complete else None
-    return Route(Address(name, key), exchange, targets, mandatory, frozenset(search.markers), search=unfinished)
+    return Route(RoutingAddress(name, key), exchange, targets, mandatory, frozenset(search.markers), search=unfinished)
 
 
 def publish_one(channel: Channel, route: Route, message: Message, in_slices: bool = False) -> None:
@@ -603,7 +597,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
         yield from complete_search(channel, route)
         queues = route.targets and existing(route.targets)
     by_message = route.markers and route.needs_message(message.property_bytes)
-    recorders: tuple[Recorder, ...] = ()
+    recorders: tuple[DeduplicationRecorder, ...] = ()
     on_full = channel.on_full
     deferred: Search | None = None
     if route.direct:
@@ -639,7 +633,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
 
 
 def sinks_have_room(channel: Channel, targets: tuple[RouteTarget, ...], message: Message) -> Generator[int, None, bool]:
-    """Refuse a message that one of the sinks would refuse, as the publisher repeats it, and return False."""
+    """Refuse a message that one of the sinks would refuse, because the publisher repeats it, and return False."""
     for target in targets:
         if target.internal and (steps := target.has_room_in_steps(message)) is not None and not (yield from steps):
             refuse(channel)
@@ -672,7 +666,7 @@ def publish_to(
     message: Message,
     keys: tuple[str, ...],
     queues: tuple[RouteTarget, ...],
-    recorders: tuple[Recorder, ...],
+    recorders: tuple[DeduplicationRecorder, ...],
 ) -> None:
     """Publish one message to these queues, or add it to the transaction."""
     if not admits(channel, message, keys, queues):
@@ -712,7 +706,7 @@ def enqueue_one(
     message: Message,
     queues: tuple[RouteTarget, ...],
     mandatory: bool,
-    recorders: tuple[Recorder, ...],
+    recorders: tuple[DeduplicationRecorder, ...],
 ) -> bool:
     """Enqueue one message, and pass it to the few recorders if all queues took it; return whether they did."""
     result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
@@ -729,8 +723,8 @@ def routed_again(
     exchange: Exchange,
     message: Message,
     queues: tuple[RouteTarget, ...],
-    recorders: tuple[Recorder, ...],
-) -> Generator[int, None, tuple[tuple[RouteTarget, ...], tuple[Recorder, ...]]]:
+    recorders: tuple[DeduplicationRecorder, ...],
+) -> Generator[int, None, tuple[tuple[RouteTarget, ...], tuple[DeduplicationRecorder, ...]]]:
     """Return the targets and recorders of a message, which others replace if a duplicate was accepted meanwhile."""
     while (yield from find_duplicate(recorders, message)):
         search = channel.vhost.search(exchange, routing_keys(message, None), message, peeks=True, published=True)
@@ -753,7 +747,7 @@ def enqueue_in_steps(
     messages: list[Message],
     queues: tuple[RouteTarget, ...],
     mandatory: bool,
-    recorders: tuple[Recorder, ...],
+    recorders: tuple[DeduplicationRecorder, ...],
 ) -> Generator[int, None, bool]:
     """Enqueue messages as `enqueue_one`, but in steps if there are very many queues or recorders.
 
@@ -895,75 +889,6 @@ def enqueue_more(
     return result
 
 
-def apply_special_properties(channel: Channel, message: Message) -> tuple[Message, tuple[str, ...]]:
-    """Return the message with its special properties applied, and all its routing keys.
-
-    A direct reply-to is replaced by the name of the reply queue. CC and BCC add routing keys, and BCC is removed.
-    Expiration becomes a time to live. Raises PreconditionFailed (406) if one is invalid or the user-id is another
-    user's.
-    """
-    raw = changed = message.property_bytes
-    if properties.text(raw, properties.REPLY_TO) == REPLY_TO:
-        if channel.reply_queue is None:
-            raise PreconditionFailed("fast reply consumer does not exist")
-        changed = properties.replace(changed, properties.REPLY_TO, channel.reply_queue.name)
-    ttl_ms = time_to_live_ms(properties.text(raw, properties.EXPIRATION))
-    keys = [message.address.routing_key]
-    bcc_keys: tuple[str, ...] = ()
-    headers = properties.headers(raw)
-    if headers is not None:
-        keys += copy_keys(headers, "CC")
-        bcc_keys = copy_keys(headers, "BCC")
-        keys += bcc_keys
-        if "BCC" in headers:
-            changed = properties.replace(changed, properties.HEADERS, headers.without(("BCC",)))
-        channel.connection.spent += headers.read_cost
-    if len(keys) > 1:
-        channel.check_topic("write", message.address.exchange, *keys[1:])
-    user_id = properties.text(raw, properties.USER_ID)
-    if user_id is not None and user_id != channel.user.name and "impersonator" not in channel.user.tags:
-        raise PreconditionFailed(
-            f"user_id property set to '{user_id}' but authenticated user was '{channel.user.name}'"
-        )
-    if changed is raw and len(keys) == 1 and user_id is None:
-        channel.checked.ttl_ms = ttl_ms
-    if changed is not raw:
-        frames = message.frames_with(changed)
-        message = Message(message.address, frames, 0, message.body_bytes, 0, message.persistent)
-    if ttl_ms != NO_TTL or bcc_keys:
-        message.state = MessageState(ttl_ms, bcc_keys=bcc_keys)
-    return message, tuple(keys)
-
-
-def copy_keys(headers: Table, name: str) -> tuple[str, ...]:
-    """Return the routing keys of the header CC or BCC. Raises PreconditionFailed (406) if it is no list."""
-    value = headers.get(name)
-    if value is None:
-        return ()
-    if not isinstance(value[1], list):
-        raise PreconditionFailed(f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(value)}}}')
-    return tuple(key.decode("utf-8", "surrogateescape") for kind, key in value[1] if kind == "S")
-
-
-def time_to_live_ms(expiration: str | None) -> int:
-    """Return the time to live in milliseconds; raises PreconditionFailed (406) unless it is a number in range."""
-    if expiration is None:
-        return NO_TTL
-    match = NUMBER.match(expiration)
-    reason = ""
-    if match is None:
-        reason = "no_integer"
-    elif match.end() < len(expiration):
-        reason = f'{{leftover_string,"{expiration[match.end() :]}"}}'
-    elif int(expiration) < 0:
-        reason = f"{{value_negative,{int(expiration)}}}"
-    elif int(expiration) > LONGEST_MS:
-        reason = f"{{value_too_large,{int(expiration)}}}"
-    if reason:
-        raise PreconditionFailed(f"invalid expiration '{expiration}': {reason}")
-    return int(expiration)
-
-
 def enqueue(
     channel: Channel,
     exchange: Exchange,
@@ -980,7 +905,7 @@ def enqueue(
     `body_bytes` is the sum of their bodies, `persistent` whether any of them is, `alike` whether all have the same
     header, `header_bytes` the sum of their long headers, or -1 if unknown.
     """
-    log = channel.vhost.message_log
+    log = channel.vhost.traffic_log
     if log is not None:
         confirms = channel.confirms
         number = confirms.next if confirms is not None and confirms.announces else 0
@@ -1001,12 +926,17 @@ def enqueue(
             exceeded = channel.vhost.ledger.exceeded
             connection.spent += PAGE_COST * routed if exceeded else len(queues) + routed // SHARED
     else:
+        if log is not None:
+            log.published((), mandatory)
         return_or_drop(channel, messages, mandatory)
+        return ACCEPTED
     receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "", False, header_bytes)
     if log is not None:
         log.published(queues)
-    if connection.node.journal.room() == BEHIND and (receipt.stored or any(queue.paged for queue in queues)):
+    ledger = channel.vhost.ledger
+    if (receipt.stored or ledger.paged_out) and connection.node.journal.room() == BEHIND:
         connection.suspend_for_journal()
+    ledger.paged_out = False
     for queue in queues:
         if queue.congested() and isinstance(queue, Queue):
             connection.throttle(queue)
@@ -1014,13 +944,11 @@ def enqueue(
 
 
 def return_or_drop(channel: Channel, messages: list[Message], mandatory: bool) -> None:
-    """Return unroutable messages to the publisher if they are mandatory, else drop them."""
+    """Return unroutable messages to the publisher if they are mandatory, or drop them."""
     totals = channel.statistics.publishing
     if mandatory:
         channel.publishing.return_unroutable += len(messages)
         totals.return_unroutable += len(messages)
-        if channel.vhost.message_log is not None:
-            channel.vhost.message_log.returned(channel.origin, messages)
         channel.send_confirms()  # of earlier publishes: clients count on the order
         for message in messages:
             return_message(channel, message)

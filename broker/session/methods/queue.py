@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pamqp import commands
 
 from ...amqp.field_table import Table
 from ...core.exchanges.exchange import Exchange
 from ...core.queues.queue import Queue
+from ...core.queues.reply_queue import REPLY_TO
 from ...wire import method_encoder
-from .. import operations
-from ..names import REPLY_TO
-
-if TYPE_CHECKING:
-    from ..channel import Channel
+from .. import checked_operations
+from ..channel import Channel
 
 
 def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) -> None:
@@ -25,7 +21,7 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
     """
     name = method.queue
     if name.startswith(REPLY_TO):
-        operations.check_reply_queue(channel, name)
+        checked_operations.check_reply_queue(channel, name)
         channel.last_queue = name
         if not method.nowait:
             channel.send_change_ok(declare_ok(channel, name, 0, 1), stored=False)
@@ -33,10 +29,10 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
     if not method.nowait:
         channel.await_requeues(name)
     if method.passive:
-        queue = operations.find_queue(channel, name)
+        queue = checked_operations.find_queue(channel, name)
     else:
         channel.await_unbinding(Queue.kind, name)
-        queue = operations.declare_queue(
+        queue = checked_operations.declare_queue(
             channel,
             name,
             durable=bool(method.durable),
@@ -66,7 +62,7 @@ def bind(channel: Channel, method: commands.Queue.Bind, arguments: Table) -> Non
     name, key = expand_names(channel, method.queue, method.routing_key)
     source = method.exchange
     channel.admit_emissions(source)
-    operations.bind_queue(channel, source, name, key, arguments)
+    checked_operations.bind_queue(channel, source, name, key, arguments)
     channel.await_emissions(source)
     if not method.nowait:
         channel.send_change_ok(method_encoder.method(channel.number, method_encoder.QUEUE_BIND_OK))
@@ -77,7 +73,7 @@ def unbind(channel: Channel, method: commands.Queue.Unbind, arguments: Table) ->
     name, key = expand_names(channel, method.queue, method.routing_key)
     source = method.exchange
     channel.admit_emissions(source)
-    operations.unbind_queue(channel, source, name, key, arguments)
+    checked_operations.unbind_queue(channel, source, name, key, arguments)
     channel.await_emissions(source)
     channel.await_deletion(Exchange.kind, source)
     channel.send_change_ok(method_encoder.method(channel.number, method_encoder.QUEUE_UNBIND_OK))
@@ -99,7 +95,7 @@ def purge(channel: Channel, method: commands.Queue.Purge, arguments: Table) -> N
     """
     name = channel.queue_name(method.queue)
     channel.await_requeues(name)
-    count = operations.purge_queue(channel, name, wait=not method.nowait)
+    count = checked_operations.purge_queue(channel, name, wait=not method.nowait)
     if not method.nowait:
         channel.send_when_durable(
             method_encoder.method(channel.number, method_encoder.QUEUE_PURGE_OK, method_encoder.long(count))
@@ -117,7 +113,9 @@ def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) ->
     cancels: list[bytes] = []
     channel.cancels = cancels
     try:
-        count = operations.delete_queue(channel, name, if_unused=bool(method.if_unused), if_empty=bool(method.if_empty))
+        count = checked_operations.delete_queue(
+            channel, name, if_unused=bool(method.if_unused), if_empty=bool(method.if_empty)
+        )
     finally:
         channel.cancels = None
     channel.await_deletion(Queue.kind, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import cast
 
 from pamqp import commands
 
@@ -13,29 +13,23 @@ from ...amqp.field_table import Table
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, STORE_SHIFT, TURN_COST, UNLIMITED, Job, do_at_once
+from ...core.messages.journal_port import DISK_FULL, Commit, Journal
 from ...core.messages.message import Message, ShedMessage
-from ...core.messages.ports import DISK_FULL, Commit, Journal
-from ...core.queues.deduplication import Recorder
+from ...core.queues.deduplication import DeduplicationRecorder
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
 from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_reading, cost_of_records
 from ...wire import method_encoder
+from ..channel import Channel, Publish
 from ..channel_host import ChannelHost
 from ..confirms import Confirms
+from ..settlements import RUN_COST, TOGETHER, SettlementRun, consumer_tag, cost_of_copies, settle_in_steps, settle_list
 from ..unacked import LOOKUP_SHIFT, ROW_COST, Settlement, Unacked
-from . import acknowledge
 from . import publish as publishing
-
-if TYPE_CHECKING:
-    from ..channel import Channel
 
 PUBLISH_COST = 8  # of one publish, in the scheduler's units
 PUBLISH_BYTES, QUEUE_BYTES = 300, 8  # of memory: of a publish beside its frames, and of each queue of its route
-
-
-Publish = tuple[Exchange, Message, tuple[RouteTarget, ...], bool, tuple[Recorder, ...]]
-"""Exchange, message, targets, whether it is mandatory, and its recorders."""
 
 
 class Transaction:
@@ -62,7 +56,7 @@ class Transaction:
         message: Message,
         queues: tuple[RouteTarget, ...],
         mandatory: bool,
-        recorders: tuple[Recorder, ...],
+        recorders: tuple[DeduplicationRecorder, ...],
     ) -> None:
         """Add a publish; raises PreconditionFailed (406) beyond the limit."""
         published_bytes = len(message.frames) + PUBLISH_BYTES + QUEUE_BYTES * len(queues)
@@ -85,7 +79,7 @@ class Transaction:
         """
         first = len(self.settlements)
         if items and first and self.settlements[-1][2] is not settlement:
-            self._extra_cost += acknowledge.RUN_COST
+            self._extra_cost += RUN_COST
         self.settlements += [(tag, delivery, settlement) for tag, delivery in items]
         return sum([self._shed(at) for at in range(first, len(self.settlements))])
 
@@ -95,14 +89,14 @@ class Transaction:
         queue, consumer, position, message = delivery
         cost = 1
         if queue.host.ledger.exceeded and not isinstance(message, ShedMessage):
-            log = queue.host.message_log
-            kept = log is not None and log.needs_content(acknowledge.consumer_tag(consumer), queue)
+            log = queue.host.traffic_log
+            kept = log is not None and log.needs_content(consumer_tag(consumer), queue)
             shed = None if kept else queue.shed_content(position, message)
             if shed is not None:
                 delivery = queue, consumer, position, shed
                 self.settlements[at] = tag, delivery, settlement
                 cost += ROW_COST + (len(message.frames) >> STORE_SHIFT)
-        self._extra_cost += acknowledge.cost_of_copies(settlement, (delivery,))
+        self._extra_cost += cost_of_copies(settlement, (delivery,))
         return cost
 
     def settle_many(self, channel: Channel, tags: range, settlement: Settlement) -> Job:
@@ -121,7 +115,7 @@ class Transaction:
     def is_long(self, ledger: Ledger) -> bool:
         """Whether its commit or rollback takes more than one turn of the loop."""
         cost = self._cost * PAGE_COST if ledger.exceeded else self._cost
-        return cost + self._extra_cost > TURN_COST or len(self.settlements) > acknowledge.TOGETHER
+        return cost + self._extra_cost > TURN_COST or len(self.settlements) > TOGETHER
 
     def has_sinks(self) -> bool:
         """Whether exchange types take publishes, which may enqueue them in many steps, or queues let them wait."""
@@ -138,8 +132,8 @@ class Transaction:
         publishes, self.publishes = self.publishes, []
         self._forget_publishes()
         settlements, self.settlements = self.settlements, []
-        removed: list[acknowledge.Run] = []
-        others: list[acknowledge.Run] = []
+        removed: list[SettlementRun] = []
+        others: list[SettlementRun] = []
         failed = True
         try:
             complete = yield from publish_all(channel, publishes)
@@ -159,13 +153,13 @@ class Transaction:
         channel: Channel,
         complete: bool,
         settlements: list[tuple[int, Unacked, Settlement]],
-        removed: list[acknowledge.Run],
-        others: list[acknowledge.Run],
+        removed: list[SettlementRun],
+        others: list[SettlementRun],
         commit: Commit,
     ) -> Job:
         """Move settlements to these lists, and carry them out, those first that leave the journal by that.
 
-        `complete` says that the queues have taken all publishes.
+        `complete` is True if the queues have taken all publishes.
         """
         settlements.reverse()
         while settlements:
@@ -182,10 +176,10 @@ class Transaction:
             channel.connection.node.journal.enter(None)
             channel.connection.node.scheduler.pump()
         first = self._remove(channel, removed, commit)
-        yield from acknowledge.settle_in_steps(channel, others, "", first=first)
+        yield from settle_in_steps(channel, others, "", first=first)
 
-    def _remove(self, channel: Channel, runs: list[acknowledge.Run], commit: Commit) -> Job:
-        """Settle what leaves the journal by that, and end the commit.
+    def _remove(self, channel: Channel, runs: list[SettlementRun], commit: Commit) -> Job:
+        """Settle the messages that leave the journal by that, and end the commit.
 
         No segment is deleted meanwhile. So it does not wait for a full disk, on which that may make room.
         """
@@ -194,7 +188,7 @@ class Transaction:
         if channel.busy:
             node.scheduler.append_no_more()
         for settlement, deliveries in runs:
-            yield from acknowledge.settle_list(channel, settlement, deliveries, "")
+            yield from settle_list(channel, settlement, deliveries, "")
         node.journal.end(commit)
 
     def _forget_publishes(self) -> None:
@@ -288,13 +282,13 @@ def publish_all(channel: Channel, publishes: list[Publish]) -> Generator[int, No
 
 
 def is_removal(settlement: Settlement, queue: Queue) -> bool:
-    """Return whether what is settled in this way leaves the journal at once."""
+    """Return whether a message that is settled in this way leaves the journal at once."""
     dropped = settlement is Settlement.REJECT and queue.settings.dead_letter_exchange is None
     return dropped or settlement is Settlement.ACK
 
 
 def entered(journal: Journal, commit: Commit, steps: Job) -> Job:
-    """Do steps of a commit so that what they store belongs to it. If one fails, what was done is kept."""
+    """Do steps of a commit so that their messages belong to it. If one fails, the steps before are kept."""
     while True:
         outer = journal.enter(commit)
         failed = True
@@ -332,7 +326,7 @@ def current(channel: Channel) -> Transaction:
     """Return the transaction of the channel; raises PreconditionFailed (406) if it has none."""
     if channel.transaction is None:
         raise PreconditionFailed("channel is not transactional")
-    return channel.transaction
+    return cast("Transaction", channel.transaction)
 
 
 def select_confirms(channel: Channel, method: commands.Confirm.Select, arguments: Table) -> None:

@@ -33,8 +33,8 @@ DEFAULTS: dict[str, str | int] = {
 class Address:
     """The address of a store.
 
-    conninfo  how to connect, with the password
-    shown     the same for people, without it
+    conninfo  the parameters of connections, with the password
+    shown     the same for operators, without the password
     schema    the schema with the tables of the store
     """
 
@@ -51,24 +51,23 @@ def is_url(text: str) -> bool:
 def parse(url: str, password_file: str = "", schema: str = "warren") -> Address:
     """Return the address with this URL. Raises StorageFault, whose text has no part of the URL, nor of a password."""
     try:
-        given = conninfo_to_dict(url) if is_url(url) else None
+        parameters = conninfo_to_dict(url) if is_url(url) else None
     except Error as error:
-        fault = one_line(error).replace('"]"', "]").partition('"')[0].rstrip(" :")  # what follows is a part of the URL
+        fault = one_line(error).replace('"]"', "]").partition('"')[0].rstrip(" :")  # a part of the URL may follow
         raise StorageFault(f"storage.url: {fault}") from None
-    if given is None:
+    if parameters is None:
         raise StorageFault("storage.url: not of the form postgresql://USER@HOST1,HOST2/DATABASE")
     if not schema or len(schema.encode()) > NAME_BYTES or "\0" in schema:
         raise StorageFault(f"storage.schema: not a name of PostgreSQL: {schema!r}")
     if password_file:
         try:
-            given["password"] = read_text(password_file).rstrip("\r\n")
+            parameters["password"] = read_text(password_file).rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             reason = file_error(error, password_file) if isinstance(error, OSError) else f"{password_file}: not UTF-8"
             raise StorageFault(f"storage.password_file: {reason}") from None
-    hosts = str(given.get("host") or given.get("hostaddr") or "the local socket")
-    shown = f"postgresql://{given.get('user', '')}@{hosts}/{given.get('dbname', '')} (schema {schema})"
-    # psycopg takes the values as they are given; its own types leave out what libpq adds
-    return Address(make_conninfo("", **{**DEFAULTS, **given}), shown, schema)
+    hosts = str(parameters.get("host") or parameters.get("hostaddr") or "the local socket")
+    shown = f"postgresql://{parameters.get('user', '')}@{hosts}/{parameters.get('dbname', '')} (schema {schema})"
+    return Address(make_conninfo("", **{**DEFAULTS, **parameters}), shown, schema)
 
 
 def one_line(error: object) -> str:

@@ -1,16 +1,16 @@
-"""The database: what a store asks of its server, on several sessions.
+"""The database: the server of a store, over several sessions.
 
     commits   transactions of the owner, on worker threads, one session for each that may be under way
-    reads     ranges of segments, for the loop, which never waits long: without an answer a read fails, and also
-              without a session that is not replaced at once
+    reads     ranges of segments, for the loop, which never waits long: a read fails without an answer, and also if a
+              lost session cannot be replaced at once
     watch     the advisory lock and the heartbeat of the owner (`ownership`)
 
 A session that was lost is replaced by the next call of `connect`.
 
-A commit waits for the disks of the server and of its standbys, and keeps its locks meanwhile: on the row that counts
-transactions, the next one would wait for it. So each is two: the operations, which are committed in memory at first,
-and behind them, on the same session, the BARRIER, which only writes a message to the WAL and waits. As the WAL is in
-order, all that was committed before is then as durable. The next one begins when the first of the two has ended.
+A commit waits for the disks of the server and of its standbys, and keeps its locks meanwhile, also on the row that
+counts transactions, for which the next one would wait. So each is two transactions on one session: the operations,
+which are committed in memory at first, and the BARRIER, which only writes a message to the WAL and waits. The WAL is in
+order, so all earlier commits are as durable then. The next transaction begins when the first of the two has ended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ..segment import DIGITS
 from .errors import Fenced, Refused, Unreachable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 READS, WATCH = "reads", "watch"
 COMMITS = tuple(f"commits {number}" for number in range(1, 4))  # with more, the processor of the server is the limit
 LIMIT_S = 30.0  # of a query that is no commit
-REPLACED_S = 0.1  # that a read waits for a session in place of one that the server has closed
+REPLACED_S = 0.1  # for a read to replace a session that the server has closed
 LONGEST_BYTES = 1 << 30  # of a value of PostgreSQL
 NOT_NULL = "23502"
 UNIQUE, DUPLICATE_TABLE = "23505", "42P07"
@@ -40,13 +40,13 @@ UNDEFINED_TABLE = "42P01"
 BARRIER: tuple[Statement, ...] = (("SELECT pg_logical_emit_message(true, 'warren', '')", ()),)
 
 
-class Database:
+class Database(Protocol):
     """The port to a server, for the log, the metadata and the transactions.
 
-    sessions  for transactions that are under way at a time
+    `sessions` is the number of transactions that may be under way at a time.
     """
 
-    sessions = len(COMMITS)
+    sessions: int = len(COMMITS)
 
     def commit(self, session: int, epoch: int, number: int, operations: Sequence[Operation]) -> None:
         """Commit the operations as the transaction with this number of the owner with this epoch.
@@ -55,45 +55,37 @@ class Database:
         Raises Fenced if the epoch is over or the number is not the next, Refused after any other rollback, and
         Unreachable if the outcome is unknown.
         """
-        raise NotImplementedError
 
     def sync(self, session: int) -> None:
         """Wait until the last transaction of this session is as durable as the server's settings say.
 
-        So are all with lower numbers then. Raises Unreachable or Refused if that is unknown.
+        All with lower numbers are then, too. Raises Unreachable or Refused if that is unknown.
         """
-        raise NotImplementedError
 
     def owner(self) -> tuple[int, int]:
         """Return the epoch and the number of the last transaction, from a new session, and close the others.
 
         No other call may be under way. Raises Unreachable, Refused.
         """
-        raise NotImplementedError
 
     def segments(self) -> dict[int, int]:
         """Return the bytes of all segments, by number in ascending order. Raises Unreachable, Refused."""
-        raise NotImplementedError
 
     def checkpoint(self) -> bytes | None:
-        """Return the checkpoint, if there is one. Raises Unreachable, Refused."""
-        raise NotImplementedError
+        """Return the checkpoint, or None. Raises Unreachable, Refused."""
 
     def records(self) -> list[tuple[str, str]]:
         """Return kind and text of all records, in the order of their creation. Raises Unreachable, Refused."""
-        raise NotImplementedError
 
     def read(self, number: int, offset: int, count: int) -> bytes:
         """Return the bytes of a segment from `offset` on; none of a dropped one. Raises Unreachable, Refused."""
-        raise NotImplementedError
 
 
 class PostgreSQL(Database):
     """The database with an address. Thread-safe: each session serves one call at a time.
 
-    name       application_name of its sessions
-    read_s     time limit of `read`
-    lost       called when a session is lost, from any thread
+    name    the application_name of its sessions
+    read_s  the time limit of `read`
     """
 
     def __init__(self, address: Address, name: str) -> None:
@@ -170,7 +162,7 @@ class PostgreSQL(Database):
                 connection.send(statements, BARRIER)
                 connection.receive()
         except Refused as error:
-            self.disconnect(purpose)  # nobody waits for the answer to the barrier
+            self.disconnect(purpose)  # the answer to the barrier is not received
             if error.sqlstate in (NOT_NULL, UNIQUE, DUPLICATE_TABLE):
                 raise Fenced(str(error)) from error
             raise
@@ -179,7 +171,7 @@ class PostgreSQL(Database):
         with self._using(COMMITS[session]) as connection:
             connection.receive()
         if connection.warning:
-            # The wait for a standby may have been cancelled, and the transactions be on one machine alone.
+            # The wait for a standby may have been cancelled, and the transactions be on one machine only.
             raise Unreachable(f"a warning of the server: {connection.warning}")
 
     def owner(self) -> tuple[int, int]:
@@ -242,9 +234,9 @@ class PostgreSQL(Database):
         return data
 
     def _replaced(self) -> bool:
-        """Open another session for reads, and return whether there is one after REPLACED_S.
+        """Open another session for reads, and return whether that succeeded within REPLACED_S.
 
-        A server or a network that does not answer takes seconds, on another thread, and the next reads fail at once.
+        Another thread waits longer for a server or a network that does not answer; until then reads fail at once.
         """
         if self._replacing is not None and self._replacing.is_alive():
             return False
@@ -261,8 +253,8 @@ class PostgreSQL(Database):
 def joined(rows: list[Row], offset: int) -> bytes:
     """Return the bytes of rows of a table, from `offset` on. The bytes of a missing row are zero, which is damage.
 
-    They are sorted here: the server would sort many bytes in a file, for which a full disk has no room, so that no
-    broker could start to free it. An offset in the binary format sorts as the number.
+    They are sorted here: the server would sort many bytes in a file, for which a full disk has no room, and no broker
+    could start to free it. An offset in the binary format sorts like the number.
     """
     data = bytearray()
     for position, part in sorted(rows, key=itemgetter(0)):

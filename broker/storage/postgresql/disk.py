@@ -1,7 +1,7 @@
 """The log in a database: a table for each segment, and one for the checkpoint.
 
-What is appended gathers until something is synced, and is committed with all that gathered meanwhile, the metadata
-included (`transactions`). Only what is committed can be read: the journal reads the rest from its buffers. A
+Appended bytes gather until a sync, which commits them with all other operations that gathered meanwhile, including
+those of the metadata (`transactions`). Only committed bytes can be read: the journal reads others from its buffers. A
 transaction is whole or absent, so no end is torn.
 """
 
@@ -19,10 +19,10 @@ from .operations import Append, DropSegment, SaveCheckpoint
 from .transactions import NOT_OWNER, UNREACHABLE, Transactions
 
 LATER = ("53", "57014", "55P03")  # classes and codes of SQLSTATE
-IN_FLIGHT = 8  # batches of the journal: what was sealed while every session had a transaction becomes the next one
-READ_AHEAD = 1 << 20  # as the loop waits for each answer
-ROUND_TRIP_BYTES = 256 << 10  # that a server near by sends in the time of a round trip
-UNLIMITED_BYTES = 1 << 62  # the server's disk is its own affair: when it is full, a transaction fails
+IN_FLIGHT = 8  # batches of the journal: those sealed while every session has a transaction share the next one
+READ_AHEAD = 1 << 20  # large, because the loop waits for each answer
+ROUND_TRIP_BYTES = 256 << 10  # sent by a server near by in the time of a round trip
+UNLIMITED_BYTES = 1 << 62  # the free space of the server is unknown: when its disk is full, a transaction fails
 
 
 class PostgreSQLDisk(Disk):
@@ -81,10 +81,9 @@ class PostgreSQLDisk(Disk):
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Raise the errors of a read as the log knows them: it may be tried again, unless the server has refused it.
+    """Raise the errors of a read as OSError: it may be tried again, unless the server has refused it.
 
-    A server that lacks disk, memory or connections (SQLSTATE class 53), or on which somebody else has cancelled the
-    query, has refused nothing.
+    A lack of disk, memory or connections (SQLSTATE class 53) and a cancelled query are no refusal.
     """
     try:
         yield

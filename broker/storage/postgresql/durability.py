@@ -1,4 +1,4 @@
-"""The guarantee of a confirm on PostgreSQL: what has a committed transaction, by the settings of the server."""
+"""The guarantee of a confirm on PostgreSQL: the places of a committed transaction, by the settings of the server."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from .database import WATCH, PostgreSQL
 
 LIMIT_S = 5.0
-# What a commit waits for, by synchronous_commit, where standbys are synchronous.
+# Values of synchronous_commit with which a commit waits for the disks of synchronous standbys
 STRONG = ("on", "remote_apply")
 
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """The places that have a confirmed message. `warning` is empty unless that is weaker than it may seem.
+    """The places that have a confirmed message. `warning` is empty unless they are weaker than they may seem.
 
     replicated  whether a commit waits for a standby, at least for its memory
     """
@@ -25,7 +25,7 @@ class Guarantee:
 
 
 def read(database: PostgreSQL) -> Guarantee:
-    """Read the settings of the server that is in use, and return what they mean. Raises Unreachable, Refused."""
+    """Read the settings of the server, and return their guarantee. Raises Unreachable, Refused."""
     row, standbys = database.run(
         WATCH,
         [
@@ -44,7 +44,7 @@ def read(database: PostgreSQL) -> Guarantee:
 
 
 def guarantee(commit: str, names: str, fsync: bool, states: list[str]) -> Guarantee:
-    """Return what a commit waits for; `states` are the sync_states of the standbys, empty where they are hidden."""
+    """Return the guarantee of settings; `states` are the sync_states of the standbys, empty if they are hidden."""
     if not fsync:
         return Guarantee("the memory of one server", "fsync is off: a crash of the server may lose confirmed messages")
     if commit == "off":

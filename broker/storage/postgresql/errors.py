@@ -1,14 +1,14 @@
-"""The errors of a session with the server, by what they say of its last transaction."""
+"""The errors of a session with the server, by the outcome of its last transaction."""
 
 from __future__ import annotations
 
 
 class Unreachable(Exception):
-    """No session, or one that was lost: whether its last transaction was committed is unknown."""
+    """The session is lost or was never made: whether its last transaction was committed is unknown."""
 
 
 class Refused(Exception):
-    """The server has rolled the transaction back, or not accepted the login. `sqlstate` is empty if it gave none."""
+    """The server has rolled the transaction back, or refused the login. `sqlstate` may be empty."""
 
     def __init__(self, text: str, sqlstate: str = "") -> None:
         super().__init__(text)
@@ -16,4 +16,4 @@ class Refused(Exception):
 
 
 class Fenced(Exception):
-    """The transaction was rolled back, as another owner, or another transaction of the same number, came before it."""
+    """The transaction was rolled back after one of another owner, or another one with the same number."""

@@ -3,18 +3,19 @@
 A segment of the log is a table of its own, so that its removal leaves nothing for vacuum:
 
     segment_NUMBER    offset, data           the bytes of one segment, in rows of at most ROW_BYTES
-    checkpoint        offset, data           those of the checkpoint
+    checkpoint        offset, data           the bytes of the checkpoint, in such rows
     records           kind, key, vhost, record, position
 
-An offset is where its row begins in the segment. The tables are the list of segments: nothing else names them.
+An offset is that of the row's first byte in the segment. The tables are the only list of segments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-ROW_BYTES = 1 << 20  # of a row; longer writes become several
+ROW_BYTES = 1 << 20  # of a row; longer writes become several rows
 Value = int | str | bytes
 Statement = tuple[str, Sequence[Value]]
 
@@ -29,14 +30,11 @@ def table_of(schema: str, number: int) -> str:
     return f"{schema}.segment_{number}"
 
 
-class Operation:
-    """Base class of operations."""
-
-    __slots__ = ()
+class Operation(Protocol):
+    """A change of a transaction."""
 
     def statements(self, schema: str) -> list[Statement]:
         """Return the statements of this operation; `schema` is quoted."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

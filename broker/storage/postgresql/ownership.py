@@ -1,28 +1,27 @@
 """The ownership of a store: one broker at a time writes it, and others wait to take over.
 
 The owner has an epoch, the number in the row `owner`, which its transactions verify (`Database.commit`): after another
-broker has raised it, the former owner can commit nothing, whatever it still believes. All else only decides when a
-standby raises the epoch:
+broker has raised it, the former owner can commit nothing. A standby decides by two facts when it raises the epoch:
 
-    the advisory lock   of this epoch, held by a session of the owner. The server releases it when the session ends, so
-                        a standby that gets it knows at once that the owner was killed or is cut off
-    the heartbeat       written every second. If it is older than the lease, the owner is stopped or cannot reach the
-                        server, and its session, with the lock, does not count any more
+    the advisory lock   A session of the owner holds the lock of its epoch. The server releases it when the session
+                        ends, so a standby that gets it knows at once that the owner was killed or is cut off.
+    the heartbeat       It is written every second. If it is older than the lease, the owner is stopped or cannot reach
+                        the server, and its session, with the lock, does not count any more.
 
 A new owner takes the lock of its own epoch before it raises the epoch, which succeeds for one of several standbys. It
 ends the sessions in which the former owner may be in the middle of a transaction. Its own first transaction waits for
-standby servers, like any other, and with it all that the former owner had committed.
+standby servers, like any other, and with it all transactions of the former owner.
 
-What an owner does elsewhere, such as at the upstreams of its links, no epoch fences. It does so only while its last
-heartbeat is younger than the lease, and, as a free lock does not say that the former owner has ended, only once the
-last heartbeat of that one is older.
+The epoch does not fence effects elsewhere, such as at the upstreams of links. An owner has these only while its last
+heartbeat is younger than the lease, and only once that of the former owner is older: a free lock does not prove that
+the former owner has ended.
 
-An epoch counts takeovers, and its last digits are random. A failover to a server that lacks a takeover, as it was no
-synchronous standby, would else let the next owner have the same epoch as one that is still there.
+An epoch counts takeovers, and its last digits are random. Otherwise, after a failover to a server that lacks a takeover
+because it was no synchronous standby, the next owner could get the epoch of a broker that still runs.
 
-After a restart of the server, or on a standby server that was promoted, all locks are free, and the owner is about to
-return. So a free lock counts only if the owner has held it since this server process started, whose time it writes with
-its heartbeats, and a standby that lost its own session waits until it has seen the lock held, or the lease has passed.
+After a restart of the server, or on a promoted standby server, all locks are free, and the owner is about to return. So
+a free lock counts only if the owner has held it since this server process started, whose time it writes with its
+heartbeats. A standby that lost its own session waits until it has seen the lock held, or the lease has passed.
 """
 
 from __future__ import annotations
@@ -46,10 +45,11 @@ if TYPE_CHECKING:
 
 BEAT_S = 1.0  # between two heartbeats
 LIMIT_S = 5.0  # of a query here; a server that takes longer cannot be reached
-GRACE_S = 1.0  # after the lease of a former owner, for what it has sent last, and for clocks that run unevenly
+GRACE_S = 1.0  # after the lease of a former owner, for its last requests, and for clocks that run unevenly
 LOCK_TIMEOUT = "55P03"
 EPOCHS = 2**31 - 1  # of which each has a lock of its own
 TOKENS = 10**9  # the random part of an epoch is less than this
+OWNER = "SELECT owner.epoch, node, extract(epoch FROM clock_timestamp() - beaten)"  # the columns of a Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ class Standing:
 class Ownership:
     """The part of one broker in the ownership of a store, over its session `watch`. Calls raise Unreachable, Refused.
 
-    epoch    of this owner, 0 while it is a standby
-    commits  number of the last transaction before it
-    blocked  the owner has ended, but the last `acquire` could not change its rows: another takeover waits
+    epoch    the epoch of this owner, 0 while it is a standby
+    commits  the number of the last transaction before it
+    blocked  whether the owner has ended, but the last `acquire` could not change its rows: another takeover waits
     """
 
     def __init__(self, database: PostgreSQL, store_id: str, node: str, lease_s: float) -> None:
@@ -78,7 +78,7 @@ class Ownership:
         self._node = node
         self._lease_s = lease_s
         self._trusting = True  # a free lock
-        self._confirmed = 0  # transactions, as heartbeats have said so far
+        self._confirmed = 0  # transactions according to the heartbeats so far
         self._locked = False
         self._beaten_s = 0.0  # when the last heartbeat was sent, by the clock of this process
         self._alone_s = 0.0  # when the lease of the former owner is over
@@ -103,7 +103,7 @@ class Ownership:
         return self._alone_s <= now_s() < self._beaten_s + self._lease_s
 
     def acquire(self, limit_s: float | None = None) -> Standing | None:
-        """Take the store over and return None if its owner has ended; else return who owns it.
+        """Take the store over and return None if its owner has ended; otherwise return the owner.
 
         The takeover waits until it is as durable as the server's settings say, `limit_s` at most if there is one.
         Raises ConfirmedLost if the server has fewer transactions than an owner has confirmed since the first look.
@@ -119,12 +119,9 @@ class Ownership:
         return standing
 
     def standing(self) -> Standing:
-        """Return who owns the store; its lock is left alone."""
+        """Return the owner of the store, without an attempt to take its lock."""
         schema = self._database.schema
-        text = (
-            "SELECT owner.epoch, node, extract(epoch FROM clock_timestamp() - beaten)"
-            f" FROM {schema}.owner CROSS JOIN {schema}.beat"
-        )
+        text = f"{OWNER} FROM {schema}.owner CROSS JOIN {schema}.beat"
         return standing_of(single(self._database.run(WATCH, [(text, ())], LIMIT_S)[0]))
 
     def committed(self) -> int:
@@ -133,16 +130,15 @@ class Ownership:
         return int(single(rows)[0] or 0)
 
     def _look(self) -> tuple[Standing, bool, bool]:
-        """Return the owner, whether its lock was free and is now held by this session, and whether it was held before.
+        """Return the owner, whether its lock was free and is now held by this session, and whether the owner held it.
 
-        That is, by the owner, since this server process started.
+        The owner's lock counts only since this server process started.
         """
         database = self._database
         if not database.has(WATCH):
             database.connect(WATCH)
         text = (
-            "SELECT owner.epoch, node, extract(epoch FROM clock_timestamp() - beaten),"
-            f" pg_try_advisory_lock($1, (owner.epoch % {EPOCHS})::int), server = pg_postmaster_start_time(),"
+            f"{OWNER}, pg_try_advisory_lock($1, (owner.epoch % {EPOCHS})::int), server = pg_postmaster_start_time(),"
             " commits, confirmed"
             f" FROM {database.schema}.owner CROSS JOIN {database.schema}.beat"
         )
@@ -200,7 +196,7 @@ class Ownership:
     def beat(self, confirmed: int = 0) -> bool:
         """Write the heartbeat of the owner; return False if another broker owns the store.
 
-        `confirmed` is the number of the last transaction that is as durable as the server's settings say, if known.
+        `confirmed` is the number of the last certain transaction, if known.
         """
         database = self._database
         if not database.has(WATCH):
@@ -225,7 +221,7 @@ class Ownership:
         return bool(rows)
 
     def release(self) -> None:
-        """End the ownership at once, after the last transaction; but not the lease of a former owner."""
+        """End the ownership at once, after the last transaction, unless the lease of a former owner still runs."""
         if not self.alone():
             return  # the end of the session frees the lock
         text = f"UPDATE {self._database.schema}.beat SET beaten = NULL WHERE epoch = $1"

@@ -1,11 +1,10 @@
 """The schema of a store: its tables, their version, and the check of both.
 
-    store    version, id                one row; `id` names the store, whatever server it is moved to
-    owner    epoch, commits             one row; see `ownership` and `transactions`
-    beat     epoch, node, beaten,       one row; when the owner last showed that it runs, and when the server started
-             server, confirmed          on which it last took its lock; the last transaction that was as durable as the
-                                        server's settings say
-    checkpoint, records, segment_NUMBER     see `operations`
+    store    version, id           one row; `id` identifies the store on any server
+    owner    epoch, commits        one row; see `ownership` and `transactions`
+    beat     epoch, node, beaten,  one row; the time of the owner's last heartbeat, the start of the server on which the
+             server, confirmed     owner last took its lock, and the last certain transaction
+    checkpoint, records, segment_NUMBER    see `operations`
 
 To change the tables, add a step to the end of _STEPS and never change one that was released. `warren store init` takes
 the steps that a store lacks; a broker refuses a store of any other version than its own.
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 _STEPS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE {schema}.store (version int NOT NULL, id text NOT NULL)",
-        # with room for the next version of the row beside it, so that no index and no vacuum has to follow
+        # with room for the next version of the row in the same page, so that no index and no vacuum has to follow
         "CREATE TABLE {schema}.owner (epoch bigint NOT NULL, commits bigint NOT NULL) WITH (fillfactor = 10)",
         "INSERT INTO {schema}.owner VALUES (0, 0)",
         "CREATE TABLE {schema}.beat (epoch bigint NOT NULL, node text NOT NULL, beaten timestamptz, server timestamptz,"

@@ -28,13 +28,13 @@ Value = int | str | bytes
 Statement = tuple[str, Sequence[Value]]
 Row = list[bytes | None]
 
-LOOK_S = 0.2  # between two looks at whether the session was abandoned
+LOOK_S = 0.2  # between two checks whether the session was abandoned
 # Classes and codes of errors after which another session, maybe of another host, may succeed: connection exceptions,
 # a server that stops or starts, and one that has become a standby.
 PASSING = ("08", "57P", "25006")
 FAILED_SERVER = re.compile(r'connection to server at "([^"]+)"[^\n]*?, port (\d+) failed: (?:FATAL:)?([^\n]+)')
 NUMBER = re.compile(r"\[Errno -?\d+\] ")
-# A part of the text of a failed login -> what to do
+# A part of the text of a failed login -> the remedy
 HINTS = {
     "no password supplied": "give a file with the password (storage.password_file, --password-file), or PGPASSWORD",
     "password authentication failed": "check the password (storage.password_file, --password-file, PGPASSWORD)",
@@ -48,7 +48,7 @@ LOGIN_FIRST = ("57P03", "53300")  # the server is starting up, or has too many c
 
 
 class Session:
-    """A session. `warning` is the text of one that the server sent with the last transaction, or empty."""
+    """A session. `warning` is the text of a warning that the server sent with the last transaction, or empty."""
 
     def __init__(self, address: Address, name: str, settings: Sequence[Statement] = ()) -> None:
         """Connect under this name (application_name). Raises Unreachable, Refused."""
@@ -146,7 +146,7 @@ class Session:
         return result
 
     def _wait(self, events: int, deadline_s: float | None) -> int:
-        """Wait until the socket is ready, and return what for."""
+        """Wait until the socket is ready, and return its events."""
         self._poll.register(self._libpq.socket, events)
         while not self._abandoned and (deadline_s is None or time.monotonic() < deadline_s):
             for _, ready in self._poll.poll(LOOK_S * 1000):
@@ -171,7 +171,7 @@ def refusal(result: PGresult) -> Refused:
 
 
 def login_error(text: str) -> str:
-    """Return a sentence for libpq's text about a failed login: the reason of each server once, and what to do."""
+    """Return a sentence for libpq's text about a failed login: the reason of each server once, and a remedy."""
     reasons = [f"{host}:{port}: {reason.strip()}" for host, port, reason in FAILED_SERVER.findall(text)]
     hint = next((what for part, what in HINTS.items() if part in text), "")
     return "; ".join([*(dict.fromkeys(reasons) or [NUMBER.sub("", one_line(text))]), *[hint] * bool(hint)])

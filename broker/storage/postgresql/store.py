@@ -16,17 +16,17 @@ from .ownership import Beats, Ownership, Standing
 from .session import Session
 from .transactions import NoTransactions, Transactions
 
-TAKEOVER_S = 10.0  # that a command waits for a synchronous standby server
-READ_S = 2.0  # that the loop waits for a part of a backlog
+TAKEOVER_S = 10.0  # for a command to wait for a synchronous standby server
+READ_S = 2.0  # for the loop to wait for a part of a backlog
 
 
 class PostgreSQLStore:
     """The store at an address, verified, for a broker with this node name.
 
-    id         of the store, wherever it is moved to
+    id         the id of the store, on any server
     database   its sessions
-    ownership  of this broker
-    guarantee  of a confirm, as last read
+    ownership  the ownership of this broker
+    guarantee  the guarantee of a confirm that was read last
     """
 
     def __init__(self, address: Address, node: str, lease_s: float = 10.0) -> None:
@@ -45,7 +45,7 @@ class PostgreSQLStore:
         self._beats = Beats(self.ownership)
 
     def acquire(self, limit_s: float | None = None) -> Standing | None:
-        """Take the store over, and return None; or return who owns it. Raises StorageFault, ConfirmedLost.
+        """Take the store over, and return None; or return the owner. Raises StorageFault, ConfirmedLost.
 
         The takeover is a transaction, which waits for a synchronous standby server, until `abandon` or `limit_s`.
         """
@@ -62,7 +62,7 @@ class PostgreSQLStore:
         self.database.abandon([WATCH])
 
     def standing(self) -> Standing:
-        """Return who owns the store, and read the guarantee. Raises StorageFault."""
+        """Return the owner of the store, and read the guarantee. Raises StorageFault."""
         try:
             self.database.connect(WATCH)
             self.guarantee = durability.read(self.database)
@@ -93,8 +93,8 @@ class PostgreSQLStore:
     def open(self, retry_s: float = 30.0, untouched: bool = False) -> tuple[PostgreSQLDisk, PostgreSQLMetadata]:
         """Return disk and metadata of the owner, for a journal; `untouched` ones change nothing.
 
-        Heartbeats are written from now on, until `opened` or `close`, as recovery may take longer than the lease.
-        Raises StorageFault, OSError.
+        Heartbeats are written until `opened` or `close`, because recovery may take longer than the lease. Raises
+        StorageFault, OSError.
         """
         try:
             self.database.connect(COMMITS[0])

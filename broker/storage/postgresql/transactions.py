@@ -1,18 +1,18 @@
 """The transactions of the owner of a store: operations gather, and are committed in order.
 
-Each transaction has the number after the one before, and the server counts them in the row of the owner
-(`Database.commit`). The next one may begin before the one before is certain, that is, as durable as the server's
-settings say. What is not certain is kept. After a session was lost, nothing else is committed until the row was read
-again, from a new session, when all other calls have ended:
+Transactions have successive numbers, and the server counts them in the row of the owner (`Database.commit`). One may
+begin before the one before is certain, that is, as durable as the server's settings say. Transactions that are not
+certain are kept. After a session was lost, nothing else is committed until a new session has read the row again, when
+all other calls have ended:
 
-    epoch of another owner    this process owns the store no more; nothing was or will be committed by it
-    the last number, or more  all was committed; it counts only after another transaction, as its standbys may lack it
+    epoch of another owner    this process no longer owns the store; none of the transactions was or will be committed
+    the last number, or more  all were committed; they count only after another transaction, as standbys may lack them
     an earlier number         a crash or a failover has undone the later ones, or the last was lost on the way: they are
                               sent again unchanged; if one is still being committed, the row is locked until then, and
                               the second attempt fails with Fenced
-    less than was certain     the server has lost what was confirmed, whoever owns the store now
+    less than was certain     the server has lost confirmed transactions, whoever owns the store now
 
-A transaction may be as large as all that gathered while every session had one under way.
+A transaction may have all operations that gathered while every session had one under way.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from .operations import Operation
 
 NOT_OWNER = errno.ESTALE
 UNREACHABLE = errno.ENOTCONN
-# Rollbacks after which the transaction is tried again, by what they are on a disk.
+# Rollbacks after which the transaction is tried again, as errors of a disk
 SHORTAGES = {"53100": errno.ENOSPC, "53200": errno.ENOMEM} | dict.fromkeys(("40001", "40P01", "57014"), UNREACHABLE)
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transaction that was sent. With it, the first `total` operations that ever gathered have been."""
+    """A transaction that was sent. With it, the first `total` of all operations were sent."""
 
     number: int
     operations: list[Operation]
@@ -48,8 +48,8 @@ class Transaction:
 class Transactions:
     """The transactions of one owner. Calls may be made by several threads.
 
-    epoch    of this owner
-    retry_s  how long a server that cannot be reached is tried again
+    epoch    the epoch of this owner
+    retry_s  the time for which a server that cannot be reached is tried again
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Transactions:
         self._database = database
         self._now_s = now_s
         self._gathering = threading.Lock()  # of the next two
-        self._gathered: list[Operation] = []  # and not sent
+        self._gathered: list[Operation] = []  # not sent yet
         self._total = 0  # operations gathered since the start
         self._changed = threading.Condition()  # of what follows
         self._sent = Transaction(commits, [], 0)  # the last one
@@ -90,7 +90,7 @@ class Transactions:
 
     @property
     def since_s(self) -> float | None:
-        """The start of the longest commit under way, or of the first that failed since; None without one."""
+        """The start of the longest commit under way, or of the first that failed since, or None."""
         return min(list(self._begun_s.values()), default=None)
 
     def gather(self, *operations: Operation) -> None:
@@ -100,18 +100,18 @@ class Transactions:
             self._total += len(operations)
 
     def commit(self) -> None:
-        """Make certain all that was gathered before this call.
+        """Make all operations certain that were gathered before this call.
 
         Raises OSError: of ports.FULL or ports.EXHAUSTED if this may be tried again, NOT_OWNER after another broker has
-        taken the store over, ConfirmedLost if the server lacks what was certain, and EIO after any other failure; these
-        are final.
+        taken the store over, ConfirmedLost if the server lacks certain transactions, and EIO after any other failure;
+        these are final.
         """
         with self._gathering:
             wanted = self._total
         self._attempt(partial(self._commit, wanted))
 
     def run(self, operation: Operation) -> None:
-        """Commit an operation by itself, also before what was gathered. Raises OSError, as `commit` does.
+        """Commit an operation by itself, also before gathered ones. Raises OSError, as `commit` does.
 
         After an error it may have been committed, or not, and is not sent again.
         """
@@ -142,7 +142,7 @@ class Transactions:
         self._begun_s.pop(thread, None)
 
     def _commit(self, wanted: int) -> None:
-        """Make certain the first `wanted` operations that ever gathered, by a transaction of this or another thread."""
+        """Make the first `wanted` of all operations certain, by a transaction of this or another thread."""
         while True:
             with self._changed:
                 self._wait(lambda: not self._in_doubt and self._certain.total >= wanted or self._may_begin(wanted))
@@ -164,10 +164,11 @@ class Transactions:
         self._execute(session, transaction, [operation])
 
     def _wait(self, possible: Callable[[], bool]) -> None:
+        """Wait until it is possible; the simulation of the tests replaces this."""
         self._changed.wait_for(possible)
 
     def _may_begin(self, wanted: int | None = None) -> bool:
-        """Whether a transaction for that many operations may begin, or what is in doubt may be settled."""
+        """Whether a transaction for that many operations may begin, or uncertain ones may be looked up."""
         if self._in_doubt:
             return len(self._free) == self._database.sessions
         return not self._sending and bool(self._free) and (wanted is None or self._sent.total < wanted)
@@ -187,7 +188,7 @@ class Transactions:
                 self._sending = False
                 self._release(session)
             raise
-        except (Unreachable, Fenced) as error:  # which owner there is, or what its server lacks, is looked up
+        except (Unreachable, Fenced) as error:  # the owner and the last transaction are looked up
             with self._changed:
                 self._note_sent(transaction)
                 self._in_doubt = True
@@ -215,7 +216,7 @@ class Transactions:
         self._changed.notify_all()
 
     def _note_certain(self, transaction: Transaction) -> None:
-        """Note that a transaction is certain, and with it all before."""
+        """Note that a transaction and all earlier ones are certain."""
         while self._uncertain and self._uncertain[0].number <= transaction.number:
             self._certain = self._uncertain.popleft()
 
@@ -231,7 +232,7 @@ class Transactions:
             self._look_up()
             self._in_doubt = False
         finally:
-            self._changed.notify_all()  # after a failure too: each that waits tries it
+            self._changed.notify_all()  # after a failure too: every waiting call tries it
 
     def _look_up(self) -> None:
         fenced: Fenced | None = None

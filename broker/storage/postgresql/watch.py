@@ -16,15 +16,15 @@ from .store import PostgreSQLStore
 from .transactions import NOT_OWNER
 
 STALL_S = 5.0  # after which a commit that waits for a standby server stops publishers
-GUARANTEE_BEATS = 5  # between two looks at the settings of the server
+GUARANTEE_BEATS = 5  # between two checks of the settings of the server
 DISK_FULL = "53100"
 
 
 class Watch:
     """The watch over a store, from `start` to `stop`.
 
-    changed  called with the reason why nothing can be stored now, or an empty one; from the thread, once per beat
-    lost     called once, from the thread, with the error after which this broker owns the store no more
+    changed  called from the thread, once per beat, with the reason why nothing can be stored now, or an empty text
+    lost     called once, from the thread, with the error after which this broker no longer owns the store
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Watch:
             self._beats += 1
         except (Unreachable, Refused) as error:
             if isinstance(error, Refused) and error.sqlstate == DISK_FULL:
-                return ""  # the commits say so
+                return ""  # the commits report it
             return self._unreachable(error)
         if stored < certain:
             raise ConfirmedLost(stored, certain)

@@ -13,7 +13,7 @@ from warren.broker.plugin import Binding, Exchange, Queue, VHost
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, missing, ok
-from ...http.slices import when
+from ...http.time_slices import when
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
@@ -169,7 +169,7 @@ async def emitted(vhost: VHost, source: str) -> None:
 
 async def unbound(vhost: VHost, kind: str, name: str) -> None:
     """Return once no bindings are left of a deleted queue or exchange (`kind`) of this name."""
-    if (kind, name) in vhost.unbindings:
+    if (kind, name) in vhost.unbinding_jobs:
         await when(partial(vhost.when_unbound, kind, name))
 
 

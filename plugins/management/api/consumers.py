@@ -24,10 +24,9 @@ async def list_consumers(request: Request) -> Listing[ConsumerView]:
     queues = [queue for vhost in request.visible_vhosts() for queue in vhost.queues.values()]
     caller = request.caller
     consumed = [queue async for queue in request.in_slices(queues) if len(queue.consumers) > 0]
-    if caller.is_local:
-        local = (consumer for queue in consumed for consumer in queue.consumers.all())
-        return Listing(local, partial(local_consumer_view, caller), order=lambda consumer: queue_key(consumer.queue))
     every = (consumer for queue in consumed for consumer in consumers_of(queue))
+    if caller.is_local:
+        return Listing(every, partial(local_consumer_view, caller), order=lambda consumer: queue_key(consumer.queue))
     consumers = [one async for one in request.in_slices(every) if caller.sees_connection(one.channel.connection)]
     return Listing(consumers, partial(consumer_view, caller), name_of, lambda consumer: queue_key(consumer.queue))
 

@@ -20,7 +20,7 @@ from warren.broker.plugin import Invalid
 
 from ...http.auth import ADMIN
 from ...http.responses import NO_VHOST, HTTPError, Pieces, Response, bad, json_of, not_found, not_now, ok
-from ...http.slices import done_in_slices, joined_in_slices
+from ...http.time_slices import done_in_slices, joined_in_slices
 from ..framework import bodies
 from ..framework.pagination import Item, columns_of, prune
 from ..framework.request import Request

@@ -8,7 +8,7 @@ from warren.broker.core.policies.upstream_parameters import UPSTREAM
 
 from ...http.auth import MONITOR, POLICIES
 from ...http.responses import Response, done, missing, ok
-from ...http.slices import sorted_in_slices
+from ...http.time_slices import sorted_in_slices
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route

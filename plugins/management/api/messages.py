@@ -13,7 +13,7 @@ import msgspec
 
 from warren.broker.amqp.table_json import json_of_table
 from warren.broker.plugin import AMQPError, Properties, Queue, Unreadable
-from warren.broker.session.operator_channel import FetchedMessage
+from warren.broker.session.management_channel import FetchedMessage
 
 from ...http.auth import VHOST
 from ...http.responses import HTTPError, Pieces, Response, bad, json_of, not_found, ok

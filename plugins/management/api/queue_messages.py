@@ -10,14 +10,14 @@ from typing import Annotated
 
 import msgspec
 
+from warren.broker.core.messages.journal_port import BEHIND
 from warren.broker.core.messages.message import ShedMessage
-from warren.broker.core.messages.ports import BEHIND
 from warren.broker.session.channel import Channel
 from warren.broker.session.unacked import Unacked
 
 from ...http.auth import VHOST
 from ...http.responses import HTTPError, Response, bad, not_found, ok
-from ...http.slices import Turn
+from ...http.time_slices import Turn
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import channel_key

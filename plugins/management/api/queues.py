@@ -12,7 +12,7 @@ from warren.broker.plugin import Queue
 
 from ...http.auth import ADMIN, VHOST
 from ...http.responses import Response, bad, done, not_found, put
-from ...http.slices import when
+from ...http.time_slices import when
 from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import Route

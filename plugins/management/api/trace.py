@@ -11,8 +11,8 @@ import base64
 import json
 import time
 
-from warren.broker.core.queues.message_log import Origin
 from warren.broker.core.queues.route_target import RouteTarget
+from warren.broker.core.queues.traffic_log import Origin
 from warren.broker.core.telemetry.firehose import TRACE
 from warren.broker.core.vhost.tracer import Tracer
 from warren.broker.plugin import Message, VHost

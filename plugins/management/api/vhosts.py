@@ -10,7 +10,7 @@ from warren.broker.plugin import Node
 
 from ...http.auth import ADMIN, ANY
 from ...http.responses import HTTPError, Response, done, ok, put
-from ...http.slices import when
+from ...http.time_slices import when
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route

@@ -16,9 +16,9 @@ from warren.broker.core.metadata.validation import NESTED_LIMIT
 from warren.broker.plugin import Invalid
 
 from ...http.asgi import Incoming
+from ...http.limits import Quota
 from ...http.responses import HTTPError, bad, not_now
-from ...http.slices import once_a_turn
-from .quota import Quota
+from ...http.time_slices import once_a_turn
 
 # In each WINDOW_S a client must send WINDOW_BYTES of a body, or its end: 273 bytes a second.
 WINDOW_S = 15.0

@@ -17,7 +17,7 @@ from warren.broker.core.metadata.patterns import QUERY_SEARCH_S, Pattern, query_
 from warren.broker.plugin import Invalid
 
 from ...http.responses import HTTPError, Pieces, Response, bad, json_of, ok
-from ...http.slices import drain, in_slices, joined_in_slices, once_a_turn, sorted_in_slices
+from ...http.time_slices import drain, in_slices, joined_in_slices, once_a_turn, sorted_in_slices
 from .request import Request
 
 T = TypeVar("T")

@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from warren.broker.core.access.users import InternalUser
-from warren.broker.plugin import Exchange, Host, Node, OperatorChannel, Queue, User, VHost
+from warren.broker.plugin import Exchange, Host, ManagementChannel, Node, Queue, User, VHost
 from warren.broker.session.connection import Connection
 
 from ...http.asgi import Incoming
 from ...http.auth import NONE, Caller, Guard, refresh
 from ...http.responses import NOT_OWNER, HTTPError, bad, missing, no_vhost, not_authorised, not_now
-from ...http.slices import Turn, once_a_turn
+from ...http.time_slices import Turn, once_a_turn
 from ..stats.rates import BadRange, Ranges, ranges
 from .unread import Unread
 
 if TYPE_CHECKING:
-    from .context import State
+    from .state import ManagementState
 
 DEFAULT_EXCHANGE = "amq.default"  # how paths and permissions name the exchange ""
 TRUE, FALSE = ("true", "1"), ("false", "0", "")
@@ -40,7 +40,13 @@ class Request:
     )
 
     def __init__(
-        self, host: Host, state: State, caller: Caller, incoming: Incoming, path: Mapping[str, str], unread: Unread
+        self,
+        host: Host,
+        state: ManagementState,
+        caller: Caller,
+        incoming: Incoming,
+        path: Mapping[str, str],
+        unread: Unread,
     ) -> None:
         self.host = host
         self.state = state
@@ -52,7 +58,7 @@ class Request:
         self.body: Any = None
         self.vhost: VHost | None = None
         self.guard = NONE  # of the route
-        self._channels: list[OperatorChannel] = []
+        self._channels: list[ManagementChannel] = []
         self._acting = False
         self._listed: list[tuple[Callable[[Caller, VHost], bool], list[VHost]]] = []  # what is in lists, and why
 
@@ -244,7 +250,7 @@ class Request:
         if owner is not self.user and not (self.caller.monitors if reads else self.caller.administers):
             raise not_authorised(NOT_OWNER)
 
-    def channel(self) -> OperatorChannel:
+    def channel(self) -> ManagementChannel:
         """Return a channel with the user's permissions in the virtual host of the path, until `acting` ends."""
         assert self._acting, "nothing would close it"
         channel = self.host.channel(self._channel_user(), self.path_vhost(), self.incoming.peer)
@@ -256,7 +262,7 @@ class Request:
         return InternalUser(self.path_vhost().name) if self.caller.is_local else self.user
 
     @contextmanager
-    def sliced_channel(self) -> Iterator[OperatorChannel]:
+    def sliced_channel(self) -> Iterator[ManagementChannel]:
         """A channel for a handler that works in slices, each in `host.acting`; it closes with the context."""
         channel = self.host.channel(self._channel_user(), self.path_vhost(), self.incoming.peer)
         try:

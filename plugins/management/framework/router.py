@@ -7,6 +7,7 @@ segment in braces matches any text; `{vhost}` must be an existing virtual host.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
@@ -14,13 +15,13 @@ import msgspec
 
 from ...http.asgi import Incoming
 from ...http.auth import NONE, Guard
+from ...http.limits import Quota
 from ...http.responses import HTTPError, Response, missing
 from . import bodies
-from .context import State
 from .line_stream import LineStream
 from .pagination import Listing
-from .quota import Quota
 from .request import Request
+from .state import ManagementState
 
 Answered = Response[Any] | Listing[Any] | LineStream
 Handler = Callable[[Request], Answered | Awaitable[Answered]]
@@ -33,44 +34,37 @@ LONG_BODY_BYTES = 1 << 20  # of a policy or a parameter, which are decoded in a 
 CONFIGURED = None  # the limit of the configuration, for definitions
 
 
+@dataclass(slots=True, eq=False)
 class Route:
-    """A route: method, path, guard, handler, and the struct of the body (`bytes` for an undecoded body, None for none).
+    """A route of the API.
 
-    `changes` is set if the handler changes something, even for GET. `body_limit` is in bytes; the configured limit is
-    never exceeded. `summary` is the first line of the handler's docstring. Without `vhost_required` the virtual host in
-    the path need not exist. Health checks and routes without a password are not `is_limited` by the number of requests
-    in progress. The answer to a change says that it is on the disk, unless it is not `durable`: what a get
-    has taken would be lost with another answer.
+    summary         the first line of the handler's docstring
+    body            the struct of the body, `bytes` for an undecoded body, or None
+    body_limit      in bytes; the configured limit is never exceeded
+    changes         True if the handler changes something, even for GET
+    vhost_required  False if the virtual host in the path need not exist
+    durable         the answer to a change says that it is on the disk; False for a get, because another answer would
+                    lose the messages that it has taken
+    is_limited      by the number of requests in progress, which health checks and routes without a password are not
     """
 
-    __slots__ = (
-        *("method", "path", "guard", "handler", "body", "body_limit", "changes", "vhost_required", "durable"),
-        *("segments", "is_limited"),
-    )
+    method: str
+    path: str
+    guard: Guard
+    handler: Handler
+    body: type[msgspec.Struct] | type[bytes] | None = None
+    body_limit: int | None = BODY_BYTES
+    changes: bool = False
+    vhost_required: bool = True
+    durable: bool = True
+    segments: list[str] = field(init=False)
+    is_limited: bool = field(init=False)
 
-    def __init__(
-        self,
-        method: str,
-        path: str,
-        guard: Guard,
-        handler: Handler,
-        body: type[msgspec.Struct] | type[bytes] | None = None,
-        body_limit: int | None = BODY_BYTES,
-        changes: bool = False,
-        vhost_required: bool = True,
-        durable: bool = True,
-    ) -> None:
-        self.method = method
-        self.path = path
-        self.guard = guard
-        self.handler = handler
-        self.body = body
-        self.body_limit = body_limit
-        self.vhost_required = vhost_required
-        self.changes = changes or method not in READS
-        self.durable = durable and method not in READS
-        self.segments = path.strip("/").split("/")
-        self.is_limited = guard is not NONE and self.segments[0] not in HEALTH
+    def __post_init__(self) -> None:
+        self.changes = self.changes or self.method not in READS
+        self.durable = self.durable and self.method not in READS
+        self.segments = self.path.strip("/").split("/")
+        self.is_limited = self.guard is not NONE and self.segments[0] not in HEALTH
 
     @property
     def names(self) -> list[str]:
@@ -87,7 +81,7 @@ class Route:
     def summary(self) -> str:
         return (self.handler.__doc__ or "").strip().partition("\n")[0]
 
-    async def read(self, incoming: Incoming, quota: Quota, state: State) -> msgspec.Struct | bytes:
+    async def read(self, incoming: Incoming, quota: Quota, state: ManagementState) -> msgspec.Struct | bytes:
         """Return the body of a request, decoded. Raises HTTPError (400, 408, 503)."""
         config, body = state.config, self.body
         assert body is not None, "the route takes none"

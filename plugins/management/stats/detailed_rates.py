@@ -33,7 +33,7 @@ def channels(host: Host) -> Iterator[Channel]:
 
 
 def routes(host: Host) -> dict[Exchange, dict[Queue, int]]:
-    return host.node.breakdown.routed if host.node.breakdown is not None else {}
+    return host.node.detailed_rates.routed if host.node.detailed_rates is not None else {}
 
 
 # Keys of samples.

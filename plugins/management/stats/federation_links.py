@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol, runtime_checkable
 
 from warren.broker.plugin import Host
@@ -16,6 +16,13 @@ Row = dict[str, object]
 @runtime_checkable
 class Links(Protocol):
     """The federation service. Its rows are plain values without credentials."""
+
+    @property
+    def refused_count(self) -> int:
+        """The number of links that are not started as the limit is reached."""
+
+    def count_by_status(self) -> Mapping[str, int]:
+        """Return the number of links of each status that links have."""
 
     def each_status(self) -> Iterator[Row]:
         """Yield the status of each link, in no order; links may change meanwhile."""

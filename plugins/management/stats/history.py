@@ -101,7 +101,7 @@ class Timeline:
 
 
 class Series:
-    """The samples of one object. `since` is, by level, the number of its first sample."""
+    """The samples of one object. `since` is the number of its first sample in each level."""
 
     __slots__ = ("of", "tick", "previous", "last", "rings", "since", "moved_ms")
 

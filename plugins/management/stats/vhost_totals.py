@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from warren.broker.plugin import Queue, VHost
 from warren.broker.session.connection import Connection
 
-from ...http.slices import in_slices
+from ...http.time_slices import in_slices
 from .counters import Values, lengths
 
 

@@ -1,15 +1,15 @@
 /** The frame of all pages: sign-in, navigation, virtual host, refresh interval, banner, and the page of the address. */
 
 import * as api from "./core/api.js";
-import { h, fill, show } from "./core/dom.js";
-import { clock } from "./core/format.js";
 import { keyboard } from "./core/keyboard.js";
 import { Poll, refreshNow } from "./core/poll.js";
-import { preference, prefer } from "./core/preferences.js";
 import * as router from "./core/router.js";
 import * as session from "./core/session.js";
 import * as tasks from "./core/tasks.js";
-import * as theme from "./core/theme.js";
+import { h, fill, show } from "./web/dom.js";
+import { clock } from "./web/format.js";
+import { preference, prefer } from "./web/preferences.js";
+import * as theme from "./web/theme.js";
 import { PAGES, SECTIONS, routeOf } from "./pages/index.js";
 import { signIn } from "./pages/sign_in.js";
 

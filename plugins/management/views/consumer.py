@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import UNSET, Struct, UnsetType
 
 from warren.broker.amqp.table_json import json_of_table
-from warren.broker.core.queues.consumers import Consumer, is_active
+from warren.broker.core.queues.consumers import WAITING
 from warren.broker.plugin import Queue
 from warren.broker.session.consumer import ChannelConsumer
 
@@ -38,25 +38,24 @@ def consumer_lists(caller: Caller, consumers: Iterable[ChannelConsumer]) -> List
 
 
 def consumers_of(queue: Queue) -> list[ChannelConsumer]:
-    """Return the consumers of clients; those of federation have no channel to name."""
-    return [consumer for consumer in queue.consumers.all() if isinstance(consumer, ChannelConsumer)]
+    """Return the consumers of a queue."""
+    return [consumer for consumer in queue.consumers.all if isinstance(consumer, ChannelConsumer)]
 
 
-def local_consumer_view(caller: Caller, consumer: Consumer) -> ConsumerView:
-    """Return the view of a consumer with the process id of its channel, which a federation link does not have."""
+def local_consumer_view(caller: Caller, consumer: ChannelConsumer) -> ConsumerView:
+    """Return the view of a consumer with the process id of its channel."""
     view = consumer_view(caller, consumer)
-    view.channel_pid = consumer.channel.pid if isinstance(consumer, ChannelConsumer) else ""
+    view.channel_pid = consumer.channel.pid
     return view
 
 
-def consumer_view(caller: Caller, consumer: Consumer) -> ConsumerView:
+def consumer_view(caller: Caller, consumer: ChannelConsumer) -> ConsumerView:
     queue, acks, status = consumer.queue, not consumer.no_ack, consumer.queue.consumers.activity_status(consumer)
     view = ConsumerView(
-        consumer.tag, consumer.exclusive, acks, 0, is_active(consumer), status, {}, UNSET, place_of(queue), {}
+        consumer.tag, consumer.exclusive, acks, 0, status != WAITING, status, {}, UNSET, place_of(queue), {}
     )
-    if isinstance(consumer, ChannelConsumer):
-        view.prefetch_count = consumer.prefetch
-        view.arguments = json_of_table(consumer.arguments)
-        view.consumer_timeout = consumer.channel.connection.settings.consumer_timeout_ms
-        view.channel_details = channel_details(caller, consumer.channel)
+    view.prefetch_count = consumer.prefetch
+    view.arguments = json_of_table(consumer.arguments)
+    view.consumer_timeout = consumer.channel.connection.settings.consumer_timeout_ms
+    view.channel_details = channel_details(caller, consumer.channel)
     return view

@@ -9,7 +9,7 @@ from warren.broker.amqp.properties import timestamp
 from warren.broker.core.definitions.exporter import arguments_with_type
 from warren.broker.core.metadata.queue_types import QUORUM
 from warren.broker.core.queues.consumers import SingleActiveConsumers
-from warren.broker.core.queues.queue_sizes import queue_sizes
+from warren.broker.core.queues.queue import queue_sizes
 from warren.broker.plugin import Host, Queue
 from warren.broker.session.connection import Connection
 from warren.broker.session.consumer import ChannelConsumer

@@ -1,14 +1,12 @@
-"""Two reports compared: the differences of totals, rates and latencies, the larger changes first."""
+"""The comparison of two reports: differences of totals, rates and latencies, with the largest changes first."""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
-from .report_rows import LISTED
+from .tables import LISTED, Values
 
-Values = dict[str, Any]
 RATE = ("scope", "node", "vhost", "name", "flow")
 LATENCY = ("node", "vhost", "queue", "stage")
 RATES, LATENCIES = ("mean_per_s", "peak_per_s"), ("p50_us", "p99_us", "max_us")
@@ -33,9 +31,9 @@ def compare(old: Values, new: Values) -> Values:
     """Return the section "compared" of report.json: rows with the values before and after."""
     return {
         "with": {"folder": old.get("input", {}).get("folder"), "verdict": old.get("verdict")},
-        "totals": rows({("total",): old["totals"]}, {("total",): new["totals"]}, (), tuple(new["totals"])),
-        "rates": rows(keyed(per_second(old), RATE), keyed(per_second(new), RATE), RATE, RATES),
-        "latencies": rows(keyed(latency(old), LATENCY), keyed(latency(new), LATENCY), LATENCY, LATENCIES),
+        "totals": differences([old["totals"]], [new["totals"]], (), tuple(new["totals"])),
+        "rates": differences(per_second(old), per_second(new), RATE, RATES),
+        "latencies": differences(old.get("latency", []), new.get("latency", []), LATENCY, LATENCIES),
     }
 
 
@@ -43,29 +41,19 @@ def per_second(report: Values) -> list[Values]:
     return [row for row in report.get("throughput", []) if row.get("grain") == "1s"]
 
 
-def latency(report: Values) -> list[Values]:
-    rows: list[Values] = report.get("latency", [])
-    return rows
+def differences(old: list[Values], new: list[Values], names: tuple[str, ...], figures: tuple[str, ...]) -> list[Values]:
+    """Return the figures that differ between rows with the same values of `names`, the larger changes first.
 
-
-def keyed(of: list[Values], names: tuple[str, ...]) -> dict[tuple[Any, ...], Values]:
-    return {tuple(row.get(name) for name in names): row for row in of}
-
-
-def rows(
-    old: dict[tuple[Any, ...], Values],
-    new: dict[tuple[Any, ...], Values],
-    names: tuple[str, ...],
-    figures: tuple[str, ...],
-) -> list[Values]:
-    """Return the figures that differ, with `change` in per cent; it is null for what was 0 or is in one report only."""
+    `change` is in per cent; it is null if the figure was 0 or is in one report only.
+    """
     changed = []
-    for key in {**old, **new}:
+    sides = [{tuple(row.get(name) for name in names): row for row in rows} for rows in (old, new)]
+    for key in {**sides[0], **sides[1]}:
         for figure in figures:
-            before, after = (each.get(key, {}).get(figure) for each in (old, new))
+            before, after = (side.get(key, {}).get(figure) for side in sides)
             if before != after and is_number(before) and is_number(after):
                 change = round((after - before) / before * 100, 1) if before and after is not None else None
-                row = {**dict(zip(names, key, strict=False)), "figure": figure, "before": before, "after": after}
+                row = {**dict(zip(names, key, strict=True)), "figure": figure, "before": before, "after": after}
                 changed.append({**row, "change": change})
     changed.sort(key=lambda row: (-size(row), str(row)))
     return changed[:LISTED]
@@ -76,5 +64,5 @@ def is_number(figure: object) -> bool:
 
 
 def size(row: Values) -> float:
-    """Return how large a change is, the same for a factor and its inverse; from or to 0 as if that were 1."""
+    """Return the size of a change, equal for a factor and its inverse; 0 counts as 1."""
     return abs(math.log1p(max(row["after"] or 0, 0)) - math.log1p(max(row["before"] or 0, 0)))

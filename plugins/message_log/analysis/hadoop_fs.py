@@ -1,7 +1,7 @@
 """Files and folders as Spark sees them: paths of this machine, or of any file system of Hadoop (s3a://, hdfs://).
 
-All access uses the file system classes of Spark's own Java, so the job needs no second library for the places where its
-executors write. Java's exceptions are raised as OSError with a text of one line.
+All access uses the file system classes of Spark's Java, so the driver reaches every place that the executors reach.
+Java's exceptions are raised as OSError with a text of one line.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def local_files(folder: str, top: str) -> Iterator[FileInfo]:
     renames or deletes the file meanwhile.
     """
     with os.scandir(folder) as entries:
-        seen = [entry for entry in entries if not is_hidden(entry.name)]
-    for entry in seen:
+        visible = [entry for entry in entries if not is_hidden(entry.name)]
+    for entry in visible:
         path = f"{top}/{entry.name}"
-        with suppress(FileNotFoundError):  # it is gone since
+        with suppress(FileNotFoundError):  # it was deleted meanwhile
             if entry.is_dir():
                 yield from local_files(entry.path, path)
             else:
@@ -86,7 +86,7 @@ class Folders:
             return bool(system.exists(place))
 
     def absolute(self, path: str) -> str:
-        """Return the path as those of `files` begin: absolute, and with the scheme."""
+        """Return the path in the form of `files`: absolute, and with the scheme."""
         with _raise_os_error(path):
             system, place = self._place(path)
             return str(system.makeQualified(place).toString())
@@ -152,7 +152,7 @@ class Folders:
         """Write a file, replacing any existing one."""
         with _raise_os_error(path):
             system, place = self._place(path)
-            system.setWriteChecksum(False)  # otherwise it also writes a file `.name.crc`
+            system.setWriteChecksum(False)  # without this it also writes a file `.name.crc`
             stream = system.create(place, True)
             stream.write(bytearray(content))
             stream.close()

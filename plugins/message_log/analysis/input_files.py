@@ -1,14 +1,14 @@
 """The input: which files are accepted, and the tables as DataFrames with exactly the columns of schema.py.
 
-A file is accepted or skipped as a whole. Files that are not Parquet, were not written by this export, have a version of
-the schema that is not in `schema.READABLE`, or have the name of an accepted file are skipped and counted.
+A file is accepted or skipped as a whole. Files that are not Parquet, were not written by this export, have another
+version of the schema, or have the name of an accepted file are skipped and counted.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -17,12 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from ..file_format import compacted, schema
+from .create_table import empty_table
 from .hadoop_fs import FileInfo, Folders, NotParquet
-from .local_table import no_rows
 
-READERS = 8  # footers read at once
+READERS = 8  # footers that are read concurrently
 TRUNCATED, FOREIGN, UNKNOWN_SCHEMA, DUPLICATE = "not_parquet", "foreign", "unknown_schema", "duplicate"
-NAME = re.compile(r"part-.+-\d{6,}(_\d{6,})?\.parquet")
 HOUR = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 
 TYPES: dict[str, t.DataType] = {
@@ -51,7 +50,7 @@ class AcceptedFile(NamedTuple):
     path: str
     records: int
     lost_records: int
-    file_age_s: int | None = None  # how long its writer keeps a file open; None if it does not say
+    file_age_s: int | None = None  # the time for which its writer keeps a file open; None if unknown
     bytes: int = 0
 
 
@@ -76,8 +75,10 @@ class TableFiles(NamedTuple):
         sizes = {file.path: file.bytes for file in self.accepted}
         return sizes | {file.path: file.bytes for file in self.skipped}
 
-    def reasons(self) -> dict[str, int]:
-        return dict(sorted(Counter(file.reason for file in self.skipped).items()))
+
+def skipped_files(inputs: Mapping[str, TableFiles]) -> dict[str, int]:
+    """Return the number of skipped files of all tables by reason."""
+    return dict(sorted(Counter(file.reason for files in inputs.values() for file in files.skipped).items()))
 
 
 def columns(table: str) -> t.StructType:
@@ -92,7 +93,7 @@ def any_file(path: str) -> bool:
 def list_files(folders: Folders, folder: str, wanted: Callable[[str], bool] = any_file) -> dict[str, TableFiles]:
     """List the wanted files of all tables, by path. Raises OSError if the folder cannot be read.
 
-    Snapshots are listed first: the events before a snapshot are finished before it, and must not be missing.
+    Snapshots are listed first: their events are in earlier files, which the later listings must contain.
     """
     top = folder.rstrip("/")
     listed = {
@@ -140,26 +141,20 @@ def check_file(folders: Folders, file: FileInfo) -> AcceptedFile | SkippedFile:
     except NotParquet:
         return SkippedFile(file.path, TRUNCATED, file.bytes)
     version = footer.metadata.get(schema.SCHEMA_KEY)
-    if version is None or not NAME.fullmatch(file.name):
+    if version is None or schema.parse_name(file.name) is None:
         return SkippedFile(file.path, FOREIGN, file.bytes)
-    if version not in map(str, schema.READABLE):
+    if version != str(schema.SCHEMA):
         return SkippedFile(file.path, UNKNOWN_SCHEMA, file.bytes)
     age_s = footer.metadata.get(schema.FILE_AGE_KEY)
     lost = int(footer.metadata.get(schema.LOST_KEY, "0"))
     return AcceptedFile(file.path, footer.records, lost, int(age_s) if age_s else None, file.bytes)
 
 
-def boot_key(name: str) -> str:
-    """Return what the names of all files of one boot have in common: node and boot."""
-    return name.rpartition("-")[0]
-
-
 def local_records(folder: str, wanted: Callable[[str], bool] = any_file) -> int | None:
     """Return the number of events in the wanted files of a folder of this machine, by their footers.
 
-    None: the folder is elsewhere.
-
-    Needs no Spark, whose settings depend on the number. Files that cannot be read count as none.
+    Returns None for a folder elsewhere. Works without Spark, whose settings depend on the number. Unreadable files
+    count as empty.
     """
     import pyarrow.parquet as pq
     from pyarrow import ArrowException
@@ -180,8 +175,8 @@ def local_records(folder: str, wanted: Callable[[str], bool] = any_file) -> int 
 
 def read(spark: SparkSession, table: str, paths: list[str]) -> DataFrame:
     """Return the rows of these files."""
-    reader = spark.read.schema(columns(table)).option("recursiveFileLookup", True)  # otherwise folders become columns
-    return reader.parquet(*paths) if paths else no_rows(spark, columns(table))
+    reader = spark.read.schema(columns(table)).option("recursiveFileLookup", True)  # folders are no columns
+    return reader.parquet(*paths) if paths else empty_table(spark, columns(table))
 
 
 def missing_hours(files: Iterable[AcceptedFile]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The batch job: checks the input, reduces it to facts, writes the reports, and publishes them when complete."""
+"""The batch job: checks the input, reduces it to aggregates, writes the reports, and publishes them when complete."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ from pyspark.sql import functions as F
 
 from ..file_format import schema
 from ..file_format.report_folder import REPORT, SUMMARY, summary_of
+from .aggregate_store import ALL, Aggregates, Store
+from .aggregates import CROSSINGS, METRICS, STATS, Aggregate
 from .compare import NoReport, compare, parse
 from .conservation import checked_range
 from .conservation.evidence import Evidence, evidence
 from .conservation.manifest import check_files, read_manifest
-from .fact_store import ALL, Facts, Store
-from .facts import CROSSINGS, METRICS, STATS, Fact
 from .hadoop_fs import Folders
-from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read
-from .message_paths import BALANCES, JOURNEYS, STAGES, mark_closed
+from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read, skipped_files
+from .journeys import BALANCES, JOURNEYS, STAGES, mark_closed
 from .page.document import document
 from .publication import is_free, new_run, publish, report_of
-from .report_rows import Values
-from .reports.run import Reporting
+from .reports.run import make_reports
 from .row_numbers import ROWS
 from .selection import ALL as EVERYTHING
 from .selection import Selection
 from .spark_session import fit, is_small
-from .tables import Tables
+from .tables import Tables, Values
 
 
 class JobRefused(Exception):
@@ -47,17 +46,17 @@ class JobRefused(Exception):
 NO_INPUT, NO_OUTPUT = 66, 73  # EX_NOINPUT and EX_CANTCREAT of sysexits.h
 
 
-LogProgress = Callable[[str], None]  # logs the step that begins
+LogProgress = Callable[[str], None]  # logs the beginning of a step
 
 
-class Progress:
-    """A log of the job's steps on stderr, with the seconds since the start."""
+def progress() -> LogProgress:
+    """Return a log of the job's steps on stderr, with the seconds since this call."""
+    started_s = time.monotonic()
 
-    def __init__(self) -> None:
-        self._started = time.monotonic()
+    def log(step: str) -> None:
+        print(f"warren analyze: {time.monotonic() - started_s:6.1f} s  {step}", file=sys.stderr, flush=True)
 
-    def __call__(self, what: str) -> None:
-        print(f"warren analyze: {time.monotonic() - self._started:6.1f} s  {what}", file=sys.stderr, flush=True)
+    return log
 
 
 def find_input(folders: Folders, folder: str, selection: Selection = EVERYTHING) -> dict[str, TableFiles]:
@@ -71,11 +70,6 @@ def find_input(folders: Folders, folder: str, selection: Selection = EVERYTHING)
     return inputs
 
 
-def fit_to(spark: SparkSession, inputs: dict[str, TableFiles]) -> None:
-    """Fit Spark's settings to the size of the input."""
-    fit(spark, event_count(inputs))
-
-
 def event_count(inputs: dict[str, TableFiles]) -> int:
     return sum(file.records for file in inputs[schema.EVENTS].accepted)
 
@@ -83,16 +77,12 @@ def event_count(inputs: dict[str, TableFiles]) -> int:
 def describe_input(folder: str, inputs: dict[str, TableFiles], selection: Selection) -> Values:
     """Return the section "input" of report.json."""
     everything = [file for files in inputs.values() for file in files.accepted]
-    reasons: dict[str, int] = {}
-    for files in inputs.values():
-        for reason, count in files.reasons().items():
-            reasons[reason] = reasons.get(reason, 0) + count
     return {
         "folder": folder,
         "selection": selection.describe(),
         "files": len(everything),
         "events": event_count(inputs),
-        "skipped": reasons,
+        "skipped": skipped_files(inputs),
         "skipped_files": sorted(file.path for files in inputs.values() for file in files.skipped)[:100],
         "missing_hours": missing_hours(everything),
     }
@@ -100,8 +90,8 @@ def describe_input(folder: str, inputs: dict[str, TableFiles], selection: Select
 
 def reduce_all(
     spark: SparkSession, inputs: dict[str, TableFiles], selection: Selection, store: Store, log: LogProgress
-) -> Facts:
-    """Make all facts from the files, as one batch. Those of a small log stay in memory, made when first needed."""
+) -> Aggregates:
+    """Make all aggregates from the files, as one batch. Those of a small log stay in memory."""
     small = is_small(event_count(inputs))
 
     def table(name: str) -> DataFrame:
@@ -109,13 +99,13 @@ def reduce_all(
         # Tables with one partition are aggregated and joined without a shuffle: most queries are a single task.
         return rows.coalesce(1).localCheckpoint(eager=False) if small and inputs[name].paths else rows
 
-    def reduced(fact: Fact) -> DataFrame:
-        log(f"reduce {fact.name}")
-        part = fact.make(sources.get(fact.name, events))
+    def reduced(aggregate: Aggregate) -> DataFrame:
+        log(f"reduce {aggregate.name}")
+        part = aggregate.make(sources.get(aggregate.name, events))
         if small:
             return part.localCheckpoint(eager=False)
-        store.write(fact, 0, part)
-        return store.load(fact)
+        store.write(aggregate, 0, part)
+        return store.load(aggregate)
 
     tables = {name: table(name) for name in schema.TABLES}
     every_row = selection.times(tables[schema.EVENTS])
@@ -128,27 +118,27 @@ def reduce_all(
         log(f"reduce {JOURNEYS.name}")
         return store.write_marked(mark_closed(JOURNEYS.make(events), spans, F.lit(NEVER)))
 
-    others = [fact for fact in ALL if fact.table == schema.EVENTS and fact not in (ROWS, JOURNEYS, BALANCES, STAGES)]
+    others = [each for each in ALL if each.table == schema.EVENTS and each not in (ROWS, JOURNEYS, BALANCES, STAGES)]
     with ThreadPoolExecutor(AT_ONCE) as workers:
         rows = workers.submit(reduced, ROWS)
         journeys = workers.submit(reduced, JOURNEYS) if small else workers.submit(marked, rows)
-        made: dict[str, Any] = dict(zip((fact.name for fact in others), workers.map(reduced, others), strict=True))
+        made: dict[str, Any] = dict(zip((each.name for each in others), workers.map(reduced, others), strict=True))
         made[ROWS.name] = rows.result()
-        made[JOURNEYS.name] = journeys.result() if small else store.write_folded(journeys.result(), workers)
+        made[JOURNEYS.name] = journeys.result() if small else store.write_closed(journeys.result(), workers)
     made.update({STATS.name: snapshots, METRICS.name: selection.times(tables[schema.METRICS])})
-    for fact in (BALANCES, STAGES):
-        made[fact.name] = store.load(fact)
-    return Facts(**made)
+    for aggregate in (BALANCES, STAGES):
+        made[aggregate.name] = store.load(aggregate)
+    return Aggregates(**made)
 
 
-NEVER = datetime(9999, 1, 1, tzinfo=UTC)  # no later file follows
-AT_ONCE = 2  # facts that are reduced concurrently
+NEVER = datetime(9999, 1, 1, tzinfo=UTC)  # so that all journeys are final
+AT_ONCE = 2  # aggregates that are reduced concurrently
 
 
 def report(
     spark: SparkSession,
-    facts: Facts,
-    facts_bytes: int,
+    aggregates: Aggregates,
+    aggregate_bytes: int,
     inputs: dict[str, TableFiles],
     evidence: Evidence,
     folder: str,
@@ -162,10 +152,9 @@ def report(
     `old` is the content of another report.json, to compare with.
     """
     events = selection.events(read(spark, schema.EVENTS, inputs[schema.EVENTS].paths))
-    fit(spark, facts_bytes // FACT_BYTES)
+    fit(spark, aggregate_bytes // ROW_BYTES)
     tables = Tables(spark, place, is_small(event_count(inputs)), log)
-    reporting = Reporting(spark, facts, events, evidence, tables)
-    made = reporting.run(describe_input(folder, inputs, selection))
+    made = make_reports(spark, aggregates, events, evidence, tables, describe_input(folder, inputs, selection))
     jumped = [boot for boot in made["conservation"]["boots"] if boot["clock_moved_us"] > JUMP_US]
     made["input"]["unprocessed_files"] = evidence.unprocessed
     made["input"]["clock_jumps"] = [{name: boot[name] for name in CLOCK} for boot in jumped]
@@ -180,7 +169,7 @@ def report(
 
 
 def dump(made: Values) -> str:
-    """Return the content of report.json: a line for each value, but one for all of the timeline."""
+    """Return the content of report.json: a line for each value, and one line for the whole timeline."""
     text = json.dumps({**made, "timeline": None}, indent=1, allow_nan=False)
     timeline = json.dumps(made["timeline"], separators=(",", ":"), allow_nan=False)
     return text.replace('\n "timeline": null', f'\n "timeline": {timeline}', 1) + "\n"
@@ -198,7 +187,7 @@ def read_old(spark: SparkSession, folder: str | None) -> Values | None:
 
 
 CLOCK = ("node", "boot_id", "first", "last", "clock_moved_us")
-FACT_BYTES = 10  # of a row of a fact in a file, about
+ROW_BYTES = 10  # approximate size of a row of an aggregate in a file
 JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
 
 
@@ -220,16 +209,16 @@ def batch(
     old = read_old(spark, compared)
     manifest = read_manifest(folders, folder).part(selection.has_file)
     inputs = find_input(folders, folder, selection)
-    fit_to(spark, inputs)
+    fit(spark, event_count(inputs))
     with new_run(folders, output) as place:
-        store = Store(spark, f"{place}/_facts")
+        store = Store(spark, f"{place}/_aggregates")
         with ThreadPoolExecutor(1) as aside:
             log("check files")
             checking = aside.submit(check_files, spark, folder, manifest, inputs, {}, selection.has_file)
-            facts = reduce_all(spark, inputs, selection, store, log)
+            aggregates = reduce_all(spark, inputs, selection, store, log)
             faults = checking.result()
         known = of_part(evidence(inputs, manifest.boots, faults), selection)
-        made = report(spark, facts, store.bytes(), inputs, known, folder, place, log, old, selection)
+        made = report(spark, aggregates, store.bytes(), inputs, known, folder, place, log, old, selection)
         if not selection.of_rows:
             check_records(made, inputs)
         folders.remove(store.folder)
@@ -240,7 +229,7 @@ def batch(
 def of_part(known: Evidence, selection: Selection) -> Evidence:
     """Return the evidence that holds for a part of the input."""
     if selection.of_time:
-        known = replace(known, finished={})  # files reach beyond the time
+        known = replace(known, finished={})  # files may extend beyond the selected time
     if selection.since is not None:
         known = replace(known, since_us=round(selection.since.timestamp() * 1_000_000))
     if selection.until is not None:

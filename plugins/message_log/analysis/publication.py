@@ -20,7 +20,7 @@ from pathlib import Path
 from ..file_format.report_folder import PAGE, POINTER, REPORT, RUNS, TABLES, pointer, run_folder, runs
 from .hadoop_fs import Folders
 
-EARLIER = 2  # runs that are kept besides the current one, for those who are still reading them
+EARLIER = 2  # runs that are kept besides the current one, for readers that have them open
 
 
 def run_id() -> str:
@@ -29,13 +29,13 @@ def run_id() -> str:
 
 
 def is_free(folders: Folders, output: str) -> bool:
-    """Return whether a first report can be made there: there is nothing, but for runs that did not finish."""
+    """Return whether a first report can be made there: the folder has at most unfinished runs."""
     return not set(folders.names(output)) - {RUNS}
 
 
 @contextmanager
 def new_run(folders: Folders, output: str) -> Iterator[str]:
-    """Yield the folder of a new run. What is in it at the end is removed, unless the run was published."""
+    """Yield the folder of a new run. It is removed at the end unless the run was published."""
     run = run_id()
     folder = run_folder(output, run)
     try:

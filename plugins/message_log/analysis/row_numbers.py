@@ -1,9 +1,8 @@
-"""The row numbers of the log: a fact by which missing and repeated records are found.
+"""The row numbers of the log: an aggregate by which missing and repeated records are found.
 
-A row of the fact is a block of 64 numbers of one boot, with one bit for each number, or a run: several successive
+A row of the aggregate is a block of 64 numbers of one boot, with one bit for each number, or a run: several successive
 blocks that have all their bits. A stored part has as few rows as possible, so its size is bounded by the number of
-boots and gaps. A record that comes late fills its block, and one that comes again is counted by the run that has its
-number.
+boots and gaps. A late record fills its block, and a repeated record is counted by the run that has its number.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ..file_format import schema
-from .facts import Fact, merged
-from .message_paths import BOOT
+from .aggregates import Aggregate, merged
+from .journeys import BOOT
 
 BLOCK_BITS = 6  # a block is 64 numbers
 BLOCK = 1 << BLOCK_BITS
@@ -43,23 +42,18 @@ def rows(events: DataFrame) -> DataFrame:
     )
 
 
-def blocks() -> Column:
-    """Return the number of blocks of a row. Parts of an earlier version have no runs."""
-    return F.coalesce("blocks", F.lit(1)).cast("long")
-
-
 def present() -> Column:
     """Return how many numbers a row has."""
-    return F.bit_count("bits") * blocks()
+    return F.bit_count("bits") * F.col("blocks")
 
 
 def end() -> Column:
     """Return the block after the last one of a row."""
-    return F.col("block") + blocks()
+    return F.col("block") + F.col("blocks")
 
 
 def runs(parts: DataFrame) -> DataFrame:
-    """Return rows of which no two have the same block, and no two can be one run."""
+    """Return joined rows: no two have the same block, and no two can be one run."""
     by_region = join(parts.withColumn("region", F.shiftright("block", REGION_BITS)))
     return join(by_region.withColumn("region", F.lit(0))).drop("region")
 
@@ -67,7 +61,7 @@ def runs(parts: DataFrame) -> DataFrame:
 def join(parts: DataFrame) -> DataFrame:
     """Join the rows of each boot and region that overlap or make one run. Only a run can overlap with other blocks."""
     key = (*BOOT, "region")
-    known = merged(parts.withColumn("blocks", blocks()), (*key, "block"), _MERGE)
+    known = merged(parts, (*key, "block"), _MERGE)
     before = Window.partitionBy(*key).orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
     full = F.col("bits") == ALL
     reached = F.max(F.when(full, end())).over(before)
@@ -100,4 +94,4 @@ _MERGE = {
     "bits": "bit_or",
     "records": "sum",
 }
-ROWS = Fact("rows", schema.EVENTS, rows, (*BOOT, "block"), _MERGE, shorten=runs, join=runs)
+ROWS = Aggregate("rows", schema.EVENTS, rows, (*BOOT, "block"), _MERGE, shorten=runs, join=runs)

@@ -1,13 +1,13 @@
-"""The selection of a part of the input: what is not asked for is not read.
+"""The selection of a part of the input, so that the other rows are not read.
 
 A time and a node select files, by folders and names; Parquet's statistics and Spark's filters select the rows. The
 conservation check stays valid for the part:
 
-- Of a time, it compares the first snapshot in it with the last one. What was in the queues before counts as there.
-- Of virtual hosts and queues, it compares their queues; gaps are looked for in the rows of all.
-- What came by links is read of all virtual hosts, as the two ends of a link are mostly in different ones.
-- Publishes are of no queue: a selection of queues keeps those of its virtual hosts, and does not compare how many
-  queues each was routed to.
+- For a time, it compares the first snapshot in it with the last one. Messages from before are in the first one.
+- For virtual hosts and queues, it compares their queues. Gaps are found in the rows of all queues.
+- Arrivals by links are read of all virtual hosts, because the ends of a link are mostly in different ones.
+- Publishes belong to no queue: a selection of queues includes all publishes of its virtual hosts, and does not compare
+  the number of queues that each was routed to.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .input_files import HOUR
 
 # Snapshots nearer to a limit are left out: the wall clock of events is corrected between batches by a few milliseconds.
 MARGIN = timedelta(seconds=1)
-SPAN = timedelta(hours=1)  # of a folder; a file begins in it, and ends in the next one at the latest
+SPAN = timedelta(hours=1)  # the time of a folder; its files begin in that hour, and end in the next one at the latest
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The part of the input that is asked for: from `since` to `until` (exclusive), and names; empty for all."""
+    """The selected part of the input: times from `since` to `until` (exclusive), and names; empty for all."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -43,11 +43,11 @@ class Selection:
 
     @property
     def of_rows(self) -> bool:
-        """Whether only some rows of the selected files are asked for."""
+        """Whether only some rows of the selected files are selected."""
         return self.of_time or bool(self.vhosts or self.queues)
 
     def describe(self) -> dict[str, Any]:
-        """Return it for report.json."""
+        """Return the selection as JSON for report.json."""
         return {
             "since": self.since.isoformat() if self.since is not None else None,
             "until": self.until.isoformat() if self.until is not None else None,
@@ -57,7 +57,7 @@ class Selection:
         }
 
     def has_file(self, path: str) -> bool:
-        """Whether a file may have rows that are asked for, by its path."""
+        """Whether a file may have selected rows, by its path."""
         name = path.rpartition("/")[2]
         if self.nodes and not any(name.startswith(f"part-{schema.safe_name(node)}-") for node in self.nodes):
             return False
@@ -80,11 +80,11 @@ class Selection:
         return rows
 
     def events(self, rows: DataFrame) -> DataFrame:
-        """Return the events that are asked for."""
+        """Return the selected events."""
         return self._named(self.times(rows), F.lit(True))
 
     def crossings(self, rows: DataFrame) -> DataFrame:
-        """Return the events by which links are checked: those that are asked for, and all arrivals."""
+        """Return the events by which links are checked: the selected ones, and all arrivals."""
         arrival = F.col("event") == schema.FED_IN
         return self._named(self.times(rows), ~arrival, arrival)
 

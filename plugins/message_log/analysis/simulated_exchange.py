@@ -1,11 +1,11 @@
-"""A simulated exchange: an exchange type with equal queues bound to it, to see where keys would be routed."""
+"""A simulated exchange, which shows where an exchange type would route keys to equal queues."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from warren.broker.plugin import Address, Binding, Destination, ExchangeType, Properties, Table, framed
+from warren.broker.plugin import Binding, Destination, ExchangeType, Properties, RoutingAddress, Table, framed
 
 from ...exchanges.consistent_hash import ConsistentHashExchange
 from ...exchanges.modulus_hash import ModulusHashExchange
@@ -14,7 +14,7 @@ HASH_TYPES: Final[dict[str, Callable[[str, Table], ExchangeType]]] = {
     "x-modulus-hash": ModulusHashExchange,
     "x-consistent-hash": ConsistentHashExchange,
 }
-MESSAGE: Final = framed(Address("x", ""), Properties(), b"")
+MESSAGE: Final = framed(RoutingAddress("x", ""), Properties(), b"")
 
 
 class SimulatedExchange:

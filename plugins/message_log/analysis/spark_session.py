@@ -16,19 +16,19 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from .class_archive import ClassArchive, class_archive
-from .facts import KEPT_KEYS
+from .aggregates import KEPT_KEYS
 from .java_check import java_program
+from .java_class_cache import ClassCache, class_cache
 
 LOCAL = "local[*]"
-ALLOCATOR = ("MALLOC_ARENA_MAX", "2")  # otherwise glibc has a heap for each of Spark's many threads
+ALLOCATOR = ("MALLOC_ARENA_MAX", "2")  # without this glibc makes a heap for each of Spark's many threads
 LAUNCHER = ("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # a Java that prints a command line
 HOME = ("SPARK_HOME", str(Path(pyspark.__file__).parent))  # otherwise another Python looks for it
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which sets master and memory itself
 PARTITIONS = "spark.sql.shuffle.partitions"
 MEMORY, JAVA_OPTIONS = "spark.driver.memory", "spark.driver.extraJavaOptions"
 CHOSEN_BY_SUBMIT = (MEMORY, JAVA_OPTIONS, "spark.ui.enabled")
-CHOSEN = "spark.warren.chosen"  # the names of settings that the caller chose
+CHOSEN = "spark.warren.chosen"  # names of settings that the caller chose
 CHANGEABLE = "spark.sql."
 
 SMALL = 300_000  # events up to which a log is small
@@ -86,7 +86,7 @@ def is_small(records: int | None) -> bool:
 
 
 def settings(records: int | None) -> Settings:
-    """Return Spark's settings for a log of so many events; None: unknown, so that it may be large."""
+    """Return Spark's settings for a log of so many events. An unknown number (None) may be large."""
     if is_small(records):
         return {**ALL_LOGS, **SMALL_LOG}
     chosen = {**ALL_LOGS, **LARGE_LOG, PARTITIONS: max(LEAST_PARTITIONS, (records or 0) // PARTITION_RECORDS)}
@@ -104,13 +104,13 @@ def session(
 ) -> Iterator[SparkSession]:
     """Start the session for a log of `records` events, and stop it at the end.
 
-    The default of `master` is spark-submit's, else all cores of this machine; that of `driver_memory` is chosen by the
+    `master` is by default that of spark-submit, or all cores of this machine; `driver_memory` depends by default on the
     memory of this machine. `further` are settings that the caller chose, which prevail over all others.
     """
     if master is None and SUBMITTED not in os.environ:
         master = LOCAL
     java = None if master is None else java_program()
-    archive = class_archive(java, Path(pyspark.__file__).parent) if java is not None else None
+    archive = class_cache(java, Path(pyspark.__file__).parent) if java is not None else None
     spark = builder(master, records, driver_memory, further or {}, archive).getOrCreate()
     process: Any = getattr(spark.sparkContext._gateway, "proc", None)
     keep_names(spark)
@@ -124,7 +124,7 @@ def session(
         if making is not None and succeeded:
             making.keep(process)
         elif making is not None:
-            process.kill()  # otherwise it would write the archive first
+            process.kill()  # without this it would write the archive first
 
 
 def builder(
@@ -132,7 +132,7 @@ def builder(
     records: int | None,
     driver_memory: str | None,
     further: Mapping[str, str],
-    archive: ClassArchive | None,
+    archive: ClassCache | None,
 ) -> SparkSession.Builder:
     """Return the builder of the session; `session` describes the arguments."""
     building = SparkSession.Builder().appName("warren analyze")
@@ -146,8 +146,8 @@ def builder(
         os.environ.setdefault(*LAUNCHER)
         os.environ.setdefault(*HOME)
         if master.startswith("local") or "127.0.0.1" in master:
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark looks for an address, and warns
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the `python3` on PATH
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # or Spark searches for an address, and warns
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # without this workers run the `python3` on PATH
             building = building.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     for name, value in chosen.items():
         if not (SUBMITTED in os.environ and name in CHOSEN_BY_SUBMIT):
@@ -165,7 +165,7 @@ def keep_names(spark: SparkSession) -> None:
 
 
 def fit(spark: SparkSession, records: int) -> None:
-    """Set what can be set in a running session for a log of so many events, but for what the caller chose."""
+    """Change the settings of a running session for a log of so many events, except those that the caller chose."""
     chosen = (spark.conf.get(CHOSEN, "") or "").split(",")
     for name, value in settings(records).items():
         if name.startswith(CHANGEABLE) and name not in chosen:

@@ -1,10 +1,10 @@
-"""The streaming job: each run adds the new files to the facts and renews the reports.
+"""The streaming job: each run adds the new files to the aggregates and renews the reports.
 
-New are all files that no earlier run has noted, however old they are: another broker's files may come days later. They
-are processed in batches. What a batch makes is written under its number, and its files are noted at its end; so a
-batch that failed is repeated with the same number, and replaces what it had made. The watermark is how long events of a
-message may still arrive after it has left its queue; then its journey is closed and only counted. Later events are not
-dropped, so a stream gives the same reports as a batch over the same files.
+All files that no earlier run has noted are new, even old ones: the files of another broker may arrive days later. They
+are processed in batches. The parts of a batch are named after its number, and its files are noted at its end; so a
+failed batch is repeated with the same number, and replaces its parts. The watermark is how long events of a message may
+still arrive after it has left its queue; then its journey is closed and only counted. Later events are not dropped, so
+a stream gives the same reports as a batch over the same files.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from ..file_format import schema
+from .aggregate_store import ALL, Store
+from .aggregates import METRICS, STATS, merge_parts
 from .conservation import checked_range
 from .conservation.evidence import evidence
 from .conservation.manifest import Manifest, check_files, read_manifest
-from .fact_store import ALL, Store
-from .facts import METRICS, STATS, merge_parts
-from .file_names import FileNames
-from .folding import tidy
 from .hadoop_fs import Folders
 from .input_files import AcceptedFile, DamagedFile, TableFiles, read
-from .job import NO_OUTPUT, JobRefused, LogProgress, find_input, fit_to, read_old, report
-from .message_paths import BALANCES, BOOT, JOURNEYS, STAGES, balances, mark_closed, stages
+from .job import NO_OUTPUT, JobRefused, LogProgress, event_count, find_input, read_old, report
+from .journeys import BALANCES, BOOT, JOURNEYS, STAGES, balances, mark_closed, stages
+from .processed_files import ProcessedFiles
 from .publication import is_free, new_run, publish
-from .report_rows import Values
+from .rollup import tidy
 from .row_numbers import BLOCK_BITS, REGION_BITS, ROWS, by_region
+from .spark_session import fit
+from .tables import Values
 
-BATCH_BYTES = 1 << 30  # files of a batch
+BATCH_BYTES = 1 << 30  # the maximum of files in a batch
 FILES_PER_BATCH = 1000
 WATERMARK = "10 minutes"
 ORDER = (schema.QUEUE_STATS, schema.METRICS, schema.EVENTS)  # snapshots first: they decide which journeys can be closed
@@ -45,7 +46,7 @@ def follow(
     log: LogProgress,
     compared: str | None = None,
 ) -> Values:
-    """Run once, or every `every_s` seconds without an end. Returns the content of report.json.
+    """Run once, or every `every_s` seconds forever. Returns the content of report.json.
 
     `compared` is the folder of a report to compare with.
 
@@ -58,7 +59,7 @@ def follow(
     while True:
         manifest = read_manifest(folders, folder)
         inputs = find_input(folders, folder)
-        store = Store(spark, f"{state}/facts")
+        store = Store(spark, f"{state}/aggregates")
         verified = Verified(folders, state, store)
         faults = check_files(spark, folder, manifest, inputs, verified.checksums(manifest))
         verified.note(entry.path for entry in faults.changed)
@@ -66,7 +67,7 @@ def follow(
         with new_run(folders, output) as place:
             unprocessed = [path for table in ORDER for path in unprocessed_files(store, table, inputs[table])]
             known = evidence(inputs, manifest.boots, faults, len(unprocessed))
-            made = report(spark, store.facts(), store.bytes(), inputs, known, folder, place, log, old)
+            made = report(spark, store.aggregates(), store.bytes(), inputs, known, folder, place, log, old)
             publish(folders, place)
         if every_s is None:
             return made
@@ -74,18 +75,9 @@ def follow(
         time.sleep(every_s)
 
 
-def process_new_files(spark: SparkSession, folder: str, state: str, log: LogProgress) -> Store:
-    """Add the new files to the facts."""
-    folders = Folders(spark)
-    store = Store(spark, f"{state}/facts")
-    manifest = read_manifest(folders, folder)
-    process(store, find_input(folders, folder), manifest, log)
-    return store
-
-
 def process(store: Store, inputs: dict[str, TableFiles], manifest: Manifest, log: LogProgress) -> None:
-    """Add those of the files that are new to the facts. Raises DamagedFile."""
-    fit_to(store.spark, inputs)
+    """Add the new files to the aggregates. Raises DamagedFile."""
+    fit(store.spark, event_count(inputs))
     for table in ORDER:
         TableStream(store, table, log).process(inputs[table].accepted, manifest)
     tidy(store)
@@ -113,10 +105,10 @@ def file_name(path: str) -> str:
 
 
 class Verified:
-    """The files whose checksums earlier runs have compared with the manifest: those that they have processed then."""
+    """The files whose checksums earlier runs have compared with the manifest: their processed files."""
 
     def __init__(self, folders: Folders, state: str, store: Store) -> None:
-        """Read the names of the processed files: it must be made before new ones are processed."""
+        """Read the names of the processed files. Callers process new files afterwards."""
         self._folders = folders
         self._place = f"{state}/changed"
         self._names = {table: store.names(table) for table in ORDER}
@@ -149,8 +141,8 @@ class TableStream:
     def process(self, files: Iterable[AcceptedFile], manifest: Manifest) -> None:
         """Process all files that were not processed before. Raises DamagedFile.
 
-        A file of a compaction is known if it replaces only files that were processed; if some were not, those of its
-        rows that were read before are left out.
+        The file of a compaction is known if it replaces only processed files. If it replaces others too, its rows from
+        processed files are left out.
         """
         names = self._store.names(self._table)
         self._replaced = {file_name(by): set(map(file_name, paths)) for by, paths in manifest.replaced.items()}
@@ -170,22 +162,22 @@ class TableStream:
             self._batch(some, again=True)
 
     def _note(self, batch: int, files: Iterable[AcceptedFile]) -> None:
-        """Note the files as processed, and those that compactions have merged into them: others may have them too."""
+        """Note the files as processed, and the originals that compactions have merged into them."""
         names = {file_name(file.path) for file in files}
         self._store.note(
-            self._table, batch, FileNames(names.union(*[originals(name, self._replaced) for name in names]))
+            self._table, batch, ProcessedFiles(names.union(*[originals(name, self._replaced) for name in names]))
         )
 
     def _batch(self, files: list[AcceptedFile], again: bool) -> None:
-        """Process one batch. With `again`, rows that are in the facts already are left out."""
+        """Process one batch. With `again`, rows that the aggregates already have are left out."""
         store, batch = self._store, self._store.next_batch(self._table)
         self._log(f"batch {batch} of {self._table}: {len(files)} files")
         table = read(store.spark, self._table, [file.path for file in files])
         if again:
             table = unread(store, self._table, table).persist()
-        for fact in ALL:
-            if fact.table == self._table and fact not in (JOURNEYS, BALANCES, STAGES):
-                store.write(fact, batch, fact.make(table))
+        for aggregate in ALL:
+            if aggregate.table == self._table and aggregate not in (JOURNEYS, BALANCES, STAGES):
+                store.write(aggregate, batch, aggregate.make(table))
         if self._table == schema.EVENTS:
             if not again:
                 check_records(store, batch, files)
@@ -195,20 +187,20 @@ class TableStream:
 
     def _update_journeys(self, events: DataFrame, batch: int) -> None:
         """Merge the open journeys with those of this batch, and reduce the closed ones to counts."""
-        store, fact = self._store, JOURNEYS
-        both = merge_parts(fact, store.load(fact, batch).unionByName(fact.make(events)))
+        store, aggregate = self._store, JOURNEYS
+        both = merge_parts(aggregate, store.load(aggregate, batch).unionByName(aggregate.make(events)))
         spans = checked_range.spans(store.kept(STATS), store.load(ROWS))
         watermark = F.max("last").over(Window.partitionBy()) - F.expr(f"interval {WATERMARK}")
         marked = mark_closed(both, spans, watermark).persist()
         over = marked.where("closed").drop("closed")
         store.write(BALANCES, batch, balances(over))
         store.write(STAGES, batch, stages(over))
-        store.write(fact, batch, marked.where("not closed").drop("closed"))
+        store.write(aggregate, batch, marked.where("not closed").drop("closed"))
         marked.unpersist()
 
 
 def originals(name: str, replaced: Mapping[str, set[str]]) -> set[str]:
-    """Return the files of brokers that a file consists of: those that compactions have merged into it, or itself."""
+    """Return the files of brokers that compactions have merged into a file, or the file itself."""
     if name not in replaced:
         return {name}
     return {original for part in replaced[name] if part != name for original in originals(part, replaced)}
@@ -227,18 +219,19 @@ def in_batches(files: Iterable[AcceptedFile]) -> Iterator[list[AcceptedFile]]:
 
 
 def unread(store: Store, table: str, rows: DataFrame) -> DataFrame:
-    """Return those of the rows that are not in the facts."""
+    """Return the rows that the aggregates do not have."""
     if table == schema.EVENTS:
         number, place = F.shiftright("row", BLOCK_BITS), (F.col("row") % (1 << BLOCK_BITS)).cast("int")
         columns = [F.col(name).alias(f"seen_{name}") for name in (*BOOT, "region", "block", "bits")]
-        seen = by_region(store.load(ROWS)).select(*columns, "blocks")
+        known = by_region(store.load(ROWS)).select(*columns, "blocks")
         same = [F.col(name) == F.col(f"seen_{name}") for name in (*BOOT, "region")]
         within = (F.col("block") >= F.col("seen_block")) & (F.col("block") < F.col("seen_block") + F.col("blocks"))
         numbered = rows.withColumn("block", number).withColumn("region", F.shiftright("block", REGION_BITS))
         there = F.coalesce(F.getbit("seen_bits", place), F.lit(0)) == 1
-        return numbered.join(seen, [*same, within], "left").where(~there).select(*rows.columns)
-    fact, key = (STATS, "snapshot") if table == schema.QUEUE_STATS else (METRICS, "mono_ns")
-    return rows.join(store.kept(fact).select("node", "boot_id", key).distinct(), ["node", "boot_id", key], "left_anti")
+        return numbered.join(known, [*same, within], "left").where(~there).select(*rows.columns)
+    aggregate, key = (STATS, "snapshot") if table == schema.QUEUE_STATS else (METRICS, "mono_ns")
+    keys = ["node", "boot_id", key]
+    return rows.join(store.kept(aggregate).select(*keys).distinct(), keys, "left_anti")
 
 
 def check_records(store: Store, batch: int, files: Iterable[AcceptedFile]) -> None:

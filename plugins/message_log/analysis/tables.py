@@ -1,22 +1,50 @@
-"""The tables of one run, below a folder: those as large as the log are written by Spark, the others by this process."""
+"""The tables of one run, below a folder, and their first rows as lists for report.json.
+
+Tables that may be as large as the log are written by Spark, the others by this process.
+"""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from .hadoop_fs import Folders
-from .report_rows import LISTED, Values, first_rows, plain, sorting
 
+LISTED = 200  # the maximum of rows in a list of report.json; the tables have all rows
+Values = dict[str, Any]
 Columns = dict[str, pa.DataType]
-TIME = pa.timestamp("us", "UTC")
+
+
+def first_rows(table: DataFrame, order: tuple[str, ...], limit: int = LISTED) -> list[Values]:
+    """Return the first rows in this order, with values for JSON."""
+    return [values(row) for row in table.orderBy(*sorting(order)).limit(limit).collect()]
+
+
+def sorting(order: tuple[str, ...]) -> list[Column]:
+    """Return sort columns; a name with `-` is sorted in descending order."""
+    return [F.desc_nulls_last(name[1:]) if name.startswith("-") else F.asc_nulls_first(name) for name in order]
+
+
+def values(row: Row) -> Values:
+    return {name: plain(value) for name, value in row.asDict().items()}
+
+
+def plain(value: Any) -> Any:
+    """Return a value for JSON: times as text in UTC, NaN as null."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if isinstance(value, float) and value != value:
+        return None
+    return value
 
 
 class Written:

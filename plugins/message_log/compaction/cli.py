@@ -39,12 +39,12 @@ class Compact(Command):
             return failed(f"{folder}: no such folder", NO_INPUT)
         try:
             with merge.locked(folder):
-                done = merge.compact(folder, datetime.now(UTC))
+                result = merge.compact(folder, datetime.now(UTC))
         except merge.Busy as error:
             return failed(str(error), RETRY)
         except OSError as error:
             return failed(file_error(error).splitlines()[0], FAILED)
         except pa.ArrowException as error:
             return failed(str(error).splitlines()[0], FAILED)
-        print(f"{done.before:,} files with {done.rows:,} rows were merged into {done.after:,}")
+        print(f"{result.before:,} files with {result.rows:,} rows were merged into {result.after:,}")
         return 0

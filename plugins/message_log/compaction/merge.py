@@ -1,13 +1,13 @@
 """The merge of the small files of a boot and an hour into larger ones, while brokers write and others read.
 
-Whatever stops a compaction, no row is lost or counted twice: see `file_format.compacted`. The next one completes it.
+No interruption of a compaction loses a row or counts it twice (`file_format.compacted`). The next compaction completes
+it.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -27,12 +27,11 @@ from ..export.manifest import Manifest, RemovedFile, ReplacedFiles
 from ..export.parquet_file import Part, temporary_path
 from ..file_format import compacted, schema
 
-GRACE = timedelta(hours=1)  # after the end of an hour: until then a writer may still finish files of it
-FILE_BYTES = 128 << 20  # merged into one file at most
-FILE_ROWS = 2_000_000  # likewise: all of them are in memory at once
+GRACE = timedelta(hours=1)  # after the end of an hour, in which a writer may still finish files of it
+FILE_BYTES = 128 << 20  # the maximum in a merged file
+FILE_ROWS = 2_000_000  # the maximum in a merged file, because all are in memory together
 GROUP_ROWS = 1 << 18  # of a row group, which is sorted by queue; groups follow each other in the order of rows
 LOCK = ".compact.lock"
-NAME = re.compile(r"part-(?P<boot>.+)-(?P<first>\d{6,})(?:_(?P<last>\d{6,}))?\.parquet")
 
 _BY_ROW = [("row", "ascending")]
 _ORDER = {schema.EVENTS: _BY_ROW, schema.METRICS: [("mono_ns", "ascending")], schema.QUEUE_STATS: _BY_ROW}
@@ -46,9 +45,7 @@ class SmallFile(NamedTuple):
     """A file that may be merged with others of the same boot."""
 
     path: Path
-    boot: str  # as in file names
-    first: int  # sequence numbers of the first and the last file that it was made of
-    last: int
+    name: schema.PartName
     size: int  # bytes
     rows: int
     metadata: Mapping[bytes, bytes]
@@ -101,29 +98,26 @@ def hour_of(place: Path) -> datetime | None:
 
 
 def small_files(place: Path) -> list[SmallFile]:
-    """Return the files of an hour that are small, of versions that can be read."""
-    found = []
+    """Return the small files of an hour."""
+    files = []
     for path in sorted(place.glob("part-*.parquet")):
-        named = NAME.fullmatch(path.name)
+        name = schema.parse_name(path.name)
         size = path.stat().st_size
-        if named is None or size > FILE_BYTES // 2:
+        if name is None or size > FILE_BYTES // 2:
             continue
         footer = pq.read_metadata(path)
         metadata = dict(footer.metadata or {})
-        if metadata.get(schema.SCHEMA_KEY.encode()) in [str(version).encode() for version in schema.READABLE]:
-            first = int(named["first"])
-            last = int(named["last"] or first)
-            found.append(SmallFile(path, named["boot"], first, last, size, footer.num_rows, metadata))
-    return found
+        if metadata.get(schema.SCHEMA_KEY.encode()) == b"%d" % schema.SCHEMA:
+            files.append(SmallFile(path, name, size, footer.num_rows, metadata))
+    return files
 
 
 def groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
-    """Yield the files to be merged: two or more of one boot and version, within the limits of a file."""
-    version = schema.SCHEMA_KEY.encode()
-    ordered = sorted(files, key=lambda file: (file.boot, file.metadata[version], file.first))
-    for _, alike in groupby(ordered, key=lambda file: (file.boot, file.metadata[version])):
+    """Yield the files to be merged: two or more of one boot, within the limits of a file."""
+    ordered = sorted(files, key=lambda file: file.name)
+    for _, of_boot in groupby(ordered, key=lambda file: file.name.boot):
         group: list[SmallFile] = []
-        for file in alike:
+        for file in of_boot:
             if group and (
                 sum(each.size for each in group) + file.size > FILE_BYTES
                 or sum(each.rows for each in group) + file.rows > FILE_ROWS
@@ -145,7 +139,7 @@ def merge(folder: Path, table: str, files: list[SmallFile]) -> int:
     kept = {key: value for key, value in files[-1].metadata.items() if key != b"ARROW:schema"}
     target = whole.schema.with_metadata(kept)
     first_us = pc.min(whole["ts_us"]).cast(pa.int64()).as_py()
-    name = f"part-{files[0].boot}-{files[0].first:06}_{files[-1].last:06}.parquet"
+    name = str(files[0].name._replace(last=files[-1].name.last))
     # Of the folder of the first file: a row may be of the hour before, as a file begins with the hour of its first row.
     path = files[0].path.with_name(name)
     relative = [file.path.relative_to(folder).as_posix() for file in files]
@@ -183,11 +177,11 @@ def remove(folder: Path, manifest: Manifest, paths: Iterable[str]) -> None:
 
 
 def complete_earlier(folder: Path) -> None:
-    """Complete compactions that were interrupted, and forget those that had made no file."""
+    """Complete interrupted compactions, and discard those without a file."""
     for path in sorted((folder / schema.MANIFEST).glob(f"{compacted.PREFIX}*{compacted.SUFFIX}")):
         text = path.read_text()
         if "\n" not in text:
-            path.unlink()  # it was killed before it announced anything
+            path.unlink()  # the compaction was killed before its first line
             continue
         manifest = Manifest(folder, path.name)
         for by, replaced in compacted.replacements(text).items():

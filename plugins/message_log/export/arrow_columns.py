@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -14,7 +13,7 @@ from warren.broker.amqp.field_table import text_of
 from warren.broker.plugin import Properties
 
 from ..file_format import schema
-from ..file_format.arrow_types import ARROW
+from ..file_format.arrow_schema import ARROW
 from .decoded_names import Tables, constant, dictionary
 from .pipe_format import (
     ADDRESSED,
@@ -40,6 +39,7 @@ from .pipe_format import (
     UNTIMED,
     WORDS,
 )
+from .record_buffer import escape_text
 
 Numbers = np.ndarray[Any, Any]
 
@@ -49,18 +49,6 @@ SEGMENT = np.dtype(
     + [(name, "<i8") for name in ("row", "mono_ns", "seq")]
 )
 ARRIVING = (KINDS[schema.PUBLISH], KINDS[schema.FED_IN])
-
-
-def arrow_schema(table: str, without: Collection[str] = ()) -> pa.Schema:
-    """Return the Arrow schema of a table, with the number of our schema in its metadata; `without` some columns."""
-    columns = [column for column in schema.TABLES[table] if column.name not in without]
-    fields = [pa.field(column.name, type_of(column), column.optional) for column in columns]
-    return pa.schema(fields, {schema.SCHEMA_KEY: str(schema.SCHEMA)})
-
-
-def type_of(column: schema.Column) -> pa.DataType:
-    """Return the Arrow type of a column. Routing keys are a dictionary in memory, and strings in the file."""
-    return ARROW["dictionary" if column.name == "routing_key" else column.type]
 
 
 class Boot(msgspec.Struct, frozen=True):
@@ -101,7 +89,7 @@ class Batches:
 
     @staticmethod
     def begins_anew(payload: bytes) -> bool:
-        """Whether the batch assigns new codes, so that earlier batches have to be taken first."""
+        """Return whether the batch assigns new codes, so that earlier batches must be taken first."""
         return bool(BATCH_HEAD.unpack_from(payload)[2])
 
     def add(self, payload: bytes) -> None:
@@ -233,14 +221,14 @@ class Batches:
         if what == SOURCE:
             return [("source_seq", int.from_bytes(content, "little"))]
         assert what == PROPERTIES
-        given = Properties.decode(content)
-        values = [("message_id", given.message_id), ("correlation", given.correlation_id)]
-        fields: list[tuple[str, Any]] = [(name, readable(value)) for name, value in values if value is not None]
-        if given.priority is not None:
-            fields.append(("priority", min(given.priority, 127)))
-        if given.headers is not None and self._boot.headers:
-            headers = given.headers
-            there = [(name, readable(text_of(headers.get(name)))) for name in self._boot.headers if name in headers]
+        properties = Properties.decode(content)
+        values = [("message_id", properties.message_id), ("correlation", properties.correlation_id)]
+        fields: list[tuple[str, Any]] = [(name, escape_text(value)) for name, value in values if value is not None]
+        if properties.priority is not None:
+            fields.append(("priority", min(properties.priority, 127)))
+        if properties.headers is not None and self._boot.headers:
+            headers = properties.headers
+            there = [(name, escape_text(text_of(headers.get(name)))) for name in self._boot.headers if name in headers]
             if there:
                 fields.append(("headers", there))
         return fields
@@ -299,8 +287,3 @@ def spread(segments: Numbers) -> tuple[Numbers, Numbers]:
     arriving = segments.copy()
     arriving["queue"][both] = 0
     return np.concatenate([everything, both]), np.concatenate([arriving, entering])
-
-
-def readable(text: str) -> str:
-    """Replace what is not UTF-8 by escapes, since Parquet has only UTF-8."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

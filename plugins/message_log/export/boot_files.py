@@ -1,4 +1,4 @@
-"""The finished files of one boot, as a writer finds them that continues it after the one before was killed."""
+"""The finished files of one boot, for a writer that continues the boot of a killed writer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +16,6 @@ from ..file_format import schema
 from .manifest import FinishedFile, Manifest
 
 READ_BYTES = 1 << 20
-SEQUENCE = re.compile(r"-(\d{6,})\.parquet$")
 
 
 def unlisted_files(folder: Path, node: str, boot_id: str, manifest: Manifest) -> list[FinishedFile]:
@@ -27,9 +25,9 @@ def unlisted_files(folder: Path, node: str, boot_id: str, manifest: Manifest) ->
     unlisted = []
     for table in schema.TABLES:
         for path in sorted(folder.glob(f"{table}/dt=*/hour=*/{prefix}*.parquet")):
-            # Those of a compaction have two numbers in their names, and are listed in its manifest.
-            name = path.relative_to(folder).as_posix()
-            if SEQUENCE.search(path.name) and name not in listed:
+            name, part = path.relative_to(folder).as_posix(), schema.parse_name(path.name)
+            # The file of a compaction is listed in the manifest of the compaction.
+            if part is not None and part.first == part.last and name not in listed:
                 with contextlib.suppress(pa.ArrowInvalid):
                     unlisted.append(describe_file(folder, name))
     return unlisted
@@ -56,9 +54,9 @@ def next_sequences(files: list[FinishedFile]) -> dict[str, int]:
     """Return the sequence number of the next file of each table."""
     sequences = dict.fromkeys(schema.TABLES, 0)
     for file in files:
-        number = SEQUENCE.search(file.path)
-        if number is not None and file.table in sequences:
-            sequences[file.table] = max(sequences[file.table], int(number[1]) + 1)
+        part = schema.parse_name(file.path.rpartition("/")[2])
+        if part is not None and file.table in sequences:
+            sequences[file.table] = max(sequences[file.table], part.last + 1)
     return sequences
 
 
@@ -71,7 +69,7 @@ def remove_unfinished(folder: Path, node: str, boot_id: str) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process has locked the file. Raises OSError."""
+    """Return whether a process has locked the file. Raises OSError."""
     file = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,5 +81,5 @@ def is_locked(path: Path) -> bool:
 
 
 def file_prefix(node: str, boot_id: str = "") -> str:
-    """Return how the names of the files of a boot begin; without a boot, those of the node."""
+    """Return the beginning of the names of a boot's files, or without a boot that of the node's files."""
     return f"part-{schema.safe_name(node)}-" + (f"{boot_id}-" if boot_id else "")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from warren.broker.core.counters.histogram import LatencyHistogram
-from warren.broker.core.queues.message_log import Origin
+from warren.broker.core.queues.traffic_log import Origin
 from warren.broker.net.connection_limits import open_descriptors
 from warren.broker.plugin import Host, Service
 
@@ -17,7 +17,7 @@ from .record_buffer import escape_text
 
 EMPTY_BUCKETS = [0] * 6  # the first bucket of LatencyHistogram ends at 64 microseconds: 2**6
 FEDERATION = "federation"  # the service whose links have metrics
-LINKS = 100  # whose rows are made in one turn of the loop
+LINKS = 100  # links whose rows are made in one turn of the loop
 
 
 @runtime_checkable
@@ -57,14 +57,14 @@ def rows(host: Host) -> list[dict[str, object]]:
 
 
 def link_rows(federation: Service | None, links: Iterable[Origin]) -> Iterator[list[dict[str, object]]]:
-    """Yield how often each running link was started, and how often it failed, some links at a time.
+    """Yield the numbers of starts and failures of each running link, some links at a time.
 
     `links` are the origins of federation links.
     """
     queues = {origin.connection: origin.link for origin in links}
     metrics: list[dict[str, object]] = []
-    found: Iterator[Mapping[str, object]] = federation.each_status() if isinstance(federation, Links) else iter(())
-    for count, link in enumerate(found, 1):
+    statuses: Iterator[Mapping[str, object]] = federation.each_status() if isinstance(federation, Links) else iter(())
+    for count, link in enumerate(statuses, 1):
         name, reconnects = queues.get(str(link["local_connection"])), link["reconnects"]
         if name is not None and isinstance(reconnects, int):
             labels = [

@@ -21,7 +21,7 @@ class Tables:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all codes, which will be assigned anew."""
+        """Remove all codes, because they will be assigned anew."""
         self._values: dict[tuple[int, str], list[Any]] = {
             (table, field): [None] for table, fields in FIELDS.items() for field in fields
         }

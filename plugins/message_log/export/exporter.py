@@ -11,7 +11,7 @@ import msgspec
 
 from warren.broker.config import MessageLogExport
 from warren.broker.core.metadata.records import Change, StoredVHost
-from warren.broker.core.queues.message_log import MessageLog
+from warren.broker.core.queues.traffic_log import TrafficLog
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.plugin import Child, Host
 
@@ -30,12 +30,12 @@ LOOK_S = 1.0  # between two samples of the queues' utilisation
 class Export(Observer):
     """The export of one run: `begin` attaches the log to the virtual hosts, `end` detaches it and awaits the writer.
 
-    A writer that ends by itself is started again, and continues the same boot. Records wait in the buffer meanwhile;
-    what the writer had received and not finished is lost, and counted.
+    A writer that ends by itself is started again, and continues the same boot. Records wait in the buffer meanwhile.
+    The records that the writer had received and not finished are lost, and counted.
     """
 
     def __init__(self, host: Host, config: MessageLogExport, resumed: bool = False) -> None:
-        """`resumed`: what the queues have is not all from the boot before, as this process has exported before."""
+        """`resumed` is true if this process has exported before: queues may have messages from the time between."""
         self._resumed = resumed
         self._host = host
         self._config = config
@@ -44,7 +44,7 @@ class Export(Observer):
         self._buffer = RecordBuffer(config.buffer_bytes, self._soon)
         changed = Changed()
         self._recorder = MessageRecorder(self._buffer, config.sample_one_in, bool(config.headers), changed)
-        self._log: MessageLog = ChangeLog(changed)  # the log of each exported virtual host
+        self._log: TrafficLog = ChangeLog(changed)  # the log of each exported virtual host
         stored = not host.config.memory
         self._snapshots = Snapshots(host.node, self._buffer, self._sample_rate, changed, stored)
         self._outlet = Outlet(host.report, host.supervisor)
@@ -155,7 +155,7 @@ class Export(Observer):
 
     def _attach(self, name: str) -> None:
         if self._running and (not self._config.vhosts or name in self._config.vhosts):
-            self._host.node.vhosts[name].message_log = self._log
+            self._host.node.vhosts[name].traffic_log = self._log
 
     # Sending
 
@@ -168,7 +168,7 @@ class Export(Observer):
         if not self._outlet.connected:
             self._connected = False
         if not self._connected:
-            return  # they wait in the buffer
+            return  # the records wait in the buffer
         pieces = self._buffer.take()
         if pieces:
             self._outlet.send(BATCH, pieces)
@@ -222,7 +222,7 @@ class Export(Observer):
     def _detach(self) -> None:
         self._running = False
         for vhost in self._host.node.vhosts.values():
-            vhost.message_log = None
+            vhost.traffic_log = None
         for observer in (self, self._snapshots):
             if observer in self._host.node.observers:
                 self._host.node.observers.remove(observer)
@@ -235,12 +235,12 @@ class Export(Observer):
         """End the export, and wait until all records are written."""
         if self._running:
             for task in self._tasks:
-                task.cancel()  # none may prepare another snapshot
+                task.cancel()  # so that no task prepares another snapshot
             for task in self._tasks:
                 await task.ended()
             if not (self._connected and self._outlet.connected):
                 try:
-                    await self._outlet.kill()  # one that was not ready yet
+                    await self._outlet.kill()  # a writer that was not ready yet
                     await self._resume()
                 except (OSError, WriterEnded) as error:
                     self._host.report("message_log_not_written", "error", {"reason": str(error)})

@@ -1,4 +1,4 @@
-"""The manifest: the list of finished files, of a boot or a compaction, with their checksums: none can go unnoticed."""
+"""The manifest: the list of the finished files of a boot or a compaction, with their checksums."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FinishedFile(msgspec.Struct, frozen=True):
 
 
 class RemovedFile(msgspec.Struct, frozen=True):
-    """A file that is taken away on purpose."""
+    """A file that was removed on purpose."""
 
     removed: str
     reason: str
@@ -51,7 +51,7 @@ class Manifest:
         self._waiting: list[Entry] = []
 
     def add(self, *entries: Entry) -> None:
-        """Add lines, and make them and all that wait durable. Raises OSError; then they wait."""
+        """Add lines, and make them and all waiting lines durable. After an OSError they wait."""
         self._waiting += entries
         self.flush()
 
@@ -80,7 +80,7 @@ class Manifest:
         self._waiting.clear()
 
     def all_files(self) -> list[FinishedFile]:
-        """Return the finished files, also those whose lines wait. Raises OSError."""
+        """Return the finished files, including those of waiting lines. Raises OSError."""
         return self.finished_files() + [entry for entry in self._waiting if isinstance(entry, FinishedFile)]
 
     def finished_files(self) -> list[FinishedFile]:

@@ -14,13 +14,13 @@ DIGEST_BYTES = 16
 
 
 def decoded_properties(headers: bool) -> int:
-    """Return the property flags of messages that the writer decodes; `headers`: with headers, if some are exported."""
+    """Return the flags of the properties that the writer decodes; `headers` is true if some headers are exported."""
     flags = properties.MESSAGE_ID | properties.CORRELATION_ID | properties.PRIORITY
     return flags | properties.HEADERS if headers else flags
 
 
 def identity(message: Message) -> str:
-    """Return what identifies a message on both sides of a link: its message_id, else a fingerprint of its content."""
+    """Return the identity of a message on both sides of a link: its message_id, or a fingerprint of its content."""
     raw = message.property_bytes
     try:
         message_id, raw = message_id_of(raw)
@@ -30,7 +30,7 @@ def identity(message: Message) -> str:
 
 
 def message_id_of(raw: bytes) -> tuple[str, bytes]:
-    """Return the message_id or "", and the properties without what differs between the two sides of a link."""
+    """Return the message_id or "", and the properties without the values that differ between the sides of a link."""
     message_id = properties.text(raw, properties.MESSAGE_ID)
     if message_id:
         return message_id, raw
@@ -45,7 +45,7 @@ def hops(message: Message) -> int:
     """Return the number of federation links that the message has passed."""
     raw = message.property_bytes
     if RECEIVED_FROM.encode() not in raw:
-        return 0  # the usual result, found without decoding
+        return 0  # the usual result, without decoding
     try:
         value = (properties.headers(raw) or Table.EMPTY).get(RECEIVED_FROM)
     except (AMQPError, IndexError):

@@ -13,9 +13,9 @@ from collections.abc import Callable, Container, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from warren.broker.core.queues.message_log import CHANNEL, RECOVER, MessageLog, Origin
 from warren.broker.core.queues.route_target import RouteTarget
-from warren.broker.plugin import Message, Queue, Sink
+from warren.broker.core.queues.traffic_log import CHANNEL, RECOVER, LoggedQueue, Origin, TrafficLog
+from warren.broker.plugin import Message, Sink
 
 from ..file_format import schema
 from .message_identity import decoded_properties, hops, identity
@@ -56,7 +56,7 @@ persistence = attrgetter("persistent")
 NONE_LOGGED: list[Message] = []
 
 
-class MessageRecorder(MessageLog):
+class MessageRecorder(TrafficLog):
     """The recorder of all events of messages. With `one_in` above 1, one in `one_in` messages is recorded, completely.
 
     The number of a message is the time at which the broker got it, in microseconds since `begun_ns`, so that its age
@@ -93,13 +93,13 @@ class MessageRecorder(MessageLog):
         self._logged = NONE_LOGGED
         self._runs: list[Run] = []  # the places of `_logged` in `_messages`
         self._queue_runs = QueueRuns(one_in > 1)
-        self._unacked: dict[Queue, int] = {}  # at most so many recorded messages are unacknowledged, if sampled
+        self._unacked: dict[LoggedQueue, int] = {}  # the maximum of unacknowledged recorded messages of a sample
         self._alike = False
         self._first = self._row = self._mono_ns = 0
         self._origin: Origin | None = None
-        self._queues: tuple[Queue, ...] = ()
+        self._queues: Sequence[LoggedQueue] = ()
         self._routes_of: dict[int, int] = {}
-        self._sources: dict[int, int] = {}  # of the copies that were numbered last: what each is a copy of
+        self._sources: dict[int, int] = {}  # the originals of the copies that were numbered last
 
     # Publishing
 
@@ -135,16 +135,14 @@ class MessageRecorder(MessageLog):
                 origin.unconfirmed.append((number + place, first, length))
                 first += length
 
-    def returned(self, origin: Origin, messages: list[Message]) -> None:
-        if self._messages is not None:
-            seqs, sizes = self._numbers_and_sizes(self._logged)
-            self._add(RETURN, None, seqs, sizes, origin=self.buffer.names.origin(origin), addressed=self._logged)
-
-    def published(self, targets: tuple[RouteTarget, ...]) -> None:
+    def published(self, targets: tuple[RouteTarget, ...], returned: bool = False) -> None:
         """Record the event. HOT: the export, load A."""
         origin, logged, entered = self._origin, self._logged, self._queues
         if self._messages is None or origin is None:
             return
+        if returned:
+            seqs, sizes = self._numbers_and_sizes(logged)
+            self._add(RETURN, None, seqs, sizes, origin=self.buffer.names.origin(origin), addressed=logged)
         self._messages, self._queues = None, ()
         kind = FED_IN if origin.link else PUBLISH
         row, first = self._row, self._first
@@ -165,7 +163,7 @@ class MessageRecorder(MessageLog):
                     self._enqueued(queue, row + place * len(logged))
         if self._routes_of:
             self._routes_of = {}
-        self._logged = NONE_LOGGED  # else the last messages stay in memory until the next publish
+        self._logged = NONE_LOGGED  # without this the last messages stay in memory until the next publish
 
     def _published(
         self,
@@ -174,7 +172,7 @@ class MessageRecorder(MessageLog):
         messages: list[Message],
         row: int,
         first: int,
-        queues: tuple[Queue, ...],
+        queues: Sequence[LoggedQueue],
         reason: str = "",
     ) -> None:
         """Record messages that are all persistent or all transient; if they are all, also that they are in `queues`."""
@@ -206,7 +204,7 @@ class MessageRecorder(MessageLog):
                 self._identify(messages, row)
                 self._count_hops(messages, row)
 
-    def _enqueued(self, queue: Queue, row: int) -> None:
+    def _enqueued(self, queue: LoggedQueue, row: int) -> None:
         """Record that the messages being published are in `queue`."""
         buffer, logged = self.buffer, self._logged
         message, names = logged[0], buffer.names
@@ -229,7 +227,7 @@ class MessageRecorder(MessageLog):
                 self.buffer.add_detail(row + index, count, PROPERTIES, message.property_bytes)
 
     def _add_origins(self, copies: list[Message], row: int) -> None:
-        """Add what tells where messages that no client published come from: their properties and sources."""
+        """Add the origins of messages that no client published: their properties and sources."""
         self._add_properties(copies, 1, row)
         for index, message in enumerate(copies):
             source = self._sources.get(message.seq)
@@ -267,7 +265,7 @@ class MessageRecorder(MessageLog):
 
     # Queues
 
-    def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
+    def enqueued(self, queues: Sequence[LoggedQueue], messages: list[Message], source: str) -> None:
         """Record the event. HOT: the export, load A."""
         changed = self._changed.queues
         if changed is not None:
@@ -329,7 +327,7 @@ class MessageRecorder(MessageLog):
         self,
         origin: Origin,
         tag: str,
-        queue: Queue,
+        queue: LoggedQueue,
         messages: list[Message],
         position: int,
         step: int,
@@ -364,10 +362,10 @@ class MessageRecorder(MessageLog):
         if self._one_in > 1 and count and not no_ack:
             self._unacked[queue] = self._unacked.get(queue, 0) + count
 
-    def needs_content(self, tag: str, queue: Queue) -> bool:
+    def needs_content(self, tag: str, queue: LoggedQueue) -> bool:
         return is_link(tag, queue)
 
-    def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
+    def settled(self, origin: Origin, tag: str, queue: LoggedQueue, messages: list[Message], acked: bool) -> None:
         """Record the event. HOT: the export, load D."""
         changed = self._changed.queues
         if changed is not None:
@@ -377,34 +375,27 @@ class MessageRecorder(MessageLog):
         seqs, sizes = self._numbers_and_sizes(messages)
         self._settled(queue, len(seqs))
         names, row = self.buffer.names, self.buffer.row
-        linked = is_link(tag, queue)
-        kind = FED_OUT if linked else ACK
+        linked = acked and is_link(tag, queue)
+        kind = FED_OUT if linked else ACK if acked else NACK
         added = self._add(kind, queue, seqs, sizes, 0, names.origin(origin), (), names.word(tag))
         if linked and added:
             self._identify([message for message in messages if message.seq], row)
 
-    def _settled(self, queue: Queue, count: int) -> None:
-        """Count recorded messages of a sample that are not unacknowledged any more."""
+    def _settled(self, queue: LoggedQueue, count: int) -> None:
+        """Count the recorded messages of a sample that are settled."""
         if self._one_in > 1 and count and queue in self._unacked:
             self._unacked[queue] -= count
             if self._unacked[queue] <= 0:
                 del self._unacked[queue]
 
-    def refused(self, origin: Origin, tag: str, queue: Queue, message: Message) -> None:
+    def requeued(self, queue: LoggedQueue, message: Message, reason: str) -> None:
         self._changed.add(queue)
         seqs, sizes = self._numbers_and_sizes([message])
-        self._settled(queue, len(seqs))
-        names = self.buffer.names
-        self._add(NACK, queue, seqs, sizes, origin=names.origin(origin), tag=names.word(tag))
-
-    def requeued(self, queue: Queue, message: Message, reason: str) -> None:
-        self._changed.add(queue)
-        seqs, sizes = self._numbers_and_sizes([message])
-        if reason in (CHANNEL, RECOVER):  # otherwise `refused` was called
+        if reason in (CHANNEL, RECOVER):  # otherwise `settled` was called
             self._settled(queue, len(seqs))
         self._add(REQUEUE, queue, seqs, sizes, reason=reason)
 
-    def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
+    def left(self, queue: LoggedQueue, messages: list[Message], reason: str) -> None:
         self._changed.add(queue)
         seqs, sizes = self._numbers_and_sizes(messages)
         kind = EXPIRE if reason == "expired" else DROP
@@ -412,16 +403,9 @@ class MessageRecorder(MessageLog):
             kind = DEAD_LETTER
         self._add(kind, queue, seqs, sizes, reason=reason)
         if queue.deleted and not queue.unacked:
-            self._unacked.pop(queue, None)  # the last ones came back from a channel that closed
+            self._unacked.pop(queue, None)  # the last messages were requeued by a closed channel
 
-    def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
-        self._changed.add(queue)
-        if self._one_in == 1:
-            seqs = [seq or self._untimed() for seq in seqs]
-        # Each one's size is known only after reading it.
-        self._add(DROP, queue, [seq for seq in seqs if seq], [average_bytes], reason=reason)
-
-    def cleared(self, queue: Queue) -> None:
+    def cleared(self, queue: LoggedQueue) -> None:
         self._changed.add(queue)
         self._queue_runs.forget(queue)
 
@@ -448,7 +432,7 @@ class MessageRecorder(MessageLog):
     def _add(
         self,
         kind: int,
-        queue: Queue | None,
+        queue: LoggedQueue | None,
         seqs: list[int],
         sizes: list[int],
         flags: int = 0,
@@ -492,7 +476,7 @@ class MessageRecorder(MessageLog):
 
 
 def covers(runs: Sequence[QueueRun], count: int) -> bool:
-    """Whether the runs have all of so many messages."""
+    """Return whether the runs have all of so many messages."""
     return sum([length for _, length, _, _ in runs]) == count
 
 
@@ -504,6 +488,6 @@ def numbered(runs: Sequence[QueueRun], messages: list[Message]) -> bool:
     return True
 
 
-def is_link(tag: str, queue: Queue) -> bool:
+def is_link(tag: str, queue: LoggedQueue) -> bool:
     """Whether the consumer with this tag is a federation link. HOT: the export, load A."""
     return tag.startswith(LINK_TAG) or queue.name.startswith(LINK_QUEUE)

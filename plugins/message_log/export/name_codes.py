@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 from weakref import WeakSet
 
-from warren.broker.core.queues.message_log import Origin
-from warren.broker.plugin import Address, Message
+from warren.broker.core.queues.traffic_log import Origin
+from warren.broker.plugin import Message, RoutingAddress
 
 from .pipe_format import ADDRESSES, GROUP_ROWS, ORIGINS, QUEUES, WORDS
 
-ENTRY_BYTES = 500  # of memory for an entry and its strings, apart from their characters
+ENTRY_BYTES = 500  # memory for an entry and its strings, without their characters
 # Memory for entries before all codes are assigned anew: with the next group of the writer's rows, and in any case.
 KEPT_BYTES, MOST_BYTES = 1 << 20, 16 << 20
 
@@ -22,8 +22,8 @@ Value = TypeVar("Value")
 class Names:
     """The codes in use. `news` are the entries that the writer does not have yet, as (number of the table, entry).
 
-    `hold` reserves room for so many bytes of news, and returns whether there was some. Origins of federation links are
-    added to `links`.
+    `hold` reserves room for a number of bytes of news, and returns whether it succeeded. Origins of federation links
+    are added to `links`.
     """
 
     __slots__ = ("news", "_hold", "_links", "_held_bytes", "_origins", "_queues", "_addresses", "_words")
@@ -39,11 +39,11 @@ class Names:
         self._words: dict[str, int] = {"": 0}
 
     def outgrown(self, rows: int) -> bool:
-        """Whether all codes have to be assigned anew, after `rows` records with the present ones."""
+        """Return whether all codes must be assigned anew, after `rows` records with the present ones."""
         return self._held_bytes > (KEPT_BYTES if rows >= GROUP_ROWS else MOST_BYTES)
 
     def _add(self, codes: dict[Value, int], value: Value, code: int, table: int, entry: Entry) -> int:
-        """Add a value, and return its code; or 0 without room for it, as there is none for a record with it either."""
+        """Add a value and return its code, or 0 without room for it: then there is no room for its record either."""
         size = ENTRY_BYTES + sum([len(field) for field in entry if isinstance(field, str)])
         if not self._hold(size):
             return 0
@@ -53,7 +53,7 @@ class Names:
         return code
 
     def renew(self) -> None:
-        """Make all entries news, for a writer that has none of them."""
+        """Make all entries news, for a new writer."""
         self.news = [(ORIGINS, entry_of(origin)) for origin in self._origins]
         self.news += [(QUEUES, name) for name in self._queues]
         self.news += [(ADDRESSES, decode_address(encoded)) for encoded in self._addresses]
@@ -75,7 +75,7 @@ class Names:
             code = self._add(self._queues, (vhost, name), len(self._queues) + 1, QUEUES, (vhost, name))
         return code
 
-    def address(self, address: Address) -> int:
+    def address(self, address: RoutingAddress) -> int:
         """Return the code of a value, adding it if it is new. HOT: the export, for each batch."""
         code = self._addresses.get(address.encoded)
         if code is None:
@@ -84,7 +84,7 @@ class Names:
         return code
 
     def addresses(self, messages: Sequence[Message]) -> Sequence[int]:
-        """Return the code of each one's address, or none if all have the same. HOT: the export, load K."""
+        """Return the code of the address of each message, or no codes if all have the same. HOT: the export, load K."""
         addresses = [message.address for message in messages]
         if addresses.count(addresses[0]) == len(addresses):
             return ()

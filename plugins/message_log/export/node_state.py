@@ -1,7 +1,7 @@
-"""The state of a node's export: what one boot has to know of the one before it, in a small file in its folder.
+"""The state of a node's export: a small file from which a boot knows the boot before it.
 
-Only one writer of a node changes it: the one that has locked it. A broker that was killed may be started again while
-its writer still finishes files; the new writer then waits for the lock, which a process loses however it ends.
+Only the writer of a node that has locked the file changes it. A broker that was killed may be started again while its
+writer still finishes files; the new writer then waits for the lock, which a process loses however it ends.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import msgspec
 from ..file_format import schema
 from .manifest import MODE, sync_folder
 
-BOOTS = 1000  # that are kept in the state; the files of others are recognised by the node's name in them
-SAVED_S = 60  # the steps in which the time is stored for which writers have run
+BOOTS = 1000  # boots that the state keeps; files of earlier ones are recognised by the node's name in them
+SAVED_S = 60  # the resolution of `exported_s` in the file
 
 
 class Reached(msgspec.Struct):
-    """The end of a boot, as far as it is known: the number of its next row, and the time of its last record.
+    """The known end of a boot: the number of its next row, and the time of its last record.
 
-    `vhosts` are those that it exported, if not all; `unlogged`: the broker ran without the export after it.
+    `vhosts` are the exported virtual hosts, if not all. `unlogged` is true if the broker ran without the export
+    afterwards.
     """
 
     boot_id: str
@@ -67,7 +68,7 @@ class NodeState:
 
     @property
     def locked(self) -> bool:
-        """Whether this writer holds the lock."""
+        """True if this writer holds the lock."""
         return self._lock >= 0
 
     def lock(self) -> bool:
@@ -89,7 +90,7 @@ class NodeState:
         return True
 
     def read(self) -> None:
-        """Read what the node's last writer has stored. A file that cannot be read is the same as none."""
+        """Read the state of the node's last writer. An unreadable file counts as missing."""
         try:
             content = msgspec.json.decode(self._path.read_bytes(), type=Content)
         except (OSError, msgspec.DecodeError):
@@ -119,9 +120,9 @@ class NodeState:
     def save(self, durable: bool = False) -> None:
         """Store the state if it has changed and this writer holds the lock. Raises OSError.
 
-        It is not synced to the disk each time: a writer that is killed leaves it to the next one all the same.
+        It is not synced to the disk each time, because it survives a killed writer anyway.
         """
-        exported_s = int(self.exported_s) // SAVED_S * SAVED_S  # otherwise it would change each time
+        exported_s = int(self.exported_s) // SAVED_S * SAVED_S  # without this it would change each time
         content = msgspec.json.encode(
             Content(self._node, self.boot, self.previous, self.boots, exported_s, self.days), order="deterministic"
         )

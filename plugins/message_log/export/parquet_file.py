@@ -30,15 +30,15 @@ SEARCHED = ("ts_us", "row", "msg_seq", "source_seq", "message_id", "identity")
 
 
 def temporary_path(path: Path) -> Path:
-    """Return where a file is written until it is complete."""
+    """Return the path of a file until it is complete."""
     return path.with_name(f".{path.name}.tmp")
 
 
 class HashedFile(io.FileIO):
-    """A file that is written from its beginning to its end, and the checksum of what was written.
+    """A file that is written sequentially, with the checksum of its content.
 
     It is not buffered, so that closing it writes nothing and cannot fail because the disk is full. It is locked while
-    it is open: an unfinished file without a lock is one whose writer was killed, whatever the clock says.
+    it is open, so the writer of an unfinished file without a lock was killed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,14 +49,14 @@ class HashedFile(io.FileIO):
             fcntl.flock(self.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write(self, data: Any) -> int:
-        """Write all of the data; after `abandoned` nothing. Raises OSError."""
+        """Write the data, or nothing if the file is `abandoned`. Raises OSError."""
         rest = memoryview(data).cast("B")
         length = len(rest)
         if self.abandoned:
             return length
         while rest:
             written = super().write(rest)
-            assert written is not None  # only of a file that does not block
+            assert written is not None  # possible only for a file that does not block
             self.sha256.update(rest[:written])
             rest = rest[written:]
         return length
@@ -100,7 +100,7 @@ class Part:
                 write_statistics=[name for name in target.names if name in SEARCHED],
                 write_batch_size=WRITE_ROWS,
             )
-        except OSError:  # it begins with a write
+        except OSError:  # its constructor writes
             self._file.close()
             self._temporary.unlink(missing_ok=True)
             raise
@@ -112,9 +112,9 @@ class Part:
     def write(self, columns: Mapping[str, pa.Array]) -> None:
         """Write a group of rows; missing columns are null. Raises OSError."""
         count = len(columns["schema"])
-        given = [columns.get(field.name, None) for field in self._target]
+        present = [columns.get(field.name, None) for field in self._target]
         arrays = [pa.nulls(count, field.type) if column is None else column
-                  for column, field in zip(given, self._target, strict=True)]  # fmt: skip
+                  for column, field in zip(present, self._target, strict=True)]  # fmt: skip
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._target), row_group_size=max(count, 1))
         self.rows += count
         if self._table == schema.EVENTS:

@@ -22,7 +22,7 @@ from ..file_format import schema
 HEAD = Struct("<BI")  # type, length of the payload
 BOOT, BATCH, METRICS, SNAPSHOT = range(4)  # a JSON map, sent first; records; a JSON list of rows; queues
 
-# Reports of the writer, which prints JSON. Ready: `written` events of this boot are in finished files, and so is its
+# Reports of the writer, in JSON. READY: `written` events of this boot are in finished files, and so is its
 # first snapshot if it has `started`. Started: the first snapshot now is. Not written: `records` of events are lost, for
 # a `reason`; `of` names the tables.
 READY, STARTED = "message_log_writer_ready", "message_log_started"

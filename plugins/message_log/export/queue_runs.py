@@ -7,11 +7,13 @@ for each message; and if messages are sampled, a delivery of others is recognise
 from __future__ import annotations
 
 from collections import deque
+from typing import cast
 
+from warren.broker.core.queues.traffic_log import LoggedQueue
 from warren.broker.plugin import Queue
 
-LIMIT = 4096  # runs of one queue, if all messages are recorded; those beyond it are looked at one by one
-SHORTEST = 8  # messages of a run that is worth it, likewise
+LIMIT = 4096  # runs of one queue, if all messages are recorded; messages beyond them are recorded one by one
+SHORTEST = 8  # the minimum of messages in a run, if all messages are recorded
 
 QueueRun = tuple[int, int, int, int]
 """The first position, the number of messages, the first number, and the size of each, or -1 if they differ."""
@@ -22,17 +24,17 @@ SEARCHED: deque[QueueRun] = deque()
 class QueueRuns:
     """The runs by queue, in the order of their positions; SEARCHED if positions are not known.
 
-    `exhaustive` if messages are sampled: then all those that are recorded have to be in a run.
+    `exhaustive` is true if messages are sampled: then every recorded message must be in a run.
     """
 
     __slots__ = ("_exhaustive", "_runs")
 
     def __init__(self, exhaustive: bool) -> None:
         self._exhaustive = exhaustive
-        self._runs: dict[Queue, deque[QueueRun]] = {}
+        self._runs: dict[LoggedQueue, deque[QueueRun]] = {}
 
-    def add(self, queue: Queue, place: int, count: int, seq: int, size: int) -> None:
-        """Add a run of messages that the queue is about to get, `place` behind its last one."""
+    def add(self, queue: LoggedQueue, place: int, count: int, seq: int, size: int) -> None:
+        """Add a run of messages that the queue is about to get, `place` behind its last message."""
         if not self._exhaustive and count < SHORTEST:
             return
         if queue.settings.max_priority:
@@ -41,13 +43,13 @@ class QueueRuns:
         runs = self._runs.get(queue)
         if runs is None:
             runs = self._runs[queue] = deque()
-        position = queue.ready_messages.default.tail + place
+        position = cast("Queue", queue).ready_messages.default.tail + place
         while runs and runs[-1][0] + runs[-1][1] > position:  # not accepted by the queue
             runs.pop()
         if self._exhaustive or len(runs) < LIMIT:
             runs.append((position, count, seq, size))
 
-    def take(self, queue: Queue, position: int, count: int) -> list[QueueRun] | None:
+    def take(self, queue: LoggedQueue, position: int, count: int) -> list[QueueRun] | None:
         """Take the runs among `count` consecutive positions, the first position of each relative to `position`.
 
         Return None if they are not known. HOT: the export, load A.
@@ -70,6 +72,6 @@ class QueueRuns:
             runs.popleft()
         return taken
 
-    def forget(self, queue: Queue) -> None:
-        """Forget a queue."""
+    def forget(self, queue: LoggedQueue) -> None:
+        """Remove a queue."""
         self._runs.pop(queue, None)

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from warren.broker.core.queues.message_log import Origin
+from warren.broker.core.queues.traffic_log import Origin
 
 from .name_codes import Names
 from .pipe_format import ADDRESSED, BATCH_HEAD, DETAIL, ENQUEUED, ROUTED, SEGMENT, SEQS, SIZES
@@ -63,16 +63,16 @@ class RecordBuffer:
         self.names = Names(self._hold, self.links)
         self._new_names = True
         self._named_row = 0
-        self._full = False  # there was no room for a name: none for a record until the next batch
+        self._full = False  # there was no room for a name, so no record is added until the next batch
         self._clear()
 
     @property
     def lost(self) -> int:
-        """The number of records that will be in no file."""
+        """The number of records that are in no file and never will be."""
         return self.dropped + self.unwritten
 
     def resume(self, written: int) -> None:
-        """Continue with another writer; of the records that were taken, `written` are in files, and the others lost."""
+        """Continue with another writer. Of the taken records, `written` are in files, and the others are lost."""
         self.unwritten = self._taken - written
         self.waiting_bytes = 0
         self.names.renew()
@@ -84,14 +84,14 @@ class RecordBuffer:
         self._routed = bytearray()
         self._addresses = bytearray()
         self._details = bytearray()
-        self._held_bytes = 0  # the size of all these
+        self._held_bytes = 0  # the size of the above
         self._soon_at = self._step_bytes
 
     def take(self) -> list[bytes | bytearray]:
         """Take the batch, in pieces to be joined, or an empty list if there are no records."""
         full, self._full = self._full, False
         if not self._segments:
-            if full:  # of names alone
+            if full:  # a batch of names alone
                 self._assign_anew()
                 self._clear()
             return []
@@ -112,7 +112,7 @@ class RecordBuffer:
         return [head, *runs]
 
     def _assign_anew(self) -> None:
-        """Forget all names: each gets a new code when it occurs again."""
+        """Remove all names: each gets a new code when it occurs again."""
         self.names, self._named_row, self._new_names = Names(self._hold, self.links), self.row, True
 
     def _hold(self, size: int) -> bool:
@@ -127,7 +127,7 @@ class RecordBuffer:
         return True
 
     def _room(self) -> bool:
-        """Whether there is room for more; calls `soon` if the batch is large."""
+        """Return whether there is room for more. Calls `soon` if the batch is large."""
         if self._full or self._held_bytes + self.waiting_bytes > self._limit_bytes:
             return False
         self._soon_at = self._held_bytes + self._step_bytes
@@ -193,5 +193,5 @@ class RecordBuffer:
 
 
 def escape_text(text: str) -> str:
-    """Escape what is not UTF-8 in a text, as Parquet has only UTF-8."""
+    """Escape the bytes of a text that are not UTF-8, because Parquet has only UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,18 +1,17 @@
-"""The retention: deletes the files of one node that are older than the days that are kept, and no others.
+"""The retention: the deletion of the files of one node that are older than a number of days.
 
 The wall clock alone must not decide that a file is old. If it jumps 20 days ahead, because of a wrong time server or a
-dead battery, all files are suddenly older than 14 days, and the mistake is noticed when they are deleted. So a second
-clock has to agree: the time for which writers of this node have run (`exported_s`), which is counted by the monotonic
-clock, stored with the state of the node and continued by the next writer. For each day with files the state has this
-time at the day's last file. A day is deleted if the calendar says that it is beyond the retention, and writers have run
-since then for as many days as are kept. A clock that jumps ahead changes the first, not the second; one that jumps back
-makes the first false. Days on which no broker ran do not count, so files are kept for longer, never for less.
+dead battery, all files are suddenly older than 14 days. So a second clock has to agree: the time for which writers of
+this node have run (`exported_s`), which is counted by the monotonic clock, stored with the state of the node and
+continued by the next writer. For each day with files the state has this time at the day's last file. A day is deleted
+if the calendar says that it is beyond the retention, and writers have run since then for as many days as are kept. A
+clock that jumps ahead changes the first, not the second; one that jumps back makes the first false. Days on which no
+broker ran do not count, so files are kept for longer, never for less.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from .node_state import NodeState
 
 STALE_S = 86_400  # the age from which on an unfinished file without a lock is deleted
 DAY_S = 86_400
-NAME_END = re.compile(r"^\.|-\d{6,}(_\d{6,})?\.parquet(\.tmp)?$")  # compacted files have two numbers
 
 
 class Retention:
@@ -47,9 +45,8 @@ class Retention:
         """Delete the files of one day that is old enough. Returns whether there may be another one. Raises OSError."""
         if self._days is None:
             return False
-        found = {day for table in schema.TABLES for day in days_in(self._folder / table)}
-        for day in found:
-            self._state.days.setdefault(day.isoformat(), exported_s)  # from now on, if it is of an earlier version
+        for day in {day for table in schema.TABLES for day in days_in(self._folder / table)}:
+            self._state.days.setdefault(day.isoformat(), exported_s)  # from now on, if the state was lost
         oldest = today - timedelta(self._days)
         for name, last_s in sorted(self._state.days.items()):
             if date.fromisoformat(name) < oldest and exported_s - last_s >= self._days * DAY_S:
@@ -63,7 +60,7 @@ class Retention:
         """Delete files that a killed writer did not finish. Raises OSError."""
         for path in self._folder.glob(f"*/dt=*/hour=*/.{file_prefix(self._node)}*.tmp"):
             with contextlib.suppress(FileNotFoundError):
-                # A lock, not the age, says whether a writer has it; writers of version 1 took none.
+                # A file system without locks shows none.
                 if now_s - path.stat().st_mtime > STALE_S and self._is_ours(path) and not is_locked(path):
                     path.unlink()
 
@@ -79,7 +76,7 @@ class Retention:
             for path in files:
                 path.unlink(missing_ok=True)
             for emptied in (*folder.glob("hour=*"), folder):
-                with contextlib.suppress(OSError):  # it has other files
+                with contextlib.suppress(OSError):  # the folder has other files
                     emptied.rmdir()
 
     def _remove_manifests(self, oldest: date) -> None:
@@ -90,19 +87,19 @@ class Retention:
             try:
                 files = Manifest(self._folder, name).finished_files()
             except OSError:
-                continue  # damaged: the analysis reports it
+                continue  # the analysis reports a damaged manifest
             if not files or all(self._is_removed(file, oldest) for file in files):
                 (self._folder / schema.MANIFEST / name).unlink(missing_ok=True)
                 self._state.boots.remove(boot_id)
 
     def _is_removed(self, file: FinishedFile, oldest: date) -> bool:
-        """Whether the file is of a day that was swept."""
+        """Return whether the file belongs to a swept day."""
         day = day_of(Path(file.path).parent.parent.name)
         return day is not None and day < oldest and day.isoformat() not in self._state.days
 
     def _is_ours(self, path: Path) -> bool:
-        """Whether a file with the prefix of this node's names is of this node: names may differ in one character."""
-        prefix = NAME_END.sub("", path.name)
+        """Return whether a file with the prefix of this node is its own: names of nodes may differ in one character."""
+        prefix = schema.boot_key(path.name.removeprefix("."))
         if any(prefix == file_prefix(self._node, boot_id)[:-1] for boot_id in self._state.boots):
             return True
         if prefix not in self._ours:
@@ -117,10 +114,7 @@ def node_of(path: Path) -> str | None:
     try:
         with pq.ParquetFile(path) as file:
             name = (file.metadata.metadata or {}).get(schema.NODE_KEY.encode())
-            if name is not None:
-                return str(name, "utf-8", "backslashreplace")
-            rows = next(file.iter_batches(1, columns=["node"]), None)
-            return rows.column(0)[0].as_py() if rows is not None else None
+            return str(name, "utf-8", "backslashreplace") if name is not None else None
     except pa.ArrowException:
         return None
 

@@ -1,15 +1,15 @@
 """Sampling: the choice of messages to record if not all are.
 
 Up to TOGETHER consecutive messages of a batch are chosen at a time, so that most batches have none and cost nothing.
-What is skipped between two choices is a random number of messages around its mean: clients that take turns would
-otherwise be chosen always or never.
+The number of skipped messages between two choices is random, so that clients that publish in turn are not chosen always
+or never.
 """
 
 from __future__ import annotations
 
 from random import Random
 
-TOGETHER = 128  # consecutive messages that are recorded at most
+TOGETHER = 128  # the maximum of consecutive messages that are recorded
 
 Run = tuple[int, int]
 """Consecutive messages of a batch: the index of the first, and their number."""
@@ -26,7 +26,7 @@ class Sampling:
         self._skip = self._skipped(1) if one_in > 1 else 0
 
     def _skipped(self, recorded: int) -> int:
-        """Return how many messages are skipped after some were recorded: `one_in` - 1 for each, on average."""
+        """Return the number of messages to skip after some recorded ones: `one_in` - 1 for each, on average."""
         return round(2 * self._random.random() * recorded * (self.one_in - 1))
 
     def runs(self, count: int) -> list[Run]:

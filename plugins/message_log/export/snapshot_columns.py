@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..file_format import schema
-from ..file_format.arrow_types import ARROW
+from ..file_format.arrow_schema import ARROW
 from .pipe_format import READING, SNAPSHOT_HEAD, SNAPSHOT_KINDS
 
 COUNTERS = (*("ready", "unacked", "ready_bytes", "unacked_bytes", "published", "delivered", "redelivered", "acked"),)
@@ -64,7 +64,7 @@ class Link(NamedTuple):
 
 
 def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -> dict[str, pa.Array]:
-    """Return the rows of some frames; `boot` is node and boot id, `lost` what the writer has lost besides."""
+    """Return the rows of some frames. `boot` is node and boot id, `lost` counts records that the writer has lost."""
     counts = np.array([frame.rows for frame in frames])
     total = int(counts.sum())
     heads = [frame.head for frame in frames]

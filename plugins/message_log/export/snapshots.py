@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 import msgspec
 
-from warren.broker.core.queues.message_log import MessageLog, Origin
+from warren.broker.core.queues.traffic_log import LoggedQueue, Origin, TrafficLog
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.plugin import Message, Node, Queue
 
@@ -21,8 +22,8 @@ from .pipe_format import COUNTS, DETAILS, READING, SNAPSHOT_HEAD, SNAPSHOT_KINDS
 from .record_buffer import RecordBuffer, escape_text
 
 SLICE = 250  # queues, or consumers, that are read in one turn of the loop: about a millisecond
-PASSES = 5  # over queues that have changed since they were read, each much shorter than the previous one
-SEEN = 1 << 32  # one sample of a queue's utilisation; the lower half counts those in which it could deliver
+PASSES = 5  # passes over changed queues, each much shorter than the previous one
+SEEN = 1 << 32  # one sample of a queue's utilisation; the lower half counts samples in which it could deliver
 
 
 class Readings:
@@ -31,7 +32,7 @@ class Readings:
     __slots__ = ("queues", "_slots", "_packed")
 
     def __init__(self) -> None:
-        self.queues: list[Queue | None] = []  # None: deleted
+        self.queues: list[Queue | None] = []  # None for a deleted queue
         self._slots: dict[Queue, int] = {}
         self._packed = bytearray()
 
@@ -42,7 +43,7 @@ class Readings:
         return queue in self._slots
 
     def read(self, queue: Queue) -> None:
-        """Read a queue, whether it was read before or not."""
+        """Read a queue for the first time or again."""
         slot = self._slots.get(queue)
         if slot is None:
             slot = self._slots[queue] = len(self.queues)
@@ -78,15 +79,15 @@ class Changed:
     __slots__ = ("queues",)
 
     def __init__(self) -> None:
-        self.queues: set[Queue] | None = None
+        self.queues: set[LoggedQueue] | None = None
 
-    def add(self, queue: Queue) -> None:
+    def add(self, queue: LoggedQueue) -> None:
         if self.queues is not None:
             self.queues.add(queue)
 
 
-class ChangeLog(MessageLog):
-    """A log of messages that only notes which queues have changed.
+class ChangeLog(TrafficLog):
+    """A log of messages that only notes the changed queues.
 
     It is attached before the recorder, while the first snapshot is prepared.
     """
@@ -96,7 +97,7 @@ class ChangeLog(MessageLog):
     def __init__(self, changed: Changed) -> None:
         self._changed = changed
 
-    def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
+    def enqueued(self, queues: Sequence[LoggedQueue], messages: list[Message], source: str) -> None:
         for queue in queues:
             self._changed.add(queue)
 
@@ -104,7 +105,7 @@ class ChangeLog(MessageLog):
         self,
         origin: Origin,
         tag: str,
-        queue: Queue,
+        queue: LoggedQueue,
         messages: list[Message],
         position: int,
         step: int,
@@ -113,22 +114,16 @@ class ChangeLog(MessageLog):
     ) -> None:
         self._changed.add(queue)
 
-    def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
+    def settled(self, origin: Origin, tag: str, queue: LoggedQueue, messages: list[Message], acked: bool) -> None:
         self._changed.add(queue)
 
-    def refused(self, origin: Origin, tag: str, queue: Queue, message: Message) -> None:
+    def requeued(self, queue: LoggedQueue, message: Message, reason: str) -> None:
         self._changed.add(queue)
 
-    def requeued(self, queue: Queue, message: Message, reason: str) -> None:
+    def left(self, queue: LoggedQueue, messages: list[Message], reason: str) -> None:
         self._changed.add(queue)
 
-    def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
-        self._changed.add(queue)
-
-    def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
-        self._changed.add(queue)
-
-    def cleared(self, queue: Queue) -> None:
+    def cleared(self, queue: LoggedQueue) -> None:
         self._changed.add(queue)
 
 
@@ -159,7 +154,7 @@ class Snapshots(Observer):
     def __init__(
         self, node: Node, buffer: RecordBuffer, sample_rate: float, changed: Changed, stored: bool = True
     ) -> None:
-        """`stored`: whether the broker stores messages at all."""
+        """`stored` is true if the broker stores messages."""
         self._stored = stored
         self.utilisation = Utilisation()
         self._node = node
@@ -174,23 +169,23 @@ class Snapshots(Observer):
         """Return all queues."""
         queues: list[Queue] = []
         for vhost in self._node.vhosts.values():
-            if vhost.message_log is not None:
+            if vhost.traffic_log is not None:
                 queues += vhost.queues.values()
-                queues += vhost.volatile.values()
+                queues += vhost.reply_queues.values()
         return queues
 
     def queue_declared(self, queue: Queue) -> None:
-        if queue.host.message_log is not None:
+        if queue.host.traffic_log is not None:
             self._changed.add(queue)
 
     def queue_deleted(self, queue: Queue) -> None:
         self._changed.add(queue)
-        if queue.unacked and queue.host.message_log is not None:
+        if queue.unacked and queue.host.traffic_log is not None:
             self._deleted.append(queue)
 
     def prepare(self) -> Iterator[None]:
-        """Read all queues in slices, then those that changed meanwhile, fewer each time."""
-        changed: set[Queue] = set()
+        """Read all queues in slices, then repeatedly the changed ones."""
+        changed: set[LoggedQueue] = set()
         queues = self.queues()
         self._changed.queues = changed
         self._readings = Readings()
@@ -203,15 +198,15 @@ class Snapshots(Observer):
             if len(changed) <= SLICE:
                 break
             for _ in range(len(changed) // SLICE):
-                for queue in [changed.pop() for _ in range(min(SLICE, len(changed)))]:
-                    self._read(queue)
+                for each in [changed.pop() for _ in range(min(SLICE, len(changed)))]:
+                    self._read(each)
                 yield
 
     def take(self, kind: str) -> Snapshot:
         """Return a snapshot of this moment, which must have been prepared."""
         number, self._number = self._number, self._number + 1
-        for queue in self._changed.queues or ():
-            self._read(queue)
+        for changed in self._changed.queues or ():
+            self._read(changed)
         self._changed.queues = None
         readings, self._readings = self._readings, Readings()
         self._deleted = [queue for queue in self._deleted if queue.unacked]
@@ -235,7 +230,8 @@ class Snapshots(Observer):
         )
         return Snapshot(head, readings, self.utilisation.take(), self._stored)
 
-    def _read(self, queue: Queue) -> None:
+    def _read(self, logged: LoggedQueue) -> None:
+        queue = cast("Queue", logged)
         if queue.deleted:
             self._readings.remove(queue)
         else:
@@ -243,7 +239,7 @@ class Snapshots(Observer):
 
 
 class Snapshot:
-    """The readings of one moment, of which frames for the writer are made later."""
+    """The readings of one moment, from which frames for the writer are made later."""
 
     def __init__(self, head: tuple[float, ...], readings: Readings, samples: dict[Queue, int], stored: bool) -> None:
         self._head = head
@@ -277,11 +273,11 @@ class Snapshot:
         return [SNAPSHOT_HEAD.pack(*self._head, queues, len(encoded)), encoded, rows]
 
     def _utilisation(self, queue: Queue) -> float:
-        seen, ready = divmod(self._samples.get(queue, 0), SEEN)
-        return ready / seen if seen else math.nan
+        samples, ready = divmod(self._samples.get(queue, 0), SEEN)
+        return ready / samples if samples else math.nan
 
 
 def prefetch(queue: Queue) -> int:
     """Return the sum of its consumers' prefetches; -1 if one has no limit, or there is no consumer."""
-    limits = [getattr(consumer, "prefetch", 0) for consumer in queue.consumers.all() if not consumer.no_ack]
+    limits = [getattr(consumer, "prefetch", 0) for consumer in queue.consumers.all if not consumer.no_ack]
     return sum(limits) if limits and all(limits) else -1

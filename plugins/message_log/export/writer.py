@@ -1,4 +1,4 @@
-"""The writer process: writes what it reads from the broker's pipe (`pipe_format`) to files, and ends with the pipe.
+"""The writer process: writes the records from the broker's pipe (`pipe_format`) to files, and ends with the pipe.
 
 It is a process of its own so that Parquet burdens neither the broker's loop nor its memory, and so that the records of
 a killed broker still end in complete files. It reports to the broker's log on its standard output, in lines of JSON.
@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..file_format import schema
-from .arrow_columns import Batches, Boot, arrow_schema
+from ..file_format.arrow_schema import arrow_schema
+from .arrow_columns import Batches, Boot
 from .boot_files import next_sequences, remove_unfinished, unlisted_files
 from .manifest import FinishedFile, Manifest
 from .node_state import NodeState
@@ -32,23 +33,24 @@ from .snapshot_columns import Frame, Link, columns
 
 READ_BYTES = 1 << 20
 NICE = 10  # if processors are busy, the broker and its clients come first; its buffer holds the records meanwhile
-LOOK_S = 1.0  # between two checks of the files' age
-SWEEP_S = 3600.0  # between two looks for files beyond the retention
-RETRY_S = 10.0  # between two attempts to write snapshots and metrics, and two reports, if the disk is full
-LOCK_LOOK_S = 0.1  # between two looks at the lock of the node's state at the end
-LOCK_WAIT_S = 10.0  # for the writer of a killed broker to finish its files, before its state is read all the same
-# Snapshots and metrics in memory, from which on they are written, and from which on the oldest are dropped.
+LOOK_S = 1.0  # the time between two checks of the files' age
+SWEEP_S = 3600.0  # the time between two sweeps of the retention
+RETRY_S = 10.0  # the time between two attempts to write snapshots and metrics, and two reports of a full disk
+LOCK_LOOK_S = 0.1  # the time between two attempts to lock the node's state at the end
+LOCK_WAIT_S = 10.0  # the time for a killed broker's writer to finish its files; then its state is read without the lock
+# Sizes of snapshots and metrics in memory: they are written from the first on, and the oldest dropped from the second.
 PENDING_BYTES, KEPT_BYTES = 8 << 20, 32 << 20
 UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # only Linux has the former
-METRIC_BYTES = 500  # of memory for a row of metrics, about
+METRIC_BYTES = 500  # approximate memory for a row of metrics
+STATE = "state"  # of a node, and manifests
 
 
 class Task(Boot, frozen=True):
     """The first frame: the node, the folder of its files, and their limits.
 
-    `resumed`: the messages at its start are not those that the boot before had stored, for example because the process
-    has exported before; `continued`: an earlier writer of this boot has ended; `vhosts`: those that are exported, if
-    not all.
+    `resumed` is true if the messages at its start are not those that the boot before had stored, for example because
+    the process has exported before. `continued` is true if an earlier writer of this boot has ended. `vhosts` are the
+    exported virtual hosts, if not all.
     """
 
     directory: str
@@ -96,7 +98,7 @@ class Pending:
             self.since_s = time.monotonic()
 
     def _limit(self) -> None:
-        """Drop the oldest, except for the first snapshot, if they cannot be written for long."""
+        """Drop the oldest ones, except the first snapshot, if there are too many."""
         if self.memory_bytes <= KEPT_BYTES:
             return
         self.dropped += 1
@@ -110,7 +112,7 @@ class Pending:
 class Writer:
     """The writer of tables to files. It raises no OSError: rows that cannot be written are counted and reported.
 
-    `clock_s` is a clock that no jump of the wall clock changes, and that counts the time in which the machine sleeps.
+    `clock_s` is a clock without jumps, which also counts the time in which the machine sleeps.
     """
 
     def __init__(
@@ -142,9 +144,9 @@ class Writer:
         self.look()
 
     def resume(self) -> tuple[int, bool]:
-        """Continue a boot whose writer has ended. Returns how many events are in files, and whether its start is.
+        """Continue a boot whose writer has ended. Raises OSError.
 
-        Raises OSError.
+        Returns the number of events in files, and whether the first snapshot is in one.
         """
         node, boot_id = self.task.node, self.task.boot_id
         remove_unfinished(self._folder, node, boot_id)
@@ -176,10 +178,10 @@ class Writer:
         self._state.reached(frame.head.row, frame.head.ts_us)
         if frame.closing and frame.head.kind == schema.START:
             self._starting = True
-            self.look()  # the link to the boot before does not wait for the age of a file
+            self.look()  # the link to the boot before is written at once
 
     def look(self) -> None:
-        """Finish files that are old enough, store the state, and delete what is beyond the retention."""
+        """Finish files that are old enough, store the state, and sweep the retention."""
         self._save()
         if self._starting and self._linked:
             self.finish()
@@ -195,17 +197,13 @@ class Writer:
         self._faults.look()
 
     def finish(self) -> None:
-        """Write all that was received, and finish the files: the events that a snapshot counts before the snapshot."""
+        """Write and finish all files: the events before the snapshots that count them."""
         self._write()
         self._close()
         self._finish_pending()
 
-    def can_end(self) -> bool:
-        """Whether the writer of the boot before has finished its files, or need not be waited for any more."""
-        return self._lock()
-
     def end(self) -> None:
-        """Finish all files, after the last frame and once `can_end` is true."""
+        """Finish all files, after the last frame and once `lock` returns true."""
         self._retry_s = 0.0
         self.finish()
         self._save()
@@ -214,8 +212,11 @@ class Writer:
 
     # The state of the node
 
-    def _lock(self) -> bool:
-        """Lock the node's state, which links this boot to the one before. Returns whether no more is to be expected."""
+    def lock(self) -> bool:
+        """Lock the node's state, which links this boot to the one before. Returns whether the link is final.
+
+        It is final if the writer of the boot before has finished its files, or has had enough time for it.
+        """
         if self._state.locked:
             return True
         try:
@@ -224,14 +225,14 @@ class Writer:
                 self._clock_at_lock_s, self._exported_at_lock_s = self._clock_s(), self._state.exported_s
                 self._list_previous()
         except OSError as error:
-            self._faults.of_state(error)
+            self._faults.add(error)
         if not self._linked and time.monotonic() - self._begun_s >= LOCK_WAIT_S:
             self._state.read()
             self._linked = True
         return self._linked
 
     def _list_previous(self) -> None:
-        """Add to the manifest of the boot before what its killed writer could not add any more. Raises OSError."""
+        """Add the files to the manifest of the boot before that its killed writer did not add. Raises OSError."""
         previous, node = self._state.previous, self.task.node
         if previous is not None:
             manifest = Manifest(self._folder, schema.manifest_name(node, previous.boot_id))
@@ -240,25 +241,25 @@ class Writer:
                 manifest.add(*unlisted)
 
     def _exported_s(self) -> float:
-        """Return for how long writers of this node have run."""
+        """Return the time for which writers of this node have run, in seconds."""
         return self._exported_at_lock_s + self._clock_s() - self._clock_at_lock_s
 
     def _save(self, durable: bool = False) -> None:
-        """Store what is known of this boot, and lines of the manifest that could not be written before."""
-        self._lock()
+        """Store the state of this boot, and the waiting lines of the manifest."""
+        self.lock()
         try:
             self._manifest.flush()
             if self._state.locked:
                 self._state.exported_s = self._exported_s()
                 self._state.save(durable)
         except OSError as error:
-            self._faults.of_state(error)
+            self._faults.add(error)
 
     def _add_to_manifest(self, *entries: FinishedFile) -> None:
         try:
             self._manifest.add(*entries)
         except OSError as error:  # it is written later
-            self._faults.of_state(error)
+            self._faults.add(error)
 
     def _sweep(self, now: datetime, now_s: float) -> None:
         try:
@@ -268,7 +269,7 @@ class Writer:
             again = self._retention.sweep(now.date(), self._exported_s())
         except OSError as error:
             again = False
-            self._faults.of_state(error)
+            self._faults.add(error)
         self._sweep_s = now_s if again else now_s + SWEEP_S  # one day at a time
 
     # Files
@@ -310,7 +311,7 @@ class Writer:
             rows += part.rows
             part.abandon()
         self.lost_rows += rows
-        self._faults.of_events(error, rows)
+        self._faults.add(error, schema.EVENTS, rows)
 
     def _open(self, table: str, target: pa.Schema, first_us: int) -> Part:
         name = schema.file_name(self.task.node, self.task.boot_id, self._sequences[table])
@@ -330,12 +331,12 @@ class Writer:
         self._save(durable=True)
 
     def _finish_pending(self) -> None:
-        """Write snapshots and metrics as a file each. What cannot be written is kept for later."""
+        """Write a file of snapshots and one of metrics. After a fault they are kept for later."""
         pending = self._pending
         if time.monotonic() < self._retry_s:
             return
         # Whether there was a boot before this one must be known before the first snapshot is written.
-        if pending.frames and self._lock():
+        if pending.frames and self.lock():
             self._starting = False
             if self._write_small(schema.QUEUE_STATS, pending.frames[0].head.ts_us, self._snapshots):
                 if pending.frames[0].head.kind == schema.START:
@@ -355,7 +356,7 @@ class Writer:
             if part is not None:
                 part.abandon()
             self._retry_s = time.monotonic() + RETRY_S
-            self._faults.of_small(error, table)
+            self._faults.add(error, table)
             return False
         return True
 
@@ -378,22 +379,14 @@ class Faults:
     """The faults of writing, reported when they begin and then every RETRY_S, not for each group of rows."""
 
     def __init__(self) -> None:
-        self._reasons: dict[str, str] = {}  # by what was not written
+        self._reasons: dict[str, str] = {}  # by table, or STATE
         self._records = 0
         self._next_s = 0.0
 
-    def of_events(self, error: OSError, records: int) -> None:
+    def add(self, error: OSError, table: str = STATE, records: int = 0) -> None:
+        """Add a fault of a table, by which events were lost, or of the state and the manifest."""
+        self._reasons[table] = error.strerror or str(error)
         self._records += records
-        self._add(schema.EVENTS, error)
-
-    def of_small(self, error: OSError, table: str) -> None:
-        self._add(table, error)
-
-    def of_state(self, error: OSError) -> None:
-        self._add("state", error)
-
-    def _add(self, what: str, error: OSError) -> None:
-        self._reasons[what] = error.strerror or str(error)
         self.look()
 
     def look(self) -> None:
@@ -468,7 +461,7 @@ def main() -> None:
         if frame is None or time.monotonic() - looked_s >= LOOK_S:
             looked_s = time.monotonic()
             writer.look()
-    while not writer.can_end():
+    while not writer.lock():
         time.sleep(LOCK_LOOK_S)
     writer.end()
 

@@ -16,11 +16,11 @@ from warren.broker.runtime.supervisor import Supervisor
 from .pipe_format import HEAD, NOT_WRITTEN, READY, STARTED
 
 MODULE = "warren.plugins.message_log.export.writer"
-STOP_WAIT_S = 30.0  # for the writer to finish its files when the node stops
-READY_WAIT_S = 60.0  # for a writer that continues a boot to find out what is in files
+STOP_WAIT_S = 30.0  # the time for the writer to finish its files when the node stops
+READY_WAIT_S = 60.0  # the time for a writer that continues a boot to read the files
 
 PRINTED = "message_log_writer_printed"  # the event of a line that is not a report of the writer
-SHOWN_BYTES = 1000  # of such a line that are logged
+SHOWN_BYTES = 1000  # the maximum of logged characters of such a line
 
 Report = Callable[[str, str, dict[str, object]], None]
 
@@ -39,7 +39,8 @@ class Ready(msgspec.Struct):
 class Outlet:
     """The writer process and its pipe.
 
-    `lost_records` is what this process has reported as not written; `started` whether the first snapshot is in a file.
+    `lost_records` is the number of records that this process has reported as not written; `started` is true once the
+    first snapshot is in a file.
     """
 
     def __init__(self, report: Report, supervisor: Supervisor) -> None:
@@ -67,7 +68,7 @@ class Outlet:
         self._watching = self._supervisor.run("message_log_writer", self._watch(self._process))
 
     async def _watch(self, process: Process) -> None:
-        """Log what the writer prints until it ends; no line, however long, prevents that its end is noticed."""
+        """Log the writer's output until it ends. Too long lines are dropped, so that its end is noticed."""
         assert process.stdout is not None
         while True:
             try:
@@ -82,7 +83,7 @@ class Outlet:
         self._pipe = None
         if not self._ready.done():
             self._ready.set_exception(WriterEnded("it ended before it was ready"))
-            self._ready.exception()  # it may be that nobody waits for it
+            self._ready.exception()  # maybe no task waits for it
         if status or not self._stopping:
             self._report("message_log_ended", "error", {"reason": f"the writer ended with status {status}"})
         self._over.set()
@@ -137,8 +138,8 @@ class Outlet:
         """Send a frame (`pipe_format`)."""
         if self._pipe is None or self._pipe.is_closing():
             return
-        given = list(pieces)
-        self._pipe.write(b"".join([HEAD.pack(what, sum(map(len, given))), *given]))
+        parts = list(pieces)
+        self._pipe.write(b"".join([HEAD.pack(what, sum(map(len, parts))), *parts]))
 
     async def stop(self) -> None:
         """Close the pipe and wait until the writer has written everything, for STOP_WAIT_S at most."""

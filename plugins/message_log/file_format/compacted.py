@@ -1,10 +1,10 @@
 """The manifests of compactions, as readers of an export see them.
 
-A compaction first writes {"replaces": [paths], "by": path}, then the file, then removes those that it replaces. Whoever
-lists the files between these steps sees both: once the new file is there, the replaced ones do not count.
+A compaction first writes {"replaces": [paths], "by": path}, then the file, then removes the replaced files. A reader
+that lists the files between these steps sees both: once the new file exists, the replaced ones do not count.
 
-Others may write to the folder of an export. So a path counts only if it is that of a file of the export, in the same
-folder as the file that replaces it: nothing else is ignored by readers, or removed by a compaction.
+Other users may write to the folder of an export. So a path counts only if it is that of a file of the export, in the
+same folder as the file that replaces it. Readers ignore no other files, and compactions remove no others.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ def is_manifest(name: str) -> bool:
 
 
 def replacements(manifest: str) -> dict[str, list[str]]:
-    """Return what the files of one compaction replace, by path; the last line may have been cut."""
-    found = {}
+    """Return the replaced files of one compaction by the path of its file. The last line may be cut."""
+    by_file = {}
     for line in manifest.splitlines(keepends=True):
         if line.endswith("\n") and '"replaces"' in line:
             by, replaced = entry_of(line)
             if by:
-                found[by] = replaced
-    return found
+                by_file[by] = replaced
+    return by_file
 
 
 def entry_of(line: str) -> tuple[str, list[str]]:
-    """Return the path of a file and those that it replaces; an empty path unless all are files of one folder."""
+    """Return the path of a file and its replaced files; the path is empty unless all are files of one folder."""
     try:
         entry = json.loads(line)
         paths = [entry["by"], *entry["replaces"]]
@@ -46,7 +46,7 @@ def entry_of(line: str) -> tuple[str, list[str]]:
 
 
 def replaced_paths(manifests: Iterable[str], present: Collection[str]) -> set[str]:
-    """Return the files that do not count, as another file that is present replaces them. All paths are relative."""
+    """Return the files that do not count, because a present file replaces them. All paths are relative."""
     return {
         path
         for manifest in manifests

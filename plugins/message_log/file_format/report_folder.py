@@ -5,7 +5,7 @@
     index.html                goes to the page of the current run
     report.json, tables       links to those of the current run, on a local disk
 
-The output of Warren before the pointer has `report.json` and `index.html` directly in the folder.
+Readers also accept the folder of one run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def runs(content: str | bytes) -> list[str]:
 
 
 def summary_of(report: dict[str, Any]) -> dict[str, object]:
-    """Return what lists show of a report: the content of `summary.json`. Raises KeyError, TypeError for no report."""
+    """Return the content of `summary.json`, which lists of reports show. Raises KeyError, TypeError for no report."""
     verdict = report["conservation"]
     return {
         "verdict": report.get("verdict"),

@@ -9,8 +9,7 @@ Layout below the folder of the export, append-only; a file is written as `.<name
 
 `dt` and `hour` are the UTC time of the first row. Several brokers may write into one folder. Each file has the key
 `warren.schema` in its key-value metadata, and each row the column `schema`, with the value of `SCHEMA`. A column that
-is null throughout a file may be missing from it. Files of the versions in `READABLE` are read; columns that an older
-version lacks are null.
+is null throughout a file may be missing from it.
 
 The manifest. Each line is a JSON object. A finished file is {"path": relative to the folder of the export, "table",
 "bytes", "rows", "first_row", "last_row", "sha256"}; `first_row` and `last_row` are the least and the greatest `row` in
@@ -85,10 +84,10 @@ Links. On both sides, `link` is the name of the upstream queue from which the li
 message_id, or a fingerprint of the content without the headers that federation adds.
 """
 
+import re
 from typing import NamedTuple
 
 SCHEMA = 2
-READABLE = (SCHEMA - 1, SCHEMA)  # versions that the analysis reads
 SCHEMA_KEY = "warren.schema"  # of the key-value metadata of a file; its value is the number as text
 NODE_KEY = "warren.node"  # likewise: the name of the node, of which a file's name has only the safe characters
 LOST_KEY = "warren.lost_records"  # likewise: records that the boot had lost when the file was finished, as text
@@ -226,6 +225,38 @@ CHANNELS_CREATED, CHANNELS_CLOSED = "channels_created", "channels_closed"
 QUEUES_CREATED, QUEUES_DELETED = "queues_created", "queues_deleted"
 LINK_STARTS = "link_starts"  # counter, labels: vhost, upstream, link
 LINK_FAILURES = "link_failures"  # likewise
+
+
+class PartName(NamedTuple):
+    """The parts of a file's name: the boot, and the sequence numbers of the first and the last file in it.
+
+    The numbers differ for the file of a compaction.
+    """
+
+    boot: str  # `part-<node>-<boot_id>`
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        last = f"_{self.last:06}" if self.last != self.first else ""
+        return f"{self.boot}-{self.first:06}{last}.parquet"
+
+
+_PART = re.compile(r"(part-.+)-(\d{6,})(?:_(\d{6,}))?\.parquet")
+
+
+def parse_name(name: str) -> PartName | None:
+    """Return the parts of a file's name, or None if the export does not name files so."""
+    matched = _PART.fullmatch(name)
+    if matched is None:
+        return None
+    part = PartName(matched[1], int(matched[2]), int(matched[3] or matched[2]))
+    return part if str(part) == name and part.first <= part.last else None
+
+
+def boot_key(name: str) -> str:
+    """Return the common beginning of the names of all files of a boot, given the name or path of one."""
+    return name.rpartition("/")[2].rpartition("-")[0]
 
 
 def file_name(node: str, boot_id: str, sequence: int) -> str:

@@ -1,1 +1,1 @@
-"""The command `warren trace`: the way of one message through all brokers, read from the export without Spark."""
+"""The command `warren trace`: the path of one message through all brokers, read from the export without Spark."""

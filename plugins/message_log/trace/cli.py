@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from warren.broker.plugin import Command, command_failed
 
 failed = partial(command_failed, "trace")
-NOT_FOUND, NO_INPUT, UNAVAILABLE, FAILED = 1, 66, 69, 70  # the others are of sysexits.h
+NOT_FOUND, NO_INPUT, UNAVAILABLE, FAILED = 1, 66, 69, 70  # the other statuses are those of sysexits.h
 
 
 class Trace(Command):
@@ -32,13 +32,13 @@ class Trace(Command):
 
         try:
             log = search.Log(options.input)
-            found = search.find(log, options.id)
+            result = search.find(log, options.id)
         except search.NoExport as error:
             return failed(str(error), NO_INPUT)
         except (OSError, pa.ArrowException) as error:
             return failed(str(error).splitlines()[0], FAILED)
-        if not found.rows:
-            return failed(f"no message {options.id} in {found.files} files of {options.input}", NOT_FOUND)
-        traced = report.describe(options.id, found)
+        if not result.rows:
+            return failed(f"no message {options.id} in {result.files} files of {options.input}", NOT_FOUND)
+        traced = report.describe(options.id, result)
         print(json.dumps(traced, indent=1) if options.json else report.text(traced))
         return 0

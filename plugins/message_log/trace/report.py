@@ -1,4 +1,4 @@
-"""The result of a trace as JSON values and as text: each message, what became of it in each queue, and its events."""
+"""The result of a trace as JSON values and as text: each message, its state in each queue, and its events."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _DETAILS = (
 )
 
 
-def describe(name: str, found: Found) -> Values:
+def describe(name: str, result: Found) -> Values:
     """Return the content of the JSON; times are in UTC."""
-    messages = [_message(rows) for rows in order(found.rows)]
+    messages = [_message(rows) for rows in order(result.rows)]
     return {
         "id": name,
         "messages": messages,
-        "complete": found.complete,
-        "files": found.files,
-        "skipped_files": found.skipped,
+        "complete": result.complete,
+        "files": result.files,
+        "skipped_files": result.skipped,
     }
 
 
@@ -67,7 +67,7 @@ def _event(row: Row) -> Values:
 
 
 def _state(rows: Iterable[Row], queue: str) -> str:
-    """Return what became of a message in a queue, as far as the log goes."""
+    """Return the state of a message in a queue at the end of the log."""
     state = WAITING
     for row in rows:
         event = row["event"]
@@ -126,12 +126,12 @@ def _sentence(event: Values, message: Values) -> str:
     why = f" ({reason})" if reason else ""
     if name in (schema.PUBLISH, schema.FED_IN):
         exchange = _quoted(message["exchange"] or "(default)")
-        came = "published" if name == schema.PUBLISH else f"brought by the link from {_quoted(event.get('link'))}"
+        origin = "published" if name == schema.PUBLISH else f"brought by the link from {_quoted(event.get('link'))}"
         routed = event.get("routed", 0)
         routes = (
             f"routed to {routed} queue{'' if routed == 1 else 's'}" if not reason else f"entered no queue ({reason})"
         )
-        return f"{came}{who}{where} to exchange {exchange} with key {_quoted(message['routing_key'] or '')}: {routes}"
+        return f"{origin}{who}{where} to exchange {exchange} with key {_quoted(message['routing_key'] or '')}: {routes}"
     if name == schema.DELIVER:
         again = ", redelivered" if event.get("redelivered") else ""
         automatic = ", no acknowledgement expected" if event.get("no_ack") else ""
@@ -157,5 +157,5 @@ def _quoted(text: str | None) -> str:
 
 
 def _printable(line: str) -> str:
-    """Return a line with escapes for what a terminal does not show as text: clients choose most names."""
+    """Return a line with escapes for characters that are not printable, because clients choose most names."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)

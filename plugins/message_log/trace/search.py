@@ -18,10 +18,10 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from ..file_format import compacted, schema
-from ..file_format.arrow_types import ARROW
+from ..file_format.arrow_schema import ARROW
 
-LISTINGS = 5  # at most, while compactions remove files that were listed
-MESSAGES = 100  # messages that are followed at most: a message_id need not be unique
+LISTINGS = 5  # attempts, while compactions remove listed files
+MESSAGES = 100  # the maximum of messages that are followed, because a message_id need not be unique
 UNSEEN = ("schema", "mono_ns", "sample_rate")  # columns that no reader of the result needs
 
 _COLUMNS = ARROW | {"dictionary": pa.string()}  # few rows are read
@@ -41,7 +41,7 @@ class Number(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The rows of a message and all that it became; `complete` is False if there are more than MESSAGES of them."""
+    """The rows of a message and of its copies; `complete` is False if there are more than MESSAGES of them."""
 
     rows: list[Row]
     files: int
@@ -56,8 +56,8 @@ class NoExport(Exception):
 class Log:
     """The events of all brokers below one folder, which is a path or a URL such as s3://bucket/folder.
 
-    Files that are not of a known version of the export are skipped. Where a compaction has replaced files since they
-    were listed, they are listed anew. Raises NoExport, OSError.
+    Files of another version of the export are skipped. If a compaction has replaced listed files meanwhile, they are
+    listed anew. Raises NoExport, OSError.
     """
 
     def __init__(self, folder: str) -> None:
@@ -146,11 +146,11 @@ def find(log: Log, name: str) -> Found:
             complete = False
             fresh = set(sorted(fresh)[: MESSAGES - len(known)])
         known |= fresh
-        found = log.rows(fresh)
-        rows += found
-        following = {number_of(row, "source_seq") for row in found if row["source_seq"]}
+        new_rows = log.rows(fresh)
+        rows += new_rows
+        following = {number_of(row, "source_seq") for row in new_rows if row["source_seq"]}
         following |= log.copies(fresh)
-        met = {row["identity"] for row in found if row["identity"]} - identities
+        met = {row["identity"] for row in new_rows if row["identity"]} - identities
         if met:
             identities |= met
             following |= log.with_identities(met)
@@ -163,7 +163,7 @@ def number_of(row: Row, column: str = "msg_seq") -> Number:
 
 
 def file_system(folder: str) -> tuple[pa_fs.FileSystem, str]:
-    """Return the file system of a path or URL, and the path in it. `s3a://`, as Hadoop has it, is `s3://`."""
+    """Return the file system of a path or URL, and the path in it. Hadoop's `s3a://` is `s3://`."""
     if "://" in folder:
         opened: tuple[pa_fs.FileSystem, str] = pa_fs.FileSystem.from_uri(folder.replace("s3a://", "s3://", 1))
         return opened[0], opened[1].rstrip("/")
@@ -188,9 +188,8 @@ def is_part(name: str) -> bool:
 
 
 def is_known(metadata: pq.FileMetaData) -> bool:
-    """Whether a file is an export of a version that can be read."""
-    version = (metadata.metadata or {}).get(schema.SCHEMA_KEY.encode())
-    return version in [str(known).encode() for known in schema.READABLE]
+    """Return whether a file is an export of a version that can be read."""
+    return (metadata.metadata or {}).get(schema.SCHEMA_KEY.encode()) == b"%d" % schema.SCHEMA
 
 
 def order(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -219,7 +218,7 @@ def order(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def parent(number: Number, messages: dict[Number, list[Row]]) -> Number | None:
-    """Return the message that this one came of: the one it is a copy of, or the one that a link took."""
+    """Return the origin of a message: the message that it is a copy of, or the one that a link took."""
     rows = messages[number]
     copies = [row for row in rows if row["source_seq"]]
     if copies:

@@ -41,7 +41,7 @@ def test_connections_of_what_is_deleted_are_closed_and_no_others(broker: InProce
         victim.expect_eof()
     ch.sync()
     assert list(broker.server.connections) == [socket_of(client).transport]
-    census = broker.node.census
+    census = broker.node.connection_counts
     assert (broker.node.open_connections, census.of_user("u"), census.in_vhost("v")) == (1, 0, 0)
     newcomer = broker.dial()
     newcomer.start()

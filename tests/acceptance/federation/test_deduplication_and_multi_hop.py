@@ -70,7 +70,7 @@ def chain(places: list[Place], definition: dict[str, object]) -> None:
 
 def consumers(place: Place) -> list[int]:
     """Their priorities."""
-    return place.look(lambda vhost: [one.priority for one in vhost.queues["fed.q"].consumers.all()])
+    return place.look(lambda vhost: [one.priority for one in vhost.queues["fed.q"].consumers.all])
 
 
 def consuming(place: Place) -> Channel:

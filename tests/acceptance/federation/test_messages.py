@@ -251,7 +251,7 @@ def test_no_cut_of_the_line_loses_anything(up: Place, down: Place, proxied: NewP
 def test_without_acknowledgements_none_is_sent(up: Place, down: Place) -> None:
     here = linked(up, down, ack_mode="no-ack", prefetch_count=5)
     queue = up.queue(down.upstream_queue())
-    (consumer,) = up.look(lambda vhost: queue.consumers.all())
+    (consumer,) = up.look(lambda vhost: list(queue.consumers.all))
     assert consumer.no_ack
     hopped = {"headers": {"x-received-from": [{"uri": "amqp://elsewhere"}]}}
     for number in range(50):

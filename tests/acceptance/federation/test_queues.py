@@ -43,7 +43,7 @@ def bodies(channel: Channel, count: int) -> list[bytes]:
 
 def consumers(place: Place, queue: str = "fed.q") -> list[tuple[str, int]]:
     """Tag and priority of each."""
-    return place.look(lambda vhost: [(one.tag, one.priority) for one in vhost.queues[queue].consumers.all()])
+    return place.look(lambda vhost: [(one.tag, one.priority) for one in vhost.queues[queue].consumers.all])
 
 
 def test_a_message_moves_where_somebody_wants_it(up: Place, down: Place) -> None:

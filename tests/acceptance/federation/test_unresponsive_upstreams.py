@@ -85,5 +85,5 @@ def test_a_link_is_not_in_its_start_for_ever_though_each_of_its_requests_is_answ
     down: Place = here(1)[0]
     down.ch.exchange("fed.x", "direct")
     down.federate("^fed", uri(upstream))
-    reason = "the upstream has not made ready what the link needs within 3 s"
+    reason = "the upstream has not declared all objects of the link within 3 s"
     until(lambda: down.row()["error"] == reason, lambda: str(down.row()))

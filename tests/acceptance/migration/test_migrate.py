@@ -39,9 +39,12 @@ class Pair:
         return f"http://{user}{self.brokers[name].addresses['http'][0]}"
 
     def migrate(self, *options: str, timeout: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run the command, by default for 40 s at most."""
+        """Run the command between the brokers, by default for 40 s at most."""
         words = ("--from", self.url(OLD), "--to", self.url(NEW), *(("--timeout", "40") if timeout else ()))
-        return run("migrate", *words, *options, PYTHONPATH=environment_of(self.folder)["PYTHONPATH"])
+        return self.run(*words, *options)
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return run("migrate", *words, PYTHONPATH=environment_of(self.folder)["PYTHONPATH"])
 
     def ask(self, name: str, method: str, path: str, body: object = None) -> Any:
         response = self.brokers[name].http().request(method, path, body)
@@ -76,7 +79,7 @@ def fill(pair: Pair, queue: str, count: int, **fields: Any) -> None:
 
 
 def without(document: dict[str, Any]) -> dict[str, Any]:
-    """Definitions without what each broker has of its own, such as the user of the command."""
+    """Return definitions without objects of each broker, such as the user of the command."""
     own = ("original_cluster_name", "explanation", "global_parameters")
     return {
         name: sorted([one for one in part if one.get("name") != "guest"], key=str) if isinstance(part, list) else part
@@ -112,7 +115,7 @@ def test_a_broker_is_not_migrated_to_itself(pair: Pair) -> None:
     fill(pair, "orders", 20)
     source, data = pair.url(OLD), str(Path(pair.old.addresses["control"][0]).parent)
     for target in (("--to", source), ("--to", source.replace("127.0.0.1", "localhost")), ("--data", data)):
-        done = run("migrate", "--from", source, *target, PYTHONPATH=environment_of(pair.folder)["PYTHONPATH"])
+        done = pair.run("--from", source, *target)
         assert done.returncode == 64, done
         says = "source and target are the same broker: name another one with --to or --data"
         assert done.stderr == f"warren migrate: {says}\n"
@@ -279,8 +282,7 @@ def test_a_dry_run_of_stop_keeps_the_links(pair: Pair) -> None:
 )
 def test_a_user_without_the_tag_is_told_which_one_is_missing(pair: Pair, tag: str, reason: str) -> None:
     pair.ask(OLD, "PUT", "/users/mover", {"password": "mover", "tags": tag})
-    words = ("--from", pair.url(OLD, "mover:mover@"), "--to", pair.url(NEW))
-    done = run("migrate", *words, PYTHONPATH=environment_of(pair.folder)["PYTHONPATH"])
+    done = pair.run("--from", pair.url(OLD, "mover:mover@"), "--to", pair.url(NEW))
     says = f"a broker refuses the user: {reason}: both users need the tag administrator (warrenctl set_user_tags)"
     assert (done.returncode, done.stderr) == (69, f"warren migrate: {says}\n")
 
@@ -335,11 +337,8 @@ def restart_with_links(pair: Pair, limit: int) -> None:
         ((), 64, "required: --from"),
     ],
 )
-def test_what_prevents_a_migration_is_one_line(
-    pair: Pair, words: tuple[str, ...], status: int, text: str
-) -> None:  # fmt: skip
-    given = [word.format(old=pair.old.addresses["http"][0]) for word in words]
-    done = run("migrate", *given, PYTHONPATH=environment_of(pair.folder)["PYTHONPATH"])
+def test_what_prevents_a_migration_is_one_line(pair: Pair, words: tuple[str, ...], status: int, text: str) -> None:
+    done = pair.run(*[word.format(old=pair.old.addresses["http"][0]) for word in words])
     assert done.returncode == status and text in done.stderr and done.stderr.count("\n") == 1, done
 
 
@@ -347,7 +346,6 @@ def test_a_user_who_may_not_read_the_queues_is_named(pair: Pair) -> None:
     fill(pair, "orders", 1)
     pair.ask(OLD, "PUT", "/users/mover", {"password": "mover", "tags": "administrator"})
     pair.ask(OLD, "PUT", "/permissions/%2f/mover", {"configure": "", "write": "", "read": "^other$"})
-    words = ("--from", pair.url(OLD, "mover:mover@"), "--to", pair.url(NEW))
-    done = run("migrate", *words, PYTHONPATH=environment_of(pair.folder)["PYTHONPATH"])
+    done = pair.run("--from", pair.url(OLD, "mover:mover@"), "--to", pair.url(NEW))
     assert done.returncode == 69, done
     assert "user 'mover' has no read permission at the old broker for queue 'orders' in vhost '/'" in done.stderr

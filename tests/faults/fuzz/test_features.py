@@ -23,7 +23,7 @@ from tests.support.hypothesis_settings import examples
 from tests.support.queues import held_by, rows_of, stored_ids
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.messages.message import Message, ShedMessage
-from warren.broker.core.queues import chunks, dead_lettering, fifo, ready_messages, shedding, sorted_rows
+from warren.broker.core.queues import chunks, dead_lettering, ready_messages, shedding, sorted_rows
 from warren.broker.core.queues import queue as queues
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.session import channel as channels
@@ -31,8 +31,7 @@ from warren.broker.session.methods.basic import UNREADABLE_RETRY_MS
 
 NAMES = ("a", "b", "c")
 SMALL = {
-    ready_messages: {"UNPAGE": 2},
-    fifo: {"PAGE_ABOVE": 3, "UNPAGE": 2, "PACK_ABOVE": 1, "UNPACK_BELOW": 2, "RUN": 2},
+    ready_messages: {"PAGE_ABOVE": 3, "UNPAGE": 2, "PACK_ABOVE": 1, "UNPACK_BELOW": 2, "RUN": 2},
     chunks: {"RUN": 2, "BLOCK": 2},
     shedding: {"KEEP_BYTES": 500, "STEP_BYTES": 0},
     sorted_rows: {"BLOCK": 2},
@@ -302,7 +301,7 @@ class FeaturesMachine(RuleBasedStateMachine):
             assert not queue.dirty and not queue.deleted
             consumed = [consumer for client in self.clients for consumer in self.consumers(client, queue)]
             assert len(consumed) == len(queue.consumers)
-            for consumer in queue.consumers.all():
+            for consumer in list(queue.consumers.all):
                 mine = [entry for entry in out if entry[1] is consumer]
                 assert consumer.unacked == len(mine)
         shed = [(of, message) for of, _, _, message in out if isinstance(message, ShedMessage)]
@@ -341,7 +340,7 @@ class FeaturesMachine(RuleBasedStateMachine):
             front = first.ensure_loaded() if first is not None else None
             if front is None:
                 continue
-            assert not fifo.due(front, self.clock.now_ms())
+            assert not ready_messages.due(front, self.clock.now_ms())
             turns = queue.consumers.any_ready()
             assert not turns, "a consumer with room is served"
 

@@ -11,7 +11,7 @@ from pamqp import body, commands, frame, header
 from tests.support import codec
 from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.errors import AMQPError, CommandInvalid, FrameError, ResourceFault, SyntaxFault, UnexpectedFrame
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.wire.frame_reader import Acks, Event, FrameReader, Method
 
 DOCUMENTED = (FrameError, UnexpectedFrame, SyntaxFault, CommandInvalid, ResourceFault)
@@ -197,7 +197,7 @@ def understood(event: Seen) -> Seen:
     _, channel, payload, content = event
     method = commands.Basic.Publish()
     method.unmarshal(payload[4:-1])
-    message = Message(Address(method.exchange, method.routing_key), content, channel, 0, 0, False)
+    message = Message(RoutingAddress(method.exchange, method.routing_key), content, channel, 0, 0, False)
     properties: dict[str, Any] = {}
     for name in codec.PROPERTY_NAMES:
         value = getattr(message.properties, name)

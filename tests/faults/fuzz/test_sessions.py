@@ -187,7 +187,7 @@ def check_gone(node: Node, journal: SlowJournal) -> None:
     """Check that the closed connection has left nothing that only it could use."""
     vhost = node.vhosts["/"]
     check_queues(node)
-    assert node.open_connections == 1 and not vhost.volatile and not node.pending
+    assert node.open_connections == 1 and not vhost.reply_queues and not node.pending
     for queue in vhost.queues.values():
         assert queue.owner is None and not len(queue.consumers) and not queue.unacked and not queue.held_publishers.held
     kept = set()

@@ -20,7 +20,7 @@ from errno import EIO, ENOSPC
 from os import strerror
 from random import Random
 
-from warren.broker.core.messages.ports import FULL
+from warren.broker.core.messages.journal_port import FULL
 from warren.broker.storage.folder_disk import File, FileDisk
 
 SECTOR = 512

@@ -28,8 +28,8 @@ from tests.faults.simulation.model import (
 from tests.faults.simulation.workers import Workers
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages import message_state
-from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.messages.ports import EXHAUSTED, RecoveredQueue
+from warren.broker.core.messages.journal_port import EXHAUSTED, RecoveredQueue
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import compaction, segment_reader
 from warren.broker.storage.journal import Journal
@@ -72,7 +72,7 @@ class World:
         exchange, key = random.choice(ADDRESSES)
         frames = content_frames(channel := random.randrange(3), b"\x00\x00", body)
         largest = random.choice((0, len(frames)))
-        message = Message(Address(exchange, key), frames, channel, len(body), largest, persistent)
+        message = Message(RoutingAddress(exchange, key), frames, channel, len(body), largest, persistent)
         if not random.randrange(4):
             message.state = message_state.MessageState(
                 level=random.choice((0, 0, 1, 255)),
@@ -86,7 +86,7 @@ class World:
         """Return a new message of a few bytes and its number."""
         number = len(self.contents)
         frames = content_frames(0, b"\x00\x00", body := b"%d" % number)
-        return self._made(number, Message(Address("", "q"), frames, 0, len(body), 0, True))
+        return self._made(number, Message(RoutingAddress("", "q"), frames, 0, len(body), 0, True))
 
     def _made(self, number: int, message: Message) -> tuple[int, Message]:
         self.contents.append(content(message))

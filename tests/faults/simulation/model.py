@@ -7,9 +7,9 @@ certain from then on, as a broker has shown it to consumers.
 
 from __future__ import annotations
 
+from warren.broker.core.messages.journal_port import Commit
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.messages.ports import Commit
 
 ALWAYS = 0  # a ticket that is durable from the start
 NEVER = 1 << 62  # a ticket that no batch has

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warren.broker.core.messages.ports import Journal
+from warren.broker.core.messages.journal_port import Journal
 
 NEVER = 1 << 62  # a ticket that no batch has
 

@@ -28,9 +28,10 @@ from warren.broker.app.build import build_node
 from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.core.jobs import scheduler
-from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.core.messages.journal_port import EXHAUSTED
 from warren.broker.core.queues import chunks, ready_messages, shedding, sorted_rows
-from warren.broker.core.queues import fifo as line
+from warren.broker.core.queues import ready_messages as line
+from warren.broker.session import settlements
 from warren.broker.session.methods import acknowledge, tx
 from warren.broker.storage import compaction, segment_reader
 from warren.broker.storage.journal import Journal
@@ -112,7 +113,13 @@ def set_small_sizes(monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
     monkeypatch.setattr(sorted_rows, "BLOCK", 2)
     monkeypatch.setattr(compaction, "SLICE_BYTES", 1000)
     monkeypatch.setattr(segment_reader, "READ_BYTES", read_bytes)
-    for module, size in ((scheduler, "TURN_COST"), (tx, "TURN_COST"), (tx, "SLICE"), (acknowledge, "SLICE")):
+    for module, size in (
+        (scheduler, "TURN_COST"),
+        (tx, "TURN_COST"),
+        (tx, "SLICE"),
+        (acknowledge, "SLICE"),
+        (settlements, "SLICE"),
+    ):
         monkeypatch.setattr(module, size, getattr(module, size))  # a process sets them
 
 
@@ -187,7 +194,7 @@ class NodeProcess:
         self.clock = FakeClock(world.now_ms)
         self.long = world.turn_cost < TURN_COSTS[0]  # commits are
         tx.TURN_COST = scheduler.TURN_COST = world.turn_cost
-        tx.SLICE = acknowledge.SLICE = 1 if self.long else scheduler.SLICE
+        tx.SLICE = acknowledge.SLICE = settlements.SLICE = 1 if self.long else scheduler.SLICE
         store = SimulatedStore(world)
         self.journal = store.segments
         self._check_commit(store)

@@ -14,8 +14,8 @@ from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.faults.simulation.node_process import NodeProcess, World, set_small_sizes
 from tests.faults.simulation.test_interleavings import message
+from warren.broker.core.messages.journal_port import FULL
 from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.ports import FULL
 from warren.broker.storage.disk import Disk
 from warren.broker.storage.folder_disk import File, FileDisk
 from warren.broker.storage.journal import Journal

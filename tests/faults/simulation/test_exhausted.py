@@ -12,8 +12,8 @@ import pytest
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.test_interleavings import append, bodies, opened
 from tests.support.journal import commit, commit_any
+from warren.broker.core.messages.journal_port import EXHAUSTED
 from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.storage import journal as journal_module
 from warren.broker.storage import log_records
 from warren.broker.storage.checkpoint import Checkpoint

@@ -11,7 +11,7 @@ from tests.faults.simulation.interleaving import SteppedDisk, Stepper, orders
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.support.journal import commit
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.storage.disk import Disk
 from warren.broker.storage.journal import Batch, Journal
 
@@ -22,7 +22,7 @@ SEGMENT_BYTES = 1 << 20
 
 
 def message(body: bytes) -> Message:
-    return Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
+    return Message(RoutingAddress("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
 
 
 def opened(disk: Disk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, list[int]]:

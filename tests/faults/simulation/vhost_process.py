@@ -13,7 +13,7 @@ from pamqp.commands import Connection
 from tests.faults.simulation.model import ALWAYS, NEVER
 from tests.support.amqp_client import Channel, Client, Silence
 from tests.support.session import dial, pipe_of
-from warren.broker.core.messages.ports import Journal
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.node.node import Node
 
 NAME = "other"

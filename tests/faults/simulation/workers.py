@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable
 from random import Random
 
-from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.core.messages.journal_port import EXHAUSTED
 from warren.broker.storage.journal import Batch, Journal
 
 

@@ -9,7 +9,7 @@ from tests.support.definitions import new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.app import build
 from warren.broker.app.build import QuorumNotice
-from warren.broker.core.messages.storage_status import StorageStatus
+from warren.broker.core.messages.journal_port import StorageStatus
 from warren.broker.core.node.node import Node
 
 QUORUM = Table.EMPTY.with_items([("x-queue-type", ("S", b"quorum"))])

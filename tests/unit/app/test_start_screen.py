@@ -13,7 +13,7 @@ import pytest
 from tests.support.broker_process import command_line
 from tests.support.checkout import ROOT
 from warren.broker.app.start_screen import command, start_screen
-from warren.broker.core.messages.storage_status import StorageStatus
+from warren.broker.core.messages.journal_port import StorageStatus
 
 WAIT_S = 50.0
 

@@ -1,27 +1,20 @@
 """Places for attempts to connect: few at once, in turn by upstream, and none is lost."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import wraps
 
 import pytest
 
 from warren.federation import admission as module
 from warren.federation.admission import AT_ONCE, EACH, Admission, Place, Upstream
 
+pytestmark = pytest.mark.asyncio
+
 ONE, OTHER = ("/", "one"), ("/", "other")
 
 
-def on_a_loop(test: Callable[[Admission], Awaitable[None]]) -> Callable[[], None]:
-    @wraps(test)
-    def run() -> None:
-        async def work() -> None:
-            await test(Admission())
-
-        asyncio.run(work())
-
-    del run.__wrapped__  # whose argument pytest would take for a fixture
-    return run
+@pytest.fixture
+def admission() -> Admission:
+    return Admission()
 
 
 async def entering(admission: Admission, upstream: Upstream, count: int) -> list[asyncio.Task[Place]]:
@@ -39,7 +32,6 @@ def admitted(tasks: list[asyncio.Task[Place]]) -> int:
     return len([task for task in tasks if task.done()])
 
 
-@on_a_loop
 async def test_an_upstream_has_some_places_and_the_next_attempts_get_them(admission: Admission) -> None:
     tasks = await entering(admission, ONE, EACH + 2)
     assert [task.done() for task in tasks] == [True] * EACH + [False] * 2
@@ -49,7 +41,6 @@ async def test_an_upstream_has_some_places_and_the_next_attempts_get_them(admiss
     assert [task.done() for task in tasks] == [True] * (EACH + 1) + [False], "a place is left once"
 
 
-@on_a_loop
 async def test_all_upstreams_together_have_some_places_and_take_turns(admission: Admission) -> None:
     count = AT_ONCE // EACH
     first = [await entering(admission, ("/", f"{number}"), EACH) for number in range(count)]
@@ -62,7 +53,6 @@ async def test_all_upstreams_together_have_some_places_and_take_turns(admission:
         assert (admitted(one), admitted(other)) == expected
 
 
-@on_a_loop
 async def test_attempts_that_are_cancelled_take_no_place(admission: Admission) -> None:
     tasks = await entering(admission, ONE, EACH + 3)
     tasks[EACH].cancel()
@@ -72,21 +62,15 @@ async def test_attempts_that_are_cancelled_take_no_place(admission: Admission) -
     assert tasks[EACH].cancelled() and tasks[EACH + 1].cancelled() and tasks[EACH + 2].done()
 
 
-def test_upstreams_that_do_not_answer_keep_no_places_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_upstreams_take_no_places(admission: Admission, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SLOW_S", 0.05)
-
-    async def work() -> None:
-        admission = Admission()
-        hung = [await entering(admission, ("/", f"{number}"), 2 * EACH) for number in range(AT_ONCE // EACH)]
-        one = await entering(admission, ONE, 1)
-        assert not admitted(one)
-        await asyncio.wait_for(one[0], 10)
-        assert [admitted(tasks) for tasks in hung] == [EACH] * len(hung)
-
-    asyncio.run(work())
+    hung = [await entering(admission, ("/", f"{number}"), 2 * EACH) for number in range(AT_ONCE // EACH)]
+    one = await entering(admission, ONE, 1)
+    assert not admitted(one)
+    await asyncio.wait_for(one[0], 10)
+    assert [admitted(tasks) for tasks in hung] == [EACH] * len(hung)
 
 
-@on_a_loop
 async def test_attempts_wait_while_the_admission_is_not_open(admission: Admission) -> None:
     admission.open = False
     tasks = await entering(admission, ONE, EACH + 1)

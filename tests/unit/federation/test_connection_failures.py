@@ -1,29 +1,21 @@
 """Connections to servers that are no AMQP broker or too slow, and cancelled attempts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 import pytest
 from pamqp import commands
 
-from tests.support import codec, upstream_broker
+from tests.support import codec
 from tests.support.polling import until_async
-from tests.support.upstream_broker import LOOPS, PATIENCE_S, UpstreamBroker
+from tests.support.upstream_broker import PATIENCE_S, UpstreamBroker, on_each_loop
 from warren.broker.plugin import Table
 from warren.federation.upstream.channel import UpstreamChannel
 from warren.federation.upstream.endpoint import parse_endpoint
 from warren.federation.upstream.errors import LinkError
 
 pytestmark = pytest.mark.sockets
-
-Run = Callable[..., None]
-
-
-@pytest.fixture(params=LOOPS, ids=["uvloop", "asyncio"])
-def run(request: pytest.FixtureRequest) -> Run:
-    return partial(upstream_broker.run, request.param)
 
 
 @asynccontextmanager
@@ -61,58 +53,50 @@ async def listening(first: bytes = b"", goes: bool = False) -> AsyncIterator[tup
         (b"", False, "timeout"),
     ],
 )
-def test_who_speaks_no_amqp_is_said_to(run: Run, first: bytes, goes: bool, reason: str) -> None:
-    async def test(site: UpstreamBroker) -> None:
-        async with listening(first, goes) as (port, _):
-            limit = "?connection_timeout=100" if reason == "timeout" else ""
-            fault = await site.fault(parse_endpoint(f"amqp://127.0.0.1:{port}{limit}"))
-            assert reason in fault.text
-
-    run(test)
+@on_each_loop
+async def test_who_speaks_no_amqp_is_said_to(site: UpstreamBroker, first: bytes, goes: bool, reason: str) -> None:
+    async with listening(first, goes) as (port, _):
+        limit = "?connection_timeout=100" if reason == "timeout" else ""
+        fault = await site.fault(parse_endpoint(f"amqp://127.0.0.1:{port}{limit}"))
+        assert reason in fault.text
 
 
-def test_where_nobody_listens_the_system_says_why(run: Run) -> None:
-    async def test(site: UpstreamBroker) -> None:
-        async with listening() as (port, _):
-            pass
-        assert "Connect" in (await site.fault(parse_endpoint(f"amqp://user:secret@127.0.0.1:{port}"))).text
-        assert (await site.fault(parse_endpoint("amqp://user:secret@no-such-host.invalid"))).text
-        assert "no valid name" in (await site.fault(parse_endpoint(f"amqp://{'a' * 300}"))).text
-
-    run(test)
+@on_each_loop
+async def test_where_nobody_listens_the_system_says_why(site: UpstreamBroker) -> None:
+    async with listening() as (port, _):
+        pass
+    assert "Connect" in (await site.fault(parse_endpoint(f"amqp://user:secret@127.0.0.1:{port}"))).text
+    assert (await site.fault(parse_endpoint("amqp://user:secret@no-such-host.invalid"))).text
+    assert "no valid name" in (await site.fault(parse_endpoint(f"amqp://{'a' * 300}"))).text
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_a_dial_that_is_given_up_leaves_nothing(run: Run, answers: bool) -> None:
-    async def test(site: UpstreamBroker) -> None:
-        async with listening() as (port, readers):
-            dialling = asyncio.ensure_future(site.dial(parse_endpoint(f"amqp://127.0.0.1:{port}")))
-            await until_async(lambda: readers)
-            if answers:
-                assert await readers[0].readexactly(8) == b"AMQP\x00\x00\x09\x01"
-            dialling.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await dialling
-            await asyncio.wait_for(readers[0].read(), PATIENCE_S)  # to the end, which has come
-
-    run(test)
+@on_each_loop
+async def test_a_dial_that_is_given_up_leaves_nothing(site: UpstreamBroker, answers: bool) -> None:
+    async with listening() as (port, readers):
+        dialling = asyncio.ensure_future(site.dial(parse_endpoint(f"amqp://127.0.0.1:{port}")))
+        await until_async(lambda: readers)
+        if answers:
+            assert await readers[0].readexactly(8) == b"AMQP\x00\x00\x09\x01"
+        dialling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await dialling
+        await asyncio.wait_for(readers[0].read(), PATIENCE_S)  # to the end, which has come
 
 
-def test_a_dial_from_within_that_is_given_up_leaves_nothing(run: Run) -> None:
-    async def test(site: UpstreamBroker) -> None:
-        for turns in range(12):
-            dialling = asyncio.ensure_future(site.dial(site.inside()))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            if dialling.done():
-                await dialling.result().close(PATIENCE_S)
-                continue
-            dialling.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await dialling
-        await until_async(lambda: not site.server.connections)
-
-    run(test)
+@on_each_loop
+async def test_a_dial_from_within_that_is_given_up_leaves_nothing(site: UpstreamBroker) -> None:
+    for turns in range(12):
+        dialling = asyncio.ensure_future(site.dial(site.inside()))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if dialling.done():
+            await dialling.result().close(PATIENCE_S)
+            continue
+        dialling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await dialling
+    await until_async(lambda: not site.server.connections)
 
 
 def start(properties: bytes, mechanisms: bytes) -> bytes:
@@ -130,16 +114,12 @@ def start(properties: bytes, mechanisms: bytes) -> bytes:
         (start(b"\x0ccluster_nameS\0\0\0\1\xff", b"\xff PLAIN"), "timeout"),  # PLAIN is chosen: nothing answers
     ],
 )
-def test_names_that_are_not_utf_8_are_an_error_of_the_attempt_or_passed_over(
-    run: Run, first: bytes, reason: str
-) -> None:
-    async def test(site: UpstreamBroker) -> None:
-        async with listening(first) as (port, _):
-            limit = "?connection_timeout=100" if reason == "timeout" else ""
-            assert (await site.fault(parse_endpoint(f"amqp://127.0.0.1:{port}{limit}"))).text == reason
-        assert not [event for event, _, _ in site.log if event == "internal_error"]
-
-    run(test)
+@on_each_loop
+async def test_names_that_are_not_utf_8_fail_the_attempt(site: UpstreamBroker, first: bytes, reason: str) -> None:
+    async with listening(first) as (port, _):
+        limit = "?connection_timeout=100" if reason == "timeout" else ""
+        assert (await site.fault(parse_endpoint(f"amqp://127.0.0.1:{port}{limit}"))).text == reason
+    assert not [event for event, _, _ in site.log if event == "internal_error"]
 
 
 @pytest.mark.parametrize("answer", [b"", b"\1q\0\0", b"\xff" * 8])

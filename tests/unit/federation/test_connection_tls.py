@@ -59,9 +59,7 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-def test_without_a_file_of_its_own_a_link_trusts_the_certificates_of_the_system(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_by_default_a_link_trusts_the_system(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", authority.ca)
     monkeypatch.delenv("SSL_CERT_DIR", raising=False)
     assert make_context(parse_endpoint("amqps://h?verify=verify_peer")).cert_store_stats()["x509_ca"] == 1
@@ -90,9 +88,7 @@ def test_tls_is_verified_as_the_uri_says(run: Run, authority: Authority, tmp_pat
     run(test, authority.options())
 
 
-def test_an_upstream_that_closes_right_after_tls_may_want_a_certificate(
-    run: Run, authority: Authority, tmp_path: Path
-) -> None:
+def test_a_close_after_tls_may_be_for_a_certificate(run: Run, authority: Authority, tmp_path: Path) -> None:
     stranger = Authority(Path(mkdtemp(dir=tmp_path)))
 
     async def test(site: UpstreamBroker) -> None:
@@ -124,9 +120,7 @@ def test_a_port_without_tls_and_a_certificate_of_another_authority_are_named(run
     run(other, authority.options())
 
 
-def test_what_is_wrong_with_a_file_is_for_the_log_where_the_user_is_no_administrator(
-    run: Run, authority: Authority, tmp_path: Path
-) -> None:
+def test_only_the_log_has_the_reason_for_a_policymaker(run: Run, authority: Authority, tmp_path: Path) -> None:
     async def test(site: UpstreamBroker) -> None:
         user = User(StoredUser("policymaker", b"", ("policymaker",)))
         texts: set[str] = set()
@@ -153,9 +147,7 @@ def test_a_certificate_logs_in(run: Run, authority: Authority) -> None:
     run(test, authority.options(verify=True, login_from="common_name"))
 
 
-def test_a_key_with_a_passphrase_is_opened_by_it_and_by_no_other(
-    run: Run, authority: Authority, tmp_path: Path
-) -> None:
+def test_only_its_passphrase_opens_a_key(run: Run, authority: Authority, tmp_path: Path) -> None:
     certfile, keyfile = authority.client
     key = load_pem_private_key(Path(keyfile).read_bytes(), None)
     locked = tmp_path / "locked.key"

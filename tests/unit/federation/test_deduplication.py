@@ -7,7 +7,7 @@ import pytest
 
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.federation import deduplication
 from warren.federation.deduplication import (
     AGE_MS,
@@ -29,7 +29,7 @@ def message(body: bytes = b"body", **properties: str) -> Message:
     given = Properties()
     for name, value in properties.items():
         setattr(given, name, value)
-    return framed(Address("x", "k"), given, body)
+    return framed(RoutingAddress("x", "k"), given, body)
 
 
 def body_frames(message: Message) -> bytes:

@@ -49,7 +49,8 @@ class Taker(ChannelConsumer):
     """A consumer that has room for this many messages at present, of those that its prefetch allows."""
 
     def __init__(self, queue: Queue, priority: int = 0, free: int = 1, prefetch: int = 10) -> None:
-        Consumer.__init__(self, "t", queue, self, False, False, priority)
+        Consumer.__init__(self, "t", self, False, False, priority)
+        self.queue = queue
         self.asked = False
         self.free = free
         self.prefetch = prefetch
@@ -271,7 +272,7 @@ def test_very_many_consumers_are_looked_at_in_steps(queue: Queue) -> None:
         queue.add_consumer(Taker(queue))
     steps = consumer_demand(queue, B, A, False)
     next(steps)
-    last = queue.consumers.all()[-1]
+    last = list(queue.consumers.all)[-1]
     assert isinstance(last, Taker)
     queue.remove_consumer(last)
     assert len(list(steps)) == 2 and not last.asked, "it is gone"

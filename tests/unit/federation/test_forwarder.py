@@ -2,10 +2,10 @@
 a queue refuses, whatever the disk is busy with, whatever ends in between."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import wraps
+from collections.abc import AsyncIterator, Callable
 
 import pytest
+import pytest_asyncio
 
 from tests.support.forwarding import KEYS, Forwarding, delivery
 from tests.support.polling import until_async
@@ -14,28 +14,21 @@ from warren.broker.core.jobs.scheduler import Job
 from warren.federation.forwarder import WAITING_BYTES
 from warren.federation.upstream.delivery_parser import Delivery
 
-
-def on_a_loop(test: Callable[[Forwarding], Awaitable[None]]) -> Callable[[], None]:
-    @wraps(test)
-    def run() -> None:
-        async def work() -> None:
-            house = Forwarding()
-            await test(house)
-            house.forwarder.close()
-
-        asyncio.run(work())
-
-    del run.__wrapped__  # whose argument pytest would take for a fixture
-    return run
+pytestmark = pytest.mark.asyncio
 
 
-@on_a_loop
+@pytest_asyncio.fixture
+async def house() -> AsyncIterator[Forwarding]:
+    house = Forwarding()
+    yield house
+    house.forwarder.close()
+
+
 async def test_what_is_safe_at_once_is_acknowledged_at_once(house: Forwarding) -> None:
     house.forwarder.take([delivery(1), delivery(2)])
     assert house.transport.acked == [2] and house.bodies() == [b"1", b"2"]
 
 
-@on_a_loop
 async def test_what_has_to_be_stored_is_acknowledged_when_it_is(house: Forwarding) -> None:
     house.forwarder.take([delivery(1, delivery_mode=2)])
     house.forwarder.take([delivery(2)])
@@ -44,7 +37,6 @@ async def test_what_has_to_be_stored_is_acknowledged_when_it_is(house: Forwardin
     assert house.transport.acked == [2]
 
 
-@on_a_loop
 async def test_what_becomes_safe_after_the_link_has_ended_is_not_acknowledged(house: Forwarding) -> None:
     house.forwarder.take([delivery(1, delivery_mode=2)])
     house.forwarder.close()
@@ -52,7 +44,6 @@ async def test_what_becomes_safe_after_the_link_has_ended_is_not_acknowledged(ho
     assert house.transport.acked == []
 
 
-@on_a_loop
 async def test_those_that_a_queue_took_beside_one_that_it_refused_are_acknowledged_with_it(house: Forwarding) -> None:
     definition = {"max-length-bytes": 10, "overflow": "reject-publish"}
     house.node.policies.set("/", "full", "^q$", definition, 0, "queues")
@@ -64,7 +55,6 @@ async def test_those_that_a_queue_took_beside_one_that_it_refused_are_acknowledg
     await until_async(lambda: house.transport.acked and house.transport.acked[-1] == 3)
 
 
-@on_a_loop
 async def test_when_there_is_nothing_to_publish_to_nothing_that_comes_later_is_taken(house: Forwarding) -> None:
     house.channel.delete_exchange("x")
     house.forwarder.take([delivery(1)])
@@ -75,7 +65,6 @@ async def test_when_there_is_nothing_to_publish_to_nothing_that_comes_later_is_t
     assert house.transport.acked == [] and house.bodies() == []
 
 
-@on_a_loop
 async def test_of_messages_without_a_body_no_more_wait_than_of_others(house: Forwarding) -> None:
     house.node.alarms.set("memory")
     text, tag = "x" * 200, 0
@@ -88,7 +77,6 @@ async def test_of_messages_without_a_body_no_more_wait_than_of_others(house: For
     assert not house.transport.paused and len(house.bodies()) == tag
 
 
-@on_a_loop
 async def test_properties_that_nobody_can_read_end_nothing(house: Forwarding) -> None:
     broken = delivery(1)._replace(properties=b"\x20\x00\x00\x00\x00\x09\x01aZ")  # headers of an unknown type
     house.forwarder.take([broken, delivery(2)])
@@ -97,10 +85,7 @@ async def test_properties_that_nobody_can_read_end_nothing(house: Forwarding) ->
     assert house.transport.rejected == [1, 4] and house.status.dropped_invalid == 2
 
 
-@on_a_loop
-async def test_what_is_larger_than_clients_may_publish_or_get_here_is_rejected_and_the_others_go_on(
-    house: Forwarding,
-) -> None:
+async def test_too_large_messages_are_rejected_and_later_ones_forwarded(house: Forwarding) -> None:
     reasons: list[str] = []
     house.forwarder.rejected = reasons.append
     huge = delivery(2)._replace(body_bytes=(16 << 20) + 1, body_frames=b"")
@@ -114,7 +99,6 @@ async def test_what_is_larger_than_clients_may_publish_or_get_here_is_rejected_a
     assert "larger than configured" in reasons[0] and "do not fit a frame" in reasons[1]
 
 
-@on_a_loop
 async def test_what_is_rejected_alone_is_not_acknowledged_as_well(house: Forwarding) -> None:
     huge = delivery(1)._replace(body_bytes=(16 << 20) + 1, body_frames=b"")
     house.forwarder.take([huge, huge._replace(tag=2)])
@@ -123,7 +107,6 @@ async def test_what_is_rejected_alone_is_not_acknowledged_as_well(house: Forward
     assert house.transport.acked == [3]
 
 
-@on_a_loop
 async def test_a_time_that_nobody_can_read_ends_nothing(house: Forwarding) -> None:
     house.forwarder.take([delivery(1)._replace(properties=b"\x00\x40\x00")])
     assert house.transport.rejected == [1]
@@ -147,32 +130,28 @@ async def several_turns(house: Forwarding) -> list[Delivery]:
 
 
 @pytest.mark.parametrize("ack_mode", MODES)
-def test_deliveries_that_take_several_turns_keep_their_order_and_are_acknowledged_in_it(ack_mode: str) -> None:
-    async def work() -> None:
-        house = Forwarding(ack_mode)
-        await several_turns(house)
-        queue = house.vhost.queues["q"]
-        seen = set()
-        for _ in range(TURNS):
-            await house.turn()
-            seen.add(queue.ready)
-            assert max(house.transport.acked, default=0) <= queue.ready
-            if ack_mode == "on-confirm":
-                assert max(house.transport.acked, default=0) <= house.journal.durable
-            if queue.ready == 5:
-                break
-        assert seen >= {1, 3, 5}, "those behind are published once it is"
-        house.journal.commit(house.journal.ticket())
+async def test_deliveries_that_take_several_turns_keep_their_order_and_are_acknowledged_in_it(ack_mode: str) -> None:
+    house = Forwarding(ack_mode)
+    await several_turns(house)
+    queue = house.vhost.queues["q"]
+    seen = set()
+    for _ in range(TURNS):
         await house.turn()
-        assert house.bodies() == [b"1", b"2", b"3", b"4", b"5"]
-        assert (house.transport.acked or [5])[-1] == 5 and (ack_mode != "no-ack" or not house.transport.acked)
-        assert house.status.forwarded == house.status.confirmed == 5 and not house.transport.paused
-        house.forwarder.close()
+        seen.add(queue.ready)
+        assert max(house.transport.acked, default=0) <= queue.ready
+        if ack_mode == "on-confirm":
+            assert max(house.transport.acked, default=0) <= house.journal.durable
+        if queue.ready == 5:
+            break
+    assert seen >= {1, 3, 5}, "those behind are published once it is"
+    house.journal.commit(house.journal.ticket())
+    await house.turn()
+    assert house.bodies() == [b"1", b"2", b"3", b"4", b"5"]
+    assert (house.transport.acked or [5])[-1] == 5 and (ack_mode != "no-ack" or not house.transport.acked)
+    assert house.status.forwarded == house.status.confirmed == 5 and not house.transport.paused
+    house.forwarder.close()
 
-    asyncio.run(work())
 
-
-@on_a_loop
 async def test_a_link_that_stops_during_a_publish_acknowledges_no_more(house: Forwarding) -> None:
     undone: list[Delivery] = []
     house.forwarder._undo = undone.append
@@ -185,7 +164,6 @@ async def test_a_link_that_stops_during_a_publish_acknowledges_no_more(house: Fo
     assert not house.transport.acked and house.bodies() == [b"1"]
 
 
-@on_a_loop
 async def test_an_exchange_that_is_deleted_during_a_publish_ends_the_link(house: Forwarding) -> None:
     await several_turns(house)
     house.vhost.delete_exchange("x")
@@ -195,7 +173,6 @@ async def test_an_exchange_that_is_deleted_during_a_publish_ends_the_link(house:
     assert house.lost == ["NOT_FOUND - no exchange 'x' in vhost '/'"] and house.transport.acked == [1]
 
 
-@on_a_loop
 async def test_queues_that_are_deleted_during_a_publish_get_nothing_and_the_others_all(house: Forwarding) -> None:
     house.channel.declare("other")
     house.lengthen()
@@ -207,7 +184,6 @@ async def test_queues_that_are_deleted_during_a_publish_get_nothing_and_the_othe
     assert house.bodies() == [b"1", b"2"]
 
 
-@on_a_loop
 async def test_a_queue_that_refuses_after_a_long_search_gets_the_message_later_and_once(house: Forwarding) -> None:
     house.lengthen()
     house.forwarder.take([delivery(1, headers=KEYS), delivery(2)])
@@ -222,7 +198,6 @@ async def test_a_queue_that_refuses_after_a_long_search_gets_the_message_later_a
     assert house.bodies() == [b"x", b"1", b"2"]
 
 
-@on_a_loop
 async def test_a_publish_that_fails_by_a_bug_ends_the_link(house: Forwarding) -> None:
     house.node.registry.register("x-broken", BrokenExchange)
     house.lengthen(2)

@@ -257,9 +257,7 @@ def link(node: Node, vhost: VHost, **settings: Any) -> LinkSpec:
         ({"exchange": "y"}, False),
     ],
 )
-def test_the_upstream_queue_is_kept_where_it_would_be_the_same(
-    node: Node, vhost: VHost, settings: dict[str, Any], kept: bool
-) -> None:
+def test_an_equal_upstream_queue_is_kept(node: Node, vhost: VHost, settings: dict[str, Any], kept: bool) -> None:
     before, after = link(node, vhost), link(node, vhost, **settings)
     assert before != after
     assert keeps_upstream_queue(before, after) is kept

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 from pamqp.commands import Connection
+from pytest import MonkeyPatch
 
 from tests.support.amqp_client import Client
 from tests.support.clock import FakeClock
@@ -14,7 +15,7 @@ from tests.support.peer import SocketPipe
 from tests.support.polling import until
 from tests.support.queues import limit_dead_letters
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.jobs.unfinished import LIMIT_BYTES
+from warren.broker.core.jobs.unfinished_publishes import LIMIT_BYTES
 from warren.broker.core.metadata.records import Change, StoredUser, StoredVHost
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.broker.net import peer_watcher
@@ -63,9 +64,7 @@ def test_any_address_is_that_of_both_protocols_and_names_are_as_rabbitmq_has_the
 
 
 @pytest.mark.parametrize(("heartbeat_s", "kept"), [(0, 1), (60, 0)])
-def test_a_connection_without_heartbeats_is_probed_by_the_system(
-    listening: ListeningServer, heartbeat_s: int, kept: int
-) -> None:
+def test_keepalive_replaces_heartbeats(listening: ListeningServer, heartbeat_s: int, kept: int) -> None:
     client = opened(listening.listen(), heartbeat_s=heartbeat_s)
     (transport,) = listening.server.connections
     assert transport._socket is not None
@@ -104,8 +103,8 @@ def test_sockets_get_their_options(listening: ListeningServer) -> None:
 @pytest.mark.parametrize(
     ("unread_bytes", "heartbeat_s"), [(0, 0), (50_000, 0), (20_000_000, 1)], ids=["none unread", "some", "much"]
 )
-def test_a_blocked_client_that_goes_is_noticed(
-    listening: ListeningServer, monkeypatch: pytest.MonkeyPatch, unread_bytes: int, heartbeat_s: int
+def test_a_lost_blocked_client_is_noticed(
+    listening: ListeningServer, monkeypatch: MonkeyPatch, unread_bytes: int, heartbeat_s: int
 ) -> None:
     monkeypatch.setattr(peer_watcher, "LOOK_S", 0.05)
     client = opened(listening.listen(), heartbeat_s=heartbeat_s)
@@ -122,9 +121,7 @@ def test_a_blocked_client_that_goes_is_noticed(
     assert listening.call(lambda: listening.node.alarms.reason and not listening.server.connections)
 
 
-def test_a_client_whose_publish_waits_for_a_full_disk_and_that_goes_is_noticed(
-    listening: ListeningServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_client_is_noticed_on_a_full_disk(listening: ListeningServer, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(peer_watcher, "LOOK_S", 0.05)
     client = opened(listening.listen())
     ch = client.channel()
@@ -152,8 +149,8 @@ def test_a_client_whose_publish_waits_for_a_full_disk_and_that_goes_is_noticed(
 
 @pytest.mark.parametrize("holds", ["a delivery", "an exclusive queue", "nothing"])
 @pytest.mark.parametrize("waits_for", ["a full queue", "unfinished publishes"])
-def test_a_client_whose_publish_waits_is_noticed_when_it_goes_if_others_need_what_it_holds(
-    listening: ListeningServer, monkeypatch: pytest.MonkeyPatch, waits_for: str, holds: str
+def test_a_lost_client_is_noticed_if_it_holds_objects(
+    listening: ListeningServer, monkeypatch: MonkeyPatch, waits_for: str, holds: str
 ) -> None:
     monkeypatch.setattr(peer_watcher, "LOOK_S", 0.05)
     monkeypatch.setattr(publish, "may_take_long", lambda *_: True)
@@ -196,9 +193,7 @@ def test_a_client_whose_publish_waits_is_noticed_when_it_goes_if_others_need_wha
     until(lambda: listening.call(lambda: not listening.server.connections))
 
 
-def test_who_publishes_and_goes_is_served_before_it_is_noticed_while_other_publishes_are_unfinished(
-    listening: ListeningServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_publishes_precede_a_close(listening: ListeningServer, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(publish, "may_take_long", lambda *_: True)
     client = opened(listening.listen())
     ch = client.channel()
@@ -221,9 +216,7 @@ def test_who_publishes_and_goes_is_served_before_it_is_noticed_while_other_publi
     until(lambda: listening.call(lambda: queue.ready == len(sent) and not listening.server.connections))
 
 
-def test_who_is_blocked_and_stays_is_served_after_it(
-    listening: ListeningServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_blocked_client_is_served_later(listening: ListeningServer, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(peer_watcher, "LOOK_S", 0.05)
     client = opened(listening.listen())
     ch = client.channel()
@@ -246,9 +239,7 @@ def test_who_is_blocked_and_stays_is_served_after_it(
     ],
     ids=["user", "vhost"],
 )
-def test_who_is_deleted_has_no_connections_left(
-    listening: ListeningServer, record: StoredUser | StoredVHost, reason: str
-) -> None:
+def test_deletions_close_connections(listening: ListeningServer, record: StoredUser | StoredVHost, reason: str) -> None:
     client = opened(listening.listen())
     changed = type(record)(*(["other"] + [getattr(record, name) for name in list(record.__slots__)[1:]]))
 

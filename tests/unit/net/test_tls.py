@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from pamqp.commands import Connection
+from pytest import MonkeyPatch
 
 from tests.support.amqp_client import Client, Silence
 from tests.support.listening_server import ListeningServer
@@ -115,9 +116,7 @@ def serial(port: int, context: ssl.SSLContext) -> str:
         pipe.close()
 
 
-def test_a_client_speaks_through_tls_and_all_of_a_long_message_comes_back(
-    listening: ListeningServer, authority: Authority
-) -> None:
+def test_a_long_message_passes_through_tls(listening: ListeningServer, authority: Authority) -> None:
     client = opened(listening.listen(authority.options()), authority.client())
     ch = client.channel()
     ch.declare("queue")
@@ -132,18 +131,14 @@ def test_a_client_speaks_through_tls_and_all_of_a_long_message_comes_back(
     client.vanish()
 
 
-def test_without_a_certificate_nobody_gets_in_where_one_is_required(
-    listening: ListeningServer, authority: Authority
-) -> None:
+def test_a_required_certificate_is_required(listening: ListeningServer, authority: Authority) -> None:
     port = listening.listen(authority.options(verify=True, certificate_required=True))
     assert is_refused(port, authority.client())
     assert listening.reported("tls_handshake_failed")["reason"] == "the client has sent no certificate"
     assert not listening.server.connections
 
 
-def test_a_certificate_of_somebody_else_is_refused_even_where_none_is_required(
-    listening: ListeningServer, authority: Authority, tmp_path: Path
-) -> None:
+def test_a_foreign_certificate_is_refused(listening: ListeningServer, authority: Authority, tmp_path: Path) -> None:
     port = listening.listen(authority.options(verify=True))
     (tmp_path / "other").mkdir()
     other = Authority(tmp_path / "other")
@@ -163,9 +158,7 @@ def test_a_certificate_of_somebody_else_is_refused_even_where_none_is_required(
         ("subject_alternative_name", "client.example"),
     ],
 )
-def test_a_verified_certificate_names_a_user(
-    listening: ListeningServer, authority: Authority, login_from: str, name: str
-) -> None:
+def test_a_certificate_is_a_user(listening: ListeningServer, authority: Authority, login_from: str, name: str) -> None:
     port = listening.listen(authority.options(verify=True, certificate_required=True, login_from=login_from))
     client = opened(port, authority.client("client.example"))
     (connection,) = listening.server.connections.values()
@@ -204,9 +197,7 @@ def test_a_client_that_does_not_trust_the_broker_is_logged_so(listening: Listeni
     assert reason == "the client does not trust the broker's certificate"
 
 
-def test_who_does_not_go_on_keeps_nobody_out(
-    listening: ListeningServer, authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stalled_handshakes_end(listening: ListeningServer, authority: Authority, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "HANDSHAKES_LIMIT", 3)
     port = listening.listen(authority.options(handshake_timeout_s=60))
     silent = [SocketPipe("127.0.0.1", port) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""x-consistent-hash: how many keys a destination gets, which keys move when another comes or goes, what is refused."""
+"""x-consistent-hash: shares of keys, keys that move when a destination is added or removed, and refused arguments."""
 
 import random
 from collections import Counter
@@ -11,7 +11,7 @@ from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.binding import Binding, Destination
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.vhost.vhost import VHost
 from warren.plugins.exchanges.consistent_hash import WEIGHT_LIMIT, ConsistentHashExchange
 
@@ -21,14 +21,14 @@ TEN = tuple(f"q{number}" for number in range(10))
 
 
 def message(**properties: object) -> Message:
-    return framed(Address("x", "k"), Properties(**properties), b"")
+    return framed(RoutingAddress("x", "k"), Properties(**properties), b"")
 
 
 MESSAGE = message()
 
 
 class Ring:
-    """An exchange and what is bound to it."""
+    """An exchange and its bindings."""
 
     def __init__(self, **arguments: object) -> None:
         named = {key.replace("_", "-"): value for key, value in arguments.items()}
@@ -77,7 +77,7 @@ def moved(before: list[str], after: list[str]) -> list[tuple[str, str]]:
     return [(old, new) for old, new in zip(before, after, strict=True) if old != new]
 
 
-# How many
+# Shares
 
 
 @pytest.mark.parametrize("weights", [(1, 1, 2, 2), (500, 10_000, 2_500)])
@@ -110,7 +110,7 @@ def test_ten_thousand_queues_of_the_highest_weight_cost_no_more_than_others():
     assert len(set(many.placed(KEYS[:20]))) > 15
 
 
-# Which keys move
+# Moved keys
 
 
 def test_a_tenth_queue_takes_a_tenth_of_the_keys_and_moves_no_other():
@@ -204,7 +204,7 @@ def test_when_the_first_binding_of_a_queue_goes_the_next_oldest_is_its_weight():
     assert set(some.placed()) == {"b"}
 
 
-# What is hashed
+# Hashed values
 
 
 def spread(some: Ring, messages: list[Message]) -> list[list[str]]:
@@ -282,7 +282,7 @@ def test_keys_that_are_not_text_are_hashed_as_their_bytes():
     assert len(set(some.placed(keys))) == len(TEN)
 
 
-# What is refused
+# Refused arguments
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""x-delayed-message: its inner type, by unit; and what it holds, through restarts, over a socket."""
+"""x-delayed-message: its inner type without a socket, and its held messages over restarts with one."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from warren.broker.core.exchanges.delayed import LOOKS, RETRY_MS, ROOM_MS, Delay
 from warren.broker.core.exchanges.router import SEARCH_COST
 from warren.broker.core.jobs.long_routes import Place
 from warren.broker.core.jobs.scheduler import Job
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.route_target import EnqueueResult
@@ -58,10 +58,26 @@ def bound(node: Node, name: str, key: str, arguments: Table = Table.EMPTY) -> Qu
     return queue
 
 
+def full_queue(node: Node, name: str, source: str = "x", limit: int = 1, **declared: Any) -> Queue:
+    """Bind a queue that must not reject more, as its dead letter outbox waits for the journal, and fill it."""
+    vhost = node.vhosts["/"]
+    full = {"x-max-length": limit, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
+    queue = vhost.declare_queue(name, arguments=Table.of(full), **declared)
+    vhost.bind(source, queue, "", Table.EMPTY)
+    queue.outbox.awaits_journal = True
+    vhost.enqueue([framed(RoutingAddress("", ""), Properties(), b"")] * (limit + 1), 0, False, (queue,))
+    return queue
+
+
+def clock_of(node: Node) -> FakeClock:
+    assert isinstance(node.clock, FakeClock)
+    return node.clock
+
+
 def publish(node: Node, key: str, **headers: object) -> None:
     vhost = node.vhosts["/"]
     table = Table.of({"x-delay": 100, **headers})
-    message = framed(Address("x", key), Properties(headers=table), b"")
+    message = framed(RoutingAddress("x", key), Properties(headers=table), b"")
     vhost.enqueue([message], 0, False, vhost.route(vhost.exchanges["x"], (key,), message).targets)
 
 
@@ -73,8 +89,7 @@ def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_g
     others = way == "with others"
     limit_dead_letters(monkeypatch, MANY=0)
     declare(node, x_delayed_type="direct")
-    vhost, clock = node.vhosts["/"], node.clock
-    assert isinstance(clock, FakeClock)
+    vhost, clock = node.vhosts["/"], clock_of(node)
     full = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
     queue = vhost.declare_queue("full", arguments=Table.of(full | {"x-dead-letter-routing-key": "letters"}))
     letters = vhost.declare_queue("letters")
@@ -91,7 +106,9 @@ def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_g
         for number in range(LOOKS):
             vhost.bind("x", vhost.declare_queue(f"full{number}", arguments=queue.arguments), "full", Table.EMPTY)
             vhost.queues[f"full{number}"].outbox.awaits_journal = True
-            vhost.enqueue([framed(Address("", ""), Properties(), b"")], 0, False, (vhost.queues[f"full{number}"],))
+            vhost.enqueue(
+                [framed(RoutingAddress("", ""), Properties(), b"")], 0, False, (vhost.queues[f"full{number}"],)
+            )
     other = bound(node, "other", "other")
     queue.outbox.awaits_journal = True
     for number in range(20):
@@ -120,14 +137,8 @@ def test_a_waiting_message_is_routed_again_after_some_time(
 ) -> None:
     limit_dead_letters(monkeypatch, MANY=0)
     declare(node, x_delayed_type="fanout")
-    vhost, clock = node.vhosts["/"], node.clock
-    assert isinstance(clock, FakeClock)
-    full = {"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
-    queues = [vhost.declare_queue(f"q{number}", arguments=Table.of(full)) for number in range(LOOKS + 1)]
-    for queue in queues:
-        vhost.bind("x", queue, "", Table.EMPTY)
-        queue.outbox.awaits_journal = True
-        vhost.enqueue([framed(Address("", ""), Properties(), b"")] * 2, 0, False, (queue,))
+    vhost, clock = node.vhosts["/"], clock_of(node)
+    queues = [full_queue(node, f"q{number}") for number in range(LOOKS + 1)]
     publish(node, "")
     clock.advance(1_000)
     if end == "another one is bound":
@@ -148,22 +159,16 @@ def test_the_length_of_a_waiting_message_delays_it_no_more_when_one_of_very_many
     """Nor is it read meanwhile, counted as a duplicate, or kept again by an exchange on its way."""
     limit_dead_letters(monkeypatch, MANY=0)
     declare(node, x_delayed_type="fanout")
-    vhost, clock = node.vhosts["/"], node.clock
-    assert isinstance(clock, FakeClock)
+    vhost, clock = node.vhosts["/"], clock_of(node)
     source = "between" if between else "x"
     if between:
         type_ = "fanout" if between == "deduplicating" else between
         arguments = {"x-message-deduplication": True} if between == "deduplicating" else {}
         vhost.declare_exchange("between", type_, arguments=Table.of(arguments))
         vhost.bind("x", vhost.exchanges["between"], "", Table.EMPTY)
-    full = {"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
-    queues = [vhost.declare_queue(f"q{number}", arguments=Table.of(full)) for number in range(LOOKS + 1)]
-    for queue in queues:
-        vhost.bind(source, queue, "", Table.EMPTY)
-        queue.outbox.awaits_journal = True
-        vhost.enqueue([framed(Address("", ""), Properties(), b"")] * 2, 0, False, (queue,))
+    queues = [full_queue(node, f"q{number}", source) for number in range(LOOKS + 1)]
     headers = Table.of({"x-delay": 100, "x-deduplication-header": "once"})
-    message = framed(Address("x", ""), Properties(headers=headers), bytes(1 << 20))
+    message = framed(RoutingAddress("x", ""), Properties(headers=headers), bytes(1 << 20))
     vhost.enqueue([message], 1 << 20, False, vhost.route(vhost.exchanges["x"], ("",), message).targets)
     reads: list[int] = []
     read = Delay._read
@@ -201,8 +206,7 @@ def test_a_due_message_reaches_the_queue_with_room_though_that_is_full_when_othe
     """The message is long, so that each durable queue has a step of its own."""
     limit_dead_letters(monkeypatch, MANY=0)
     declare(node, x_delayed_type="fanout")
-    vhost, clock = node.vhosts["/"], node.clock
-    assert isinstance(clock, FakeClock)
+    vhost, clock = node.vhosts["/"], clock_of(node)
     full = {"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
     queues = [vhost.declare_queue(f"q{number}", durable=True, arguments=Table.of(full)) for number in range(5)]
     for queue in queues:
@@ -212,10 +216,12 @@ def test_a_due_message_reaches_the_queue_with_room_though_that_is_full_when_othe
     def fill(some: list[Queue]) -> None:
         for queue in some:
             while not queue.must_not_reject:
-                vhost.enqueue([framed(Address("", ""), Properties(), b"")], 0, False, (queue,))
+                vhost.enqueue([framed(RoutingAddress("", ""), Properties(), b"")], 0, False, (queue,))
 
     fill(queues[:4])
-    message = framed(Address("x", ""), Properties(headers=Table.of({"x-delay": 100}), delivery_mode=2), bytes(2 << 20))
+    message = framed(
+        RoutingAddress("x", ""), Properties(headers=Table.of({"x-delay": 100}), delivery_mode=2), bytes(2 << 20)
+    )
     vhost.enqueue([message], 2 << 20, True, vhost.route(vhost.exchanges["x"], ("",), message).targets)
     enqueue = emissions.enqueue
 
@@ -250,21 +256,15 @@ def test_the_targets_of_a_due_message_are_searched_in_short_steps_and_none_is_ke
     """Also while all of them are full. Very many exchanges would keep very many of them, which no limit counts."""
     limit_dead_letters(monkeypatch, MANY=0)
     declare(node, x_delayed_type="fanout")
-    vhost, clock = node.vhosts["/"], node.clock
-    assert isinstance(clock, FakeClock)
+    vhost, clock = node.vhosts["/"], clock_of(node)
     if between:
         vhost.bind("x", vhost.declare_exchange("between", between), "", Table.EMPTY)
     source = "between" if between else "x"
-    full = Table.of({"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""})
-    rejected = framed(Address("", ""), Properties(), b"")
     for number in range(6_000):
-        queue = vhost.declare_queue(f"q{number}", arguments=full)
-        vhost.bind(source, queue, "", Table.EMPTY)
-        queue.outbox.awaits_journal = True
-        vhost.enqueue([rejected], 0, False, (queue,))
+        full_queue(node, f"q{number}", source, limit=0)
     steps = costs_of_jobs(monkeypatch)
     publish(node, "")
-    vhost.search(vhost.exchanges[source], ("",), framed(Address("x", ""), Properties(), b""), peeks=True).run()
+    vhost.search(vhost.exchanges[source], ("",), framed(RoutingAddress("x", ""), Properties(), b""), peeks=True).run()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -284,16 +284,14 @@ def test_a_due_message_by_itself_counts_at_what_it_takes(node: Node, monkeypatch
     queue = bound(node, "q", "")
     steps = costs_of_jobs(monkeypatch)
     publish(node, "")
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(100)
+    clock_of(node).advance(100)
     assert queue.ready == 1 and sum(steps) >= 70
 
 
 def test_an_exchange_keeps_no_long_properties_of_the_last_message(node: Node) -> None:
     """Very many exchanges would keep very much, which no limit counts."""
     declare(node, x_delayed_type="fanout")
-    vhost, clock = node.vhosts["/"], node.clock
-    assert isinstance(clock, FakeClock)
+    vhost, clock = node.vhosts["/"], clock_of(node)
     held = vhost.exchanges["x"].type._delay
     for delay, long in ((100, True), (0, True), (100, False)):
         publish(node, "", **{"x-delay": delay, "text": "x" * (100_000 if long else 10)})
@@ -310,15 +308,10 @@ def test_a_due_message_that_waits_is_routed_by_the_bindings_at_the_time_when_it_
     """An exchange on its way keeps it then, and once."""
     limit_dead_letters(monkeypatch, MANY=0)
     declare(node, x_delayed_type="fanout")
-    vhost, clock = node.vhosts["/"], node.clock
-    assert isinstance(clock, FakeClock)
-    full = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
-    queue = vhost.declare_queue("full", arguments=Table.of(full))
+    vhost, clock = node.vhosts["/"], clock_of(node)
     vhost.declare_exchange("between", between, arguments=Table.of({"x-message-deduplication": True}))
     vhost.bind("x", vhost.exchanges["between"], "", Table.EMPTY)
-    vhost.bind("between", queue, "", Table.EMPTY)
-    queue.outbox.awaits_journal = True
-    vhost.enqueue([framed(Address("", ""), Properties(), b"")], 0, False, (queue,))
+    queue = full_queue(node, "full", "between", limit=0)
     publish(node, "", **{"x-deduplication-header": "once"})
     clock.advance(10_000)
     other = vhost.declare_queue("other")
@@ -340,7 +333,6 @@ def test_a_due_message_that_waits_is_routed_by_the_bindings_at_the_time_when_it_
 
 @pytest.mark.parametrize("type_", [None, "", "no-such", "x-delayed-message", 5])
 def test_a_missing_or_unknown_inner_type_is_refused(node: Node, type_: object) -> None:
-    """Checks 205."""
     with pytest.raises(PreconditionFailed) as refused:
         declare(node, **{"x-delayed-type": type_} if type_ is not None else {})
     assert refused.value.text == REFUSED
@@ -371,8 +363,7 @@ def test_it_routes_as_its_inner_type(node: Node, type_: str, key: str, arguments
     other = bound(node, "other", "else", Table.of({"x-match": "all", "colour": "blue"}))
     publish(node, sent, colour="red")
     assert queue.ready + other.ready == 0
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(100)
+    clock_of(node).advance(100)
     if type_ in ("direct", "topic", "headers"):
         assert (queue.ready, other.ready) == (1, 0)
     elif type_ == "fanout":
@@ -418,7 +409,7 @@ def consume_until(channel: BlockingChannel, count: int, seconds: float) -> list[
 
 @pytest.fixture
 def standing() -> Iterator[ListeningServer]:
-    """A broker whose clock only a test moves."""
+    """A broker whose clock is moved only by a test."""
     listening = ListeningServer()
     listening.node.registry.register("x-delayed-message", DelayedMessageExchange)
     yield listening
@@ -427,7 +418,6 @@ def standing() -> Iterator[ListeningServer]:
 
 @pytest.mark.sockets
 def test_messages_come_in_the_order_of_their_time_on_time_and_without_x_death(standing: ListeningServer) -> None:
-    """Checks 205."""
     clock = standing.node.clock
     assert isinstance(clock, FakeClock)
     with dial(("127.0.0.1", standing.listen())) as connection:
@@ -446,7 +436,6 @@ def test_messages_come_in_the_order_of_their_time_on_time_and_without_x_death(st
 @pytest.mark.sockets
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_messages_and_their_times_survive_a_restart(daemon: BrokerProcess, end: str) -> None:
-    """Checks 205."""
     daemon.start()
     with dial(daemon.address) as connection:
         channel = connection.channel()

@@ -7,7 +7,7 @@ import pytest
 from tests.support.session import new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.route_target import EnqueueResult
 from warren.broker.core.vhost.vhost import VHost
@@ -73,7 +73,7 @@ def bring(vhost: VHost, action: str, path: Path, exchange: str = "up", **more: o
     """Bring a notice of an upstream exchange, as a link does."""
     entries = [Table.of({"uri": "amqp://u", "cluster-name": name, "vhost": vhost_}) for name, vhost_ in path]
     fields = {"action": action, "exchange": exchange, "queue": "far p", "x-received-from": entries, **more}
-    message = framed(Address("p", ""), Properties(headers=Table.of(fields)), b"")
+    message = framed(RoutingAddress("p", ""), Properties(headers=Table.of(fields)), b"")
     source = UpstreamExchange(*(path[0] if path else A), exchange)
     steps = vhost.exchanges["p"].type.on_federated(message, source)
     for _ in steps if not isinstance(steps, EnqueueResult) else ():
@@ -323,7 +323,7 @@ def test_what_a_notice_says_of_its_exchange_makes_no_source(vhost):
     for number in range(50):
         entries = [Table.of({"uri": "amqp://u", "cluster-name": "a", "vhost": "/"})]
         fields = {"action": "bind", "exchange": f"invented {number}", "key": f"k{number}", "x-received-from": entries}
-        message = framed(Address("p", ""), Properties(headers=Table.of(fields)), b"")
+        message = framed(RoutingAddress("p", ""), Properties(headers=Table.of(fields)), b"")
         vhost.exchanges["p"].type.on_federated(message, source)
     vhost_pump(vhost)
     assert len(notices(vhost)) == 50

@@ -1,6 +1,6 @@
-"""Every sentence of the guide to the modulus hash exchange that says what it does, each with a test over a socket.
+"""The promises of the guide to the modulus hash exchange that need a broker: restarts, and the order of each key.
 
-A docstring is the sentence.
+A docstring is a sentence of the guide. The choice of a queue is tested without a socket (test_modulus_hash.py).
 """
 
 import subprocess
@@ -48,43 +48,11 @@ def placed(channel: BlockingChannel, exchange: str, queues: list[str]) -> dict[s
     return dict(found)
 
 
-def test_messages_are_distributed_by_the_hash_of_the_key(channel, exchange):
-    """The x-modulus-hash exchange is a built-in exchange type in RabbitMQ that distributes messages across bound queues
-    based on a hash of the routing key."""
-    queues = bound(channel, exchange, 4)
-    shares = Counter(placed(channel, exchange, queues).values())
-    assert all(75 <= shares[name] <= 175 for name in queues)  # 125, and five standard deviations
-
-
-def test_a_key_stays_in_its_partition(channel, exchange):
-    """It is designed to partition messages across a number of regular queues (shards) while guaranteeing stable
-    routing."""
-    queues = bound(channel, exchange, 7)
-    assert placed(channel, exchange, queues) == placed(channel, exchange, queues)
-
-
 def test_hash_mod_n_picks_the_queue(channel, exchange):
     """When a message is published to this exchange, it hashes the message's routing key and applies a Hash mod N
     operation to pick the destination queue, where N is the total number of bound destinations."""
     queues = bound(channel, exchange, 5)
     assert placed(channel, exchange, queues) == {key: queues[stable_hash(key.encode()) % 5] for key in KEYS}
-
-
-def test_nothing_bound_is_nowhere_to_go(channel, exchange):
-    """A mandatory message is returned if N is 0."""
-    channel.confirm_delivery()
-    with pytest.raises(pika.exceptions.UnroutableError):
-        channel.basic_publish(exchange, "k", b"", mandatory=True)
-
-
-def test_binding_keys_are_ignored(channel, exchange):
-    """Note: This exchange ignores the values of the binding keys."""
-    queues = bound(channel, exchange, 3)
-    before = placed(channel, exchange, queues)
-    for number, name in enumerate(queues):
-        channel.queue_bind(name, exchange, f"key {number}")
-        channel.queue_unbind(name, exchange, "")
-    assert placed(channel, exchange, queues) == before
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
@@ -108,7 +76,7 @@ def test_routing_survives_restarts(daemon: BrokerProcess, end: str):
 
 @contextmanager
 def order_taker(daemon: BrokerProcess) -> Iterator[subprocess.Popen[str]]:
-    """An application that handles what is in the shards, in a process of its own."""
+    """An application that handles the messages of the shards, in a process of its own."""
     line = [sys.executable, str(Path(__file__).with_name("order_taker.py")), str(daemon.address[1]), str(SHARDS)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -119,7 +87,7 @@ def order_taker(daemon: BrokerProcess) -> Iterator[subprocess.Popen[str]]:
 
 
 def handled(process: subprocess.Popen[str], at_most: int) -> list[tuple[str, int]]:
-    """Key and number of what an application has handled, in order."""
+    """Return key and number of the messages that an application has handled, in order."""
     assert process.stdout is not None
     lines: list[tuple[str, int]] = []
     while len(lines) < at_most and (line := process.stdout.readline()):
@@ -130,7 +98,7 @@ def handled(process: subprocess.Popen[str], at_most: int) -> list[tuple[str, int
 
 @pytest.fixture
 def shards(channel: BlockingChannel, exchange: str) -> Iterator[list[str]]:
-    """N queues on the exchange, with single active consumer."""
+    """Declare N queues on the exchange, with single active consumer."""
     names = [f"shard-{number}" for number in range(SHARDS)]
     for name in names:
         channel.queue_declare(name, arguments={"x-single-active-consumer": True})
@@ -199,44 +167,3 @@ def test_the_order_of_a_key_survives_the_crash_of_its_consumer(channel, exchange
             numbers = [number for theirs, number in after if theirs == key]
             assert numbers == list(range(numbers[0], 30)), f"{key} is out of order"
             assert numbers[0] in (again[key], again[key] - 1), f"{key} has a gap, or came twice"
-
-
-def test_a_queue_bound_more_often_gets_more(channel, exchange):
-    """If a user binds the exact same queue M times to the same exchange instance (using different dummy binding keys,
-    since the binding key is ignored for routing), the queue will have an M / N probability of receiving any given
-    message. This allows you to easily distribute more load to specific queues if needed."""
-    heavy, light = bound(channel, exchange, 2)
-    for dummy in ("1", "2"):
-        channel.queue_bind(heavy, exchange, dummy)
-    channel.queue_bind(heavy, exchange, "2")  # the same binding once more is no other one
-    shares = Counter(placed(channel, exchange, [heavy, light]).values())
-    assert 0.65 < shares[heavy] / len(KEYS) < 0.85
-
-
-def test_another_number_of_queues_moves_nearly_all_keys(channel, exchange):
-    """However, if you add or remove queues (changing N), the routing for almost all keys will be reshuffled."""
-    queues = bound(channel, exchange, 9)
-    before = placed(channel, exchange, queues)
-    channel.queue_bind(added := queue(channel), exchange, "")
-    after = placed(channel, exchange, [*queues, added])
-    assert sum(before[key] != after[key] for key in KEYS) / len(KEYS) > 0.8
-    channel.queue_delete(added)
-    assert placed(channel, exchange, queues) == before
-
-
-def test_a_static_topology_keeps_the_strict_order_of_messages(channel, exchange, connect: Connect):
-    """If your topology is static and you need strict message ordering guarantees, the x-modulus-hash exchange is
-    recommended."""
-    queues = bound(channel, exchange, 3)
-    publishers = [connect().channel() for _ in range(2)]  # each with keys of its own
-    for number in range(50):
-        for index, publisher in enumerate(publishers):
-            for key in KEYS[index * 10 : index * 10 + 10]:
-                publisher.basic_publish(exchange, key, str(number).encode())
-    for publisher in publishers:
-        publisher.close()
-    came: dict[str, list[int]] = {}
-    for name in queues:
-        for method, _, body in taken(channel, name):
-            came.setdefault(method.routing_key, []).append(int(body))
-    assert came == {key: list(range(50)) for key in KEYS[:20]}

@@ -12,7 +12,7 @@ from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange_type import UpstreamExchange
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.route_target import RouteTarget
 from warren.broker.core.vhost.vhost import VHost
@@ -48,7 +48,7 @@ def relaying(vhost: VHost, name: str) -> None:
 
 def publish(vhost: VHost, exchange: str, key: str = "k", body: bytes = b"body") -> int:
     """Publish a message. Returns the number of queues that get it."""
-    message = framed(Address(exchange, key), Properties(), body)
+    message = framed(RoutingAddress(exchange, key), Properties(), body)
     queues = targets(vhost, exchange, message)
     vhost.enqueue([message], len(body), False, queues)
     return len(queues)
@@ -69,7 +69,7 @@ def taken(queue: Queue) -> list[Message]:
 
 
 def notices(queue: Queue) -> list[str]:
-    """Such as `bind q k`."""
+    """Return notices in the form `bind q k`."""
     texts = []
     for message in taken(queue):
         headers = message.headers
@@ -173,7 +173,7 @@ def test_a_relay_is_persistent_where_the_message_was():
     relaying(vhost, "r")
     listener = vhost.declare_queue("l", durable=True)
     vhost.bind("r", listener, "", Table.EMPTY)
-    message = framed(Address("r", "k"), Properties(delivery_mode=2), b"")
+    message = framed(RoutingAddress("r", "k"), Properties(delivery_mode=2), b"")
     assert vhost.enqueue([message], 0, True, targets(vhost, "r", message)).stored
     (relayed,) = taken(listener)
     assert relayed.persistent and relayed.id
@@ -232,11 +232,13 @@ def test_dead_letters_and_messages_of_the_broker_itself_are_not_relayed(vhost):
     source = queue(vhost, "source", x_message_ttl=0, x_dead_letter_exchange="amq.fanout")
     delayed = queue(vhost, "delayed", x_message_ttl=0, x_dead_letter_exchange="d")
     for dropped in (source, delayed):
-        message = framed(Address("", dropped.name), Properties(headers=Table.of({"x-delay": 5})), b"x")
+        message = framed(RoutingAddress("", dropped.name), Properties(headers=Table.of({"x-delay": 5})), b"x")
         vhost.enqueue([message], 1, False, (dropped,))
     vhost.pump()
     vhost.clock.advance(10)
-    assert vhost.publish(vhost.exchanges["amq.fanout"], framed(Address("amq.fanout", ""), Properties(), b"event"))
+    assert vhost.publish(
+        vhost.exchanges["amq.fanout"], framed(RoutingAddress("amq.fanout", ""), Properties(), b"event")
+    )
     assert [each.body for each in taken(others)] == [b"x", b"event"]
     assert taken(listener) == []
 
@@ -247,7 +249,7 @@ def test_what_is_not_relayed_goes_to_the_alternate_exchange(vhost):
     listener, unrouted = queue(vhost, "l"), queue(vhost, "unrouted")
     vhost.bind("r", listener, "", Table.EMPTY)
     vhost.bind("amq.fanout", unrouted, "", Table.EMPTY)
-    vhost.publish(vhost.exchanges["r"], framed(Address("r", "k"), Properties(), b"event"))
+    vhost.publish(vhost.exchanges["r"], framed(RoutingAddress("r", "k"), Properties(), b"event"))
     publish(vhost, "r", body=b"publish")
     assert ([each.body for each in taken(unrouted)], [each.body for each in taken(listener)]) == (
         [b"event"],
@@ -268,7 +270,7 @@ def test_what_a_link_brings_goes_to_no_listener_while_another_one_would_refuse_i
     vhost.bind("r", vhost.exchanges["between"] if between else full, "", Table.EMPTY)
     path = ("A", [("F", Table.of({"cluster-name": "elsewhere", "vhost": "/"}))])
     headers = Table.of({"action": "message", "key": "k"}).with_items([("x-received-from", path)])
-    message = framed(Address("r", "k"), Properties(headers=headers), b"body")
+    message = framed(RoutingAddress("r", "k"), Properties(headers=headers), b"body")
 
     def bring():
         steps = vhost.exchanges["r"].type.on_federated(message, UPSTREAM)

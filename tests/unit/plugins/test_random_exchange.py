@@ -8,11 +8,11 @@ from tests.support.session import new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.vhost.vhost import VHost
 from warren.plugins.exchanges.random_exchange import LocalRandomExchange, RandomExchange
 
-MESSAGE = framed(Address("x", "k"), Properties(), b"")
+MESSAGE = framed(RoutingAddress("x", "k"), Properties(), b"")
 QUORUM = Table.of({"x-queue-type": "quorum"})
 ROUNDS = 4000
 

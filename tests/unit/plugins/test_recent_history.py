@@ -14,7 +14,7 @@ from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange import Exchange
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
@@ -52,7 +52,7 @@ def queue(vhost: VHost, name: str) -> Queue:
 
 def publish(vhost: VHost, body: bytes, key: str = "k", **properties: Any) -> int:
     """Publish a message. Returns the number of queues that get it."""
-    message = framed(Address("x", key), Properties(**properties), body)
+    message = framed(RoutingAddress("x", key), Properties(**properties), body)
     queues = vhost.route(vhost.exchanges["x"], (key,), message).targets
     vhost.enqueue([message], len(body), message.persistent, queues)
     return len(queues)
@@ -215,7 +215,7 @@ def test_a_message_that_an_exchange_drops_before_its_route_is_complete_is_not_st
     vhost: VHost, journal: SlowJournal, end: str
 ) -> None:
     x, y = declare_chain(vhost)
-    search = vhost.search(x, ("k",), framed(Address("x", "k"), Properties(), b"1"))
+    search = vhost.search(x, ("k",), framed(RoutingAddress("x", "k"), Properties(), b"1"))
     assert not search.run(1)
     while end != "deleted before it keeps the message" and not x.type._kept:
         assert not search.run(1)
@@ -231,7 +231,7 @@ def test_an_exchange_that_is_deleted_before_a_message_reaches_it_keeps_nothing(
     vhost: VHost, journal: SlowJournal
 ) -> None:
     x, _ = declare_chain(vhost)
-    search = vhost.search(x, ("k",), framed(Address("x", "k"), Properties(), b"1"))
+    search = vhost.search(x, ("k",), framed(RoutingAddress("x", "k"), Properties(), b"1"))
     while not search.run(1):
         vhost.delete_exchange("y")
     assert set(journal.live) == {(x.number, 1)} and not journal.left

@@ -9,9 +9,17 @@ from collections.abc import Callable
 
 import pytest
 
-from warren.broker.core.messages.ports import BEHIND, DISK_FULL, IN_FLIGHT, ROOM, Batch, Journal
+from warren.broker.core.messages.journal_port import BEHIND, DISK_FULL, IN_FLIGHT, ROOM, Batch, Journal
 from warren.broker.runtime import commit_thread
 from warren.broker.runtime.commit_thread import Committer
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_thread, "RETRY_S", 0.001)
+    monkeypatch.setattr(commit_thread, "SYNC_S", 0.001)
 
 
 class NotedBatch(Batch):
@@ -99,16 +107,18 @@ class Scene:
             lambda: self.owned,
         )
 
+    def commit(self, added: int) -> None:
+        self.journal.added = added
+        self.committer.commit_soon()
+
     def _fail(self, error: Exception) -> None:
         self.failures.append(error)
         self.failed.set()
 
 
-@pytest.mark.asyncio
 async def test_what_gathers_meanwhile_is_the_next_batch_and_a_stop_waits_for_all() -> None:
     scene = Scene()
-    scene.journal.added = 3
-    scene.committer.commit_soon()
+    scene.commit(3)
     assert scene.journal.sealed == 1
     assert await scene.committer.stop()
     assert sorted(scene.journal.done) == [1, 2, 3]
@@ -116,7 +126,6 @@ async def test_what_gathers_meanwhile_is_the_next_batch_and_a_stop_waits_for_all
     assert len(scene.took) == 3 and all(seconds >= 0 for seconds in scene.took)
 
 
-@pytest.mark.asyncio
 async def test_the_disk_is_checked_before_a_batch_is_written_if_the_journal_is_behind() -> None:
     scene = Scene()
     scene.room = False
@@ -129,7 +138,6 @@ async def test_the_disk_is_checked_before_a_batch_is_written_if_the_journal_is_b
     assert await scene.committer.stop()
 
 
-@pytest.mark.asyncio
 async def test_a_stop_waits_for_what_is_added_after_the_last_batch() -> None:
     scene = Scene()
     loop = asyncio.get_running_loop()
@@ -143,7 +151,6 @@ async def test_a_stop_waits_for_what_is_added_after_the_last_batch() -> None:
     assert scene.journal.done == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.asyncio
 async def test_a_batch_is_written_and_synced_while_the_sync_of_the_one_before_runs() -> None:
     scene = Scene()
     second = threading.Event()
@@ -154,21 +161,17 @@ async def test_a_batch_is_written_and_synced_while_the_sync_of_the_one_before_ru
         second.set()
 
     scene.journal.on_sync = sync
-    scene.journal.added = 2
-    scene.committer.commit_soon()
+    scene.commit(2)
     scene.committer.commit_soon()
     assert await scene.committer.stop()
     assert scene.journal.calls == ["write 1", "sync 1", "write 2", "sync 2"]
     assert scene.journal.done == [2, 1]
 
 
-@pytest.mark.asyncio
-async def test_no_batch_is_written_before_those_with_lower_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_thread, "RETRY_S", 0.001)
+async def test_no_batch_is_written_before_those_with_lower_numbers() -> None:
     scene = Scene()
     scene.journal.errors = [OSError(errno.ENOSPC, "full")] * 3
-    scene.journal.added = 4
-    scene.committer.commit_soon()
+    scene.commit(4)
     scene.committer.commit_soon()
     assert await scene.committer.stop()
     writes = [call for call in scene.journal.calls if call.startswith("write")]
@@ -176,51 +179,37 @@ async def test_no_batch_is_written_before_those_with_lower_numbers(monkeypatch: 
     assert sorted(scene.journal.done) == [1, 2, 3, 4]
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_written_after_a_final_failure() -> None:
     scene = Scene()
     scene.journal.errors = [OSError(errno.EIO, "broken")]
-    scene.journal.added = 3
-    scene.committer.commit_soon()
+    scene.commit(3)
     scene.committer.commit_soon()
     await scene.failed.wait()
     scene.committer.commit_soon()
     assert (scene.journal.calls, scene.journal.done) == (["write 1"], [])
 
 
-@pytest.mark.asyncio
-async def test_a_full_disk_is_tried_again_and_sets_the_alarm_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_thread, "RETRY_S", 0.001)
+async def test_a_full_disk_is_tried_again_and_sets_the_alarm_until_then() -> None:
     scene = Scene()
     scene.journal.errors = [OSError(errno.ENOSPC, "full"), OSError(errno.EDQUOT, "full")]
-    scene.journal.added = 1
-    scene.committer.commit_soon()
+    scene.commit(1)
     assert await scene.committer.stop()
     assert scene.journal.done == [1]
     assert scene.alarms == [True, True, False]
     assert scene.failures == []
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-async def test_a_batch_without_a_descriptor_or_memory_is_tried_again_without_an_alarm(
-    monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    monkeypatch.setattr(commit_thread, "RETRY_S", 0.001)
+async def test_a_batch_without_a_descriptor_or_memory_is_tried_again_without_an_alarm(number: int) -> None:
     scene = Scene()
     scene.journal.errors = [OSError(number, "not now")]
-    scene.journal.added = 1
-    scene.committer.commit_soon()
+    scene.commit(1)
     assert await scene.committer.stop()
     assert (scene.journal.done, scene.alarms, scene.failures) == ([1], [False], [])
     assert [error.errno for error in scene.delays] == [number]
 
 
-@pytest.mark.asyncio
-async def test_a_disk_that_does_not_tell_its_room_keeps_no_batch_from_being_confirmed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(commit_thread, "RETRY_S", 0.001)
+async def test_a_disk_that_does_not_tell_its_room_keeps_no_batch_from_being_confirmed() -> None:
     scene = Scene()
     answers: list[OSError | bool] = [OSError(errno.EIO, "broken"), OSError(errno.EIO, "broken"), False, True]
     looked = asyncio.Event()
@@ -234,19 +223,14 @@ async def test_a_disk_that_does_not_tell_its_room_keeps_no_batch_from_being_conf
         return answer
 
     scene.committer._enough = enough
-    scene.journal.added = 1
-    scene.committer.commit_soon()
+    scene.commit(1)
     await asyncio.wait_for(looked.wait(), 60)
     assert (scene.journal.done, scene.alarms, scene.failures) == ([1], [True, False], [])
     scene.committer._enough = lambda: True
     assert await scene.committer.stop()
 
 
-@pytest.mark.asyncio
-async def test_publishers_wait_while_there_is_little_room_and_go_on_when_there_is_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(commit_thread, "RETRY_S", 0.001)
+async def test_publishers_wait_while_there_is_little_room_and_go_on_when_there_is_more() -> None:
     scene = Scene()
     scene.room = False
     scene.journal.added = 1
@@ -260,7 +244,6 @@ async def test_publishers_wait_while_there_is_little_room_and_go_on_when_there_i
     assert await scene.committer.stop()
 
 
-@pytest.mark.asyncio
 async def test_work_that_needs_space_is_given_up_at_the_stop_while_the_disk_is_full() -> None:
     scene = Scene()
     scene.room = False
@@ -271,13 +254,11 @@ async def test_work_that_needs_space_is_given_up_at_the_stop_while_the_disk_is_f
     assert await scene.committer.stop()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), ValueError("a bug")])
 async def test_any_other_failure_is_final(error: Exception) -> None:
     scene = Scene()
     scene.journal.errors = [error]
-    scene.journal.added = 2
-    scene.committer.commit_soon()
+    scene.commit(2)
     await scene.failed.wait()
     assert scene.failures == [error]
     assert scene.journal.done == []
@@ -285,17 +266,15 @@ async def test_any_other_failure_is_final(error: Exception) -> None:
     assert scene.journal.sealed == 1  # nothing more is written
 
 
-@pytest.mark.asyncio
 async def test_a_stop_does_not_wait_for_ever_for_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_thread, "STOP_WAIT_S", 0.01)
+    monkeypatch.setattr(commit_thread, "RETRY_S", 60.0)
     scene = Scene()
     scene.journal.errors = [OSError(errno.ENOSPC, "full")]
-    scene.journal.added = 1
-    scene.committer.commit_soon()
+    scene.commit(1)
     assert not await scene.committer.stop()
 
 
-@pytest.mark.asyncio
 async def test_what_is_done_before_a_stop_waits_each_time_that_the_journal_is_behind() -> None:
     scene = Scene()
     scene.journal.is_behind = True
@@ -310,9 +289,9 @@ async def test_what_is_done_before_a_stop_waits_each_time_that_the_journal_is_be
     assert await scene.committer.stop()
 
 
-@pytest.mark.asyncio
 async def test_what_is_done_before_a_stop_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_thread, "STOP_WAIT_S", 0.01)
+    monkeypatch.setattr(commit_thread, "RETRY_S", 60.0)
     scene = Scene()
     scene.journal.is_behind = True
     scene.journal.errors = [OSError(errno.ENOSPC, "full")]
@@ -321,7 +300,6 @@ async def test_what_is_done_before_a_stop_does_not_wait_for_ever(monkeypatch: py
     assert not await scene.committer.stop()
 
 
-@pytest.mark.asyncio
 async def test_what_is_done_before_a_stop_shares_the_loop_and_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_thread, "FINISH_S", 0.02)
     scene = Scene()
@@ -343,9 +321,7 @@ async def test_what_is_done_before_a_stop_shares_the_loop_and_has_a_limit(monkey
     assert await scene.committer.stop()
 
 
-@pytest.mark.asyncio
-async def test_what_is_only_written_is_synced_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_thread, "SYNC_S", 0.001)
+async def test_what_is_only_written_is_synced_soon() -> None:
     scene = Scene()
     scene.journal.lazy = True
     scene.journal.added = 1
@@ -357,30 +333,23 @@ async def test_what_is_only_written_is_synced_soon(monkeypatch: pytest.MonkeyPat
     assert await scene.committer.stop()
 
 
-@pytest.mark.asyncio
-async def test_nothing_is_sealed_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_thread, "SYNC_S", 0.001)
+async def test_nothing_is_sealed_after_a_stop() -> None:
     scene = Scene()
     scene.journal.lazy = True
-    scene.journal.added = 1
-    scene.committer.commit_soon()
+    scene.commit(1)
     assert await scene.committer.stop()
     await asyncio.sleep(0.01)
     assert scene.journal.done == [1]
 
 
-@pytest.mark.asyncio
-async def test_nothing_is_confirmed_before_the_journal_is_surely_that_of_this_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_nothing_is_confirmed_while_the_owner_is_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_thread, "OWNED_S", 0.0)
     scene = Scene()
     scene.owned = False
     looked = asyncio.Event()
     loop = asyncio.get_running_loop()
     scene.journal.on_sync = lambda number: (loop.call_soon_threadsafe(looked.set), None)[1]
-    scene.journal.added = 1
-    scene.committer.commit_soon()
+    scene.commit(1)
     await looked.wait()
     for _ in range(100):
         await asyncio.sleep(0)

@@ -123,9 +123,7 @@ async def test_a_child_that_returns_is_not_started_again():
     assert (child.over, starts, lines) == (True, [1], [])
 
 
-async def test_a_child_that_is_cancelled_ends_cleanly_also_while_it_waits_to_be_started_again(
-    monkeypatch: pytest.MonkeyPatch,
-):
+async def test_a_cancelled_child_ends_also_before_its_restart(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(supervisor_module, "FIRST_DELAY_S", 3600.0)
     supervisor, lines = supervised()
     running = supervisor.keep("running", asyncio.Event().wait)

@@ -11,7 +11,7 @@ from tests.support.hashing import FakeHashing, fake_hash
 from tests.support.session import SlowJournal, dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.core.access.passwords import ARGON2ID
-from warren.broker.core.definitions.recorder import Recorder
+from warren.broker.core.definitions.definition_recorder import DefinitionRecorder
 from warren.broker.core.queues.queue import Queue as ServerQueue
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.net.access_enforcement import AccessEnforcement
@@ -101,7 +101,7 @@ def test_permissions_of_users_without_a_connection_in_the_virtual_host_concern_n
 def test_a_reply_that_waits_for_the_disk_is_not_sent_any_more(what: str) -> None:
     journal = SlowJournal()
     node = new_node(journal)
-    node.observers.add(Recorder(node, []))
+    node.observers.add(DefinitionRecorder(node, []))
     client = dial(node)
     evict(client)
     client.start()

@@ -13,7 +13,7 @@ from tests.support.amqp_client import Client, Content, Silence
 from tests.support.hypothesis_settings import examples
 from tests.support.session import SlowJournal, dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
-from warren.broker.core.definitions.recorder import Recorder
+from warren.broker.core.definitions.definition_recorder import DefinitionRecorder
 from warren.broker.session.confirms import Confirms
 from warren.broker.session.connection import REPLIES_DUE_LIMIT
 
@@ -289,7 +289,7 @@ def recorded(disk: Disk) -> Disk:
     disk.ch.bind("durable", "amq.direct")
     disk.ch.exchange("old", durable=True)
     disk.ch.call(Exchange.Bind, destination="old", source="amq.direct")
-    disk.node.observers.add(Recorder(disk.node, []))
+    disk.node.observers.add(DefinitionRecorder(disk.node, []))
     return disk
 
 

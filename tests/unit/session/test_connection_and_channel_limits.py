@@ -96,7 +96,7 @@ def test_a_user_opens_so_many_channels_on_all_connections_together() -> None:
     other.channel()
     other.unopened(9).send(ChannelMethods.Open)
     assert other.expect_close(530).reply_text == f"NOT_ALLOWED - {text}"
-    assert node.census.channels_of_user("u") == 0 and node.census.channels == 1
+    assert node.connection_counts.channels_of_user("u") == 0 and node.connection_counts.channels == 1
 
 
 def test_a_node_has_so_many_channels() -> None:
@@ -115,10 +115,13 @@ def test_a_channel_counts_once_however_it_ends() -> None:
     client.channel().close()
     reopened = client.unopened(1)
     reopened.call(ChannelMethods.Open)
-    assert node.census.channels == 1
+    assert node.connection_counts.channels == 1
     reopened.refused(404, Basic.Get, queue="none")
     client.vanish()
-    assert node.census.channels == 0 and node.census.of_user("guest") == node.census.in_vhost("/") == 0
+    assert (
+        node.connection_counts.channels == 0
+        and node.connection_counts.of_user("guest") == node.connection_counts.in_vhost("/") == 0
+    )
 
 
 # A new secret

@@ -7,10 +7,10 @@ from tests.support import codec
 from tests.support.amqp_client import Channel, Client
 from tests.support.session import SlowJournal, dial, new_node, pipe_of
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW
 from warren.broker.core.queues.ledger import Ledger
-from warren.broker.session.flow_control import FREE_LOOKS, HOLD_PROGRESS, PublisherThrottle
+from warren.broker.session.publisher_throttle import FREE_LOOKS, HOLD_PROGRESS, PublisherThrottle
 
 PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0)
 
@@ -147,7 +147,7 @@ def test_one_that_drains_too_slowly_does_not() -> None:
 
 def test_few_long_messages_are_progress_too() -> None:
     node = new_node()
-    queue = node.vhosts["/"].open_volatile("queue")
+    queue = node.vhosts["/"].open_reply_queue("queue")
     holding = PublisherThrottle()
     assert holding.add(queue)
     queue.delivering.deliver, queue.delivered_bytes = 5, 5 << 20

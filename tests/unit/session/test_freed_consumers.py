@@ -8,7 +8,7 @@ from pamqp.commands import Basic
 from tests.support import codec
 from tests.support.clock import FakeClock
 from tests.support.session import connected, new_node, pipe_of
-from warren.broker.core.queues.enqueue import HAND_OVER_MS
+from warren.broker.core.queues.per_message_enqueue import HAND_OVER_MS
 from warren.broker.session.channel import Channel
 from warren.broker.session.connection import WOKEN as WOKEN_BY_A_FLUSH
 

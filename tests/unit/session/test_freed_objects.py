@@ -14,7 +14,7 @@ from tests.support.amqp_client import Client
 from tests.support.in_process import InProcessPeer
 from warren.broker.app.build import build_settings
 from warren.broker.session.internal_publisher import InternalPublisher
-from warren.broker.session.operator_channel import OperatorChannel
+from warren.broker.session.management_channel import ManagementChannel
 from warren.broker.session.transport import Peer
 
 LETTERS: dict[str, object] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
@@ -121,7 +121,7 @@ def publish_within(peer: InProcessPeer) -> None:
 def operate(peer: InProcessPeer) -> None:
     there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
     settings, guest = build_settings(peer.config), peer.node.users.find("guest")
-    channel = OperatorChannel(peer.node, settings, guest, peer.node.vhosts["/"], there, peer.server.report)
+    channel = ManagementChannel(peer.node, settings, guest, peer.node.vhosts["/"], there, peer.server.report)
     channel.declare_queue("q")
     channel.delete_queue("q")
     channel.close()

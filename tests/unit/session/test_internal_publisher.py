@@ -20,11 +20,11 @@ from warren.broker.core.messages.binding import Destination
 from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.flow_control import HOLD_ABOVE
-from warren.broker.core.queues.message_log import Origin
 from warren.broker.core.queues.route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget
+from warren.broker.core.queues.traffic_log import Origin
 from warren.broker.core.vhost.tracer import Tracer
-from warren.broker.session.flow_control import HOLD_MS
 from warren.broker.session.internal_publisher import Content, InternalPublisher
+from warren.broker.session.publisher_throttle import HOLD_MS
 from warren.broker.session.settings import Settings
 
 NAME = "Federation link (upstream: up, policy: p)"

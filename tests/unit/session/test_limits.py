@@ -23,7 +23,7 @@ from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.broker.session import alarm_blocking
 from warren.broker.session.alarm_blocking import CREATE_LIMIT
-from warren.broker.session.operator_channel import OperatorChannel, PublishOutcome
+from warren.broker.session.management_channel import ManagementChannel, PublishOutcome
 from warren.broker.session.settings import Settings
 
 FLOOD, MANY = 100, 50  # publishes of a read; dead letters that wait
@@ -192,7 +192,9 @@ def test_an_operator_is_told_at_once_that_a_queue_is_full_and_nothing_is_publish
     pipe_of(client).connection.receive((method + codec.header_frame(1, 0)) * FLOOD)
     assert full.must_not_reject
     peer = pipe_of(client).connection.peer
-    operator = OperatorChannel(node, Settings(Table.EMPTY), InternalUser("/"), node.vhosts["/"], peer, lambda *_: None)
+    operator = ManagementChannel(
+        node, Settings(Table.EMPTY), InternalUser("/"), node.vhosts["/"], peer, lambda *_: None
+    )
     exchange, key = (exchanges[0], "k") if way in ("headers", "long search") else ("", "full" if way == "key" else "")
     copies = {"CC": [f"{number}" for number in range(1_000)] + ["copy"]} if way == "long search" else {way: ["full"]}
     properties = Properties(headers=Table.of(copies))
@@ -413,12 +415,12 @@ def test_limits_and_the_end_of_a_user_called_none_do_not_concern_what_is_interna
     node.users.add("none", limits={"max-channels": 0, "max-connections": 0})
     settings = Settings(Table.EMPTY)
     peer = pipe_of(connected(node)).connection.peer
-    before = node.census.channels
-    operator = OperatorChannel(node, settings, InternalUser("/"), node.vhosts["/"], peer, lambda *_: None)
-    assert node.census.channels == before + 1
-    assert (node.census.channels_of_user("none"), InternalUser("/").account) == (0, "")
+    before = node.connection_counts.channels
+    operator = ManagementChannel(node, settings, InternalUser("/"), node.vhosts["/"], peer, lambda *_: None)
+    assert node.connection_counts.channels == before + 1
+    assert (node.connection_counts.channels_of_user("none"), InternalUser("/").account) == (0, "")
     operator.close()
-    assert node.census.channels == before
+    assert node.connection_counts.channels == before
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange import Exchange
-from warren.broker.core.jobs.unfinished import LIMIT_BYTES
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.jobs.unfinished_publishes import LIMIT_BYTES
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.telemetry.resource_alarms import MEMORY
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.session.operator_channel import OperatorChannel
+from warren.broker.session.management_channel import ManagementChannel
 from warren.broker.session.settings import Settings
 from warren.broker.session.transport import Peer
 
@@ -349,7 +349,7 @@ def test_a_limit_of_length_holds_in_answers_although_the_pump_is_due(peer: Turni
     def publish() -> None:
         """Publish two messages in a turn that has pumped as many queues as it may."""
         for number in (1, 2):
-            message = Message(Address("", "short"), content_frames(0, b"\0\0", b"%d" % number), 0, 1, 0, False)
+            message = Message(RoutingAddress("", "short"), content_frames(0, b"\0\0", b"%d" % number), 0, 1, 0, False)
             vhost.enqueue([message], 1, False, (short,))
         assert short.dirty and short.ready > 1
 
@@ -384,10 +384,10 @@ def test_only_publishes_that_may_take_long_wait_for_others_of_the_same_user(peer
     assert exchange.publish_in == 2 and bodies(queue) == [b"short", b"behind"]
 
 
-def operator_of(peer: TurningPeer, vhost: VHost) -> OperatorChannel:
+def operator_of(peer: TurningPeer, vhost: VHost) -> ManagementChannel:
     """A channel of guest, as of a request over HTTP."""
     settings, there = Settings(Table.EMPTY), Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
-    return OperatorChannel(peer.node, settings, peer.node.users.find("guest"), vhost, there, peer.server.report)
+    return ManagementChannel(peer.node, settings, peer.node.users.find("guest"), vhost, there, peer.server.report)
 
 
 @pytest.mark.parametrize("header", ["CC", "BCC"])

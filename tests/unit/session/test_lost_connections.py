@@ -241,9 +241,9 @@ def test_channels_of_a_lost_connection_count_no_more(node: Node) -> None:
         client.channel(number + 1)
     busy(node)
     pipe_of(client).connection.lost("reset")
-    assert node.census.channels == 0
+    assert node.connection_counts.channels == 0
     later(node)
-    assert node.census.channels == 0
+    assert node.connection_counts.channels == 0
 
 
 def test_a_client_that_says_goodbye_gets_no_cancel_for_what_its_successor_has_ended(node: Node) -> None:

@@ -23,7 +23,7 @@ def test_a_refused_reply_consumer_leaves_no_reply_queue(broker: InProcessPeer) -
     ch = broker.connect().channel()
     ch.send(Basic.Consume, queue="amq.rabbitmq.reply-to", no_ack=True, arguments={"x-priority": "high"})
     ch.expect_close(406)
-    assert not broker.node.vhosts["/"].volatile
+    assert not broker.node.vhosts["/"].reply_queues
 
 
 def test_a_connection_forgets_exclusive_queues_that_went_with_their_consumer(broker: InProcessPeer) -> None:

@@ -15,7 +15,8 @@ from tests.support.session import SureJournal, connected, dial, new_node, pipe_o
 from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues.queue import Queue as BrokerQueue
-from warren.broker.session.methods import acknowledge
+from warren.broker.session import settlements
+from warren.broker.session.methods import acknowledge, tx
 from warren.broker.session.unacked import Settlement
 
 COUNT = 5_000
@@ -76,7 +77,7 @@ def test_the_shared_limit_is_free_again_afterwards(how: str) -> None:
     assert all(consumer.unacked == 0 for consumer in channel.consumers.values())
 
 
-LARGE = 3 * acknowledge.TOGETHER
+LARGE = 3 * settlements.TOGETHER
 
 
 class Large:
@@ -236,12 +237,12 @@ def test_no_step_of_settlements_in_turn_is_free() -> None:
     deliveries = [one for part in large.channel.unacked.take_all() for one in part.values()]
     ways = (Settlement.NACK, Settlement.ACK)
     runs = [(ways[index % 2], [delivery]) for index, delivery in enumerate(deliveries[:100])]
-    assert min(acknowledge.settle_in_steps(large.channel, runs, "")) > 0
+    assert min(settlements.settle_in_steps(large.channel, runs, "")) > 0
 
 
 def test_a_commit_that_settles_many_in_turn_in_two_ways_takes_several_turns() -> None:
     large = Large(transaction=True)
-    for tag in range(1, acknowledge.TOGETHER, 2):
+    for tag in range(1, settlements.TOGETHER, 2):
         large.ch.ack(tag)
         large.ch.nack(tag + 1, requeue=True)
     large.ch.send(Tx.Commit)
@@ -304,14 +305,15 @@ def test_a_settlement_that_fails_in_a_transaction_loses_no_delivery(
     monkeypatch: pytest.MonkeyPatch, fails_at: int
 ) -> None:
     large = Large(transaction=True)
-    cost_of_copies, calls = acknowledge.cost_of_copies, count()
+    cost_of_copies, calls = settlements.cost_of_copies, count()
 
     def failing(*arguments: Any) -> int:
         if next(calls) == fails_at:
             raise OSError("a bug")
         return cost_of_copies(*arguments)
 
-    monkeypatch.setattr(acknowledge, "cost_of_copies", failing)
+    for module in (acknowledge, settlements, tx):
+        monkeypatch.setattr(module, "cost_of_copies", failing)
     with suppress(OSError):
         large.ch.ack(0, multiple=True)
     large.turns()
@@ -438,7 +440,8 @@ def test_what_is_published_before_a_settlement_is_delivered_before_it(arguments:
 
 @pytest.mark.pure("replaces a method, which compiled callers do not look up")
 def test_very_many_messages_are_acknowledged_slice_by_slice_and_not_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acknowledge, "TOGETHER", COUNT // 5)
+    for module in (acknowledge, settlements):
+        monkeypatch.setattr(module, "TOGETHER", COUNT // 5)
     ch = channel_with_deliveries(1)
     runs: list[int] = []
     settle = BrokerQueue.settle

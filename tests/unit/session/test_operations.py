@@ -10,10 +10,10 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.app.build import build_settings
 from warren.broker.core.access.passwords import hash_password
-from warren.broker.session.operator_channel import OperatorChannel
+from warren.broker.session.management_channel import ManagementChannel
 from warren.broker.session.transport import Peer
 
-Open = Callable[..., OperatorChannel]
+Open = Callable[..., ManagementChannel]
 
 
 @pytest.fixture
@@ -27,14 +27,16 @@ def peer() -> Iterator[InProcessPeer]:
 def channel_of(peer: InProcessPeer) -> Open:
     """Return a channel of a user, who is created with these permissions unless it is guest."""
 
-    def made(user: str = "guest", *permissions: str) -> OperatorChannel:
+    def made(user: str = "guest", *permissions: str) -> ManagementChannel:
         users = peer.node.users
         if users.get(user) is None:
             users.add(user, hash_password(user, b"salt"))
             users.set_permission(user, "/", *permissions)
         settings = build_settings(peer.config)
         there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
-        return OperatorChannel(peer.node, settings, users.find(user), peer.node.vhosts["/"], there, peer.server.report)
+        return ManagementChannel(
+            peer.node, settings, users.find(user), peer.node.vhosts["/"], there, peer.server.report
+        )
 
     return made
 
@@ -120,9 +122,9 @@ def test_closing_gives_back_what_was_not_settled_and_leaves_nothing(peer: InProc
     queue = channel.declare_queue("q")
     channel.publish("", "q", Properties(), b"body")
     channel.get("q", 1, no_ack=False)
-    assert peer.node.census.channels == 1
+    assert peer.node.connection_counts.channels == 1
     channel.close()
-    assert (queue.ready, peer.node.census.channels, peer.node.open_connections) == (1, 0, 0)
+    assert (queue.ready, peer.node.connection_counts.channels, peer.node.open_connections) == (1, 0, 0)
 
 
 def test_consumers_have_what_is_published_at_once(peer: InProcessPeer, channel_of: Open) -> None:

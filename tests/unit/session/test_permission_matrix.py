@@ -17,7 +17,7 @@ from tests.support.amqp_client import Channel, Client, Content
 from tests.support.session import dial, new_node, pipe_of
 from warren.broker.core.access.passwords import hash_password
 from warren.broker.core.node.node import Node
-from warren.broker.session.channel import HANDLERS, IGNORED
+from warren.broker.session.methods.handlers import HANDLERS, IGNORED
 
 CONFIGURE, WRITE, READ = "configure", "write", "read"
 RIGHTS = (CONFIGURE, WRITE, READ)

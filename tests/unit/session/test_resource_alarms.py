@@ -13,7 +13,7 @@ from tests.support.in_process import InProcessPeer, socket_of
 from tests.support.session import dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.definitions.recorder import Recorder
+from warren.broker.core.definitions.definition_recorder import DefinitionRecorder
 from warren.broker.core.node.node import Node
 from warren.broker.core.telemetry import resource_alarms
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY, RESOURCES
@@ -254,7 +254,7 @@ def test_on_a_full_disk_only_so_many_new_objects_are_stored(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resource_alarms, "STORED_LIMIT", 3)
-    scenario.node.observers.add(Recorder(scenario.node, []))
+    scenario.node.observers.add(DefinitionRecorder(scenario.node, []))
     ch = scenario.publisher
     for _ in range(10):
         refused = connected(scenario.node)

@@ -74,7 +74,7 @@ def test_consumers_of_empty_queues_that_a_settlement_wakes_are_charged() -> None
     ch.consume("full")
     for _ in range(3 * WOKEN):
         ch.consume("empty")
-    consumers = broker.node.vhosts["/"].queues["empty"].consumers.all()
+    consumers = list(broker.node.vhosts["/"].queues["empty"].consumers.all)
     ch.publish("", "empty", b"x")
     ch.sync()
     before = broker.node.scheduler.spent

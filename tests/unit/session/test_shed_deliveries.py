@@ -19,10 +19,10 @@ from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.jobs.scheduler import AWAITS_OTHERS
 from warren.broker.core.messages.message import Message
-from warren.broker.core.queues import dead_lettering, fifo, shedding
+from warren.broker.core.queues import dead_lettering, ready_messages, shedding
 from warren.broker.core.queues import queue as queues
 from warren.broker.core.queues.ledger import Ledger
-from warren.broker.session.methods.acknowledge import dead_lettered
+from warren.broker.session.settlements import dead_lettered
 from warren.broker.session.unacked import ROW_COST, UnackedDeliveries
 
 BODY_BYTES = 100
@@ -580,7 +580,7 @@ def test_those_that_are_dead_lettered_in_one_step_are_read_together() -> None:
 
 
 def test_what_comes_back_again_and_again_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fifo, "UNPAGE", 8)
+    monkeypatch.setattr(ready_messages, "UNPAGE", 8)
     scene = Scene()
     tags = scene.deliver()
     scene.consumer.cancel(next(iter(pipe_of(scene.consumer.client).connection.channels[1].consumers)))

@@ -10,7 +10,7 @@ from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues import fifo
+from warren.broker.core.queues import ready_messages
 from warren.broker.session.methods.basic import UNREADABLE_MS, UNREADABLE_RETRY_MS
 
 
@@ -29,7 +29,7 @@ class Scene:
     """A queue with one message in memory and two that are paged out."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(fifo, "PAGE_ABOVE", 0)
+        monkeypatch.setattr(ready_messages, "PAGE_ABOVE", 0)
         self.journal = DeafJournal()
         self.node: Node = new_node(self.journal)
         self.node.ledger.limit_bytes = 0

@@ -15,8 +15,9 @@ from tests.support.session import SlowJournal, connected, new_node, pipe_of
 from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.session import channel as channel_module
-from warren.broker.session import operations
+from warren.broker.session import checked_operations
 from warren.broker.session.connection import Connection as Session
+from warren.broker.session.methods import handlers
 
 from .test_multiple_settlements import LARGE, Large
 
@@ -107,7 +108,7 @@ def test_requests_that_meet_a_bug_in_a_later_turn_close_the_connection(monkeypat
     ch = connected(node).channel(1)
     ch.declare("queue")
     ch.client.raw(codec.method_frame(1, Queue.Declare, {"queue": "queue", "nowait": True}) * 1_000)
-    monkeypatch.setattr(channel_module.Channel, "handle", failing)
+    monkeypatch.setattr(handlers, "handle", failing)
     assert isinstance(node.clock, FakeClock)
     node.clock.advance(0)
     ch.client.expect_close(INTERNAL_ERROR)
@@ -161,13 +162,13 @@ def test_a_method_that_fails_while_replies_are_due_is_served_once(monkeypatch: p
     client = connected(new_node(journal))
     channel = client.channel()
     served: list[str] = []
-    check = operations.check_dead_letter_exchange
+    check = checked_operations.check_dead_letter_exchange
 
     def record(channel: Any, name: str, arguments: Any) -> None:
         served.append(name)
         check(channel, name, arguments)
 
-    monkeypatch.setattr(operations, "check_dead_letter_exchange", record)
+    monkeypatch.setattr(checked_operations, "check_dead_letter_exchange", record)
     channel.declare("stored", durable=True)
     channel.publish("", "stored", b"x", {"delivery_mode": 2})  # replies wait for it
     served.clear()

@@ -11,7 +11,7 @@ import pytest
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.storage import log_records
 from warren.broker.storage.folder_disk import FileDisk
 from warren.broker.storage.journal import STORE_LIMIT, Journal
@@ -30,7 +30,8 @@ def open_journal(disk: SimulatedDisk) -> Journal:
 def store_messages(journal: Journal, count: int, body: bytes) -> list[int]:
     """Store `count` messages in one batch, and return their pages."""
     messages = [
-        Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True) for _ in range(count)
+        Message(RoutingAddress("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
+        for _ in range(count)
     ]
     journal.append([1], messages)
     batch = journal.seal()
@@ -66,9 +67,7 @@ def test_a_long_message_is_one_read() -> None:
 
 
 @pytest.mark.parametrize(("read_ahead", "reads"), [(0, 7), (1 << 20, 2), (4 << 20, 1)])
-def test_a_far_store_is_read_ahead_as_far_as_messages_are_wanted(
-    monkeypatch: pytest.MonkeyPatch, read_ahead: int, reads: int
-) -> None:
+def test_a_far_store_is_read_ahead(monkeypatch: pytest.MonkeyPatch, read_ahead: int, reads: int) -> None:
     journal = open_journal(SimulatedDisk(Random(1)))
     pages = store_messages(journal, 80, b"x" * 20_000)
     monkeypatch.setattr(FileDisk, "read_ahead", read_ahead)
@@ -86,9 +85,7 @@ def test_messages_that_are_far_from_each_other_are_not_read_together(monkeypatch
 
 
 @pytest.mark.parametrize(("gap_bytes", "read_cost"), [(300_000, 16 << 10), (60_000, 16 << 10), (300_000, 256 << 10)])
-def test_messages_that_are_far_from_each_other_are_read_a_few_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, gap_bytes: int, read_cost: int
-) -> None:
+def test_distant_messages_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch, gap_bytes: int, read_cost: int) -> None:
     monkeypatch.setattr(FileDisk, "read_cost", read_cost)
     journal = open_journal(SimulatedDisk(Random(1)))
     pages = [store_messages(journal, 2, b"x" * size)[0] for _ in range(100) for size in (1, gap_bytes)][::2]

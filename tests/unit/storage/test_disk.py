@@ -120,9 +120,7 @@ def test_what_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-def test_a_failed_sync_is_final_also_of_a_full_disk(
-    disk: FolderDisk, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_failed_sync_is_final(disk: FolderDisk, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def fails(descriptor: int) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -135,9 +133,7 @@ def test_a_failed_sync_is_final_also_of_a_full_disk(
     file.close()
 
 
-def test_a_file_that_cannot_be_opened_whole_keeps_no_descriptor(
-    disk: FolderDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_open_keeps_no_descriptor(disk: FolderDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     disk.open("x", True).close()
     opened: list[int] = []
 
@@ -177,9 +173,7 @@ def test_a_reserve_that_is_missing_is_not_free(tmp_path: Path, monkeypatch: pyte
     assert disk.free_bytes() == free_bytes - RESERVE_PART_BYTES
 
 
-def test_a_disk_without_room_for_the_reserve_keeps_no_part_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reserve_is_allocated_wholly_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(descriptor: int, offset: int, count: int) -> None:
         raise OSError(errno.ENOSPC, "full")
 
@@ -190,9 +184,7 @@ def test_a_disk_without_room_for_the_reserve_keeps_no_part_of_it(
 
 
 @pytest.mark.parametrize("error", [None, OSError(errno.ENOSPC, "full")])
-def test_a_saved_checkpoint_keeps_no_descriptor(
-    disk: FolderDisk, monkeypatch: pytest.MonkeyPatch, error: OSError | None
-) -> None:
+def test_checkpoints_close_files(disk: FolderDisk, monkeypatch: pytest.MonkeyPatch, error: OSError | None) -> None:
     def sync(file: FolderFile) -> None:
         if error is not None:
             raise error

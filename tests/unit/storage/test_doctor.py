@@ -12,6 +12,7 @@ from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from pytest import CaptureFixture, MonkeyPatch
 from structlog.testing import capture_logs
 
 from tests.support.journal import commit
@@ -20,7 +21,7 @@ from warren.broker.app.main import open_store
 from warren.broker.app.open_storage import Store
 from warren.broker.cli import main
 from warren.broker.config import Config
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.metadata.records import Change, StoredGlobalParameter, StoredQueue, StoredVHost
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
 from warren.broker.storage import checkpoint, doctor, log_records, recovery, sqlite_metadata
@@ -41,7 +42,7 @@ HEAD = log_records.SEGMENT_HEAD_BYTES
 
 def message(id_: int, queues: list[int], body: bytes = b"body") -> bytes:
     numbers = b"".join(map(log_records.QUEUE.pack, queues))
-    address = Address("", "key").encoded
+    address = RoutingAddress("", "key").encoded
     frames = content_frames(1, b"\0\0", body)
     return log_records.encode_message(SALT, id_, 0, len(body), 1, 1, len(queues), numbers + address, frames)
 
@@ -73,14 +74,14 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def run_doctor(capsys: pytest.CaptureFixture[str], log: Path) -> tuple[int, list[str]]:
+def run_doctor(capsys: CaptureFixture[str], log: Path) -> tuple[int, list[str]]:
     before = contents(log)
     status = examine(log.parent)
     assert contents(log) == before
     return status, capsys.readouterr().out.splitlines()
 
 
-def test_a_sound_log_is_counted(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_a_sound_log_is_counted(capsys: CaptureFixture[str], log: Path) -> None:
     status, lines = run_doctor(capsys, log)
     assert status == 0
     assert f"log: version {log_records.VERSION}" in lines
@@ -89,7 +90,7 @@ def test_a_sound_log_is_counted(capsys: pytest.CaptureFixture[str], log: Path) -
 
 
 @pytest.mark.parametrize("end", [b"\0" * 100, b"garbage", message(6, [7])[:-1], message(6, [7])[:5]])
-def test_a_torn_end_is_reported_and_is_no_damage(capsys: pytest.CaptureFixture[str], log: Path, end: bytes) -> None:
+def test_a_torn_end_is_reported_and_is_no_damage(capsys: CaptureFixture[str], log: Path, end: bytes) -> None:
     with (log / "00000002.log").open("ab") as file:
         file.write(end)
     status, lines = run_doctor(capsys, log)
@@ -97,14 +98,14 @@ def test_a_torn_end_is_reported_and_is_no_damage(capsys: pytest.CaptureFixture[s
     assert any(f"torn end of {len(end)} bytes" in line for line in lines)
 
 
-def test_a_newest_segment_without_a_whole_head_is_torn(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_a_newest_segment_without_a_whole_head_is_torn(capsys: CaptureFixture[str], log: Path) -> None:
     (log / "00000003.log").write_bytes(log_records.Head(6, SALT).encode()[:7])
     status, lines = run_doctor(capsys, log)
     assert status == 0
     assert any(line.startswith("00000003.log: 0 records;") and "torn end of 7 bytes" in line for line in lines)
 
 
-def test_each_byte_of_a_record_is_guarded(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_each_byte_of_a_record_is_guarded(capsys: CaptureFixture[str], log: Path) -> None:
     path = log / "00000001.log"
     sound = path.read_bytes()
     second = HEAD + len(message(1, [7]))
@@ -117,7 +118,7 @@ def test_each_byte_of_a_record_is_guarded(capsys: pytest.CaptureFixture[str], lo
         assert any(line.startswith("00000001.log: 3 records;") and f"BAD at offset {second}" in line for line in lines)
 
 
-def test_a_bad_head_is_damage(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_a_bad_head_is_damage(capsys: CaptureFixture[str], log: Path) -> None:
     path = log / "00000001.log"
     hurt = bytearray(path.read_bytes())
     hurt[3] ^= 1
@@ -127,27 +128,27 @@ def test_a_bad_head_is_damage(capsys: pytest.CaptureFixture[str], log: Path) -> 
     assert any(line.startswith("00000001.log: 4 records;") and "BAD at offset 0" in line for line in lines)
 
 
-def test_a_bad_checkpoint_is_damage(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_a_bad_checkpoint_is_damage(capsys: CaptureFixture[str], log: Path) -> None:
     (log / "checkpoint").write_bytes(b"WARRCP" + bytes(40))
     status, lines = run_doctor(capsys, log)
     assert status == 1
     assert any(line.startswith("recovery: checkpoint: ") for line in lines)
 
 
-def test_a_missing_checkpoint_is_damage(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_a_missing_checkpoint_is_damage(capsys: CaptureFixture[str], log: Path) -> None:
     (log / "checkpoint").unlink()
     status, lines = run_doctor(capsys, log)
     assert status == 1 and any(line.startswith("recovery: checkpoint: it is missing;") for line in lines)
 
 
-def test_a_checkpoint_that_is_no_file_is_named(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_a_checkpoint_that_is_no_file_is_named(capsys: CaptureFixture[str], log: Path) -> None:
     (log / "checkpoint").unlink()
     os.mkfifo(log / "checkpoint")
     assert examine(log.parent) == 1
     assert capsys.readouterr().err == f"warren: {log}/checkpoint: it is no regular file\n"
 
 
-def test_a_log_of_another_version_is_reported(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_a_log_of_another_version_is_reported(capsys: CaptureFixture[str], log: Path) -> None:
     head = log_records.SEGMENT_HEAD.pack(log_records.SEGMENT_MAGIC, 2, 0, 6, 1)
     (log / "00000003.log").write_bytes(head + log_records.CRC.pack(log_records.crc32(head)))
     status, lines = run_doctor(capsys, log)
@@ -155,9 +156,7 @@ def test_a_log_of_another_version_is_reported(capsys: pytest.CaptureFixture[str]
     assert lines[-1] == "log: BAD: 00000003.log: of version 2 of the log, this broker reads version 4"
 
 
-def test_a_folder_without_data_and_a_missing_one_are_reported(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_empty_and_missing_folders_are_reported(capsys: CaptureFixture[str], tmp_path: Path) -> None:
     for files in ([], ["lock"]):
         for file in files:
             (tmp_path / file).touch()
@@ -170,7 +169,7 @@ def test_a_folder_without_data_and_a_missing_one_are_reported(
     assert capsys.readouterr().err == f"warren: {tmp_path / 'none'}: {says}\n"
 
 
-def test_a_part_of_an_interrupted_import_is_named(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_a_part_of_an_interrupted_import_is_named(capsys: CaptureFixture[str], log: Path) -> None:
     metadata = SQLiteMetadata(log.parent / "meta.sqlite")
     metadata.load()
     metadata.apply([Change(True, StoredGlobalParameter(UNFINISHED_IMPORT, "1700000000"))])
@@ -181,7 +180,7 @@ def test_a_part_of_an_interrupted_import_is_named(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("kind", ["missing", "a file", "a loop of links"])
-def test_a_log_that_is_no_folder_is_damage(capsys: pytest.CaptureFixture[str], log: Path, kind: str) -> None:
+def test_a_log_that_is_no_folder_is_damage(capsys: CaptureFixture[str], log: Path, kind: str) -> None:
     log.rename(log.parent / "elsewhere")
     if kind == "a file":
         log.touch()
@@ -192,22 +191,20 @@ def test_a_log_that_is_no_folder_is_damage(capsys: pytest.CaptureFixture[str], l
     assert capsys.readouterr().out.splitlines()[-1] == f"log: BAD: {says}"
 
 
-def test_a_copy_without_a_lock_gets_none(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_a_copy_without_a_lock_gets_none(capsys: CaptureFixture[str], log: Path) -> None:
     before = sorted(path.name for path in log.parent.iterdir())
     assert run_doctor(capsys, log)[0] == 0
     assert sorted(path.name for path in log.parent.iterdir()) == before and "lock" not in before
 
 
-def test_a_file_in_place_of_the_folder_is_named_as_one(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_named_as_one(capsys: CaptureFixture[str], log: Path) -> None:
     file = log / "00000001.log"
     assert examine(file) == 66
     assert capsys.readouterr().err == f"warren: {file}: this is a file: name the folder of a broker (--data)\n"
 
 
 @pytest.mark.parametrize("lost", ["meta.sqlite", "what meta.sqlite-wal had"])
-def test_a_log_whose_definitions_are_lost_is_damage_and_no_broker_starts_with_it(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, log: Path, lost: str
-) -> None:
+def test_lost_definitions_are_damage(capsys: CaptureFixture[str], tmp_path: Path, log: Path, lost: str) -> None:
     (tmp_path / "meta.sqlite").unlink()
     if lost != "meta.sqlite":
         SQLiteMetadata(tmp_path / "meta.sqlite").close()
@@ -220,9 +217,7 @@ def test_a_log_whose_definitions_are_lost_is_damage_and_no_broker_starts_with_it
     assert contents(log) == before
 
 
-def test_a_log_that_is_lost_is_damage_and_no_broker_starts_with_it_unasked(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, log: Path
-) -> None:
+def test_a_lost_log_is_damage(capsys: CaptureFixture[str], tmp_path: Path, log: Path) -> None:
     for path in log.iterdir():
         path.unlink()
     status, lines = run_doctor(capsys, log)
@@ -239,9 +234,7 @@ def test_a_log_that_is_lost_is_damage_and_no_broker_starts_with_it_unasked(
     assert not any(map(len, store.queues.values())) and run_doctor(capsys, log)[0] == 0
 
 
-def test_an_empty_log_is_sound_if_nothing_was_created_with_it(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_an_empty_log_without_queues_is_sound(capsys: CaptureFixture[str], tmp_path: Path) -> None:
     new_metadata(tmp_path).close()
     (tmp_path / "log").mkdir()
     assert run_doctor(capsys, tmp_path / "log")[0] == 0
@@ -255,7 +248,7 @@ def stopped(folder: Path, *, cleanly: bool) -> list[Path]:
     stored = []
     for number in range(50):
         frames = content_frames(1, b"\0\0", b"%d" % number * 50)
-        stored.append(Message(Address("", "key"), frames, 1, 100, 0, True))
+        stored.append(Message(RoutingAddress("", "key"), frames, 1, 100, 0, True))
         journal.append([7], stored[-1:])
         commit(journal)
     journal.settle_many(7, stored[:25])  # of segments that are deleted now
@@ -270,9 +263,7 @@ def stopped(folder: Path, *, cleanly: bool) -> list[Path]:
 
 @pytest.mark.parametrize("part", ["half", "all bytes", "the file", "one record", "one byte"])
 @pytest.mark.parametrize("index", [0, -1])
-def test_missing_parts_of_a_log_that_was_closed_are_damage(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, index: int, part: str
-) -> None:
+def test_missing_parts_are_damage(capsys: CaptureFixture[str], tmp_path: Path, index: int, part: str) -> None:
     segments = stopped(tmp_path, cleanly=True)
     assert run_doctor(capsys, tmp_path / "log")[0] == 0
     path = segments[index]
@@ -287,9 +278,7 @@ def test_missing_parts_of_a_log_that_was_closed_are_damage(
     assert any(line.startswith(f"recovery: {path.name}: ") and "missing" in line for line in lines), lines
 
 
-def test_a_missing_end_of_a_log_that_was_not_closed_is_damage_if_the_checkpoint_knows_it(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_missing_end_is_damage_by_the_checkpoint(capsys: CaptureFixture[str], tmp_path: Path) -> None:
     segments = stopped(tmp_path, cleanly=False)
     os.truncate(segments[-1], segments[-1].stat().st_size - 1)
     assert run_doctor(capsys, tmp_path / "log")[0] == 0, "it may be torn"
@@ -299,9 +288,7 @@ def test_a_missing_end_of_a_log_that_was_not_closed_is_damage_if_the_checkpoint_
 
 
 @pytest.mark.parametrize("age", ["before the queue", "before the messages"])
-def test_metadata_that_is_older_than_the_log_is_damage(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, age: str
-) -> None:
+def test_older_metadata_is_damage(capsys: CaptureFixture[str], tmp_path: Path, age: str) -> None:
     new_metadata(tmp_path).close()
     older = (tmp_path / "meta.sqlite").read_bytes()
     metadata = SQLiteMetadata(tmp_path / "meta.sqlite")
@@ -315,7 +302,7 @@ def test_metadata_that_is_older_than_the_log_is_damage(
     journal.recover()
     frames = content_frames(1, b"\0\0", b"body")
     for queues in ([6], [7], [6, 7]):
-        journal.append(queues, [Message(Address("", "key"), frames, 1, 4, 0, True)])
+        journal.append(queues, [Message(RoutingAddress("", "key"), frames, 1, 4, 0, True)])
         commit(journal)
     journal.close()
     metadata.close()
@@ -337,7 +324,7 @@ def test_metadata_that_is_older_than_the_log_is_damage(
     assert run_doctor(capsys, tmp_path / "log")[0] == 0, "they are dropped"
 
 
-def test_damaged_metadata_is_reported_with_what_to_do(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_damaged_metadata_is_reported_with_what_to_do(capsys: CaptureFixture[str], log: Path) -> None:
     path = log.parent / "meta.sqlite"
     path.write_bytes(b"not a database " * 100)
     status, lines = run_doctor(capsys, log)
@@ -355,8 +342,8 @@ def test_damaged_metadata_is_reported_with_what_to_do(capsys: pytest.CaptureFixt
     ],
 )
 def test_a_file_that_cannot_be_opened_is_no_damage(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    capsys: CaptureFixture[str],
+    monkeypatch: MonkeyPatch,
     log: Path,
     name: str,
     number: int,
@@ -377,9 +364,7 @@ def test_a_file_that_cannot_be_opened_is_no_damage(
     assert "BAD" not in out and err.startswith("warren: ") and f"{name}: " in err and says in err
 
 
-def test_a_file_that_cannot_be_read_is_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, log: Path
-) -> None:
+def test_an_unreadable_file_is_named(capsys: CaptureFixture[str], monkeypatch: MonkeyPatch, log: Path) -> None:
     def read_nothing(*_: object) -> bytes:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -389,7 +374,7 @@ def test_a_file_that_cannot_be_read_is_named(
 
 
 @pytest.mark.parametrize("name", ["meta.sqlite", "meta.sqlite-wal"])
-def test_metadata_that_is_no_file_is_named(capsys: pytest.CaptureFixture[str], log: Path, name: str) -> None:
+def test_metadata_that_is_no_file_is_named(capsys: CaptureFixture[str], log: Path, name: str) -> None:
     path = log.parent / name
     path.unlink(missing_ok=True)
     os.mkfifo(path)
@@ -397,7 +382,7 @@ def test_metadata_that_is_no_file_is_named(capsys: pytest.CaptureFixture[str], l
     assert capsys.readouterr() == ("", f"warren: {path}: it is no regular file\n")
 
 
-def test_the_log_of_the_metadata_is_read_and_left(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_the_log_of_the_metadata_is_read_and_left(capsys: CaptureFixture[str], log: Path) -> None:
     metadata = SQLiteMetadata(log.parent / "meta.sqlite")
     metadata.load()
     metadata.apply([Change(True, StoredQueue("/", "new", 9, False, b""))])
@@ -410,9 +395,7 @@ def test_the_log_of_the_metadata_is_read_and_left(capsys: pytest.CaptureFixture[
     assert contents_of_files(log.parent) == killed
 
 
-def test_metadata_of_an_earlier_version_is_read_and_left_for_its_broker(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_earlier_version_is_read(capsys: CaptureFixture[str], tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     SQLiteMetadata(tmp_path / "meta.sqlite").close()
     monkeypatch.setattr(sqlite_metadata, "_STEPS", (*sqlite_metadata._STEPS, ("CREATE TABLE more (name BLOB)",)))
     monkeypatch.setattr(sqlite_metadata, "VERSION", sqlite_metadata.VERSION + 1)
@@ -422,8 +405,8 @@ def test_metadata_of_an_earlier_version_is_read_and_left_for_its_broker(
 
 
 @pytest.mark.parametrize("fault", ["none", "no room for the copy", "no room for its update"])
-def test_a_fault_of_the_folder_for_temporary_files_names_it_and_is_no_damage(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+def test_a_fault_of_the_temporary_folder_is_named(
+    capsys: CaptureFixture[str], tmp_path: Path, log: Path, monkeypatch: MonkeyPatch, fault: str
 ) -> None:
     def copy_to_full_disk(source: Path, target: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(source), None, str(target))
@@ -447,9 +430,7 @@ def test_a_fault_of_the_folder_for_temporary_files_names_it_and_is_no_damage(
     assert output.out == "" and str(tmp_path) not in output.err
 
 
-def test_a_lack_of_memory_is_no_damage_and_ends_a_start(
-    capsys: pytest.CaptureFixture[str], log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lack_of_memory_is_no_damage(capsys: CaptureFixture[str], log: Path, monkeypatch: MonkeyPatch) -> None:
     def exhausted(*_: object) -> None:
         raise MemoryError
 
@@ -465,7 +446,7 @@ def test_a_lack_of_memory_is_no_damage_and_ends_a_start(
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_removes_the_copy_of_the_metadata(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: CaptureFixture[str], tmp_path: Path, log: Path, monkeypatch: MonkeyPatch,
     number: int, status: int,
 ) -> None:  # fmt: skip
     copies = tmp_path / "copies"
@@ -512,9 +493,7 @@ def contents_of_files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def test_a_read_only_snapshot_is_verified_though_it_has_a_lock(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, log: Path
-) -> None:
+def test_a_read_only_snapshot_is_verified(capsys: CaptureFixture[str], monkeypatch: MonkeyPatch, log: Path) -> None:
     (log.parent / "lock").touch()
     open_file = os.open
 

@@ -5,12 +5,12 @@ from random import Random
 import pytest
 
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.messages.message_state import NO_TTL, MessageState
 from warren.broker.storage import log_records
 
 SALT = 0x1234ABCD
-ADDRESS = Address("amq.direct", "key")
+ADDRESS = RoutingAddress("amq.direct", "key")
 FRAMES = content_frames(3, b"\x10\x00\x02", b"a body of some octets")
 MESSAGE = log_records.encode_message(
     SALT, 7, 4096, 21, 3, log_records.PERSISTENT, 2, b"\x01\0\0\0\x02\0\0\0" + ADDRESS.encoded, FRAMES
@@ -35,7 +35,7 @@ def test_a_message_comes_back() -> None:
 @pytest.mark.parametrize("key", ["", "é" * 127, "k" * 255])
 @pytest.mark.parametrize("queues", [0, 1, 400])
 def test_an_address_of_any_length_comes_back(exchange: str, key: str, queues: int) -> None:
-    address = Address(exchange, key)
+    address = RoutingAddress(exchange, key)
     record = log_records.encode_message(SALT, 1, 0, 21, 0, 0, queues, bytes(4 * queues) + address.encoded, FRAMES)
     message = log_records.parse_message(SALT, record, 0)
     assert message is not None

@@ -10,8 +10,8 @@ import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.support.journal import commit
+from warren.broker.core.messages.journal_port import Commit
 from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.ports import Commit
 from warren.broker.core.metadata.records import Change, StoredQueue, StoredVHost
 from warren.broker.storage import checkpoint, log_records
 from warren.broker.storage.copy import copy_store
@@ -224,9 +224,7 @@ def test_a_commit_in_one_batch_and_what_is_in_none_need_no_record_of_commits() -
 
 
 @pytest.mark.parametrize("copied", [False, True])
-def test_doctor_and_copy_find_no_fault_in_a_commit_without_an_end(
-    copied: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_commit_without_an_end_is_no_damage(copied: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.mkdir()
     metadata = SQLiteMetadata(source / "meta.sqlite")

@@ -13,9 +13,9 @@ from tests.faults.simulation.metadata import MemoryMetadata
 from tests.support.journal import commit_any
 from tests.support.queues import new_queue
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.journal_port import RecoveredQueue
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.messages.message_state import BY_QUEUE, WITHOUT_CC, MessageState
-from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def levels(found: dict[int, RecoveredQueue]) -> dict[int, bytes]:
 
 
 def append(journal: Journal, queues: list[int], body: bytes, life: MessageState | None = None) -> Message:
-    message = Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
+    message = Message(RoutingAddress("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
     message.state = life
     journal.append(queues, [message])
     commit_any(journal)

@@ -12,7 +12,7 @@ from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.support.journal import commit, commit_any
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment_reader import RETRY_S
 
@@ -54,7 +54,9 @@ def recovered(disk: OtherDisk) -> tuple[Journal, list[bytes]]:
 
 
 def store(journal: Journal, *bodies: bytes) -> list[Message]:
-    messages = [Message(Address("", "q"), content_frames(1, b"\0\0", body), 1, len(body), 0, True) for body in bodies]
+    messages = [
+        Message(RoutingAddress("", "q"), content_frames(1, b"\0\0", body), 1, len(body), 0, True) for body in bodies
+    ]
     for each in messages:
         journal.append([1], [each])
         commit(journal)

@@ -15,8 +15,8 @@ from tests.faults.simulation.disk import SimulatedDisk, SimulatedFile
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.support.descriptors import no_descriptor
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.core.messages.journal_port import EXHAUSTED
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.storage import compaction, folder_disk, segment_reader
 from warren.broker.storage.folder_disk import FolderDisk
 from warren.broker.storage.journal import Journal
@@ -67,7 +67,7 @@ class Log:
         """Store messages, each in a batch of its own."""
         for _ in range(count):
             body = b"%04d" % len(self.stored) + BODY
-            message = Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
+            message = Message(RoutingAddress("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
             self.journal.append(list(queues) or [1], [message])
             self.stored.append(message)
             self.commit()
@@ -173,7 +173,7 @@ def test_a_file_that_another_process_has_written_to_is_an_error() -> None:
     log.store(1)
     other = log.disk.open(FIRST, False)
     other.write(b"foreign")
-    log.journal.append([1], [Message(Address("", "q"), content_frames(1, b"\0\0", BODY), 1, len(BODY), 0, True)])
+    log.journal.append([1], [Message(RoutingAddress("", "q"), content_frames(1, b"\0\0", BODY), 1, len(BODY), 0, True)])
     batch = log.journal.seal()
     assert batch is not None
     log.disk._writers[0].size = len(log.disk.content(FIRST))
@@ -221,7 +221,7 @@ def test_a_real_log_is_read_on_when_there_is_a_descriptor_again(tmp_path: Path) 
     stored = []
     for number in range(100):
         body = b"%04d" % number + BODY
-        stored.append(Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True))
+        stored.append(Message(RoutingAddress("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True))
         journal.append([1], stored[-1:])
         batch = journal.seal()
         assert batch is not None

@@ -16,7 +16,7 @@ from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.support.journal import commit
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import log_records
 from warren.broker.storage.errors import StorageFault
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from warren.broker.storage.metadata import Metadata
 
 SEGMENT_BYTES = 1 << 20
-ADDRESS = Address("", "q")
+ADDRESS = RoutingAddress("", "q")
 FIRST, SECOND = "00000001.log", "00000002.log"
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.storage import recovery
 from warren.broker.storage.journal import Journal
@@ -39,7 +39,7 @@ def test_recovery_takes_few_bytes_a_message(monkeypatch: pytest.MonkeyPatch, que
             messages = []
             for number in range(first, first + 1000, queues):
                 frames = content_frames(1, b"\x00\x00", b"x" * 20)
-                messages.append(Message(Address("", "q"), frames, 1, 20, 0, True))
+                messages.append(Message(RoutingAddress("", "q"), frames, 1, 20, 0, True))
                 messages[-1].state = MessageState(deadline_ms=(1 << 41) + number) if timed else None
             journal.append([queue], messages)
         batch = journal.seal()
@@ -61,7 +61,7 @@ def test_a_batch_is_sealed_without_a_copy_of_its_records() -> None:
     journal = new_journal(SimulatedDisk(Random(1)))
     journal.recover()
     body = bytes(8 << 20)
-    journal.append([1], [Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)])
+    journal.append([1], [Message(RoutingAddress("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)])
     tracemalloc.start()
     batch = journal.seal()
     peak = tracemalloc.get_traced_memory()[1]

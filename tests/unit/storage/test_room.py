@@ -10,7 +10,7 @@ import pytest
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.test_interleavings import append, opened
 from tests.support.journal import commit
-from warren.broker.core.messages.ports import BEHIND, DISK_FULL, ROOM
+from warren.broker.core.messages.journal_port import BEHIND, DISK_FULL, ROOM
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import journal as journal_module
 from warren.broker.storage.journal import CHANGE_BYTES, Journal
@@ -58,9 +58,7 @@ def test_very_many_declarations_are_too_much_as_well(journal: Journal) -> None:
     assert journal.room() == ROOM
 
 
-def test_counts_of_deliveries_of_very_many_messages_are_written_in_several_batches(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_delivery_counts_take_several_batches(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "COUNTS", 10)
     stored = append(journal, *[b"x"] * 25)
     for _ in range(3):

@@ -12,7 +12,7 @@ from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.support.journal import commit_any
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.storage import journal as journal_module
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment import OFFSET_BITS
@@ -33,7 +33,7 @@ def open_journal(disk: SimulatedDisk, segment_bytes: int = SEGMENT_BYTES) -> tup
 
 def append(journal: Journal, queues: list[int], count: int = 1, body: bytes = b"x" * 60) -> list[Message]:
     messages = [
-        Message(Address("", "q"), content_frames(1, b"\0\0", body), 1, len(body), 0, True) for _ in range(count)
+        Message(RoutingAddress("", "q"), content_frames(1, b"\0\0", body), 1, len(body), 0, True) for _ in range(count)
     ]
     journal.append(queues, messages)
     return messages

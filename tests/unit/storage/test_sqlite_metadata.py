@@ -30,6 +30,7 @@ from warren.broker.core.metadata.records import (
 )
 from warren.broker.storage import sqlite_metadata
 from warren.broker.storage.errors import StorageFault
+from warren.broker.storage.metadata import HIGHEST, RowChange
 from warren.broker.storage.sqlite_metadata import RESTORE, VERSION, SQLiteMetadata
 
 NAMES = ["plain", "", "\0", "a\0b", "\udcff\udc80", "é" * 127, "x" * 255, "'; DROP TABLE queues; --", "☃\n\r\t", " A "]
@@ -140,9 +141,7 @@ def test_what_is_put_again_is_changed(metadata: SQLiteMetadata) -> None:
 
 
 @pytest.mark.parametrize("kind", range(10))
-def test_a_delete_takes_one_record_or_a_virtual_host_with_all_that_is_in_it(
-    metadata: SQLiteMetadata, kind: int
-) -> None:
+def test_a_delete_takes_a_record_or_a_whole_virtual_host(metadata: SQLiteMetadata, kind: int) -> None:
     records = everything("one", 1) + everything("two", 2)
     metadata.apply(puts(records))
     deleted = everything("one", 1)[kind]
@@ -290,9 +289,7 @@ class Refusing:
     ],
 )
 @pytest.mark.parametrize("executes", [0, 1, 2])  # BEGIN and INSERT
-def test_a_shortage_of_the_system_is_told_from_a_lost_disk(
-    metadata: SQLiteMetadata, code: int, number: int, executes: int
-) -> None:
+def test_a_shortage_is_no_lost_disk(metadata: SQLiteMetadata, code: int, number: int, executes: int) -> None:
     connection = metadata._connection
     metadata._connection = cast("sqlite3.Connection", Refusing(connection, executes, code))
     with pytest.raises(OSError) as raised:
@@ -317,9 +314,7 @@ def test_without_memory_nothing_is_changed_and_it_may_be_tried_again(metadata: S
     assert [vhost.name for vhost in metadata.load().vhosts] == ["v"]
 
 
-def test_without_a_descriptor_to_spare_declarations_are_stored_and_their_sync_is_tried_again(
-    tmp_path: Path, path: Path
-) -> None:
+def test_without_descriptors_changes_are_stored_and_the_sync_is_repeated(tmp_path: Path, path: Path) -> None:
     metadata = SQLiteMetadata(path)
     with no_descriptor():
         with pytest.raises(OSError, match="open files"):
@@ -418,30 +413,30 @@ def test_a_damaged_file_is_refused(path: Path) -> None:
     path.write_bytes(sound[: len(sound) // 2])
     assert refused(path).endswith(f": {RESTORE}")
     path.write_bytes(sound)
-    other_file(path, "INSERT INTO users (name, password_hash, tags) VALUES ('by hand', 1, 'x')")
+    other_file(path, "INSERT INTO records VALUES (0, '', 'users', 'by hand', 'x', 1)")
     assert refused(path).startswith("damaged: ") and refused(path).endswith(f": {RESTORE}")
 
 
-@pytest.mark.parametrize(
-    ("table", "column", "value"),
-    [
-        ("vhosts", "tags", "[" * 5000),
-        ("users", "limits", "-1"),
-        ("users", "password_hash", None),
-        ("exchanges", "arguments", None),
-        ("exchanges", "number", "x"),
-        ("queues", "arguments", "text"),
-        ("bindings", "arguments", 7),
-        ("sqlite_sequence", "seq", "x"),
-    ],
-)
-def test_a_cell_of_another_type_is_damage(
-    path: Path, metadata: SQLiteMetadata, table: str, column: str, value: object
-) -> None:
+@pytest.mark.parametrize("column", ["vhost", "kind", "key", "record", "crc"])
+@pytest.mark.parametrize("value", ["", "[" * 5000, "[2]", "x", -1, b"\xff"])
+def test_a_cell_that_was_changed_is_damage(path: Path, metadata: SQLiteMetadata, column: str, value: object) -> None:
     metadata.apply(puts(everything("name", 1)))
     metadata.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
+        connection.execute(f"UPDATE records SET {column} = ? WHERE kind = 'queues'", (value,))
+    assert refused(path).startswith("damaged: ")
+
+
+@pytest.mark.parametrize("text", ["", "[", "[" * 5000, "{}", "7", "[7]", '["v", "s", "queue", "d", "k", "x"]', "[[]]"])
+def test_an_impossible_record_with_a_checksum_is_damage(path: Path, metadata: SQLiteMetadata, text: str) -> None:
+    metadata._change(RowChange("bindings", "", "", text))
+    metadata.close()
+    assert refused(path).startswith("damaged: ")
+
+
+def test_a_kind_of_a_later_version_is_damage(path: Path, metadata: SQLiteMetadata) -> None:
+    metadata._change(RowChange("streams", "", "", "[]"))
+    metadata.close()
     assert refused(path).startswith("damaged: ")
 
 
@@ -461,11 +456,13 @@ def test_a_flipped_bit_of_a_cell_or_an_index_is_named(path: Path, metadata: SQLi
         assert re.match(r"damaged: (row \d+ (missing from index|of) \w+|wrong # of entries|non-unique)", refused(path))
 
 
-def test_a_number_that_no_queue_can_have_is_damage(path: Path, metadata: SQLiteMetadata) -> None:
-    metadata.apply(puts([StoredQueue("/", "q", 7, False, b"")]))
+@pytest.mark.parametrize("kind", ["queues", HIGHEST])
+def test_a_number_that_no_queue_can_have_is_damage(path: Path, metadata: SQLiteMetadata, kind: str) -> None:
+    number = 1 << 40
+    text = str(number) if kind == HIGHEST else f'["/", "q", {number}, false, ""]'
+    metadata._change(RowChange(kind, "", "", text))
     metadata.close()
-    other_file(path, f"UPDATE sqlite_sequence SET seq = {1 << 40}")
-    assert refused(path) == f"damaged: a number of {1 << 40}: {RESTORE}"
+    assert refused(path) == f"damaged: a number of {number}: {RESTORE}"
 
 
 def test_a_flipped_bit_in_the_format_of_the_file_is_damage(path: Path, metadata: SQLiteMetadata) -> None:
@@ -476,9 +473,7 @@ def test_a_flipped_bit_in_the_format_of_the_file_is_damage(path: Path, metadata:
         assert refused(path) == f"damaged: its head, at offset 18: {RESTORE}"
 
 
-def test_what_the_write_ahead_log_has_behind_its_last_whole_transaction_is_named(
-    tmp_path: Path, path: Path, metadata: SQLiteMetadata
-) -> None:
+def test_a_torn_end_of_the_write_ahead_log_is_named(tmp_path: Path, path: Path, metadata: SQLiteMetadata) -> None:
     for name in "abc":
         metadata.apply(puts([StoredVHost(name)]))
     copy = image(path, tmp_path / "killed")
@@ -494,9 +489,7 @@ def test_what_the_write_ahead_log_has_behind_its_last_whole_transaction_is_named
             assert re.match(r"meta.sqlite-wal: a torn end from offset \d+ on is not used", damaged.report[0])
 
 
-def test_frames_of_before_the_write_ahead_log_was_begun_anew_are_no_torn_end(
-    tmp_path: Path, path: Path, metadata: SQLiteMetadata
-) -> None:
+def test_frames_of_a_former_log_are_no_torn_end(tmp_path: Path, path: Path, metadata: SQLiteMetadata) -> None:
     for name in "abcdef":
         metadata.apply(puts([StoredVHost(name)]))
     metadata._connection.execute("PRAGMA wal_checkpoint(RESTART)")
@@ -508,8 +501,8 @@ def test_frames_of_before_the_write_ahead_log_was_begun_anew_are_no_torn_end(
 def test_a_damaged_name_in_the_schema_is_refused(path: Path, metadata: SQLiteMetadata) -> None:
     metadata.close()
     sound = path.read_bytes()
-    assert b"CREATE TABLE vhosts" in sound
-    names = sound.replace(b"tablevhostsvhosts", b"table" + b"\xff" * 6 + b"vhosts")
+    assert b"CREATE TABLE records" in sound
+    names = sound.replace(b"tablerecordsrecords", b"table" + b"\xff" * 7 + b"records")
     path.write_bytes(names.replace(b"CREATE TABLE", b"CREATE " + b"\xff" * 5))
     assert refused(path).endswith(f": {RESTORE}")
 
@@ -523,14 +516,12 @@ def test_a_file_that_is_in_use_is_told(path: Path, metadata: SQLiteMetadata) -> 
     assert refused(path) == "database is locked: stop the program that uses it"
 
 
-def test_a_file_of_an_earlier_version_is_brought_to_ours_with_what_it_holds(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_an_earlier_version_is_upgraded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = SQLiteMetadata(path)
     metadata.apply(puts(everything("/", 1)))
     metadata.close()
     before = all_fields(loaded(path))
-    step = ("CREATE TABLE more (name BLOB)", "ALTER TABLE vhosts ADD COLUMN more BLOB")
+    step = ("CREATE TABLE more (name BLOB)", "ALTER TABLE records ADD COLUMN more BLOB")
     monkeypatch.setattr(sqlite_metadata, "_STEPS", (*sqlite_metadata._STEPS, step))
     monkeypatch.setattr(sqlite_metadata, "VERSION", VERSION + 1)
     assert all_fields(loaded(path)) == before

@@ -12,7 +12,7 @@ from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue,
 from tests.support import codec
 from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.framing import reframe
-from warren.broker.core.messages.message import Address
+from warren.broker.core.messages.message import RoutingAddress
 from warren.broker.wire import method_encoder
 from warren.broker.wire.method_encoder import long, long_string, short, short_string
 
@@ -97,7 +97,7 @@ names = st.text(st.characters(codec="utf-8"), max_size=60)
 @given(names, names, names, st.integers(1, (1 << 63) - 1), st.booleans())
 @examples(80)
 def test_what_goes_before_a_content(exchange: str, key: str, tag: str, number: int, redelivered: bool) -> None:
-    address = Address(exchange, key)
+    address = RoutingAddress(exchange, key)
     prefix = method_encoder.deliver_prefix(2, short_string(tag), len(address.encoded))
     rest = b"\x01" + address.delivered[1:] if redelivered else address.delivered
     _, delivered = read(method_encoder.deliver_encoder(len(prefix), len(rest))(prefix, number, rest))

@@ -1,6 +1,6 @@
 /** Dialogs: a confirmation that names what will happen, and one with any content. */
 
-import { h } from "./dom.js";
+import { h } from "../web/dom.js";
 
 /**
  * Show a dialog until it is closed.

@@ -1,6 +1,6 @@
 /** Forms made from a list of fields, and tables of typed arguments. */
 
-import { h } from "./dom.js";
+import { h } from "../web/dom.js";
 
 let serial = 0;
 
@@ -31,7 +31,7 @@ export function fieldRow(field) {
 }
 
 /** Return what was entered: texts, numbers (of number fields; empty ones are left out), booleans, files. */
-export function valuesOf(form) {
+function valuesOf(form) {
   const values = {};
   for (const input of form.elements) {
     if (!input.name) continue;

@@ -1,8 +1,8 @@
 /** Keys: `/` goes to the filter, `g` and a letter to a section, `?` lists them. */
 
-import { h } from "./dom.js";
 import { dialog } from "./dialog.js";
 import * as router from "./router.js";
+import { h } from "../web/dom.js";
 
 const SECOND_MS = 1500; // for the second key
 

@@ -1,7 +1,7 @@
 /** Long work, shown at the foot of the page with its progress; each task can be stopped. */
 
-import { h, fill } from "./dom.js";
-import { count } from "./format.js";
+import { h, fill } from "../web/dom.js";
+import { count } from "../web/format.js";
 
 const SHOWN_MS = 6000; // after its end
 

@@ -3,11 +3,11 @@
 import * as api from "../core/api.js";
 import { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
-import { h } from "../core/dom.js";
 import { argumentsTable, form } from "../core/form.js";
-import { Table, paged } from "../core/table.js";
+import { List, paged } from "../core/list.js";
 import * as tasks from "../core/tasks.js";
-import { link, short, tableOf } from "./parts.js";
+import { h, short } from "../web/dom.js";
+import { link, tableOf } from "./widgets.js";
 
 /** The path of a queue or an exchange with its bindings as destination: `to({vhost, kind: "queue", name})`. */
 const listTo = ({ vhost, kind, name }) =>
@@ -47,7 +47,7 @@ const TO = {
 };
 
 function list(context, name, label, columns, target) {
-  const table = new Table({
+  const table = new List({
     name, label, key: identity, empty: "no bindings", local: true, filtered: "name or key",
     columns: [...columns, { id: "unbind", title: "Operations", always: true, cell: unbindButton(context) }],
     load: paged(api.get, () => target),

@@ -2,13 +2,14 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { rangeChooser, rangeQuery } from "../core/chart.js";
-import { h, fill } from "../core/dom.js";
-import * as format from "../core/format.js";
-import { Table, paged, whole } from "../core/table.js";
+import { List, paged } from "../core/list.js";
+import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
+import { h, facts, fill } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
 import { consumerColumns, consumerKey } from "./consumers.js";
-import { facts, heading, link, mark, section, state } from "./parts.js";
 import { breakdown, countColumn, rateColumn, ratesChart } from "./rates.js";
+import { heading, link, mark, section, state } from "./widgets.js";
 
 function mode(one) {
   if (one.transactional) return mark("T", "transactional: tx.select");
@@ -44,7 +45,7 @@ const COLUMNS = [
 export const channelColumns = (...ids) => COLUMNS.filter((column) => ids.includes(column.id)).map((column) => ({ ...column, shown: true }));
 
 function createList(context) {
-  const table = new Table({
+  const table = new List({
     name: "channels", label: "Channels", columns: COLUMNS, key: (one) => one.name, empty: "no channels",
     load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/channels` : "channels")),
   });
@@ -57,7 +58,7 @@ function createChannel(context) {
   const details = h("div");
   const parts = breakdown([["Publishes", "publishes"], ["Deliveries", "deliveries"]]);
   let listed = [];
-  const consumers = new Table({
+  const consumers = new List({
     name: "consumers-of-channel", label: "Consumers of the channel", small: true, columns: consumerColumns("channel", "user"),
     key: consumerKey, empty: "no consumers", load: whole(async () => listed, (one) => one.consumer_tag),
   });

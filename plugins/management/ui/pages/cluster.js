@@ -2,12 +2,13 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h, fill } from "../core/dom.js";
 import { form, typed } from "../core/form.js";
+import { List } from "../core/list.js";
 import { may } from "../core/session.js";
-import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { deleteObjects, folded, save, section, short, vhostField } from "./parts.js";
+import { h, fill, short } from "../web/dom.js";
+import { whole } from "../web/table.js";
+import { deleteObjects, folded, save, section, vhostField } from "./widgets.js";
 
 function createCluster() {
   const name = h("div");
@@ -40,7 +41,7 @@ function createParameters(context) {
   });
   const value = { id: "value", title: "Value", cell: (one) => h("code.detail", {}, JSON.stringify(one.value)) };
   const actions = [{ label: "Clear", run: remove, danger: true }];
-  const table = new Table({
+  const table = new List({
     name: "parameters", label: "Parameters", key: (one) => [one.component, one.vhost, one.name], empty: "no parameters", actions,
     load: whole((signal) => api.get("parameters", {}, signal)),
     columns: [
@@ -48,7 +49,7 @@ function createParameters(context) {
       { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) }, NAME, value,
     ],
   });
-  const globals = may.administer() ? new Table({
+  const globals = may.administer() ? new List({
     name: "global-parameters", label: "Global parameters", small: true, key: (one) => one.name, empty: "none", actions,
     load: whole((signal) => api.get("global-parameters", {}, signal)), columns: [NAME, value],
   }) : null;
@@ -74,14 +75,14 @@ function createParameters(context) {
 }
 
 function createFeatures() {
-  const flags = new Table({
+  const flags = new List({
     name: "feature-flags", label: "Feature flags", key: (one) => one.name, sort: "name",
     load: whole((signal) => api.get("feature-flags", {}, signal)),
     columns: [
       NAME, { id: "state", title: "State", cell: (one) => one.state }, { id: "desc", title: "Description", cell: (one) => one.desc },
     ],
   });
-  const deprecated = new Table({
+  const deprecated = new List({
     name: "deprecated", label: "Deprecated features", small: true, key: (one) => one.name,
     load: whole((signal) => api.get("deprecated-features", {}, signal)),
     columns: [NAME, { id: "phase", title: "Phase", cell: (one) => one.deprecation_phase.replaceAll("_", " ") }],

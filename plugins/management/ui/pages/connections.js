@@ -2,17 +2,18 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { rangeChooser, rangeQuery } from "../core/chart.js";
 import { confirm } from "../core/dialog.js";
-import { h, fill } from "../core/dom.js";
 import { form } from "../core/form.js";
-import * as format from "../core/format.js";
+import { List, paged } from "../core/list.js";
 import { go } from "../core/router.js";
-import { Table, paged, whole } from "../core/table.js";
+import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
 import * as tasks from "../core/tasks.js";
+import { h, facts, fill, short } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
 import { channelColumns } from "./channels.js";
-import { facts, folded, heading, link, section, short, state, tableOf } from "./parts.js";
 import { countColumn, dataChart, dataColumn } from "./rates.js";
+import { folded, heading, link, section, state, tableOf } from "./widgets.js";
 
 const product = ({ client_properties: given = {} }) => [given.product, given.version].filter((one) => typeof one === "string").join(" ");
 const named = ({ client_properties: given = {} }) => (typeof given.connection_name === "string" ? given.connection_name : "");
@@ -50,7 +51,7 @@ async function close(connections, reason = "Closed by an operator") {
 }
 
 function createList(context) {
-  const table = new Table({
+  const table = new List({
     name: "connections", label: "Connections", columns: COLUMNS, key: (one) => one.name, empty: "no connections",
     load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/connections` : "connections")),
     actions: [{ label: "Close", run: (chosen) => close(chosen), danger: true }],
@@ -65,7 +66,7 @@ function createConnection(context) {
   const details = h("div");
   const client = h("div");
   let shown = { name, user: "" };
-  const channels = new Table({
+  const channels = new List({
     name: "channels-of-connection", label: "Channels of the connection", small: true, key: (one) => one.name, empty: "no channels",
     columns: channelColumns("name", "mode", "state", "unconfirmed", "prefetch", "unacked", "publish", "deliver", "ack"),
     load: whole((signal) => api.get(`${here}/channels`, {}, signal)),

@@ -2,10 +2,10 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h } from "../core/dom.js";
-import * as format from "../core/format.js";
-import { Table, paged } from "../core/table.js";
-import { link, short, tableOf } from "./parts.js";
+import { List, paged } from "../core/list.js";
+import { h, short } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { link, tableOf } from "./widgets.js";
 
 const yes = (value) => (value ? "●" : "○");
 
@@ -30,7 +30,7 @@ export const consumerKey = (one) => [one.channel_details.name, one.consumer_tag]
 export const consumerColumns = (...without) => COLUMNS.filter((column) => !without.includes(column.id));
 
 function create(context) {
-  const table = new Table({
+  const table = new List({
     name: "consumers", label: "Consumers", columns: COLUMNS, key: consumerKey, filtered: "queue or tag", empty: "no consumers",
     load: paged(api.get, () => (context.vhost ? path`consumers/${context.vhost}` : "consumers")),
   });

@@ -2,12 +2,12 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h } from "../core/dom.js";
-import { form } from "../core/form.js";
-import * as format from "../core/format.js";
 import { dialog } from "../core/dialog.js";
+import { form } from "../core/form.js";
 import * as tasks from "../core/tasks.js";
-import { folded, save } from "./parts.js";
+import { h } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { folded, save } from "./widgets.js";
 
 // The fields by which an object is the same one in both documents.
 const IDENTITY = {
@@ -31,7 +31,7 @@ const text = (value) => JSON.stringify(ordered(value));
 const isEqual = (given, existing) => Object.keys(given).every((key) => text(given[key]) === text(existing[key]));
 
 /** Compare a document with the broker's definitions: `[{section, added: [], changed: [], same: count}]`. */
-export function differences(document, existing, vhost) {
+function differences(document, existing, vhost) {
   return Object.keys(IDENTITY).filter((section) => Array.isArray(document[section])).map((section) => {
     const place = (item) => (vhost && section !== "vhosts" ? { vhost, ...item } : item);
     const known = new Map((existing[section] ?? []).map((item) => [JSON.stringify(identity(section, place(item))), place(item)]));

@@ -2,18 +2,16 @@
 
 import * as api from "../core/api.js";
 import { DEFAULT_EXCHANGE, path } from "../core/api.js";
-import { rangeChooser, rangeQuery } from "../core/chart.js";
-import { h, fill, show } from "../core/dom.js";
 import { argumentsTable, form } from "../core/form.js";
-import * as format from "../core/format.js";
-import { Table, paged } from "../core/table.js";
+import { List, paged } from "../core/list.js";
+import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
 import * as tasks from "../core/tasks.js";
+import { h, facts, fill, show } from "../web/dom.js";
+import * as format from "../web/format.js";
 import { bindingsFrom, bindingsTo, defaultBindings } from "./bindings.js";
-import {
-  deleteForm, deleteObjects, facts, features, folded, heading, hideForbidden, link, section, tableOf, vhostField,
-} from "./parts.js";
 import { publishForm } from "./publish_form.js";
 import { breakdown, exchangeChart, rateColumn, rateOf } from "./rates.js";
+import { deleteForm, deleteObjects, features, folded, heading, hideForbidden, link, section, tableOf, vhostField } from "./widgets.js";
 
 const FIELDS = "name,vhost,type,durable,auto_delete,internal,arguments,policy";
 const RATES = "message_stats.publish_in_details.rate,message_stats.publish_out_details.rate";
@@ -79,7 +77,7 @@ function addForm(context) {
 }
 
 function createList(context) {
-  const table = new Table({
+  const table = new List({
     name: "exchanges", label: "Exchanges", columns: COLUMNS, key: (exchange) => [exchange.vhost, exchange.name], empty: "no exchanges",
     load: paged(api.get, () => (context.vhost ? path`exchanges/${context.vhost}` : "exchanges"), { columns: `${FIELDS},${RATES}` }),
     actions: [{ label: "Delete", run: removeExchanges, danger: true }],

@@ -54,10 +54,8 @@ export function plan({ topology, brokers, kind, pattern, policy, priority, hops 
   const above = brokers.map((broker, at) => (at === 0 ? -1 : broker.above));
   return brokers.map((broker, at) => {
     const most = hops ?? hopsOf(topology, at, brokers.length, above);
-    const upstreams = upstreamsOf(topology, at, brokers.length, above).map((other) => ({
-      name: brokers[other].name,
-      value: { uri: uriOf(brokers[other]), ...(kind === "exchanges" ? { "max-hops": most } : {}) },
-    }));
+    const upstreams = upstreamsOf(topology, at, brokers.length, above).map((other) => ({ name: brokers[other].name,
+      value: { uri: uriOf(brokers[other]), ...(kind === "exchanges" ? { "max-hops": most } : {}) } }));
     const definition = { "federation-upstream-set": "all" };
     return {
       name: broker.name,
@@ -84,7 +82,7 @@ function check(topology, brokers) {
 }
 
 /** A word as a POSIX shell reads it: quoted, unless it has only letters, digits and a few marks. */
-export const quoted = (word) => (/^[\w./:@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+const quoted = (word) => (/^[\w./:@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 /** The commands for a broker. */
 export function commands({ upstreams, policy }, vhost) {

@@ -2,13 +2,14 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h, fill } from "../core/dom.js";
-import * as format from "../core/format.js";
 import { form } from "../core/form.js";
-import { Table, whole } from "../core/table.js";
+import { List } from "../core/list.js";
 import * as tasks from "../core/tasks.js";
-import { deleteObjects, editColumn, folded, link, section, short, vhostField } from "./parts.js";
+import { h, fill, short } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
 import { preview } from "./policies.js";
+import { deleteObjects, editColumn, folded, link, section, vhostField } from "./widgets.js";
 
 const ONE = "federation-upstream";
 const SET = "federation-upstream-set";
@@ -37,10 +38,8 @@ function matches(pattern, name) {
 
 /** Return the policies of a virtual host that use this upstream, by its name, by a pattern or through a set. */
 export async function policiesOf(vhost, upstream, signal) {
-  const [policies, sets] = await Promise.all([
-    api.get(path`policies/${vhost}`, {}, signal),
-    api.get(path`parameters/federation-upstream-set/${vhost}`, {}, signal),
-  ]);
+  const [policies, sets] = await Promise.all([api.get(path`policies/${vhost}`, {}, signal),
+    api.get(path`parameters/federation-upstream-set/${vhost}`, {}, signal)]);
   const inSets = sets.filter((one) => one.value.some((member) => member.upstream === upstream)).map((one) => one.name);
   return policies.filter(
     ({ definition }) =>
@@ -72,13 +71,9 @@ const COLUMNS = [
 ];
 
 const removePolicies = (policies) =>
-  deleteObjects(policies, {
-    kind: "policy",
-    kinds: "policies",
+  deleteObjects(policies, { kind: "policy", kinds: "policies",
     consequence: "The links that they ask for end, and their queues upstream are deleted.",
-    describe: (one) => `${one.name} (${one.vhost}): ${one.pattern}`,
-    target,
-  });
+    describe: (one) => `${one.name} (${one.vhost}): ${one.pattern}`, target });
 
 function federateForm(context) {
   const shown = h("p.long", { role: "status" });
@@ -90,30 +85,12 @@ function federateForm(context) {
     fields: [
       vhostField(context),
       { name: "name", label: "Name of the policy", required: true },
-      {
-        name: "pattern",
-        label: "Pattern",
-        required: true,
-        placeholder: "^federated\\.",
-        help: "A regular expression for names: ^federated\\. is all names that begin with “federated.”",
-      },
-      {
-        name: "apply-to",
-        label: "Apply to",
-        type: "select",
-        options: [
-          ["exchanges", "Exchanges"],
-          ["queues", "Queues"],
-          ["all", "Exchanges and queues"],
-        ],
-      },
-      {
-        name: "upstream",
-        label: "Upstreams",
-        type: "select",
-        options: [[`${SET}=${ALL}`, "all upstreams"]],
-        help: "All upstreams of the virtual host, a set of them, or one.",
-      },
+      { name: "pattern", label: "Pattern", required: true, placeholder: "^federated\\.",
+        help: "A regular expression for names: ^federated\\. is all names that begin with “federated.”" },
+      { name: "apply-to", label: "Apply to", type: "select",
+        options: [["exchanges", "Exchanges"], ["queues", "Queues"], ["all", "Exchanges and queues"]] },
+      { name: "upstream", label: "Upstreams", type: "select", options: [[`${SET}=${ALL}`, "all upstreams"]],
+        help: "All upstreams of the virtual host, a set of them, or one." },
       {
         name: "priority",
         label: "Priority",
@@ -164,16 +141,9 @@ function federateForm(context) {
 /** The section of a page with the policies that federate, and the form to add one. */
 export function policySection(context) {
   const all = async (signal) => (await api.get(context.vhost ? path`policies/${context.vhost}` : "policies", {}, signal)).filter(federates);
-  const table = new Table({
-    name: "federation-policies",
-    label: "Policies that federate",
-    columns: COLUMNS,
-    small: true,
-    empty: "no policies that federate",
-    load: whole(all),
-    key: (one) => [one.vhost, one.name],
-    actions: [{ label: "Delete", run: removePolicies, danger: true }],
-  });
+  const table = new List({ name: "federation-policies", label: "Policies that federate", columns: COLUMNS, small: true,
+    empty: "no policies that federate", load: whole(all), key: (one) => [one.vhost, one.name],
+    actions: [{ label: "Delete", run: removePolicies, danger: true }] });
   const adding = federateForm(context);
   return {
     element: h("div", {}, section("Policies that federate", table.element), folded("Federate exchanges or queues", adding.element)),

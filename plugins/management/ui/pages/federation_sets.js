@@ -2,17 +2,16 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h, fill } from "../core/dom.js";
-import * as format from "../core/format.js";
 import { argumentsTable, fieldRow, form } from "../core/form.js";
+import { List } from "../core/list.js";
 import * as session from "../core/session.js";
-import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
+import { h, facts, fill, short } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
 import { namesOf, policiesOfSet } from "./federation_policies.js";
 import { GROUPS } from "./federation_settings.js";
-import {
-  deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, vhostField,
-} from "./parts.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, vhostField } from "./widgets.js";
 
 const COMPONENT = "federation-upstream-set";
 const OVERRIDES = GROUPS.flatMap((group) => group.fields)
@@ -40,12 +39,10 @@ const COLUMNS = [
 
 /** Ask, then delete the sets; the question names the policies that use them. */
 const removeSets = (sets) =>
-  deleteObjects(sets, {
-    kind: "upstream set",
+  deleteObjects(sets, { kind: "upstream set",
     consequence: "The links that policies ask for through it end. The upstreams stay.",
     describe: async (one) => `${one.name} (${one.vhost}): used by ${namesOf(await policiesOfSet(one.vhost, one.name))}`,
-    target,
-  });
+    target });
 
 /** The names of the upstreams that can be members, as the choices of an input; `load` asks for them anew. */
 function knownUpstreams() {
@@ -67,14 +64,8 @@ function members(value) {
     const name = fieldRow({ label: "Upstream", required: true, value: upstream, list: "known-upstreams" });
     const settings = argumentsTable({ label: "Settings that differ in this set", known: OVERRIDES, value: overrides });
     const read = () => ({ upstream: name.querySelector("input").value, ...settings.read() });
-    const row = h(
-      "fieldset.field",
-      {},
-      h("legend", {}, "Member"),
-      name,
-      settings.element,
-      h("button", { type: "button", onclick: () => row.remove() }, "Remove this member"),
-    );
+    const row = h("fieldset.field", {}, h("legend", {}, "Member"), name, settings.element,
+      h("button", { type: "button", onclick: () => row.remove() }, "Remove this member"));
     readers.set(row, read);
     rows.append(row);
     return row;
@@ -109,15 +100,9 @@ function setForm(context, { label, submit, fixed, value, keep = false, latest, n
 
 function createList(context) {
   const all = (signal) => api.get(context.vhost ? path`parameters/${COMPONENT}/${context.vhost}` : `parameters/${COMPONENT}`, {}, signal);
-  const table = new Table({
-    name: "federation-upstream-sets",
-    label: "Upstream sets",
-    columns: COLUMNS,
-    empty: "no upstream sets; the set “all” is always there",
-    load: whole(all),
-    key: (one) => [one.vhost, one.name],
-    actions: [{ label: "Delete", run: removeSets, danger: true }],
-  });
+  const table = new List({ name: "federation-upstream-sets", label: "Upstream sets", columns: COLUMNS,
+    empty: "no upstream sets; the set “all” is always there", load: whole(all), key: (one) => [one.vhost, one.name],
+    actions: [{ label: "Delete", run: removeSets, danger: true }] });
   const known = knownUpstreams();
   const adding = setForm(context, {
     label: "Add a new upstream set",
@@ -125,22 +110,13 @@ function createList(context) {
     value: [{}],
     fixed: [
       vhostField(context),
-      {
-        name: "name",
-        label: "Name",
-        required: true,
-        help: "The name “all” stands for all upstreams of the virtual host, so it cannot be used.",
-      },
+      { name: "name", label: "Name", required: true,
+        help: "The name “all” stands for all upstreams of the virtual host, so it cannot be used." },
     ],
   });
   return {
-    element: h(
-      "div.page",
-      {},
-      h("h1", {}, "Federation upstream sets"),
-      table.element,
-      folded("Add a new upstream set", adding, known.element),
-    ),
+    element: h("div.page", {}, h("h1", {}, "Federation upstream sets"), table.element,
+      folded("Add a new upstream set", adding, known.element)),
     refresh: (signal) => Promise.all([table.refresh(signal), known.load(context.vhost, signal)]),
   };
 }
@@ -152,28 +128,13 @@ function createSet(context) {
   const known = knownUpstreams();
   const load = async (signal) => (await api.get(target(here), {}, signal)).value;
   const editing = editSection("Edit", context, load, (value, latest) =>
-    setForm(context, {
-      label: `Edit upstream set ${here.name}`,
-      submit: "Save upstream set",
-      fixed: [],
-      value,
-      keep: true,
-      latest,
-      name: here,
-    }),
+    setForm(context, { label: `Edit upstream set ${here.name}`, submit: "Save upstream set", fixed: [], value,
+      keep: true, latest, name: here }),
   );
   const remove = deleteAndReturn("Delete upstream set", () => removeSets([here]), "federation-upstream-sets");
   return {
-    element: h(
-      "div.page",
-      {},
-      heading("Federation upstream set", here.name, here.vhost),
-      section("Upstreams", shown),
-      section("Policies that use it", used),
-      editing.element,
-      h("div.buttons", {}, remove),
-      known.element,
-    ),
+    element: h("div.page", {}, heading("Federation upstream set", here.name, here.vhost), section("Upstreams", shown),
+      section("Policies that use it", used), editing.element, h("div.buttons", {}, remove), known.element),
     async refresh(signal) {
       await known.load(here.vhost, signal);
       const value = await load(signal);
@@ -182,12 +143,8 @@ function createSet(context) {
         shown,
         value.length
           ? value.map(({ upstream, ...overrides }) =>
-              h(
-                "div",
-                {},
-                link.upstream(here.vhost, upstream),
-                facts(Object.entries(overrides).map(([key, given]) => [key, format.value(given)])),
-              ),
+              h("div", {}, link.upstream(here.vhost, upstream),
+                facts(Object.entries(overrides).map(([key, given]) => [key, format.value(given)]))),
             )
           : h("p.empty", {}, "no upstreams"),
       );

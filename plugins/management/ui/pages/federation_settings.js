@@ -1,16 +1,12 @@
 /** The settings of an upstream, in RabbitMQ's groups, and the form to enter them. */
 
-import * as session from "../core/session.js";
-import { h } from "../core/dom.js";
-import * as format from "../core/format.js";
 import { fieldRow, form } from "../core/form.js";
+import * as session from "../core/session.js";
+import { h } from "../web/dom.js";
+import * as format from "../web/format.js";
 
 const HIDDEN = "[redacted]";
-const YES_NO = [
-  ["", "default"],
-  ["true", "yes"],
-  ["false", "no"],
-];
+const YES_NO = [["", "default"], ["true", "yes"], ["false", "no"]];
 
 /** The settings by group. `column` is the title in lists; empty inputs are not sent, so the default applies. */
 export const GROUPS = [
@@ -26,53 +22,25 @@ export const GROUPS = [
         placeholder: "amqp://server-name",
         help: "One, or several of the same broker or cluster, separated by spaces. Passwords are shown as [redacted].",
       },
-      {
-        name: "prefetch-count",
-        label: "Prefetch count",
-        type: "number",
-        min: 0,
-        max: 65535,
-        step: 1,
-        help: "The limit of unacknowledged messages. Default: 1000.",
-      },
-      {
-        name: "reconnect-delay",
-        label: "Reconnect delay",
-        type: "number",
-        min: 0,
-        step: "any",
-        help: "Seconds between attempts to connect. Default: 5.",
-      },
+      { name: "prefetch-count", label: "Prefetch count", type: "number", min: 0, max: 65535, step: 1,
+        help: "The limit of unacknowledged messages. Default: 1000." },
+      { name: "reconnect-delay", label: "Reconnect delay", type: "number", min: 0, step: "any",
+        help: "Seconds between attempts to connect. Default: 5." },
       {
         name: "ack-mode",
         label: "Acknowledgement mode",
         column: "Ack mode",
         type: "select",
-        options: [
-          ["", "default"],
-          ["on-confirm", "on confirm"],
-          ["on-publish", "on publish"],
-          ["no-ack", "no ack"],
-        ],
+        options: [["", "default"], ["on-confirm", "on confirm"], ["on-publish", "on publish"], ["no-ack", "no ack"]],
         help:
           "When messages are acknowledged upstream. Default: on-confirm, when they are safe here, so that none is lost; " +
           "on-publish: when they are published here; no-ack: at once.",
       },
-      {
-        name: "trust-user-id",
-        label: "Trust User-ID",
-        type: "select",
-        boolean: true,
-        options: YES_NO,
-        help: "Keep the property user-id of messages. Default: no.",
-      },
-      {
-        name: "channel-use-mode",
-        label: "Channel use mode",
-        type: "select",
+      { name: "trust-user-id", label: "Trust User-ID", type: "select", boolean: true, options: YES_NO,
+        help: "Keep the property user-id of messages. Default: no." },
+      { name: "channel-use-mode", label: "Channel use mode", type: "select",
         options: [["", "default"], "multiple", "single"],
-        help: "One channel upstream for messages and commands (single), or several. Default: multiple.",
-      },
+        help: "One channel upstream for messages and commands (single), or several. Default: multiple." },
     ],
   },
   {
@@ -80,40 +48,15 @@ export const GROUPS = [
     fields: [
       { name: "exchange", label: "Exchange", help: "The name of the exchange upstream. Default: the name of the federated exchange." },
       { name: "max-hops", label: "Max hops", type: "number", min: 0, step: 1, help: "How many links a message may pass. Default: 1." },
-      {
-        name: "expires",
-        label: "Expires",
-        column: "Expiry",
-        type: "number",
-        min: 1,
-        step: 1,
-        help: "Milliseconds until the queue upstream is deleted after the link is lost. Default: never.",
-      },
-      {
-        name: "message-ttl",
-        label: "Message TTL",
-        type: "number",
-        min: 0,
-        step: 1,
-        help: "Milliseconds until a message that waits upstream expires. Default: never.",
-      },
-      {
-        name: "queue-type",
-        label: "Queue type",
-        type: "select",
-        options: [["", "default"], "classic", "quorum"],
-        help: "The type of the queue upstream. Default: classic.",
-      },
-      {
-        name: "resource-cleanup-mode",
-        label: "Resource cleanup mode",
-        type: "select",
-        options: [
-          ["", "default"],
-          ["never", "never"],
-        ],
-        help: "Default: the queue upstream is deleted with the link. never: it stays, and collects messages.",
-      },
+      { name: "expires", label: "Expires", column: "Expiry", type: "number", min: 1, step: 1,
+        help: "Milliseconds until the queue upstream is deleted after the link is lost. Default: never." },
+      { name: "message-ttl", label: "Message TTL", type: "number", min: 0, step: 1,
+        help: "Milliseconds until a message that waits upstream expires. Default: never." },
+      { name: "queue-type", label: "Queue type", type: "select", options: [["", "default"], "classic", "quorum"],
+        help: "The type of the queue upstream. Default: classic." },
+      { name: "resource-cleanup-mode", label: "Resource cleanup mode", type: "select",
+        options: [["", "default"], ["never", "never"]],
+        help: "Default: the queue upstream is deleted with the link. never: it stays, and collects messages." },
       {
         name: "bind-nowait",
         label: "Bind without waiting",
@@ -128,11 +71,8 @@ export const GROUPS = [
     title: "Federated queues parameters",
     fields: [
       { name: "queue", label: "Queue", help: "The name of the queue upstream. Default: the name of the federated queue." },
-      {
-        name: "consumer-tag",
-        label: "Consumer tag",
-        help: "The tag of the link's consumer upstream. Default: federation-link- and the name of the upstream.",
-      },
+      { name: "consumer-tag", label: "Consumer tag",
+        help: "The tag of the link's consumer upstream. Default: federation-link- and the name of the upstream." },
     ],
   },
 ];
@@ -140,7 +80,7 @@ const FIELDS = GROUPS.flatMap((group) => group.fields);
 const uris = (value) => [value ?? []].flat().map(String);
 
 /** Return the value of the parameter: what was entered, with the types that the broker stores. Empty inputs are left out. */
-export function valueOf(entered) {
+function valueOf(entered) {
   const value = {};
   for (const field of FIELDS) {
     const given = entered[field.name];
@@ -184,22 +124,12 @@ function textOf(field, value) {
  */
 export function upstreamForm({ label, submit, fixed, value = {}, keep = false, latest, run }) {
   const groups = GROUPS.map((group) =>
-    h(
-      "fieldset.field",
-      {},
-      h("legend", {}, group.title),
-      group === GROUPS[0] ? fixed.map(fieldRow) : null,
+    h("fieldset.field", {}, h("legend", {}, group.title), group === GROUPS[0] ? fixed.map(fieldRow) : null,
       group.fields.map(({ column, boolean, ...field }) => fieldRow({ ...field, value: textOf(field, value[field.name]) })),
     ),
   );
   const hidden = keep && !session.may.administer() && textOf(FIELDS[0], value.uri).includes(HIDDEN);
-  return form({
-    label,
-    submit,
-    keep,
-    latest,
-    fields: groups,
+  return form({ label, submit, keep, latest, fields: groups,
     run: (entered, stored) => run(entered, valueOf(entered), stored),
-    extra: hidden ? [h("p", {}, "Passwords are shown to administrators only: enter them again in the URI.")] : [],
-  });
+    extra: hidden ? [h("p", {}, "Passwords are shown to administrators only: enter them again in the URI.")] : [] });
 }

@@ -2,15 +2,15 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { Chart, rangeChooser, rangeQuery } from "../core/chart.js";
 import { confirm } from "../core/dialog.js";
-import { h, fill } from "../core/dom.js";
-import * as format from "../core/format.js";
+import { List, paged } from "../core/list.js";
 import * as router from "../core/router.js";
+import { SamplesChart, rangeChooser, rangeQuery } from "../core/samples_chart.js";
 import * as session from "../core/session.js";
-import { Table, paged } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { facts, heading, link, section, short, state } from "./parts.js";
+import { h, facts, fill, short } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { heading, link, section, state } from "./widgets.js";
 
 const UP = ["running", "starting"];
 const isDown = (one) => !UP.includes(one.status);
@@ -37,20 +37,13 @@ function attempts(one) {
 /** The state of a link: whether it runs, whether messages flow and why not, and the error of one that is down. */
 function stateOf(one) {
   const notes = [one.state, one.reason].filter(Boolean).join(": ");
-  return [
-    state(one.status, one.degraded ? "waiting" : undefined),
-    notes ? h("small.detail", {}, notes) : null,
+  return [state(one.status, one.degraded ? "waiting" : undefined), notes ? h("small.detail", {}, notes) : null,
     one.error ? h("div.detail.bad", {}, one.error) : null,
-    isDown(one) && attempts(one) ? h("small.detail", {}, attempts(one)) : null,
-  ];
+    isDown(one) && attempts(one) ? h("small.detail", {}, attempts(one)) : null];
 }
 
 const dropped = (one) =>
-  [
-    ["by hops", one.dropped_max_hops],
-    ["already seen", one.dropped_seen],
-    ["invalid", one.dropped_invalid],
-  ]
+  [["by hops", one.dropped_max_hops], ["already seen", one.dropped_seen], ["invalid", one.dropped_invalid]]
     .filter(([, number]) => number)
     .map(([reason, number]) => `${format.count(number)} ${reason}`)
     .join(", ") || "0";
@@ -59,85 +52,32 @@ const lag = (one) => (one.lag_ms === null || one.lag_ms === undefined ? "" : for
 const inbound = (one) => (one.local_channel?.message_stats ?? one.message_stats)?.confirm_details?.rate;
 
 const COLUMNS = [
-  {
-    id: "upstream",
-    title: "Upstream",
-    sort: "upstream",
-    always: true,
-    cell: (one) => [upstreamPage(one), upstreamObject(one)],
-  },
+  { id: "upstream", title: "Upstream", sort: "upstream", always: true,
+    cell: (one) => [upstreamPage(one), upstreamObject(one)] },
   { id: "uri", title: "URI", sort: "uri", cell: (one) => short(one.uri) },
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
   { id: "object", title: "Exchange / queue", sort: "name", always: true, cell: (one) => [object(one), h("small.detail", {}, one.type)] },
   { id: "node", title: "Node", sort: "node", shown: false, cell: (one) => one.node },
   { id: "state", title: "State", sort: "status", always: true, cell: stateOf },
-  {
-    id: "rate",
-    title: "Inbound message rate",
-    sort: "local_channel.message_stats.confirm_details.rate",
-    number: true,
-    cell: (one) => format.rate(inbound(one)),
-    help: "messages that are safe here, a second",
-  },
-  {
-    id: "lag",
-    title: "Lag",
-    sort: "lag_ms",
-    number: true,
-    cell: lag,
-    help: "the age of the newest message, from the timestamp that its publisher set",
-  },
-  {
-    id: "backlog",
-    title: "Backlog",
-    sort: "backlog",
-    number: true,
-    cell: (one) => format.count(one.backlog),
-    help: "messages that wait upstream",
-  },
-  {
-    id: "dropped",
-    title: "Dropped",
-    cell: dropped,
-    shown: false,
-    help: "messages that had made all their hops, had been here before, or were invalid",
-  },
-  {
-    id: "retries",
-    title: "Retries",
-    sort: "retries",
-    number: true,
-    cell: (one) => format.count(one.retries),
-    shown: false,
-    help: "failed attempts since the link last ran",
-  },
+  { id: "rate", title: "Inbound message rate", sort: "local_channel.message_stats.confirm_details.rate", number: true,
+    cell: (one) => format.rate(inbound(one)), help: "messages that are safe here, a second" },
+  { id: "lag", title: "Lag", sort: "lag_ms", number: true, cell: lag,
+    help: "the age of the newest message, from the timestamp that its publisher set" },
+  { id: "backlog", title: "Backlog", sort: "backlog", number: true, cell: (one) => format.count(one.backlog),
+    help: "messages that wait upstream" },
+  { id: "dropped", title: "Dropped", cell: dropped, shown: false,
+    help: "messages that had made all their hops, had been here before, or were invalid" },
+  { id: "retries", title: "Retries", sort: "retries", number: true, cell: (one) => format.count(one.retries),
+    shown: false, help: "failed attempts since the link last ran" },
   { id: "next", title: "Next attempt", sort: "next_attempt_at", cell: (one) => format.time(one.next_attempt_at), shown: false },
-  {
-    id: "reconnects",
-    title: "Reconnects",
-    sort: "reconnects",
-    number: true,
-    cell: (one) => format.count(one.reconnects),
-    shown: false,
-    help: "how often the link ran and failed",
-  },
-  {
-    id: "unconfirmed",
-    title: "Unconfirmed",
-    sort: "unconfirmed",
-    number: true,
-    cell: (one) => format.count(one.unconfirmed),
-    shown: false,
-  },
+  { id: "reconnects", title: "Reconnects", sort: "reconnects", number: true,
+    cell: (one) => format.count(one.reconnects), shown: false, help: "how often the link ran and failed" },
+  { id: "unconfirmed", title: "Unconfirmed", sort: "unconfirmed", number: true,
+    cell: (one) => format.count(one.unconfirmed), shown: false },
   { id: "changed", title: "Last changed", sort: "changed_at", cell: (one) => format.time(one.changed_at) },
   { id: "id", title: "ID", sort: "id", always: true, cell: (one) => linkTo(one, one.id) },
-  {
-    id: "tag",
-    title: "Consumer tag",
-    sort: "consumer_tag",
-    cell: (one) => short(one.consumer_tag ?? ""),
-    shown: false,
-  },
+  { id: "tag", title: "Consumer tag", sort: "consumer_tag", cell: (one) => short(one.consumer_tag ?? ""),
+    shown: false },
 ];
 
 /** Ask, then restart the links; return whether they were restarted. */
@@ -157,17 +97,11 @@ function restartButtons(context) {
   return (one) => {
     if (!buttons.has(one.id)) {
       const entry = { one };
-      entry.button = h(
-        "button.quick",
-        {
-          type: "button",
-          "aria-label": `Restart the link of ${titleOf(one)}`,
-          onclick: async () => {
-            if (await restart([entry.one])) context.refresh();
-          },
+      entry.button = h("button.quick", {
+        type: "button", "aria-label": `Restart the link of ${titleOf(one)}`, onclick: async () => {
+          if (await restart([entry.one])) context.refresh();
         },
-        "Restart",
-      );
+      }, "Restart");
       buttons.set(one.id, entry);
     }
     const entry = buttons.get(one.id);
@@ -182,92 +116,48 @@ function createStatus(context) {
   const target = () => `federation-links${context.vhost ? path`/${context.vhost}` : ""}${onlyDown.checked ? "/state/down" : ""}`;
   const columns = [...COLUMNS];
   if (session.may.makePolicies()) columns.push({ id: "operations", title: "Operations", cell: restartButtons(context) });
-  const table = new Table({
-    name: "federation-links",
-    label: "Federation links",
-    filtered: "name or upstream",
-    columns,
-    empty: "no links",
-    load: paged(api.get, target),
+  const table = new List({ name: "federation-links", label: "Federation links", filtered: "name or upstream", columns,
+    empty: "no links", load: paged(api.get, target),
     key: (one) => `${one.type} ${localName(one)} in ${one.vhost}, upstream ${one.upstream} (${one.id})`,
-    actions: session.may.makePolicies() ? [{ label: "Restart", run: restart }] : [],
-  });
+    actions: session.may.makePolicies() ? [{ label: "Restart", run: restart }] : [] });
   onlyDown.addEventListener("change", () => {
     router.remember({ down: onlyDown.checked || "" });
     context.refresh();
   });
   table.filter.parentElement.insertBefore(h("label", {}, onlyDown, " only links that are down"), table.summary);
-  return {
-    element: h("div.page", {}, h("h1", {}, "Federation status"), table.element),
-    refresh: (signal) => table.refresh(signal),
-  };
+  return { element: h("div.page", {}, h("h1", {}, "Federation status"), table.element),
+    refresh: (signal) => table.refresh(signal) };
 }
 
 function details(one) {
-  return facts([
-    ["State", stateOf(one)],
-    ["Upstream", upstreamPage(one)],
-    ["URI", one.uri],
-    ["Upstream's cluster", one.upstream_cluster_name],
-    ["Upstream's virtual host", one.upstream_vhost],
+  return facts([["State", stateOf(one)], ["Upstream", upstreamPage(one)], ["URI", one.uri],
+    ["Upstream's cluster", one.upstream_cluster_name], ["Upstream's virtual host", one.upstream_vhost],
     [one.type === "queue" ? "Upstream queue" : "Upstream exchange", upstreamName(one)],
-    [one.type === "queue" ? "Queue" : "Exchange", object(one)],
-    ["Virtual host", one.vhost],
-    ["Node", one.node],
+    [one.type === "queue" ? "Queue" : "Exchange", object(one)], ["Virtual host", one.vhost], ["Node", one.node],
     ["Policy", one.policy ? link.policy(one.vhost, one.policy) : ""],
-    ["Inbound message rate", format.rate(inbound(one))],
-    ["Lag", lag(one)],
-    ["Backlog", format.count(one.backlog)],
-    ["Messages published here", format.count(one.forwarded)],
-    ["Unconfirmed", format.count(one.unconfirmed)],
-    ["Refused here", format.count(one.nacked)],
-    ["Dropped", dropped(one)],
+    ["Inbound message rate", format.rate(inbound(one))], ["Lag", lag(one)], ["Backlog", format.count(one.backlog)],
+    ["Messages published here", format.count(one.forwarded)], ["Unconfirmed", format.count(one.unconfirmed)],
+    ["Refused here", format.count(one.nacked)], ["Dropped", dropped(one)],
     ["Bindings upstream", one.type === "exchange" ? format.count(one.bindings) : ""],
-    ["Failed attempts", format.count(one.retries)],
-    ["Next attempt", format.time(one.next_attempt_at)],
-    ["Reconnects", format.count(one.reconnects)],
-    ["Flow since", format.time(one.since)],
-    ["Last changed", format.time(one.changed_at)],
-    ["ID", one.id],
-    ["Consumer tag", one.consumer_tag],
-  ]);
+    ["Failed attempts", format.count(one.retries)], ["Next attempt", format.time(one.next_attempt_at)],
+    ["Reconnects", format.count(one.reconnects)], ["Flow since", format.time(one.since)],
+    ["Last changed", format.time(one.changed_at)], ["ID", one.id], ["Consumer tag", one.consumer_tag]]);
 }
 
 function createLink(context) {
   const { vhost, id } = context.params;
-  const chart = new Chart(
-    "Inbound messages",
-    [
-      ["Published here", "publish"],
-      ["Confirmed here", "confirm"],
-    ],
-    { rates: true, format: format.rate },
-  );
+  const chart = new SamplesChart("Inbound messages", [["Published here", "publish"], ["Confirmed here", "confirm"]],
+    { rates: true, format: format.rate });
   const title = h("span");
   const shown = h("div");
   let latest = null;
-  const button = session.may.makePolicies()
-    ? h(
-        "button",
-        {
-          type: "button",
-          disabled: true,
-          onclick: async () => {
-            if (await restart([latest])) context.refresh();
-          },
-        },
-        "Restart link",
-      )
-    : null;
+  const button = session.may.makePolicies() ? h("button", { type: "button", disabled: true, onclick: async () => {
+    if (await restart([latest])) context.refresh();
+  } }, "Restart link") : null;
   return {
-    element: h(
-      "div.page",
-      {},
-      heading("Federation link", title, vhost),
-      section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)),
-      section("Details", shown),
-      button ? h("div.buttons", {}, button) : null,
-    ),
+    element: h("div.page", {}, heading("Federation link", title, vhost),
+      section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)), section("Details", shown),
+      button ? h("div.buttons", {}, button) : null),
     async refresh(signal) {
       latest = await api.get(path`warren/federation/links/${vhost}/${id}`, rangeQuery(["msg_rates"]), signal);
       fill(title, `${latest.upstream} → ${localName(latest)}`);
@@ -278,18 +168,7 @@ function createLink(context) {
   };
 }
 
-export const statusPage = {
-  route: "federation",
-  section: "federation",
-  title: "Federation status",
-  menu: "Status",
-  may: session.may.monitor,
-  create: createStatus,
-};
-export const linkPage = {
-  route: "federation/links/:vhost/:id",
-  section: "federation",
-  title: "Federation link",
-  may: session.may.monitor,
-  create: createLink,
-};
+export const statusPage = { route: "federation", section: "federation", title: "Federation status", menu: "Status",
+  may: session.may.monitor, create: createStatus };
+export const linkPage = { route: "federation/links/:vhost/:id", section: "federation", title: "Federation link",
+  may: session.may.monitor, create: createLink };

@@ -2,12 +2,13 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h, fill, svg } from "../core/dom.js";
-import * as format from "../core/format.js";
+import { List } from "../core/list.js";
 import * as router from "../core/router.js";
 import * as session from "../core/session.js";
-import { Table, whole } from "../core/table.js";
-import { link, section, state } from "./parts.js";
+import { h, fill, svg } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
+import { link, section, state } from "./widgets.js";
 
 const RADIUS = 9; // of a broker
 const LABEL = 7.5; // width of a character, about
@@ -60,13 +61,8 @@ function placesOf(brokers, width, height) {
   const lowest = Math.max(...angles.map(Math.sin));
   const up = brokers.length === 2 ? 0 : ((1 - lowest) / 2) * (middle.y - MARGIN); // an odd number does not reach the bottom
   return new Map(
-    brokers.map(({ name }, at) => [
-      name,
-      {
-        x: middle.x + Math.cos(angles[at]) * wide,
-        y: middle.y + up + Math.sin(angles[at]) * (middle.y - MARGIN),
-      },
-    ]),
+    brokers.map(({ name }, at) => [name,
+      { x: middle.x + Math.cos(angles[at]) * wide, y: middle.y + up + Math.sin(angles[at]) * (middle.y - MARGIN) }]),
   );
 }
 
@@ -93,11 +89,8 @@ function curveOf(from, to, height) {
     const far = Math.hypot(x - place.x, y - place.y) || 1;
     return `${place.x + ((x - place.x) * gap) / far} ${place.y + ((y - place.y) * gap) / far}`;
   };
-  return {
-    path: `M ${end(from, RADIUS + 2)} Q ${x} ${y} ${end(to, RADIUS + 9)}`,
-    x: (from.x + to.x) / 2 + along * (bend + 12),
-    y: (from.y + to.y) / 2 - across * (bend + 12),
-  };
+  return { path: `M ${end(from, RADIUS + 2)} Q ${x} ${y} ${end(to, RADIUS + 9)}`,
+    x: (from.x + to.x) / 2 + along * (bend + 12), y: (from.y + to.y) / 2 - across * (bend + 12) };
 }
 
 function drawEdge(edge, places, height) {
@@ -107,12 +100,8 @@ function drawEdge(edge, places, height) {
   const label = known
     ? svg("text", { x, y, "text-anchor": "middle", "dominant-baseline": "middle" }, edge.kind === "bad" ? "down" : format.rate(edge.rate))
     : null;
-  const shapes = [
-    svg("title", {}, text),
-    svg("path", { d: path, class: "wide" }),
-    svg("path", { d: path, class: "line", "marker-end": `url(#arrow-${edge.kind})` }),
-    label,
-  ];
+  const shapes = [svg("title", {}, text), svg("path", { d: path, class: "wide" }),
+    svg("path", { d: path, class: "line", "marker-end": `url(#arrow-${edge.kind})` }), label];
   return svg("a", { href: addressOfEdge(edge), class: `edge ${edge.kind}`, "aria-label": text }, shapes);
 }
 
@@ -122,40 +111,27 @@ function drawBroker(broker, at, place, { width, height }) {
   const half = 4 + (Math.min(broker.name.length, room) * LABEL) / 2; // of the name's width
   const { x, y } = place;
   const about = here ? "this broker" : broker.is_cluster_name ? "cluster name" : "address: its cluster name is not known";
-  return svg(
-    "g",
-    { class: here ? "broker here" : "broker" },
-    svg("title", {}, `${broker.name} (${about})`),
+  return svg("g", { class: here ? "broker here" : "broker" }, svg("title", {}, `${broker.name} (${about})`),
     svg("circle", { cx: x, cy: y, r: RADIUS }),
-    svg(
-      "text",
-      {
-        x: Math.min(Math.max(x, half), width - half),
-        y: isUpper(place, height) ? y - RADIUS - 7 : y + RADIUS + 16,
-        "text-anchor": "middle",
-      },
-      shorten(broker.name, room),
-    ),
-  );
+    svg("text",
+      { x: Math.min(Math.max(x, half), width - half), y: isUpper(place, height) ? y - RADIUS - 7 : y + RADIUS + 16,
+        "text-anchor": "middle" },
+      shorten(broker.name, room)));
 }
 
 function draw({ brokers, links }, width) {
   const height = brokers.length <= 2 ? 220 : Math.min(560, Math.max(300, width * 0.55));
   const places = placesOf(brokers, width, height);
   const arrows = RANK.map((kind) =>
-    svg(
-      "marker",
+    svg("marker",
       { id: `arrow-${kind}`, class: kind, viewBox: "0 0 10 10", refX: 3, refY: 5, markerWidth: 5, markerHeight: 5, orient: "auto" },
-      svg("path", { d: "M 0 0 L 10 5 L 0 10 z" }),
-    ),
+      svg("path", { d: "M 0 0 L 10 5 L 0 10 z" })),
   );
-  return svg(
-    "svg",
+  return svg("svg",
     { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Topology: the table below says the same" },
     svg("defs", {}, arrows),
     edgesOf(links).map((edge) => drawEdge(edge, places, height)),
-    brokers.map((broker, at) => drawBroker(broker, at, places.get(broker.name), { width, height })),
-  );
+    brokers.map((broker, at) => drawBroker(broker, at, places.get(broker.name), { width, height })));
 }
 
 const text = (value) => h("span.name", { title: value }, value ?? "");
@@ -197,17 +173,9 @@ function create(context) {
   const notes = h("p");
   let topology = { brokers: [], links: [] };
   const chosen = () => topology.links.filter((one) => (!from || one.from === from) && (!to || one.to === to));
-  const table = new Table({
-    name: "federation-topology",
-    label: "Links of the topology",
-    columns: COLUMNS,
-    empty: "no links",
-    key: (one) => [one.from, one.to, one.type, one.vhost, one.id],
-    load: whole(
-      async () => chosen(),
-      (one) => `${one.from} ${one.to} ${one.name ?? ""}`,
-    ),
-  });
+  const table = new List({ name: "federation-topology", label: "Links of the topology", columns: COLUMNS,
+    empty: "no links", key: (one) => [one.from, one.to, one.type, one.vhost, one.id],
+    load: whole(async () => chosen(), (one) => `${one.from} ${one.to} ${one.name ?? ""}`) });
 
   /** Draw the picture in the width that is there now; a focused link keeps the focus. */
   function redraw() {
@@ -229,29 +197,16 @@ function create(context) {
       ? h("p", {}, `Only links from ${from} to ${to}. `, h("a", { href: router.address(["federation", "topology"]) }, "Show all links"))
       : null;
   return {
-    element: h(
-      "div.page",
-      {},
-      h("h1", {}, "Federation topology"),
-      section(
-        "Brokers and links",
-        drawing,
-        notes,
-        h(
-          "p",
-          {},
-          h(
-            "small",
-            {},
+    element: h("div.page", {}, h("h1", {}, "Federation topology"),
+      section("Brokers and links", drawing, notes,
+        h("p", {},
+          h("small", {},
             "Arrows go from the upstream to the downstream, as messages do. Colours: green running, yellow starting " +
               "or blocked, red down; " +
               "dotted links are farther away, and known from bindings only.",
-          ),
-        ),
-      ),
+          ))),
       filtered,
-      table.element,
-    ),
+      table.element),
     leave: () => resized.disconnect(),
     async refresh(signal) {
       topology = await api.get(
@@ -260,21 +215,12 @@ function create(context) {
         signal,
       );
       redraw();
-      fill(
-        notes,
-        topology.links.length ? "" : "No broker federates with this one. ",
-        topology.truncated ? "There are more links than are shown." : "",
-      );
+      fill(notes, topology.links.length ? "" : "No broker federates with this one. ",
+        topology.truncated ? "There are more links than are shown." : "");
       await table.refresh(signal);
     },
   };
 }
 
-export const topologyPage = {
-  route: "federation/topology",
-  section: "federation",
-  title: "Federation topology",
-  menu: "Topology",
-  may: session.may.monitor,
-  create,
-};
+export const topologyPage = { route: "federation/topology", section: "federation", title: "Federation topology",
+  menu: "Topology", may: session.may.monitor, create };

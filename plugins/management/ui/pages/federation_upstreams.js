@@ -2,19 +2,18 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h, fill } from "../core/dom.js";
-import * as format from "../core/format.js";
+import { List } from "../core/list.js";
 import * as router from "../core/router.js";
-import { Table, whole } from "../core/table.js";
 import * as session from "../core/session.js";
 import * as tasks from "../core/tasks.js";
+import { h, facts, fill, short } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
 import { namesOf, policiesOf, policySection } from "./federation_policies.js";
 import { GROUPS, restored, upstreamForm } from "./federation_settings.js";
-import {
-  deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, vhostField,
-} from "./parts.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, vhostField } from "./widgets.js";
 
-export const COMPONENT = "federation-upstream";
+const COMPONENT = "federation-upstream";
 const URIS = [
   ["amqp://server-name", "to a broker, without credentials and with the virtual host of the same name"],
   ["amqp://user:password@server-name/my-vhost", "with credentials and a virtual host of another name"],
@@ -37,34 +36,24 @@ const COLUMNS = [
   { id: "uri", title: "URI", always: true, cell: (one) => shownUris(one.value).map((uri) => h("span.name.row", { title: uri }, uri)) },
   ...GROUPS.flatMap((group) => group.fields)
     .filter((field) => field.name !== "uri")
-    .map((field) => ({
-      id: field.name,
-      title: field.column ?? field.label,
-      sort: `value.${field.name}`,
-      number: field.type === "number",
-      shown: SHOWN.includes(field.name),
-      cell: (one) => (one.value[field.name] === undefined ? "" : short(format.value(one.value[field.name]))),
-    })),
+    .map((field) => ({ id: field.name, title: field.column ?? field.label, sort: `value.${field.name}`,
+      number: field.type === "number", shown: SHOWN.includes(field.name),
+      cell: (one) => (one.value[field.name] === undefined ? "" : short(format.value(one.value[field.name]))) })),
   editColumn((one) => ["federation-upstreams", one.vhost, one.name]),
 ];
 
 /** Ask, then delete the upstreams; the question names the policies that use them. */
 const removeUpstreams = (upstreams) =>
-  deleteObjects(upstreams, {
-    kind: "upstream",
+  deleteObjects(upstreams, { kind: "upstream",
     consequence: "Its links end, and their queues upstream are deleted with the messages that wait there.",
     describe: async (one) => `${one.name} (${one.vhost}): used by ${namesOf(await policiesOf(one.vhost, one.name))}`,
-    target,
-  });
+    target });
 
 function addForm(context) {
   return upstreamForm({
     label: "Add a new upstream",
     submit: "Add upstream",
-    fixed: [
-      vhostField(context),
-      { name: "name", label: "Name", required: true },
-    ],
+    fixed: [vhostField(context), { name: "name", label: "Name", required: true }],
     async run(entered, value) {
       await api.put(target(entered), { value });
       tasks.say(`Upstream ${entered.name} is set. It is used as soon as a policy names it.`);
@@ -74,34 +63,17 @@ function addForm(context) {
 }
 
 const examples = () =>
-  h(
-    "ul",
-    {},
-    URIS.map(([uri, text]) => h("li", {}, h("code.long", {}, uri), h("small.detail", {}, text))),
-  );
+  h("ul", {}, URIS.map(([uri, text]) => h("li", {}, h("code.long", {}, uri), h("small.detail", {}, text))));
 
 function createList(context) {
   const all = (signal) => api.get(context.vhost ? path`parameters/${COMPONENT}/${context.vhost}` : `parameters/${COMPONENT}`, {}, signal);
-  const table = new Table({
-    name: "federation-upstreams",
-    label: "Upstreams",
-    columns: COLUMNS,
-    empty: "no upstreams",
-    load: whole(all),
-    key: (one) => [one.vhost, one.name],
-    actions: [{ label: "Delete", run: removeUpstreams, danger: true }],
-  });
+  const table = new List({ name: "federation-upstreams", label: "Upstreams", columns: COLUMNS, empty: "no upstreams",
+    load: whole(all), key: (one) => [one.vhost, one.name],
+    actions: [{ label: "Delete", run: removeUpstreams, danger: true }] });
   const policies = policySection(context);
   return {
-    element: h(
-      "div.page",
-      {},
-      h("h1", {}, "Federation upstreams"),
-      table.element,
-      folded("Add a new upstream", addForm(context)),
-      folded("URI examples", examples()),
-      policies.element,
-    ),
+    element: h("div.page", {}, h("h1", {}, "Federation upstreams"), table.element,
+      folded("Add a new upstream", addForm(context)), folded("URI examples", examples()), policies.element),
     async refresh(signal) {
       await table.refresh(signal);
       await policies.refresh(signal);
@@ -133,15 +105,8 @@ function createUpstream(context) {
   );
   const remove = deleteAndReturn("Delete upstream", () => removeUpstreams([here]), "federation-upstreams");
   return {
-    element: h(
-      "div.page",
-      {},
-      heading("Federation upstream", name, vhost),
-      section("Details", shown),
-      section("Policies that use it", used),
-      editing.element,
-      h("div.buttons", {}, remove),
-    ),
+    element: h("div.page", {}, heading("Federation upstream", name, vhost), section("Details", shown),
+      section("Policies that use it", used), editing.element, h("div.buttons", {}, remove)),
     async refresh(signal) {
       const value = await load(signal);
       const policies = await policiesOf(vhost, name, signal);

@@ -3,14 +3,14 @@
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
-import { h, fill, show } from "../core/dom.js";
-import * as format from "../core/format.js";
 import { fieldRow } from "../core/form.js";
 import * as session from "../core/session.js";
 import * as tasks from "../core/tasks.js";
+import { h, fill, show } from "../web/dom.js";
+import * as format from "../web/format.js";
 import { commands, plan, TOPOLOGIES } from "./federation_plan.js";
-import { section } from "./parts.js";
 import { preview } from "./policies.js";
+import { section } from "./widgets.js";
 
 const target = (vhost, name) => path`parameters/federation-upstream/${vhost}/${name}`;
 const inputOf = (row) => row.querySelector("input, select");
@@ -23,14 +23,11 @@ function brokerRows(first, changed) {
 
   function add(name = "") {
     const number = rows.length + 1;
-    const fields = {
-      name: fieldRow({ label: "Cluster name", value: name }),
+    const fields = { name: fieldRow({ label: "Cluster name", value: name }),
       uri: fieldRow({ label: "URI", placeholder: "amqp://user:password@host/vhost", help: "How other brokers reach it." }),
-      above: fieldRow({ label: "Broker above", type: "select", options: [] }),
-    };
+      above: fieldRow({ label: "Broker above", type: "select", options: [] }) };
     const row = { name: inputOf(fields.name), uri: inputOf(fields.uri), above: inputOf(fields.above), aboveField: fields.above };
-    row.remove = h(
-      "button",
+    row.remove = h("button",
       {
         type: "button",
         onclick: () => {
@@ -39,8 +36,7 @@ function brokerRows(first, changed) {
           changed();
         },
       },
-      "Remove",
-    );
+      "Remove");
     row.legend = h("legend", {}, `Broker ${number}`);
     row.element = h("fieldset.field", {}, row.legend, fields.name, fields.uri, fields.above, row.remove);
     rows.push(row);
@@ -98,28 +94,13 @@ async function apply({ upstreams, policy }, vhost, refresh) {
 
 function create(context) {
   const here = context.overview.cluster_name;
-  const topology = fieldRow({
-    label: "Topology",
-    type: "select",
-    options: Object.entries(TOPOLOGIES).map(([value, { title }]) => [value, title]),
-    help: " ",
-  });
+  const topology = fieldRow({ label: "Topology", type: "select",
+    options: Object.entries(TOPOLOGIES).map(([value, { title }]) => [value, title]), help: " " });
   const fields = {
-    kind: fieldRow({
-      name: "apply-to",
-      label: "Federate",
-      type: "select",
-      options: [
-        ["exchanges", "Exchanges"],
-        ["queues", "Queues"],
-      ],
-    }),
-    vhost: fieldRow({
-      name: "vhost",
-      label: "Virtual host",
-      value: context.vhost || "/",
-      help: "Of the exchanges or queues; the same at each broker.",
-    }),
+    kind: fieldRow({ name: "apply-to", label: "Federate", type: "select",
+      options: [["exchanges", "Exchanges"], ["queues", "Queues"]] }),
+    vhost: fieldRow({ name: "vhost", label: "Virtual host", value: context.vhost || "/",
+      help: "Of the exchanges or queues; the same at each broker." }),
     pattern: fieldRow({ name: "pattern", label: "Pattern", value: "^federated\\.", help: "A regular expression for their names." }),
     policy: fieldRow({ label: "Name of the policy", value: "federate" }),
     priority: fieldRow({ label: "Priority", type: "number", step: 1, placeholder: "0" }),
@@ -142,15 +123,9 @@ function create(context) {
     const vhost = inputs.vhost.value;
     let planned;
     try {
-      planned = plan({
-        topology: chosen.value,
-        brokers: brokers.read(),
-        kind: inputs.kind.value,
-        pattern: inputs.pattern.value,
-        policy: inputs.policy.value,
-        priority: numberOf(inputs.priority),
-        hops: numberOf(inputs.hops),
-      });
+      planned = plan({ topology: chosen.value, brokers: brokers.read(), kind: inputs.kind.value,
+        pattern: inputs.pattern.value, policy: inputs.policy.value, priority: numberOf(inputs.priority),
+        hops: numberOf(inputs.hops) });
       if (!inputs.policy.value || inputs.policy.value.startsWith("-"))
         throw new Error("the policy needs a name that does not begin with -");
       if (!inputs.pattern.value || inputs.pattern.value.startsWith("-")) throw new Error("the pattern is empty or begins with -");
@@ -163,9 +138,7 @@ function create(context) {
       planned.map((part) => {
         const lines = commands(part, vhost);
         const mine = part.name === here;
-        return h(
-          "section",
-          { "aria-label": `Commands for ${part.name}` },
+        return h("section", { "aria-label": `Commands for ${part.name}` },
           h("h3.long", {}, part.name, mine ? h("small", {}, " this broker") : null),
           lines.length ? h("pre", { tabindex: 0 }, lines.join("\n")) : h("p.empty", {}, "Nothing to set: it has no upstream."),
           mine && lines.length
@@ -179,14 +152,8 @@ function create(context) {
   brokers.add(here);
   brokers.add();
   ready.brokers = true;
-  const form = h(
-    "form",
-    { "aria-label": "Federation wizard", onsubmit: (event) => event.preventDefault() },
-    topology,
-    h("fieldset.field", {}, h("legend", {}, "Brokers"), brokers.element),
-    Object.values(fields),
-    matches,
-  );
+  const form = h("form", { "aria-label": "Federation wizard", onsubmit: (event) => event.preventDefault() }, topology,
+    h("fieldset.field", {}, h("legend", {}, "Brokers"), brokers.element), Object.values(fields), matches);
   preview(form, matches);
   form.addEventListener("input", () => {
     while (chosen.value !== "pair" && brokers.rows.length < 3) brokers.add();
@@ -194,34 +161,18 @@ function create(context) {
   });
   update();
   return {
-    element: h(
-      "div.page",
-      {},
-      h("h1", {}, "Federation wizard"),
-      section("Topology", form),
-      section(
-        "Commands",
-        h(
-          "p",
-          {},
+    element: h("div.page", {}, h("h1", {}, "Federation wizard"), section("Topology", form),
+      section("Commands",
+        h("p", {},
           "Run these at each broker, or with --url at any machine. " + "The user of a URI needs the permissions to configure and write ",
           h("code", {}, "^federation: .*"),
           " and to read ",
           h("code", {}, ".*"),
-          " there.",
-        ),
-        result,
-      ),
-    ),
+          " there."),
+        result)),
     async refresh() {}, // nothing here changes by itself
   };
 }
 
-export const wizardPage = {
-  route: "federation/wizard",
-  section: "federation",
-  title: "Federation wizard",
-  menu: "Wizard",
-  may: session.may.makePolicies,
-  create,
-};
+export const wizardPage = { route: "federation/wizard", section: "federation", title: "Federation wizard",
+  menu: "Wizard", may: session.may.makePolicies, create };

@@ -2,12 +2,13 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h } from "../core/dom.js";
 import { form } from "../core/form.js";
-import * as format from "../core/format.js";
+import { List } from "../core/list.js";
 import { may } from "../core/session.js";
-import { Table, whole } from "../core/table.js";
-import { attempt, link, section, vhostField } from "./parts.js";
+import { h } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
+import { attempt, link, section, vhostField } from "./widgets.js";
 
 const KINDS = {
   vhost: {
@@ -22,7 +23,7 @@ function tableOf(kind, load, context) {
     await attempt(() => api.remove(`${way}/${encodeURIComponent(one[kind])}/${limit}`));
     context.refresh();
   } }, "Clear");
-  return new Table({
+  return new List({
     name: way, label: title, small: true, key: (one) => one[kind], empty: "no limits", load,
     columns: [{ id: kind, title: label, always: true, cell: (one) => KINDS[kind].link(one[kind]) },
       ...KINDS[kind].names.map((name) => ({ id: name, title: name, number: true,

@@ -2,10 +2,10 @@
 
 import * as api from "../core/api.js";
 import { confirm } from "../core/dialog.js";
-import { h, fill } from "../core/dom.js";
 import { form } from "../core/form.js";
-import * as format from "../core/format.js";
-import { facts, link, tableOf } from "./parts.js";
+import { h, facts, fill } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { link, tableOf } from "./widgets.js";
 
 const SHOWN_BYTES = 50_000; // of each payload; the rest is not sent
 const MOST = 500;

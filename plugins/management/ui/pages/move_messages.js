@@ -2,10 +2,10 @@
 
 import * as api from "../core/api.js";
 import { confirm } from "../core/dialog.js";
-import { h, show } from "../core/dom.js";
 import { form } from "../core/form.js";
-import * as format from "../core/format.js";
 import * as tasks from "../core/tasks.js";
+import { h, show } from "../web/dom.js";
+import * as format from "../web/format.js";
 
 const PATIENCE = 50; // successive parts of a move in which the queue gave nothing: some seconds
 

@@ -2,15 +2,17 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { Chart, rangeChooser, rangeQuery } from "../core/chart.js";
 import { confirm } from "../core/dialog.js";
-import { h, fill } from "../core/dom.js";
-import * as format from "../core/format.js";
+import { List } from "../core/list.js";
 import { refreshNow } from "../core/poll.js";
+import { SamplesChart, rangeChooser, rangeQuery } from "../core/samples_chart.js";
 import { may } from "../core/session.js";
-import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { facts, heading, link, mark, section } from "./parts.js";
+import { BYTE_STEPS } from "../web/chart.js";
+import { h, facts, fill } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
+import { heading, link, mark, section } from "./widgets.js";
 
 const used = (amount, limit, show, alarm) =>
   h(alarm ? "span.bad" : "span", {}, show(amount), limit ? h("small.below", {}, `of ${show(limit)}`) : "");
@@ -108,15 +110,15 @@ export function healthOf(node) {
 
 function create(context) {
   const here = path`nodes/${context.params.node}`;
-  const memory = new Chart("Memory used", [["Memory", "mem_used"]], { binary: true, format: format.bytes });
-  const disk = new Chart("Disk free", [["Disk", "disk_free"]], { binary: true, format: format.bytes });
-  const sockets = new Chart("Sockets and files", [["Sockets", "sockets_used"], ["File descriptors", "fd_used"]], { format: format.count });
+  const memory = new SamplesChart("Memory used", [["Memory", "mem_used"]], { steps: BYTE_STEPS, format: format.bytes });
+  const disk = new SamplesChart("Disk free", [["Disk", "disk_free"]], { steps: BYTE_STEPS, format: format.bytes });
+  const sockets = new SamplesChart("Sockets and files", [["Sockets", "sockets_used"], ["File descriptors", "fd_used"]], { format: format.count });
   const details = h("div");
   const uses = h("div");
   const plugins = h("div");
   const alarms = h("div");
   let listed = [];
-  const tasks = new Table({
+  const tasks = new List({
     name: "tasks", label: "Tasks", small: true, key: (task) => task.name, load: whole(async () => listed), empty: "no tasks",
     columns: [
       { id: "name", title: "Task", always: true, cell: (task) => task.name },

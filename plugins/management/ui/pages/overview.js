@@ -1,16 +1,17 @@
 /** The overview: queued messages and rates over time, totals, nodes and their health, churn, listeners, definitions. */
 
 import * as api from "../core/api.js";
-import { rangeChooser, rangeQuery } from "../core/chart.js";
-import { h, fill, show } from "../core/dom.js";
-import * as format from "../core/format.js";
+import { List } from "../core/list.js";
 import { address } from "../core/router.js";
+import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
 import { may } from "../core/session.js";
-import { Table, whole } from "../core/table.js";
+import { h, fill, show } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
 import { definitionsSections } from "./definitions.js";
 import { alarmTexts, healthOf, nodeColumns } from "./nodes.js";
-import { section } from "./parts.js";
 import { churnChart, lengthsChart, ratesChart } from "./rates.js";
+import { section } from "./widgets.js";
 
 const TOTALS = [
   ["Connections", "connections"], ["Channels", "channels"], ["Exchanges", "exchanges"], ["Queues", "queues"], ["Consumers", "consumers"],
@@ -43,14 +44,14 @@ function create(context) {
   const alarms = h("div.alarms", { role: "alert", hidden: true });
   const health = h("div");
   let loaded = { nodes: [], listeners: [], contexts: [] };
-  const nodes = new Table({
+  const nodes = new List({
     name: "nodes", label: "Nodes", small: true, columns: nodeColumns(), key: (one) => one.name, load: whole(async () => loaded.nodes),
   });
-  const listeners = new Table({
+  const listeners = new List({
     name: "listeners", label: "Listening ports", small: true, columns: LISTENERS,
     key: (one) => `${one.protocol} ${one.ip_address} ${one.port}`, load: whole(async () => loaded.listeners),
   });
-  const contexts = new Table({
+  const contexts = new List({
     name: "contexts", label: "Web contexts", small: true, columns: CONTEXTS,
     key: (one) => `${one.description} ${one.ip} ${one.port}`, load: whole(async () => loaded.contexts),
   });

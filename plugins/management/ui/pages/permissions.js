@@ -3,10 +3,11 @@
 import * as api from "../core/api.js";
 import { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
-import { h } from "../core/dom.js";
 import { form } from "../core/form.js";
-import { Table, whole } from "../core/table.js";
-import { attempt, link, short, vhostField } from "./parts.js";
+import { List } from "../core/list.js";
+import { h, short } from "../web/dom.js";
+import { whole } from "../web/table.js";
+import { attempt, link, vhostField } from "./widgets.js";
 
 const pattern = (text) => (text === "" ? h("code", {}, "^$ (nothing)") : h("code.name", { title: text }, text));
 
@@ -30,7 +31,7 @@ export function permissionTables(given, context) {
     await attempt(() => api.remove(target(one)));
     context.refresh();
   };
-  const make = (label, way, fields, cleared) => new Table({
+  const make = (label, way, fields, cleared) => new List({
     name: way, label, small: true, columns: columnsOf(given, fields, cleared), empty: "none",
     key: (one) => [one.user, one.vhost, one.exchange ?? ""],
     load: whole((signal) => api.get(`${placeOf(given)}/${way}`, {}, signal), (one) => one.user),

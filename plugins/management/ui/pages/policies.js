@@ -2,15 +2,14 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h, fill } from "../core/dom.js";
 import { argumentsTable, form } from "../core/form.js";
-import * as format from "../core/format.js";
+import { List } from "../core/list.js";
 import { may } from "../core/session.js";
-import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import {
-  deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, tableOf, vhostField,
-} from "./parts.js";
+import { h, facts, fill, short } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, tableOf, vhostField } from "./widgets.js";
 
 const APPLY_TO = [
   ["all", "exchanges and queues"], ["exchanges", "exchanges"], ["queues", "queues"], ["classic_queues", "classic queues"],
@@ -126,7 +125,7 @@ function createList(context) {
     const label = operator ? "Operator policies" : "User policies";
     const way = wayOf(operator);
     const load = (signal) => api.get(context.vhost ? `${way}/${encodeURIComponent(context.vhost)}` : way, {}, signal);
-    const table = new Table({
+    const table = new List({
       name: way, label, small: operator, columns: columnsOf(operator), key: (one) => [one.vhost, one.name], load: whole(load),
       empty: "no policies", actions: mayWrite(operator) ? [{ label: "Clear", run: remove(operator), danger: true }] : [],
     });

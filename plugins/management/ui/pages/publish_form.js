@@ -2,9 +2,9 @@
 
 import * as api from "../core/api.js";
 import { DEFAULT_EXCHANGE, path } from "../core/api.js";
-import { h } from "../core/dom.js";
 import { argumentsTable, form } from "../core/form.js";
 import * as tasks from "../core/tasks.js";
+import { h } from "../web/dom.js";
 
 const PROPERTIES = [
   ["content_type", "string", "application/json"], ["content_encoding", "string", "gzip"], ["priority", "number", "0 to 255"],

@@ -2,22 +2,23 @@
 
 import * as api from "../core/api.js";
 import { DEFAULT_EXCHANGE } from "../core/api.js";
-import { rangeChooser, rangeQuery } from "../core/chart.js";
 import { confirm } from "../core/dialog.js";
-import { h, fill } from "../core/dom.js";
-import * as format from "../core/format.js";
 import { form } from "../core/form.js";
-import { Table, whole } from "../core/table.js";
+import { List } from "../core/list.js";
+import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
 import * as tasks from "../core/tasks.js";
+import { h, facts, fill } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
 import { bindingsTo } from "./bindings.js";
 import { consumerColumns, consumerKey } from "./consumers.js";
 import { getMessages } from "./messages_of_queue.js";
 import { moveForm } from "./move_messages.js";
-import { deleteForm, facts, features, folded, heading, hideForbidden, link, section, state, tableOf } from "./parts.js";
 import { publishForm } from "./publish_form.js";
 import { target } from "./queues.js";
 import { breakdown, lengthsChart, ratesChart } from "./rates.js";
 import { unackedMessages } from "./unacked.js";
+import { deleteForm, features, folded, heading, hideForbidden, link, section, state, tableOf } from "./widgets.js";
 
 // the columns of RabbitMQ's table of sizes, with the ending of the fields
 const CLASSES = [
@@ -102,7 +103,7 @@ function create(context) {
   const sizes = sizesTable();
   const parts = breakdown([["Incoming", "incoming"], ["Deliveries", "deliveries"]]);
   let consumers = [];
-  const consumersTable = new Table({
+  const consumersTable = new List({
     name: "consumers_of_queue", label: "Consumers", columns: consumerColumns("queue", "vhost"), local: true,
     filtered: "consumer tag", empty: "no consumers", key: consumerKey, load: whole(() => consumers, (one) => one.consumer_tag),
   });

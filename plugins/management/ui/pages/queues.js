@@ -3,13 +3,13 @@
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
-import { h } from "../core/dom.js";
-import * as format from "../core/format.js";
 import { argumentsTable, form } from "../core/form.js";
-import { Table, paged } from "../core/table.js";
+import { List, paged } from "../core/list.js";
 import * as tasks from "../core/tasks.js";
-import { deleteObjects, features, folded, link, state, vhostField } from "./parts.js";
+import { h } from "../web/dom.js";
+import * as format from "../web/format.js";
 import { countColumn, rateColumn } from "./rates.js";
+import { deleteObjects, features, folded, link, state, vhostField } from "./widgets.js";
 
 const COLUMNS = [
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (queue) => queue.vhost },
@@ -106,7 +106,7 @@ function addForm(context) {
 }
 
 function createList(context) {
-  const table = new Table({
+  const table = new List({
     name: "queues", label: "Queues", columns: COLUMNS, key: (queue) => [queue.vhost, queue.name], empty: "no queues",
     load: paged(api.get, () => (context.vhost ? path`queues/${context.vhost}` : "queues"), { columns: FIELDS }),
     actions: [{ label: "Purge", run: purgeQueues, danger: true }, { label: "Delete", run: removeQueues, danger: true }],

@@ -1,9 +1,10 @@
 /** Rates: columns of lists, and the charts of queues, exchanges, channels and the node. */
 
-import { Chart } from "../core/chart.js";
-import { h, fill, show } from "../core/dom.js";
-import * as format from "../core/format.js";
-import { link, section } from "./parts.js";
+import { SamplesChart } from "../core/samples_chart.js";
+import { BYTE_STEPS } from "../web/chart.js";
+import { h, fill, show } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { link, section } from "./widgets.js";
 
 const MOST = 100; // others of a breakdown
 
@@ -43,13 +44,13 @@ const CHURN = {
   queues: [["Declared", "queue_declared"], ["Created", "queue_created"], ["Deleted", "queue_deleted"]],
 };
 
-const ratesOf = (title, series) => new Chart(title, series, { rates: true, format: format.rate });
+const ratesOf = (title, series) => new SamplesChart(title, series, { rates: true, format: format.rate });
 
-export const lengthsChart = () => new Chart("Queued messages", LENGTHS, { format: format.count });
+export const lengthsChart = () => new SamplesChart("Queued messages", LENGTHS, { format: format.count });
 export const ratesChart = () => ratesOf("Message rates", RATES);
 export const exchangeChart = () => ratesOf("Message rates", EXCHANGE_RATES);
-export const dataChart = () => new Chart(
-  "Data rates", [["From client", "recv_oct"], ["To client", "send_oct"]], { rates: true, binary: true, format: format.byteRate });
+export const dataChart = () => new SamplesChart(
+  "Data rates", [["From client", "recv_oct"], ["To client", "send_oct"]], { rates: true, steps: BYTE_STEPS, format: format.byteRate });
 export const churnChart = (kind) => ratesOf(`${kind[0].toUpperCase()}${kind.slice(1)} opened and closed`, CHURN[kind]);
 
 const BREAKDOWN = [

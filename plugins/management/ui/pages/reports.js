@@ -2,12 +2,13 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h, fill } from "../core/dom.js";
-import * as format from "../core/format.js";
+import { List } from "../core/list.js";
 import { address } from "../core/router.js";
 import { may } from "../core/session.js";
-import { Table, whole } from "../core/table.js";
-import { attempt, facts, heading, save, section, state } from "./parts.js";
+import { h, facts, fill } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
+import { attempt, heading, save, section, state } from "./widgets.js";
 
 const KINDS = { balanced: "good", sampled: "waiting", incomplete: "waiting", imbalanced: "bad" };
 const seconds = (microseconds) => (typeof microseconds === "number" ? format.duration(microseconds / 1e6) : "");
@@ -24,7 +25,7 @@ const COLUMNS = [
 ];
 
 function createList() {
-  const table = new Table({
+  const table = new List({
     name: "reports", label: "Reports", columns: COLUMNS, key: (one) => one.name, load: whole((signal) => api.get("warren/reports", {}, signal)),
     empty: "no reports: switch the export on (message_log.enabled), then run `warren analyze --input ./message-log --output ./reports/NAME`",
   });
@@ -45,7 +46,7 @@ const LISTS = [
   ["talkers", "Top talkers: users", [text("node", "Node"), text("name", "User"), text("flow", "Flow"), count("messages", "Messages"), { id: "bytes", title: "Bytes", ...COUNT, sort: "bytes", cell: (row) => format.bytes(row.bytes) }],
     (report) => report.throughput?.filter((row) => row.scope === "user" && row.grain === report.throughput[0].grain)],
   ["backlog", "Backlog", [text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), count("peak", "Peak")], (report) => report.backlog],
-  ["links", "Federation links", [text("link", "Link"), text("upstream_node", "Upstream"), count("taken", "Taken"), count("came", "Came"), count("missing", "Missing"), count("pending", "Pending")], (report) => report.conservation?.links],
+  ["links", "Federation links", [text("link", "Link"), text("upstream_node", "Upstream"), count("taken", "Taken"), count("arrived", "Arrived"), count("missing", "Missing"), count("pending", "Pending")], (report) => report.conservation?.links],
 ];
 
 function createReport(context) {
@@ -58,7 +59,7 @@ function createReport(context) {
   let report = {};
   const lists = LISTS.map(([key, title, columns, rows]) => {
     const load = whole(async () => (rows(report) ?? []).map((row, at) => ({ ...row, at })), queueName);
-    return { title, table: new Table({ name: `report-${key}`, label: title, small: true, columns, key: (row) => String(row.at), load, empty: "nothing" }) };
+    return { title, table: new List({ name: `report-${key}`, label: title, small: true, columns, key: (row) => String(row.at), load, empty: "nothing" }) };
   });
   const made = h("p", { role: "status" });
   let shown = "";

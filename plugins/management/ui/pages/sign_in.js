@@ -1,7 +1,7 @@
 /** The page to sign in. */
 
-import { h } from "../core/dom.js";
 import * as session from "../core/session.js";
+import { h } from "../web/dom.js";
 
 /** Show the page; call `start` after the credentials were entered. `reason` says why the user is here again. */
 export function signIn(start, reason) {

@@ -2,11 +2,11 @@
 
 import * as api from "../core/api.js";
 import { DEFAULT_EXCHANGE, path } from "../core/api.js";
-import { h, fill, show } from "../core/dom.js";
 import { form } from "../core/form.js";
-import * as format from "../core/format.js";
 import { may } from "../core/session.js";
-import { facts, link, section, tableOf, vhostField } from "./parts.js";
+import { h, facts, fill, show } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { link, section, tableOf, vhostField } from "./widgets.js";
 
 const BOUNDS = "The trace shows at most 20 messages of each second, and ends when you leave this page.";
 const KEPT = 200; // messages on the page

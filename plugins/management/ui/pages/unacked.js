@@ -1,10 +1,11 @@
 /** The unacknowledged messages of a queue: who has them, and for how long. */
 
 import * as api from "../core/api.js";
-import { h } from "../core/dom.js";
-import * as format from "../core/format.js";
-import { Table, whole } from "../core/table.js";
-import { link, short } from "./parts.js";
+import { List } from "../core/list.js";
+import { h, short } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
+import { link } from "./widgets.js";
 
 const MOST = 500;
 
@@ -29,7 +30,7 @@ const COLUMNS = [
 /** The list; `refresh(signal, count, exclusive)` loads it if there are any. */
 export function unackedMessages(here) {
   let unacked = [];
-  const table = new Table({
+  const table = new List({
     name: "unacked", label: "Unacknowledged messages", columns: COLUMNS, local: true, filtered: "consumer tag",
     empty: "no unacknowledged messages", key: (one) => [one.channel_details.name, one.delivery_tag],
     load: whole(() => unacked, (one) => one.consumer_tag),

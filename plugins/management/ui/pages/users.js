@@ -2,16 +2,15 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h, fill, show } from "../core/dom.js";
 import { form } from "../core/form.js";
+import { List } from "../core/list.js";
 import { may } from "../core/session.js";
-import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import {
-  deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, vhostField,
-} from "./parts.js";
+import { h, facts, fill, short, show } from "../web/dom.js";
+import { whole } from "../web/table.js";
 import { limitsSection } from "./limits.js";
 import { permissionForms, permissionTables } from "./permissions.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, vhostField } from "./widgets.js";
 
 const TAGS = [
   ["administrator", "everything"], ["monitoring", "reads all virtual hosts, connections and nodes"],
@@ -88,7 +87,7 @@ function createList(context) {
     for (const one of permissions) byUser.get(one.user)?.vhosts.push(one.vhost);
     return [...byUser.values()];
   };
-  const table = new Table({
+  const table = new List({
     name: "users", label: "Users", columns: COLUMNS, key: (user) => user.name, load: whole(load), empty: "no users", sort: "name",
     actions: [{ label: "Delete", run: remove, danger: true }],
   });

@@ -2,19 +2,18 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { rangeChooser, rangeQuery } from "../core/chart.js";
-import { h, fill, show } from "../core/dom.js";
 import { form } from "../core/form.js";
-import * as format from "../core/format.js";
+import { List } from "../core/list.js";
+import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
 import { may } from "../core/session.js";
-import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
+import { h, facts, fill, short, show } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { whole } from "../web/table.js";
 import { limitsSection } from "./limits.js";
-import {
-  attempt, deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, state,
-} from "./parts.js";
 import { permissionForms, permissionTables } from "./permissions.js";
 import { countColumn, dataChart, dataColumn, lengthsChart, rateColumn, ratesChart } from "./rates.js";
+import { attempt, deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, state } from "./widgets.js";
 
 const target = (vhost) => path`vhosts/${vhost.name}`;
 const stateOf = (vhost) => Object.values(vhost.cluster_state ?? {})[0];
@@ -58,7 +57,7 @@ function createList(context) {
     for (const one of await api.get("permissions", {}, signal)) users.get(one.vhost)?.push(one.user);
     return vhosts.map((one) => ({ ...one, users: users.get(one.name) }));
   };
-  const table = new Table({
+  const table = new List({
     name: "vhosts", label: "Virtual hosts", key: (one) => one.name, load: whole(load), empty: "no virtual hosts", sort: "name",
     columns: may.administer() ? [...COLUMNS, editColumn((one) => ["vhosts", one.name])] : COLUMNS,
     actions: may.administer() ? [{ label: "Delete", run: remove, danger: true }] : [],

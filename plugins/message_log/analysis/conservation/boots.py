@@ -1,4 +1,4 @@
-"""The boots of all nodes: what became of each, and how each is linked to the one before it.
+"""The boots of all nodes: how each ended, and how it is linked to the boot before it.
 
 Plain Python over rows that were collected, since there are few boots.
 """
@@ -13,15 +13,15 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as t
 
-from ..local_table import local_table
+from ..create_table import create_table
 from .evidence import Evidence
 
 Boot = dict[str, Any]
 ADDED: dict[str, t.DataType] = {
     "next_boot_id": t.StringType(),  # of the same node, in this input
     "killed": t.BooleanType(),  # did not stop, and the broker was started again
-    "silent": t.BooleanType(),  # did not stop, was not started again, and is not heard of any more
-    "unfinished": t.LongType(),  # records that its writer had received, and not finished when it was killed too
+    "silent": t.BooleanType(),  # did not stop, was not started again, and has no recent record
+    "unfinished": t.LongType(),  # records that its writer had received and not finished, because it was killed too
     "lacks_previous": t.BooleanType(),  # the boot before it should be in this input, and is not
 }
 DAY_US = 86_400_000_000
@@ -30,13 +30,13 @@ DAY_US = 86_400_000_000
 def describe(spans: list[Row], evidence: Evidence) -> list[Boot]:
     """Return the boots of `checked_range.spans`, ordered by node and time, with the columns ADDED.
 
-    A boot that has not stopped is silent if its newest record is older than a running writer lets it become: older than
-    the age at which files are finished and three snapshots, by the clock of this machine, or by the newest record of
-    any boot if that is later.
+    A boot that has not stopped is silent if its newest record is older than a running writer allows: older than the age
+    at which files are finished plus three snapshots. The time is that of this machine, or that of the newest record of
+    any boot if it is later.
 
-    `end_row` is raised to what is known from elsewhere: from the manifest, and from the link of the next boot. The
-    records in between are then missing from the log. Only if the boot was killed, and its manifest proves that its
-    writer had not finished them, they were lost with the writer.
+    `end_row` is raised to the number in the manifest, or in the link of the next boot, if that is greater. The records
+    in between are then missing from the log. If the boot was killed and its manifest proves that its writer had not
+    finished them, they count as lost with the writer.
     """
     boots: list[Boot] = [{**row.asDict(), "next_boot_id": None, "unfinished": 0} for row in spans]
     boots.sort(key=lambda boot: (boot["node"], boot["first"] or datetime.min, boot["boot_id"]))
@@ -56,7 +56,7 @@ def describe(spans: list[Row], evidence: Evidence) -> list[Boot]:
 
 
 def link(boots: list[Boot], evidence: Evidence) -> None:
-    """Link the boots of one node, in order of time: by the names in their first snapshots, or else by their order."""
+    """Link the boots of one node by the names in their first snapshots, or by time if names are missing."""
     by_id = {boot["boot_id"]: boot for boot in boots}
     for boot, later in pairwise(boots):
         boot["next_boot_id"] = later["boot_id"]
@@ -83,7 +83,7 @@ def claim(boot: Boot, next_row: int, evidence: Evidence) -> None:
 
 
 def excused(boot: Boot, boots: list[Boot], newest_us: int, evidence: Evidence) -> bool:
-    """Return whether the boot before this one is not here for a reason: removed by its age, or not asked for."""
+    """Return whether the boot before this one is rightly absent: removed by its age, or not selected."""
     if boot["previous_row"] == 0:
         return True  # it had no records
     ended_us = micros(boot["previous_at"]) if boot["previous_at"] is not None else micros(boot["first"])
@@ -95,7 +95,7 @@ def excused(boot: Boot, boots: list[Boot], newest_us: int, evidence: Evidence) -
 def table(spark: SparkSession, boots: list[Boot], spans: DataFrame) -> DataFrame:
     """Return the boots as a table, with the columns of `spans` and ADDED."""
     columns = {field.name: field.dataType for field in spans.schema.fields} | ADDED
-    return local_table(spark, columns, [[boot[name] for name in columns] for boot in boots])
+    return create_table(spark, columns, [[boot[name] for name in columns] for boot in boots])
 
 
 def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:
@@ -111,5 +111,5 @@ def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:
 
 
 def micros(at: datetime | None) -> int:
-    """Return a time that Spark has collected, which is one of this machine's time zone, in microseconds since 1970."""
+    """Return a time in microseconds since 1970. Spark collects times in the time zone of this machine."""
     return round(at.timestamp() * 1_000_000) if at is not None else 0

@@ -7,8 +7,7 @@ from ...file_format.schema import START, STOP
 from ..row_numbers import present
 
 BOOT = ["node", "boot_id"]
-LINK = ("previous_boot", "previous_row", "previous_at", "retention_days", "comparable")  # of the snapshot of a start
-ORDERED = 2  # the version of the schema from which on the rows before a snapshot are finished before it
+LINK = ("previous_boot", "previous_row", "previous_at", "retention_days", "comparable")  # of a start
 
 
 def snapshots(queue_stats: DataFrame) -> DataFrame:
@@ -17,7 +16,7 @@ def snapshots(queue_stats: DataFrame) -> DataFrame:
     whole = queue_stats.groupBy(*BOOT, "snapshot").agg(
         F.sum((~closing).cast("int")).alias("has"),
         F.max(F.when(closing, F.col("queues"))).alias("queues"),
-        *[F.max(name).alias(name) for name in ("schema", "kind", "row", "lost_records", "ts_us", "sample_rate", *LINK)],
+        *[F.max(name).alias(name) for name in ("kind", "row", "lost_records", "ts_us", "sample_rate", *LINK)],
     )
     return whole.where(F.col("has") == F.col("queues"))
 
@@ -25,13 +24,11 @@ def snapshots(queue_stats: DataFrame) -> DataFrame:
 def spans(queue_stats: DataFrame, rows: DataFrame) -> DataFrame:
     """Return one row for each boot, with its checked range: `from_row` to `to_row` (exclusive), each at a snapshot.
 
-    A snapshot can be the end if the log reaches up to it. That of a stop always can, since everything was written by
-    then, and so can every snapshot of version ORDERED: rows before it that the log lacks are missing. Without snapshots
+    The rows before a snapshot are finished before it, so rows that the log lacks there are missing. Without snapshots
     the range is the whole log, and `from_snapshot` and `to_snapshot` are null. They are also null if the log is a
     sample, which cannot be compared with a snapshot.
 
-    `first_row` to `end_row` (exclusive) are the row numbers that the log should have; `last` is the time of its end;
-    `ahead` tells that a snapshot of an older version counts more rows, which may only not have been written yet.
+    `first_row` to `end_row` (exclusive) are the row numbers that the log should have; `last` is the time of its end.
     """
     whole = snapshots(queue_stats)
     bounded = bounds(whole, rows)
@@ -69,11 +66,9 @@ def bounds(whole: DataFrame, rows: DataFrame) -> DataFrame:
     )
     known = whole.groupBy(*BOOT).agg(
         F.min("row").alias("starts"),
-        F.max(F.when((F.col("kind") == STOP) | (F.col("schema") >= ORDERED), F.col("row"))).alias("written"),
         F.max("row").alias("counted"),
         F.max(F.col("kind") == STOP).alias("stopped"),
         F.max(F.col("kind") == START).alias("started"),
-        F.min("schema").alias("version"),
         *[F.max(name).alias(name) for name in LINK],
         F.max("lost_records").alias("lost_records"),
         F.min("ts_us").alias("first_snapshot_at"),
@@ -85,12 +80,8 @@ def bounds(whole: DataFrame, rows: DataFrame) -> DataFrame:
     return boots.select(
         *BOOT,
         F.coalesce(first, "first_row", F.lit(0)).cast("long").alias("first_row"),
-        F.greatest("written", F.coalesce("end_row", F.lit(0)).cast("long")).alias("end_row"),
-        F.coalesce(F.col("counted") > F.greatest("written", F.coalesce("end_row", F.lit(0))), F.lit(False)).alias(
-            "ahead"
-        ),
+        F.greatest("counted", F.coalesce("end_row", F.lit(0)).cast("long")).alias("end_row"),
         *[F.coalesce(name, F.lit(False)).alias(name) for name in ("stopped", "started")],
-        "version",
         *LINK,
         F.coalesce("lost_records", F.lit(0)).alias("lost_records"),
         F.least("first", "first_snapshot_at").alias("first"),

@@ -1,10 +1,10 @@
-"""Durability: whether a queue has after a restart what it must have kept.
+"""Durability: whether queues still have their persistent messages after a restart.
 
 For each durable queue and each restart of which both boots are in the input, the persistent messages that were in the
 queue when the log of the first boot ends are compared with the number that the next process found in its store
-(`recovered`, before it dropped any by age or by a limit). They are those that the queue had at the start of the boot,
-which were on the disk then, and those that were published persistent in it, without those that left. Dead letters are
-not required, since the log does not say whether they are persistent.
+(`recovered`, before it dropped any by age or by a limit). The former are the messages at the start of the boot, which
+were on the disk then, and those published as persistent during the boot, without the messages that left. Dead letters
+are not required, because the log does not say whether they are persistent.
 
 What is certain:
 
@@ -19,8 +19,8 @@ What is certain:
   missing beyond that is lost. This is wrong only if the writer was more than a second behind, if the first fast
   consumer of the node came in its last second, or if the queue was purged or deleted, or very many messages expired,
   then.
-- Nothing is certain (`lost` is 0) of a boot whose log lacks records (`whole` is false), of exports of version 1, and of
-  queues that no snapshot shows, whose durability is unknown (`durable` is null).
+- Nothing is certain (`lost` is 0) about a boot whose log lacks records (`whole` is false), and about queues that no
+  snapshot shows, whose durability is unknown (`durable` is null).
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from ...file_format.schema import CONFIRM, DELIVER, FED_IN, LEAVING, PUBLISH, START
-from ..fact_store import Facts
-from ..facts import by_kind, count_if, is_event
-from ..local_table import local_table
-from ..summaries import Values, kinds
-from ..tables import keyed
+from ..aggregate_store import Aggregates
+from ..aggregates import by_kind, count_if, is_event
+from ..create_table import create_table
+from ..report_inputs import kinds
+from ..tables import Values, keyed
 from .boots import Boot
-from .checked_range import BOOT, ORDERED
+from .checked_range import BOOT
 
 QUEUE = (*BOOT, "vhost", "queue")
 PAIR: dict[str, t.DataType] = {
     **dict.fromkeys(("node", "boot_id", "next_boot_id"), t.StringType()),
-    **dict.fromkeys(("stopped", "stored", "exact", "whole"), t.BooleanType()),
+    **dict.fromkeys(("stopped", "stored", "whole"), t.BooleanType()),
 }
 
 
 def durability(
-    spark: SparkSession, facts: Facts, events: DataFrame, restarts: list[tuple[Boot, Boot]]
+    spark: SparkSession, aggregates: Aggregates, events: DataFrame, restarts: list[tuple[Boot, Boot]]
 ) -> DataFrame | None:
     """Return one row for each queue and restart, or None if there is no restart that can be checked.
 
     confirmed_before  persistent messages that were confirmed, or on the disk before, and had not left
     unconfirmed       other persistent messages that had not left
     there_after       messages that the next process found
-    missing           how many fewer these are than `confirmed_before`
-    lost              those of the missing ones that are certainly lost
+    missing           `confirmed_before` minus `there_after`, or 0
+    lost              missing messages that are certainly lost
     """
     restarts = [pair for pair in restarts if all((boot["sample_rate"] or 1) == 1 for boot in pair)]
     if not restarts:
         return None
-    pairs = local_table(spark, PAIR, [pair_row(*pair) for pair in restarts])
-    kept, after = waiting(facts.journeys, events, pairs), found(facts.snapshots, pairs)
-    before = lengths(facts.snapshots, pairs)
+    pairs = create_table(spark, PAIR, [pair_row(*pair) for pair in restarts])
+    kept, after = waiting(aggregates.journeys, events, pairs), recovered(aggregates.snapshots, pairs)
+    before = lengths(aggregates.snapshots, pairs)
     keys = [F.equal_null(kept[name], before[name]) for name in QUEUE]
     named = [F.coalesce(kept[name], before[name]).alias(name) for name in QUEUE]
     counts = [F.coalesce(name, F.lit(0)).alias(name) for name in ("confirmed", "unconfirmed", "departed", "taken")]
@@ -71,7 +71,7 @@ def durability(
     whole = (
         both.join(F.broadcast(pairs), BOOT)
         .join(after, ["node", "next_boot_id", "vhost", "queue"], "left")
-        .join(pace(facts, restarts), "node", "left")
+        .join(pace(aggregates, restarts), "node", "left")
         .withColumn("durable", F.coalesce("durable_after", "durable_before"))
         .where(F.coalesce("durable", F.lit(True)))
     )
@@ -81,11 +81,10 @@ def durability(
 
 def pair_row(boot: Boot, later: Boot) -> tuple[Any, ...]:
     """Return a row of PAIR. `stored`: what the boot had at its start was on the disk."""
-    exact = min(boot["version"] or 0, later["version"] or 0) >= ORDERED
     stored = boot["comparable"] is not False
     rows = boot["end_row"] - boot["first_row"] + boot["unfinished"] + boot["lost_records"]
     whole = boot["records"] - boot["duplicated"] == rows
-    return boot["node"], boot["boot_id"], later["boot_id"], boot["stopped"], stored, exact, whole
+    return boot["node"], boot["boot_id"], later["boot_id"], boot["stopped"], stored, whole
 
 
 def judge(queues: DataFrame) -> DataFrame:
@@ -94,7 +93,7 @@ def judge(queues: DataFrame) -> DataFrame:
     stopped = F.col("stopped")
     missing = at_least_0(kept - there)
     settled = F.col("taken") + F.coalesce("settled_per_s", F.lit(0)) * 2
-    certain = F.col("exact") & F.col("whole") & F.coalesce("durable", F.lit(False))
+    certain = F.col("whole") & F.coalesce("durable", F.lit(False))
     lost = F.when(stopped, missing).otherwise(at_least_0(missing - settled))
     return queues.where((kept + F.col("unconfirmed") > 0) | (there > 0)).select(
         *QUEUE,
@@ -173,7 +172,7 @@ def lengths(queue_stats: DataFrame, pairs: DataFrame) -> DataFrame:
     )
 
 
-def found(queue_stats: DataFrame, pairs: DataFrame) -> DataFrame:
+def recovered(queue_stats: DataFrame, pairs: DataFrame) -> DataFrame:
     """Return how many messages the second boots found in each queue at their start."""
     later = pairs.select("node", "next_boot_id")
     return (
@@ -188,15 +187,16 @@ def found(queue_stats: DataFrame, pairs: DataFrame) -> DataFrame:
     )
 
 
-def pace(facts: Facts, restarts: list[tuple[Boot, Boot]]) -> DataFrame:
+def pace(aggregates: Aggregates, restarts: list[tuple[Boot, Boot]]) -> DataFrame:
     """Return `paces` of the nodes of which a boot was killed."""
     killed = {boot["node"] for boot, _ in restarts if not boot["stopped"]}
-    found = paces(facts.traffic, [kind for kind in kinds(facts.kinds) if kind["node"] in killed] if killed else [])
-    if facts.folded is None:
-        return found
-    rows = [(row["node"], row["settled_per_s"]) for row in facts.folded.paces if row["node"] in killed]
-    earlier = local_table(found.sparkSession, {"node": t.StringType(), "settled_per_s": t.LongType()}, rows)
-    return found.unionByName(earlier).groupBy("node").agg(F.max("settled_per_s").alias("settled_per_s"))
+    of_killed = [kind for kind in kinds(aggregates.kinds) if kind["node"] in killed] if killed else []
+    present = paces(aggregates.traffic, of_killed)
+    if aggregates.rolled_up is None:
+        return present
+    rows = [(row["node"], row["settled_per_s"]) for row in aggregates.rolled_up.paces if row["node"] in killed]
+    earlier = create_table(present.sparkSession, {"node": t.StringType(), "settled_per_s": t.LongType()}, rows)
+    return present.unionByName(earlier).groupBy("node").agg(F.max("settled_per_s").alias("settled_per_s"))
 
 
 def paces(traffic: DataFrame, of_traffic: list[Values]) -> DataFrame:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from warren.broker.config import MessageLogExport
 
 from ...file_format import schema
-from ..input_files import TableFiles, boot_key
+from ..input_files import TableFiles, skipped_files
 from .manifest import FileFaults
 
 REASONS = {
-    "not_parquet": "are damaged, or not Parquet",
-    "foreign": "are not of an export",
+    "not_parquet": "are damaged or not Parquet",
+    "foreign": "do not belong to an export",
     "unknown_schema": "have a version of the schema that this Warren does not read",
     "duplicate": "have the name of another file",
 }
@@ -46,7 +46,7 @@ class Evidence:
     routes_compared: bool = True
 
     def reasons(self) -> list[str]:
-        """Return why the input is not complete."""
+        """Return the reasons for which the input is not complete."""
         skipped = {text: self.skipped[reason] for reason, text in REASONS.items() if reason in self.skipped}
         reasons = [f"{number:,} skipped files {text}" for text, number in skipped.items()]
         if self.unprocessed:
@@ -61,7 +61,7 @@ class Evidence:
         return self.lost_records.get(key_of(node, boot_id), 0)
 
     def silence_us(self, node: str, boot_id: str) -> int:
-        """Return how long nothing may be seen of a running boot: until a file is finished, and three snapshots more."""
+        """Return the greatest age of a running boot's newest record: that of a finished file plus three snapshots."""
         age_s = self.file_age_s.get(key_of(node, boot_id), MessageLogExport().file_age_s)
         return (age_s + SILENT_SNAPSHOTS * schema.SNAPSHOT_S) * 1_000_000
 
@@ -70,7 +70,7 @@ SILENT_SNAPSHOTS = 3
 
 
 def key_of(node: str, boot_id: str) -> str:
-    return boot_key(schema.file_name(node, boot_id, 0))
+    return schema.boot_key(schema.file_name(node, boot_id, 0))
 
 
 def evidence(
@@ -80,15 +80,12 @@ def evidence(
     unprocessed: int = 0,
 ) -> Evidence:
     """Return the evidence of the files of all tables, and of their manifests."""
-    skipped: dict[str, int] = {}
     lost: dict[str, int] = {}
     ages: dict[str, int] = {}
     for files in inputs.values():
-        for reason, number in files.reasons().items():
-            skipped[reason] = skipped.get(reason, 0) + number
         for file in files.accepted:
-            key = boot_key(file.path.rpartition("/")[2])
+            key = schema.boot_key(file.path)
             lost[key] = max(lost.get(key, 0), file.lost_records)
             if file.file_age_s is not None:
                 ages[key] = max(ages.get(key, 0), file.file_age_s)
-    return Evidence(skipped, lost, ages, finished or {}, faults or FileFaults(), unprocessed)
+    return Evidence(skipped_files(inputs), lost, ages, finished or {}, faults or FileFaults(), unprocessed)

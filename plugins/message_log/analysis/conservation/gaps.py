@@ -7,7 +7,7 @@ from ..row_numbers import BLOCK, BLOCK_BITS, REGION_BITS, by_region, present
 from .checked_range import BOOT
 
 NUMBER_BITS = REGION_BITS + BLOCK_BITS
-REGION = 1 << NUMBER_BITS  # numbers; blocks of a region are examined only if the region lacks a row
+REGION = 1 << NUMBER_BITS  # row numbers; the blocks of a region are examined only if the region lacks a row
 
 
 def gaps(rows: DataFrame, spans: DataFrame) -> DataFrame:

@@ -8,10 +8,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from ...file_format.schema import ENQUEUE, FED_IN, PUBLISH
-from ..facts import LINK, SIDES, by_link, count_if, is_event, upstream_nodes
-from ..input_files import boot_key
-from ..local_table import local_table
+from ...file_format.schema import ENQUEUE, FED_IN, PUBLISH, boot_key
+from ..aggregates import LINK, SIDES, by_link, count_if, is_event, upstream_nodes
+from ..create_table import create_table
 from .boots import Boot
 from .checked_range import BOOT
 from .evidence import key_of
@@ -25,12 +24,12 @@ COLUMNS: dict[str, t.DataType] = {
     "at": t.TimestampType(),
 }
 MISSING = "records are missing from the log"
-UNEQUAL = "what entered is not what left and what is there"
+UNEQUAL = "more or fewer messages entered than left and remain"
 UNLOGGED_IN = "the queue counted more messages in than the log has"
 UNLOGGED_ACKS = "the queue counted more acknowledgements than the log has"
 UNROUTED = "published to more queues than it entered, or to fewer"
 NOT_ARRIVED = "taken by the link and not arrived"
-NOT_KEPT = "confirmed and persistent, and not there after the restart"
+NOT_KEPT = "confirmed and persistent, and missing after the restart"
 FILE_MISSING = "a file of the export is missing"
 FILE_CHANGED = "a file of the export was changed"
 OF_FILES = (FILE_MISSING, FILE_CHANGED)
@@ -38,10 +37,10 @@ OF_FILES = (FILE_MISSING, FILE_CHANGED)
 
 def problem_rows(problem: str | Column, table: DataFrame, **columns: Column) -> DataFrame:
     """Return the rows of a table as rows of one problem, with the columns COLUMNS."""
-    given = {"problem": F.lit(problem) if isinstance(problem, str) else problem, **columns}
+    values = {"problem": F.lit(problem) if isinstance(problem, str) else problem, **columns}
     chosen = []
     for name, kind in COLUMNS.items():
-        value = given.get(name, F.col(name) if name in table.columns else F.lit(None))
+        value = values.get(name, F.col(name) if name in table.columns else F.lit(None))
         chosen.append(value.cast(kind).alias(name))
     return table.select(*chosen)
 
@@ -82,18 +81,18 @@ def files(spark: SparkSession, faults: FileFaults, boots: list[Boot]) -> DataFra
     names = {key_of(boot["node"], boot["boot_id"]): (boot["node"], boot["boot_id"]) for boot in boots}
     rows = [
         (
-            *(problem, *names.get(boot_key(entry.path.rpartition("/")[2]), (None, None))),
+            *(problem, *names.get(boot_key(entry.path), (None, None))),
             *(entry.path, entry.first_row, entry.last_row, entry.rows),
         )
         for problem, entries in ((FILE_MISSING, faults.missing), (FILE_CHANGED, faults.changed))
         for entry in entries
     ]
     names_of_columns = ("problem", "node", "boot_id", "file", "first_row", "last_row", "records")
-    return local_table(spark, {name: COLUMNS[name] for name in names_of_columns}, rows) if rows else None
+    return create_table(spark, {name: COLUMNS[name] for name in names_of_columns}, rows) if rows else None
 
 
 def arrivals(crossings: DataFrame, spans: DataFrame, crossed: DataFrame | None = None) -> DataFrame:
-    """Return one row for each message that a link took, with how many copies are `missing` or `pending`.
+    """Return one row for each message that a link took, with the numbers of `missing` and `pending` copies.
 
     `crossed` are tallies of messages that have arrived and are not among the crossings any more.
 
@@ -116,12 +115,12 @@ def arrivals(crossings: DataFrame, spans: DataFrame, crossed: DataFrame | None =
     known = upstream_nodes(every)
     downstreams = by_link(every, known).groupBy(*LINK).agg(F.max("node").alias("downstream"))
     sides = downstreams.join(logs, "downstream", "left")
-    short = F.greatest(F.col("taken") - F.col("came"), F.lit(0))
+    short = F.greatest(F.col("taken") - F.col("arrived"), F.lit(0))
     unseen = F.exists("dark", lambda gap: F.col("left").between(gap["since"], gap["until"]))
     logged = (F.col("stopped") | (F.col("left") <= F.col("until"))) & ~unseen
     return (
         by_link(crossings, known)
-        .select(*LINK, "identity", "taken", "came", "discarded", "left")
+        .select(*LINK, "identity", "taken", "arrived", "discarded", "left")
         .join(F.broadcast(sides), list(LINK), "left")
         .withColumn("missing", F.when(logged, short).when(F.col("until").isNotNull(), 0))
         .withColumn("pending", F.when(logged, 0).when(F.col("until").isNotNull(), short))

@@ -1,7 +1,7 @@
-"""The check of the manifests (`schema`): every finished file is there, and is what its writer wrote.
+"""The check of the manifests (`schema`): every finished file is present and unchanged.
 
-It reveals accidents: files that were deleted, cut, changed or added. It reveals no forgery by someone who can write to
-the folder, since he can write the manifest as well.
+It reveals accidents: files that were deleted, cut, changed or added. It reveals no forgery by somebody who can write to
+the folder, and therefore to the manifest.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pyspark.sql import functions as F
 
 from ...file_format import schema
 from ..hadoop_fs import Folders
-from ..input_files import TableFiles, any_file, boot_key
+from ..input_files import TableFiles, any_file
 
-READERS = 4  # files of this machine that are read at once
+READERS = 4  # local files that are read concurrently
 LOCAL = "file:"
 
 
@@ -73,7 +73,7 @@ class Manifest:
                 self.removed.add(entry.removed)
             elif entry.path:
                 self.files[entry.path] = entry
-                boot = boot_key(entry.path.rpartition("/")[2])
+                boot = schema.boot_key(entry.path)
                 next_row = entry.last_row + 1 if entry.last_row is not None else 0
                 self.boots[boot] = max(self.boots.get(boot, 0), next_row)
 
@@ -84,8 +84,8 @@ class Manifest:
 
     def expected(self, present: Container[str]) -> dict[str, Entry]:
         """Return the finished files that should be there, given the paths of those that are."""
-        gone = {path for by, paths in self.replaced.items() if by in present for path in paths} | self.removed
-        return {path: entry for path, entry in self.files.items() if path not in gone}
+        absent = {path for by, paths in self.replaced.items() if by in present for path in paths} | self.removed
+        return {path: entry for path, entry in self.files.items() if path not in absent}
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class FileFaults:
     damaged: list[str] = field(default_factory=list)
 
     def reasons(self) -> list[str]:
-        """Return why the input is not complete."""
+        """Return the reasons for which the input is not complete."""
         reasons = []
         if self.unlisted:
             reasons.append(f"{len(self.unlisted):,} files are in no manifest (such as {self.unlisted[0]})")
@@ -108,7 +108,7 @@ class FileFaults:
 
 
 def read_manifest(folders: Folders, folder: str) -> Manifest:
-    """Read all manifests. To be called before the files are listed, so that no file is newer than its listing."""
+    """Read all manifests. Callers list the files afterwards, so that every file in a manifest can be found."""
     manifest = Manifest()
     place = f"{folder.rstrip('/')}/{schema.MANIFEST}"
     if folders.exists(place):
@@ -126,7 +126,7 @@ def check_files(
     verified: Mapping[str, str],
     wanted: Callable[[str], bool] = any_file,
 ) -> FileFaults:
-    """Compare the files with the manifests, which are read again if they differ: writers may have gone on meanwhile.
+    """Compare the files with the manifests, which are read again if they differ, because writers may have added files.
 
     `verified` has checksums of files that need not be read again, by path. Only `wanted` files are compared.
     """
@@ -152,20 +152,22 @@ def check_files(
 
 
 def listable(folder: str, inputs: Mapping[str, TableFiles], manifest: Manifest) -> set[str]:
-    """Return the files of boots that have a manifest. Exports of version 1 have none."""
+    """Return the files of boots that have a manifest."""
     return {
-        file.path.removeprefix(folder).lstrip("/")
+        relative_path(folder, file.path)
         for files in inputs.values()
         for file in files.accepted
-        if boot_key(file.path.rpartition("/")[2]) in manifest.boots
+        if schema.boot_key(file.path) in manifest.boots
     }
+
+
+def relative_path(folder: str, path: str) -> str:
+    return path.removeprefix(folder).lstrip("/")
 
 
 def relative_sizes(folder: str, inputs: Mapping[str, TableFiles]) -> dict[str, int]:
     """Return the sizes of all files by their paths in the folder."""
-    return {
-        path.removeprefix(folder).lstrip("/"): size for files in inputs.values() for path, size in files.sizes().items()
-    }
+    return {relative_path(folder, path): size for files in inputs.values() for path, size in files.sizes().items()}
 
 
 def checksums(spark: SparkSession, folder: str, paths: Iterable[str]) -> dict[str, str]:
@@ -179,7 +181,7 @@ def checksums(spark: SparkSession, folder: str, paths: Iterable[str]) -> dict[st
             return dict(zip(paths, readers.map(lambda path: checksum(place / path), paths), strict=True))
     read = spark.read.format("binaryFile").load([f"{folder}/{path}" for path in paths])
     rows = read.select("path", F.sha2("content", 256).alias("sha256")).collect()
-    return {row["path"].removeprefix(folder).lstrip("/"): row["sha256"] for row in rows}
+    return {relative_path(folder, row["path"]): row["sha256"] for row in rows}
 
 
 def checksum(path: Path) -> str:

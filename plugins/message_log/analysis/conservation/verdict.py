@@ -13,7 +13,7 @@ from .evidence import Evidence
 from .imbalances import MISSING, OF_FILES
 
 BALANCED, IMBALANCED, INCOMPLETE, SAMPLED = "balanced", "imbalanced", "incomplete", "sampled"
-NAMED = 3  # boots in one reason; more are counted
+NAMED = 3  # boots that one reason names; further ones are counted
 Boot = dict[str, Any]
 
 
@@ -36,14 +36,14 @@ class Verdict(NamedTuple):
         checked, unchecked = f"{self.checked_records:,}", f"{self.unchecked_records:,}"
         text = {
             BALANCED: f"Nothing is missing: {checked} records were checked, "
-            "and what entered every queue left it, or is still there.",
-            IMBALANCED: f"It does not add up: {count(imbalances, 'imbalance')} in {checked} checked records.",
-            INCOMPLETE: "The log is not complete, so this is not certain: "
+            "and every message that entered a queue left it or is still in it.",
+            IMBALANCED: f"The log does not balance: {count(imbalances, 'imbalance')} in {checked} checked records.",
+            INCOMPLETE: "The log is not complete, so the result is not certain: "
             f"{checked} records were checked, {count(len(self.reasons), 'reason')} below.",
-            SAMPLED: "The log is a sample: all numbers are estimates, and nothing is proven.",
+            SAMPLED: "The log is a sample: all numbers are estimates, and no loss can be excluded.",
         }[self.status]
         if self.unchecked_records and self.status != SAMPLED:
-            text += f" {unchecked} records are not checked, since no snapshot follows them."
+            text += f" {unchecked} records are not checked, because no snapshot follows them."
         return text
 
 
@@ -80,7 +80,7 @@ def verdict(
     else:
         status = SAMPLED if sampled else BALANCED
     if sampled:
-        applying.append("the log is a sample: numbers are estimates, and queues cannot be compared with it")
+        applying.append("the log is a sample: numbers are estimates, and queues cannot be checked")
     checked = sum(boot["to_row"] - boot["from_row"] for boot in boots if boot["to_snapshot"] is not None)
     return Verdict(
         status,
@@ -93,19 +93,18 @@ def verdict(
 
 
 def reasons_of_boots(boots: list[Boot]) -> list[str]:
-    """Return why the logs of these boots are not complete."""
+    """Return the reasons for which the logs of these boots are not complete."""
     reasons = {
-        "records were lost, since the broker's buffer was full, its writer died, or they could not be written": [
+        "records were lost: the broker's buffer was full, its writer died, or they could not be written": [
             boot for boot in boots if boot["lost_records"]
         ],
         "records are in the log twice": [boot for boot in boots if boot["duplicated"]],
-        "a broker was killed: what it had not written yet is unknown": [boot for boot in boots if boot["killed"]],
+        "a broker was killed: its last records are unknown": [boot for boot in boots if boot["killed"]],
         "a log ends without a stop and is not continued: its broker or the writer of its export is dead": [
             boot for boot in boots if boot["silent"]
         ],
         "the log of the boot before is missing": [boot for boot in boots if boot["lacks_previous"]],
         "records that a killed writer had not finished are lost": [boot for boot in boots if boot["unfinished"]],
-        "a snapshot counts more records than the log has": [boot for boot in boots if boot["ahead"]],
         "there is no snapshot to compare with": [
             boot for boot in boots if boot["to_snapshot"] is None and not is_sample(boot)
         ],
@@ -115,13 +114,13 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
 
 
 def not_kept(after_stops: int, after_kills: int) -> list[str]:
-    """Return the reasons for messages that are not there after a restart, and are not certainly lost."""
+    """Return the reasons about messages that are missing after a restart and not certainly lost."""
     reasons = {
-        "a stop, and the log is too old or not complete enough to be certain": after_stops,
-        "a kill; they may have been settled in its last moment, which is not logged": after_kills,
+        "a stop; the log does not show whether they had to be kept": after_stops,
+        "a kill; they may have been settled after the last record": after_kills,
     }
     noun = "confirmed persistent message"
-    return [f"{count(number, noun)} not there after {text}" for text, number in reasons.items() if number]
+    return [f"{count(number, noun)} missing after {text}" for text, number in reasons.items() if number]
 
 
 def is_sample(boot: Boot) -> bool:

@@ -1,24 +1,45 @@
-"""The sections of the page: what each shows, in one sentence what was found, and how bad that is."""
+"""The sections of the page: what each shows, a sentence with its finding, and how bad that is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ...file_format import schema
-from . import drawings
-from .charts import Charts, Line
-from .drawings import Edge
-from .markup import count, cut, duration, escape, facts, name, queue_name, scope_name, short, table
+from .parts import (
+    Edge,
+    Line,
+    Part,
+    Values,
+    Words,
+    chart,
+    count,
+    cut,
+    facts,
+    flow,
+    fold,
+    heading,
+    listing,
+    note,
+    queue_name,
+    scope_name,
+    seconds,
+    table,
+)
 
-Values = dict[str, Any]
 BAD, ODD, NORMAL = 80, 30, 0  # the least impact of a section with this mark
 LAG_S, LAG_LONG_S = 10.0, 60.0  # ages of messages from which on a queue lags, and badly
 FULL_H = 72.0  # hours until a disk or memory is full, below which it is bad
+HOUR_S = 3600.0
 NEAR = 0.9  # the share of a limit from which on a metric is near it
 LINES = 10  # in a chart
 LINKS_HEIGHT = 120  # of the flow between brokers, in pixels
 NOT_KEEPING_UP = ("they take", "they wait", "they are")  # beginnings of advice on consumers
+LAG_NOTE = (
+    "The time since the broker received it, of messages that were delivered for the first time, expired or were "
+    "dropped then or later, or are still there. Redeliveries do not count; of messages from before a restart the "
+    "age is unknown."
+)
 
 
 class Section(NamedTuple):
@@ -27,36 +48,56 @@ class Section(NamedTuple):
     id: str
     title: str
     impact: float
-    finding: str
-    body: str
+    finding: Words
+    parts: list[Part]
 
 
 class Page:
-    """The source of all sections: the report, the charts, and the number of rows of a table."""
+    """The source of all sections: the report, and the number of rows of a table."""
 
-    def __init__(self, report: Values, charts: Charts | None, limit: int) -> None:
+    def __init__(self, report: Values, limit: int) -> None:
         self.report = report
         self.timeline: Values = report.get("timeline") or {}
-        self.charts = charts
         self.limit = limit
 
     def rows(self, name: str) -> list[Values]:
         return self.report.get(name) or []
 
-    def table(self, name: str, title: str, leave_out: Iterable[str] = ()) -> str:
-        return table(self.rows(name), title, self.limit, self.report.get("rows", {}).get(name), leave_out)
+    def row_count(self, name: str) -> int:
+        """The number of rows of a table, of which the report may have the first ones only."""
+        return int(self.report.get("rows", {}).get(name, len(self.rows(name))))
 
-    def chart(self, title: str, unit: str, lines: Iterable[Line]) -> str:
-        return self.charts.add(title, unit, lines) if self.charts is not None else ""
+    def table(self, name: str, title: str) -> Part:
+        return table(self.rows(name), title, self.limit, self.row_count(name))
+
+    def busiest_queues(self, series: str, weight: Callable[[list[float | None]], float]) -> list[Line]:
+        """Return lines of the queues with the greatest weight of a series."""
+        queues = [queue for queue in self.timeline.get("queues", []) if any(queue[series])]
+        queues.sort(key=lambda queue: -weight(queue[series]))
+        return [Line(queue_name(queue), queue[series]) for queue in queues[:LINES]]
 
 
 Make = Callable[[Page], Section | None]
+Describe = Callable[[Page, list[Values]], tuple[float, Words]]
+"""Returns the impact and the finding of rows."""
 
 
 def sections(page: Page) -> list[Section]:
     """Return all sections that have content, the worst first."""
     made = [section for make in MAKERS if (section := make(page)) is not None]
     return sorted(made, key=lambda section: -section.impact)
+
+
+def of_table(key: str, title: str, describe: Describe) -> Make:
+    """Return the maker of a section with one table of the report."""
+
+    def make(page: Page) -> Section | None:
+        rows = page.rows(key)
+        if not rows:
+            return None
+        return Section(key.replace("_", "-"), title, *describe(page, rows), [page.table(key, title)])
+
+    return make
 
 
 # What is wrong, or may be
@@ -67,29 +108,24 @@ def imbalances(page: Page) -> Section | None:
     if not check["imbalances"]:
         return None
     total = check["imbalance_count"]
-    body = table(check["imbalances"], "Imbalances", page.limit, total)
-    return Section("imbalances", "Imbalances", 100, f"{count(total, 'violation')} of conservation", body)
+    rows = table(check["imbalances"], "Imbalances", page.limit, total)
+    return Section("imbalances", "Imbalances", 100, f"{count(total, 'violation')} of conservation", [rows])
 
 
-def durability(page: Page) -> Section | None:
-    rows = page.rows("durability")
-    if not rows:
-        return None
+def durability(page: Page, rows: list[Values]) -> tuple[float, Words]:
     lost, missing = (sum(row[name] or 0 for row in rows) for name in ("lost", "missing"))
-    finding = "every confirmed persistent message is there after each restart"
     if lost:
-        finding = f"{count(lost, 'confirmed persistent message')} lost by restarts"
-    elif missing:
-        finding = f"{count(missing, 'message')} of unknown fate after restarts"
-    impact = 99 if lost else 60 if missing else NORMAL
-    return Section("durability", "Durability across restarts", impact, finding, page.table("durability", "Durability"))
+        return 99, f"{count(lost, 'confirmed persistent message')} lost by restarts"
+    if missing:
+        return 60, f"{count(missing, 'message')} of unknown fate after restarts"
+    return NORMAL, "every confirmed persistent message is there after each restart"
 
 
-def log_quality(page: Page) -> Section | None:
-    given = page.report["input"]
-    skipped, hours = sum(given["skipped"].values()), len(given["missing_hours"])
-    jumps, unprocessed = given.get("clock_jumps") or [], given.get("unprocessed_files") or 0
-    files = page.report["conservation"].get("files") or {}
+def log_quality(page: Page) -> Section:
+    log, conservation = page.report["input"], page.report["conservation"]
+    skipped, hours = sum(log["skipped"].values()), len(log["missing_hours"])
+    jumps, unprocessed = log.get("clock_jumps") or [], log.get("unprocessed_files") or 0
+    files = conservation.get("files") or {}
     faults = [
         count(skipped, "file") + " skipped" if skipped else "",
         count(unprocessed, "file") + " not processed" if unprocessed else "",
@@ -97,25 +133,22 @@ def log_quality(page: Page) -> Section | None:
         count(hours, "hour") + " without a file" if hours else "",
         count(len(jumps), "clock jump") if jumps else "",
     ]
-    chosen = {
-        key: ", ".join(held) if isinstance(held, list) else held for key, held in given["selection"].items() if held
-    }
-    body = facts({key: held for key, held in given.items() if not isinstance(held, list | dict)} | chosen)
+    chosen = {name: value for name, value in log["selection"].items() if value}
+    parts = [facts({name: value for name, value in log.items() if not isinstance(value, list | dict)} | chosen)]
     for title, lines in (
-        ("Skipped files", given.get("skipped_files")),
-        ("Hours without a file", given["missing_hours"]),
+        ("Skipped files", log.get("skipped_files")),
+        ("Hours without a file", log["missing_hours"]),
     ):
         if lines:
-            listed = "".join(f"<li>{name(str(line), 120)}</li>" for line in lines[: page.limit])
-            body += f"<h3>{title}</h3><ul>{listed}</ul>"
+            parts += [heading(title), listing(lines[: page.limit])]
     if jumps:
-        body += "<h3>Clock jumps</h3>" + table(jumps, "Clock jumps", page.limit)
-    body += "<h3>Boots</h3>" + table(page.report["conservation"].get("boots") or [], "Boots", page.limit)
+        parts += [heading("Clock jumps"), table(jumps, "Clock jumps", page.limit)]
+    parts += [heading("Boots"), table(conservation.get("boots") or [], "Boots", page.limit)]
     finding = ", ".join(filter(None, faults))
     serious = skipped or unprocessed or any(files.values())
     impact = 90 if serious else 40 if finding else NORMAL - 5
     return Section(
-        "log", "The log", impact, finding or f"{given['events']:,} events in {count(given['files'], 'file')}", body
+        "log", "The log", impact, finding or f"{log['events']:,} events in {count(log['files'], 'file')}", parts
     )
 
 
@@ -125,8 +158,7 @@ def restarts(page: Page) -> Section | None:
         return None
     fewer = sum(max(row["fewer"], 0) for row in rows)
     finding = f"{count(fewer, 'message')} fewer after restarts than before" if fewer else "no queue had fewer messages"
-    body = table(rows, "Restarts", page.limit)
-    return Section("restarts", "Restarts", 50 if fewer else NORMAL, finding, body)
+    return Section("restarts", "Restarts", 50 if fewer else NORMAL, finding, [table(rows, "Restarts", page.limit)])
 
 
 def lag(page: Page) -> Section | None:
@@ -134,13 +166,12 @@ def lag(page: Page) -> Section | None:
     if not queues:
         return None
     title = "Age of the oldest ready message"
-    lines = [Line(queue_name(queue), queue["lag_s"]) for queue in queues[:LINES]]
     worst = queues[0]
     greatest, last = max(worst["lag_s"]), max(queue["lag_s"][-1] for queue in queues)
-    finding = f"up to {duration(greatest)} in {cut(queue_name(worst), 60)}"
+    finding: list[Any] = ["up to ", seconds(greatest), f" in {cut(queue_name(worst), 60)}"]
     if last >= LAG_S:
-        finding += f"; {duration(last)} at the end"
-    listed = [
+        finding += ["; ", seconds(last), " at the end"]
+    rows = [
         {
             **{key: queue[key] for key in ("node", "vhost", "queue")},
             "greatest_s": max(queue["lag_s"]),
@@ -148,69 +179,50 @@ def lag(page: Page) -> Section | None:
         }
         for queue in queues
     ]
-    note = (
-        "The time since the broker received it, of messages that were delivered for the first time, expired or were "
-        "dropped then or later, or are still there. Redeliveries do not count; of messages from before a restart the "
-        "age is unknown."
-    )
-    body = page.chart(title, "s", lines) + f'<p class="note">{note}</p>' + table(listed, title, page.limit)
+    lines = [Line(queue_name(queue), queue["lag_s"]) for queue in queues[:LINES]]
+    parts = [*chart(title, "s", lines), note(LAG_NOTE), table(rows, title, page.limit)]
     impact = 85 if last >= LAG_LONG_S else 60 if greatest >= LAG_LONG_S else 40 if greatest >= LAG_S else NORMAL + 9
-    return Section("lag", "Lag of queues", impact, finding, body)
+    return Section("lag", "Lag of queues", impact, finding, parts)
 
 
 def backlog(page: Page) -> Section | None:
     rows = page.rows("backlog")
     if not rows:
         return None
-    queues = [queue for queue in page.timeline.get("queues", []) if any(queue["messages"])]
-    queues.sort(key=lambda queue: -max(length or 0 for length in queue["messages"]))
-    lines = [Line(queue_name(queue), queue["messages"]) for queue in queues[:LINES]]
+    lines = page.busiest_queues("messages", lambda lengths: max(length or 0 for length in lengths))
     growing = [row for row in rows if row.get("doubled_in_s") is not None]
-    waiting = sum(row["ready"] + row["unacked"] for row in rows)
-    finding = f"{count(waiting, 'message')} at the last snapshots"
+    finding = f"{count(sum(row['ready'] + row['unacked'] for row in rows), 'message')} at the last snapshots"
     if growing:
         finding += f", {count(len(growing), 'queue')} growing"
-    body = page.chart("Messages in queues, ready and unacknowledged", "count", lines) + page.table("backlog", "Backlog")
-    return Section("backlog", "Backlog", 55 if growing else NORMAL + 5, finding, body)
+    parts = [
+        *chart("Messages in queues, ready and unacknowledged", "count", lines),
+        page.table("backlog", "Backlog"),
+    ]
+    return Section("backlog", "Backlog", 55 if growing else NORMAL + 5, finding, parts)
 
 
-def unroutable(page: Page) -> Section | None:
-    rows = page.rows("unroutable")
-    if not rows:
-        return None
-    total = page.report["totals"]["unroutable"]
-    return Section(
-        "unroutable",
-        "Unroutable",
-        70,
-        f"{count(total, 'message')} went to no queue",
-        page.table("unroutable", "Unroutable"),
-    )
+def unroutable(page: Page, rows: list[Values]) -> tuple[float, Words]:
+    return 70, f"{count(page.report['totals']['unroutable'], 'message')} went to no queue"
 
 
-def given_up(page: Page) -> Section | None:
-    rows = page.rows("given_up")
-    if not rows:
-        return None
-    total = sum(row["messages"] for row in rows)
-    finding = f"{count(total, 'message')} expired, dropped or dead-lettered"
-    return Section("given-up", "Expired, dropped and dead-lettered", 65, finding, page.table("given_up", "Given up"))
+def given_up(page: Page, rows: list[Values]) -> tuple[float, Words]:
+    return 65, f"{count(sum(row['messages'] for row in rows), 'message')} expired, dropped or dead-lettered"
 
 
 def redelivered(page: Page) -> Section | None:
     rows, poison = page.rows("redelivered"), page.rows("poison")
     if not rows and not poison:
         return None
-    queues = [queue for queue in page.timeline.get("queues", []) if any(queue["redelivered"])]
-    queues.sort(key=lambda queue: -sum(queue["redelivered"]))
-    lines = [Line(queue_name(queue), queue["redelivered"]) for queue in queues[:LINES]]
-    body = page.chart("Redeliveries per second", "per_s", lines) + page.table("redelivered", "Redelivered")
-    finding = f"{count(sum(row['redelivered'] for row in rows), 'redelivery')}".replace("redeliverys", "redeliveries")
+    lines = page.busiest_queues("redelivered", lambda counts: sum(filter(None, counts)))
+    parts = [*chart("Redeliveries per second", "per_s", lines), page.table("redelivered", "Redelivered")]
+    total = sum(row["redelivered"] for row in rows)
+    finding = f"{total:,} {'redelivery' if total == 1 else 'redeliveries'}"
     if poison:
         most = max(row[name] or 0 for row in poison for name in ("redelivered", "requeued"))
         finding += f"; one message came back {count(most, 'time')}"
-        body += "<h3>Messages that keep coming back</h3>" + page.table("poison", "Messages that keep coming back")
-    return Section("redelivered", "Redelivered", 58 if poison else 45, finding, body)
+        title = "Messages that keep coming back"
+        parts += [heading(title), page.table("poison", title)]
+    return Section("redelivered", "Redelivered", 58 if poison else 45, finding, parts)
 
 
 def links(page: Page) -> Section | None:
@@ -218,104 +230,86 @@ def links(page: Page) -> Section | None:
     if not rows and not crossed:
         return None
     edges = [
-        Edge((0, row.get("upstream_node") or "unknown"), (1, row.get("node") or "unknown"), row["came"] or 0)
+        Edge((0, row.get("upstream_node") or "unknown"), (1, row.get("node") or "unknown"), row["arrived"] or 0)
         for row in rows
-        if row.get("came")
+        if row.get("arrived")
     ]
     missing, failures = (sum(row.get(name) or 0 for row in rows) for name in ("missing", "failures"))
-    finding = f"{count(sum(row['came'] or 0 for row in rows), 'message')} between brokers"
+    finding = f"{count(sum(row['arrived'] or 0 for row in rows), 'message')} between brokers"
     if missing:
         finding += f", {missing:,} did not arrive"
     if failures:
         finding += f", {count(failures, 'failure')} of links"
-    body = drawings.flow(edges, ("Upstream", "Downstream"), LINKS_HEIGHT) if edges else ""
-    body += page.table("links", "Links") + "<h3>Conservation</h3>" + table(crossed, "Crossings", page.limit)
-    return Section("links", "Federation links", 88 if missing else 45 if failures else NORMAL + 4, finding, body)
+    parts = [flow(edges, ("Upstream", "Downstream"), LINKS_HEIGHT)] if edges else []
+    parts += [page.table("links", "Links"), heading("Conservation"), table(crossed, "Crossings", page.limit)]
+    return Section("links", "Federation links", 88 if missing else 45 if failures else NORMAL + 4, finding, parts)
 
 
-def anomalies(page: Page) -> Section | None:
-    rows = page.rows("anomalies")
-    if not rows:
-        return None
-    total = page.report["rows"].get("anomalies", len(rows))
-    finding = count(total, "minute") + " unlike the others of their queue"
-    return Section("anomalies", "Unusual minutes", 35, finding, page.table("anomalies", "Anomalies"))
+def anomalies(page: Page, rows: list[Values]) -> tuple[float, Words]:
+    return 35, f"{count(page.row_count('anomalies'), 'minute')} unlike the others of their queue"
 
 
-def consumers(page: Page) -> Section | None:
-    rows = page.rows("consumers")
-    if not rows:
-        return None
+def consumers(page: Page, rows: list[Values]) -> tuple[float, Words]:
     slow = [row for row in rows if str(row.get("advice") or "").startswith(NOT_KEEPING_UP)]
-    finding = f"those of {count(len(slow), 'queue')} do not keep up" if slow else "they keep up"
-    return Section("consumers", "Consumers", 42 if slow else NORMAL, finding, page.table("consumers", "Consumers"))
+    if slow:
+        return 42, f"those of {count(len(slow), 'queue')} do not keep up"
+    return NORMAL, "they keep up"
 
 
-def churn(page: Page) -> Section | None:
-    rows = page.rows("churn")
-    if not rows:
-        return None
+def churn(page: Page, rows: list[Values]) -> tuple[float, Words]:
     leaks = [f"{row['name']} at {row['node']}" for row in rows if row.get("leak_suspected")]
-    finding = f"a leak is suspected: {cut(', '.join(leaks), 80)}" if leaks else "no leak is suspected"
-    body = page.table("churn", "Churn")
-    return Section(
-        "churn", "Connections, channels and queues that came and went", 62 if leaks else NORMAL, finding, body
-    )
+    if leaks:
+        return 62, f"a leak is suspected: {cut(', '.join(leaks), 80)}"
+    return NORMAL, "no leak is suspected"
 
 
 def brokers(page: Page) -> Section | None:
     nodes, rows = page.timeline.get("nodes") or [], page.rows("capacity")
     if not nodes and not rows:
         return None
-    charts = (
+    parts = []
+    for title, unit, gauge, limit in (
         ("Memory (resident)", "bytes", schema.RESIDENT_BYTES, schema.MEMORY_LIMIT_BYTES),
         ("Free disk", "bytes", schema.DISK_FREE_BYTES, schema.DISK_LIMIT_BYTES),
         ("Open descriptors", "count", schema.OPEN_DESCRIPTORS, None),
         ("Connections", "count", schema.CONNECTIONS, None),
         ("Lag of the event loop, 99th percentile of a step (upper bound of its bucket)", "us", "loop_lag_p99_us", None),
-    )
-    body = ""
-    for title, unit, gauge, limit in charts:
+    ):
         lines = [Line(node["node"], node.get(gauge) or ()) for node in nodes]
         lines += [Line(f"{node['node']} limit", node.get(limit) or ()) for node in nodes if limit is not None]
-        body += page.chart(title, unit, lines)
-    near = near_limits(nodes)
-    soon = [
-        f"the {what} of {cut(row['node'])} is full in {duration(row[f'{what}_full_in_h'] * 3600)}"
-        for row in rows
-        for what in ("disk", "memory")
-        if row.get(f"{what}_full_in_h") is not None and row[f"{what}_full_in_h"] < FULL_H
-    ]
-    finding = "; ".join([*soon, *near]) or "none is near a limit"
-    told = [{**row, **{f"{what}_full": full(row, what) for what in ("disk", "memory")}} for row in rows]
-    hidden = ("disk_full_in_h", "memory_full_in_h", "disk_too_short", "memory_too_short")
-    body = f'<div class="charts">{body}</div>' + table(told, "Capacity", page.limit, None, hidden)
-    return Section(
-        "brokers", "Brokers: memory, disk, descriptors, loop", 86 if soon else 75 if near else NORMAL + 3, finding, body
-    )
-
-
-def full(row: Values, what: str) -> str | None:
-    if row.get(f"{what}_too_short"):
-        return "too short to tell"
-    hours = row.get(f"{what}_full_in_h")
-    return None if hours is None else f"in {duration(hours * 3600)}"
+        parts += chart(title, unit, lines)
+    finding: list[Any] = []
+    shown = []
+    for row in rows:
+        for what in ("disk", "memory"):
+            hours = row.get(f"{what}_full_in_h")
+            if hours is not None and hours < FULL_H:
+                finding += ["; ", f"the {what} of {cut(row['node'])} is full in ", seconds(hours * HOUR_S)]
+        unknown = {name: "too short to tell" for name in ("disk", "memory") if row.get(f"{name}_too_short")}
+        shown.append({**row, **{f"{name}_full_in_h": text for name, text in unknown.items()}})
+    soon, near = bool(finding), near_limits(nodes)
+    for text in near:
+        finding += ["; ", text]
+    parts.append(table(shown, "Capacity", page.limit, None, ("disk_too_short", "memory_too_short")))
+    impact = 86 if soon else 75 if near else NORMAL + 3
+    words = finding[1:] or "none is near a limit"
+    return Section("brokers", "Brokers: memory, disk, descriptors, loop", impact, words, parts)
 
 
 def near_limits(nodes: list[Values]) -> list[str]:
     """Return the nodes of which a reading came near its limit or, of the free disk, near to twice of it."""
-    found = []
+    near = []
     for node in nodes:
         for what, gauge, limit in (
             ("memory", schema.RESIDENT_BYTES, schema.MEMORY_LIMIT_BYTES),
             ("open descriptors", schema.OPEN_DESCRIPTORS, schema.DESCRIPTOR_LIMIT),
         ):
             if any(read is not None and most and read >= NEAR * most for read, most in pairs(node, gauge, limit)):
-                found.append(f"{what} of {cut(node['node'])} near the limit")
+                near.append(f"{what} of {cut(node['node'])} near the limit")
         free = pairs(node, schema.DISK_FREE_BYTES, schema.DISK_LIMIT_BYTES)
         if any(read is not None and least and read <= least / NEAR for read, least in free):
-            found.append(f"disk of {cut(node['node'])} near the limit")
-    return found
+            near.append(f"disk of {cut(node['node'])} near the limit")
+    return near
 
 
 def pairs(node: Values, gauge: str, limit: str) -> Iterable[tuple[float | None, float | None]]:
@@ -330,33 +324,28 @@ def rates(page: Page) -> Section | None:
     if not scopes:
         return None
     step_s = page.timeline["step_s"]
-    body = ""
+    parts = []
     for place, scope in enumerate(scopes[:LINES]):
-        label = scope_name(scope)
-        body += details(label, gap_chart(page, label, scope), place < 2)
+        parts += fold(scope_name(scope), gap_chart(scope_name(scope), scope), place < 2)
     queues = sorted(page.timeline.get("queues", []), key=lambda queue: -sum(queue["entered"]))[:LINES]
     if queues:
-        body += "<h3>Queues with most messages</h3>"
+        parts.append(heading("Queues with most messages"))
     for place, queue in enumerate(queues):
-        body += details(queue_name(queue), gap_chart(page, queue_name(queue), queue), place < 1)
+        parts += fold(queue_name(queue), gap_chart(queue_name(queue), queue), place < 1)
     entered, left = (round(sum(map(sum, (scope[way] for scope in scopes))) * step_s) for way in ("entered", "left"))
     finding = (
         f"{entered:,} in, {left:,} out, {abs(entered - left):,} {'more' if left > entered else 'fewer'} out than in"
     )
-    return Section("rates", "Rates in and out", NORMAL + 8, finding, body)
+    return Section("rates", "Rates in and out", NORMAL + 8, finding, parts)
 
 
-def gap_chart(page: Page, label: str, of: Values) -> str:
+def gap_chart(label: str, of: Values) -> list[Part]:
     gap = [round(entered - left, 3) for entered, left in zip(of["entered"], of["left"], strict=True)]
     lines = [Line("into queues", of["entered"]), Line("out of queues", of["left"]), Line("gap: in less out", gap)]
-    return page.chart(f"Messages per second: {cut(label, 80)}", "per_s", lines)
+    return chart(f"Messages per second: {cut(label, 80)}", "per_s", lines)
 
 
-def details(label: str, body: str, is_open: bool) -> str:
-    return f"<details{' open' if is_open else ''}><summary>{name(label, 80)}</summary>{body}</details>" if body else ""
-
-
-def flow(page: Page) -> Section | None:
+def message_flow(page: Page) -> Section | None:
     rows = page.rows("flow")
     if not rows:
         return None
@@ -368,53 +357,38 @@ def flow(page: Page) -> Section | None:
         ends = []
         for end in ("source", "target"):
             kind = row[f"{end}_kind"]
-            shown = row[end] or ("(default)" if kind == "exchange" and row[end] == "" else "(unknown)")
-            ends.append((columns[kind], f"{'link ' if kind == 'link' else ''}{shown}{scope}"))
+            name = row[end] or ("(default)" if kind == "exchange" and row[end] == "" else "(unknown)")
+            ends.append((columns[kind], f"{'link ' if kind == 'link' else ''}{name}{scope}"))
         edges.append(Edge(ends[0], ends[1], row["messages"]))
-    body = drawings.flow(edges, ("Exchanges", "Queues", "Consumers and links"))
-    body += page.table("flow", "Flow of messages")
-    return Section("flow", "Flow: exchange to queue to consumer", NORMAL + 7, "who sends to whom, by messages", body)
+    parts = [flow(edges, ("Exchanges", "Queues", "Consumers and links")), page.table("flow", "Flow of messages")]
+    return Section("flow", "Flow: exchange to queue to consumer", NORMAL + 7, "who sends to whom, by messages", parts)
 
 
 def ack_latency(page: Page) -> Section | None:
-    if not page.timeline.get("ack_latency"):
+    heat = page.timeline.get("ack_latency")
+    if not heat:
         return None
-    note = "Each row covers half a power of ten; a darker cell has more messages."
-    body = drawings.heat_map(page.timeline) + f'<p class="note">{note}</p>'
+    parts = [{"kind": "heat", **heat}, note("Each row covers half a power of ten; a darker cell has more messages.")]
     finding = "from the publish to the acknowledgement"
-    return Section("ack-latency", "Latency of acknowledgements over time", NORMAL + 6, finding, body)
+    return Section("ack-latency", "Latency of acknowledgements over time", NORMAL + 6, finding, parts)
 
 
-def latency(page: Page) -> Section | None:
-    rows = page.rows("latency")
-    if not rows:
-        return None
+def latency(page: Page, rows: list[Values]) -> tuple[float, Words]:
     worst = rows[0]
-    finding = f"p99 up to {duration(worst['p99_us'] / 1e6)}: {worst['stage'].replace('_', ' to ')}"
-    return Section("latency", "Latency by stage", NORMAL + 2, finding, page.table("latency", "Latency"))
+    return NORMAL + 2, ["p99 up to ", seconds(worst["p99_us"] / 1e6), f": {worst['stage'].replace('_', ' to ')}"]
 
 
-def clients(page: Page) -> Section | None:
-    rows = page.rows("clients")
-    if not rows:
-        return None
+def clients(page: Page, rows: list[Values]) -> tuple[float, Words]:
     others = sum(row["others"] - 1 for row in rows if row.get("others"))  # connections in one row
-    finding = f"{count(page.report['rows'].get('clients', len(rows)) + others, 'connection')}"
+    finding = count(page.row_count("clients") + others, "connection")
     all_messages = sum(row["messages"] for row in rows)
     if all_messages:
         finding += f"; the first has {rows[0]['messages'] / all_messages * 100:.0f} % of the messages listed"
-    return Section(
-        "clients", "Top talkers: users and connections", NORMAL + 3, finding, page.table("clients", "Clients")
-    )
+    return NORMAL + 3, finding
 
 
-def simple(key: str, title: str, finding: str, impact: float = NORMAL) -> Make:
-    def make(page: Page) -> Section | None:
-        if not page.rows(key):
-            return None
-        return Section(key.replace("_", "-"), title, impact, finding, page.table(key, title))
-
-    return make
+def always(finding: str, impact: float = NORMAL) -> Describe:
+    return lambda page, rows: (impact, finding)
 
 
 def compared(page: Page) -> Section | None:
@@ -422,30 +396,12 @@ def compared(page: Page) -> Section | None:
     if not difference:
         return None
     of = difference["with"]
-    body = (
-        f"<p>Compared with the report on {escape(of['folder'] or 'an unknown log')}: {escape(of['verdict'] or '')}</p>"
-    )
+    parts = [note(f"Compared with the report on {of['folder'] or 'an unknown log'}: {of['verdict'] or ''}")]
     for key, title in (("totals", "Totals"), ("rates", "Rates"), ("latencies", "Latencies")):
-        body += f"<h3>{title}</h3>"
-        body += compared_table(difference[key], title, page.limit) if difference[key] else "<p>no difference</p>"
+        rows = [{**row, "change": per_cent(row)} for row in difference[key]]
+        parts += [heading(title), table(rows, title, page.limit) if rows else note("no difference")]
     changes = sum(len(difference[key]) for key in ("totals", "rates", "latencies"))
-    return Section("compared", "Compared with an earlier run", ODD - 1, f"{count(changes, 'figure')} changed", body)
-
-
-def compared_table(rows: Sequence[Values], title: str, limit: int) -> str:
-    """Return changes as a table, each value in the unit of its figure."""
-    shown = []
-    for row in rows:
-        figure = row["figure"]
-        values = {side: in_unit(figure, row[side]) for side in ("before", "after")}
-        shown.append({**row, "figure": figure.replace("_us", "").replace("_", " "), **values, "change": per_cent(row)})
-    return table(shown, title, limit)
-
-
-def in_unit(figure: str, held: float | None) -> str:
-    if held is None:
-        return "none"
-    return duration(held / 1e6) if figure.endswith("_us") else f"{held:,}" if isinstance(held, int) else short(held)
+    return Section("compared", "Compared with an earlier run", ODD - 1, f"{count(changes, 'figure')} changed", parts)
 
 
 def per_cent(row: Values) -> str:
@@ -455,12 +411,22 @@ def per_cent(row: Values) -> str:
 
 
 MAKERS: tuple[Make, ...] = (
-    *(imbalances, durability, log_quality, restarts, lag, backlog, unroutable, given_up, redelivered, links, anomalies),
-    *(consumers, churn, brokers, compared, rates, flow, ack_latency, latency, clients),
-    simple(
-        "throughput", "Throughput of queues, virtual hosts and users", "mean and peak at 1 s, 1 min and 1 h", NORMAL + 1
+    imbalances,
+    of_table("durability", "Durability across restarts", durability),
+    *(log_quality, restarts, lag, backlog),
+    of_table("unroutable", "Unroutable", unroutable),
+    of_table("given_up", "Expired, dropped and dead-lettered", given_up),
+    *(redelivered, links),
+    of_table("anomalies", "Unusual minutes", anomalies),
+    of_table("consumers", "Consumers", consumers),
+    of_table("churn", "Connections, channels and queues that came and went", churn),
+    *(brokers, compared, rates, message_flow, ack_latency),
+    of_table("latency", "Latency by stage", latency),
+    of_table("clients", "Top talkers: users and connections", clients),
+    of_table(
+        "throughput", "Throughput of queues, virtual hosts and users", always("mean and peak at 1 s, 1 min and 1 h", 1)
     ),
-    simple("hot_exchanges", "Exchanges by messages", "and how unevenly their keys are used"),
-    simple("hot_keys", "Routing keys by messages", "the keys with most messages"),
-    simple("hash_advice", "Hash exchanges", "the share of the busiest queue behind a hash exchange"),
+    of_table("hot_exchanges", "Exchanges by messages", always("and how unevenly their keys are used")),
+    of_table("hot_keys", "Routing keys by messages", always("the keys with most messages")),
+    of_table("hash_advice", "Hash exchanges", always("the share of the busiest queue behind one")),
 )

@@ -1,1 +1,1 @@
-"""The reports: functions that make tables from facts, and the list of all reports."""
+"""The reports: functions that make tables from aggregates, and the list of all reports."""

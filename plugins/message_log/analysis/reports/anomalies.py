@@ -45,7 +45,7 @@ def anomalies(series: DataFrame) -> DataFrame:
     odd = judge(messages, kinds_of_counts).unionByName(judge(latencies, kinds_of_latencies))
     every = F.when(F.col("minute").isNotNull(), F.array("minute")).otherwise(F.sequence(*inside_hour()))
     each = odd.withColumn("silent", F.col("minute").isNull()).withColumn("minute", F.explode(every))
-    loud = minutes.select(*KEY, "minute", F.lit(True).alias("silent"))  # a silent hour has them too
+    loud = minutes.select(*KEY, "minute", F.lit(True).alias("silent"))  # a silent hour has these columns too
     alone = each.join(loud, [*KEY, "minute", "silent"], "left_anti")
     return alone.select(
         *KEY,
@@ -67,7 +67,7 @@ def by_minute(series: DataFrame) -> DataFrame:
         F.floor(F.unix_seconds("start") / 60).alias("minute"),
         F.col("messages").cast("double").alias("messages"),
         "timed",
-        F.when(F.col("timed") > 0, F.col("latency_us") / F.col("timed")).alias("latency_us"),  # else unknown
+        F.when(F.col("timed") > 0, F.col("latency_us") / F.col("timed")).alias("latency_us"),  # or unknown
     )
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
-from ..summaries import QUEUE, Summaries
+from ..report_inputs import QUEUE, ReportInputs
+from ..tables import Values
 
 LONG_S, AHEAD = 3600, 10
 COLUMNS = {
@@ -18,7 +17,7 @@ COLUMNS = {
 }
 
 
-def backlog(known: Summaries) -> list[dict[str, Any]]:
+def backlog(known: ReportInputs) -> list[Values]:
     """Return the backlog by queue. `slope_per_s` is a linear regression over all snapshots; times extrapolate it.
 
     They are null if the snapshots cover too short a time to tell.

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from ...file_format import schema
-from ..facts import WEIGHT, by_kind
-from ..summaries import Summaries, merge_moments, moments, slope
-from ..tables import keyed
+from ..aggregates import WEIGHT, by_kind
+from ..report_inputs import ReportInputs, merge_moments, moments, slope
+from ..tables import Values, keyed
 from .backlog import foreseeable, rounded
 
-Values = dict[str, Any]
 ENDLESS = 2**62  # bytes: exported by a broker without such a limit
 HISTOGRAMS = (schema.LOOP_LAG_US, schema.SYNC_US, schema.BATCH_RECORDS)
 COST = ("peak_messages_per_s", "peak_cpu", "cpu_us_per_message", "messages_per_s_at_one_cpu")
@@ -32,7 +29,7 @@ COLUMNS = {
 }
 
 
-def capacity(known: Summaries, costs: list[Values]) -> list[Values]:
+def capacity(known: ReportInputs, costs: list[Values]) -> list[Values]:
     """Return the capacity by node; `costs` are rows of `cpu_intervals`.
 
     `*_full_in_h` is null if the limit is not approached, or if `*_too_short`: the log is too short to tell.
@@ -79,10 +76,15 @@ def p99(histograms: list[list[int]]) -> int | None:
         counts += [0] * (len(histogram) - len(counts))
         for bucket, count in enumerate(histogram):
             counts[bucket] += count
-    upto, total = 0, sum(counts)
+    return p99_bound(counts)
+
+
+def p99_bound(counts: list[int]) -> int | None:
+    """Return the upper bound of the bucket with the 99th percentile, or None for an empty histogram."""
+    cumulated, total = 0, sum(counts)
     for bucket, count in enumerate(counts):
-        upto += count
-        if total and upto * 100 >= total * 99:
+        cumulated += count
+        if total > 0 and cumulated * 100 >= total * 99:
             return 1 << bucket
     return None
 

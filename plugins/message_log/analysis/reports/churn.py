@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from ...file_format import schema
-from ..summaries import Summaries, slope
-from ..tables import keyed
+from ..report_inputs import ReportInputs, slope
+from ..tables import Values, keyed
 
 COUNTED = (
     *(schema.CONNECTIONS_CREATED, schema.CONNECTIONS_CLOSED, schema.CHANNELS_CREATED, schema.CHANNELS_CLOSED),
     *(schema.QUEUES_CREATED, schema.QUEUES_DELETED),
 )
-LEAK = 50  # the minimum increase of a suspected leak, which also has doubled and still grows
+LEAK = 50  # the minimum increase of a suspected leak, whose number has also doubled and still grows
 COLUMNS = {
     "node": pa.string(),
     "name": pa.string(),
@@ -25,9 +23,9 @@ COLUMNS = {
 }
 
 
-def churn(known: Summaries) -> list[dict[str, Any]]:
+def churn(known: ReportInputs) -> list[Values]:
     """Return by node how many were opened and closed, the rate, the present number, and whether a leak is suspected."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Values] = []
     for (node, name), boots in keyed(known.metrics, "node", "name").items():
         if name in COUNTED:
             count = int(sum(boot["greatest"] - boot["least"] for boot in boots))

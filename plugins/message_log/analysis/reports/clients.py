@@ -1,11 +1,11 @@
 """The clients by their messages, and the flow of messages from exchanges to queues to consumers."""
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...file_format import schema
-from ..facts import WEIGHT, is_event
-from ..kept_rows import OTHERS, busiest_connections
+from ..aggregates import is_event, messages
+from ..top_rows import OTHERS, busiest_connections
 
 CLIENT = ("node", "vhost", "user", "connection")
 EDGE = ("node", "vhost", "source_kind", "source", "target_kind", "target")
@@ -15,7 +15,7 @@ EXCHANGE, QUEUE, CONSUMER, LINK = "exchange", "queue", "consumer", "link"  # kin
 def clients(transfers: DataFrame) -> DataFrame:
     """Return the connections of clients, with the messages and bytes that they published and consumed.
 
-    Those of a user that are not kept each (`kept_rows`) are one row without a name, with their number, `others`.
+    Those of a user that are not kept each (`top_rows`) are one row without a name, with their number, `others`.
     """
     out = is_event(schema.DELIVER)
     counts = {
@@ -32,7 +32,7 @@ def clients(transfers: DataFrame) -> DataFrame:
         of_clients.withColumn("connection", F.nullif(F.col("conn_id"), F.lit(OTHERS)))
         .groupBy(*CLIENT)
         .agg(
-            *[scaled(F.coalesce(F.sum(weight), F.lit(0))).alias(name) for name, weight in counts.items()],
+            *[messages(F.coalesce(F.sum(weight), F.lit(0))).alias(name) for name, weight in counts.items()],
             F.sum("others").alias("others"),
         )
     )
@@ -42,7 +42,7 @@ def clients(transfers: DataFrame) -> DataFrame:
 def flow(transfers: DataFrame) -> DataFrame:
     """Return the messages that went from each exchange to each queue, and from each queue to each consumer or link.
 
-    The connections of a user that are not kept each (`kept_rows`) are one consumer, with the name of the user.
+    The connections of a user that are not kept each (`top_rows`) are one consumer, with the name of the user.
     """
     consumer = F.concat_ws(" ", "user", F.nullif(F.col("conn_id"), F.lit(OTHERS)))
     entered = is_event(schema.ENQUEUE)
@@ -59,9 +59,5 @@ def flow(transfers: DataFrame) -> DataFrame:
             "weight",
         )
         .groupBy(*EDGE)
-        .agg(scaled(F.sum("weight")).alias("messages"))
+        .agg(messages(F.sum("weight")).alias("messages"))
     )
-
-
-def scaled(weight: Column) -> Column:
-    return F.round(weight / WEIGHT).cast("long")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pyarrow as pa
 
 from ...file_format import schema
-from ..summaries import QUEUE, Summaries
-from ..tables import keyed
+from ..report_inputs import QUEUE, ReportInputs
+from ..tables import Values, keyed
 from .backlog import rounded
-from .throughput import messages
+from .throughput import estimate
 
 BUSY = 0.95  # the utilisation from which on consumers are not the bottleneck
 FULL = 0.8  # the share of the prefetch from which on it counts as used up
@@ -28,7 +27,7 @@ COLUMNS = {
 }
 
 
-def consumers(known: Summaries) -> list[dict[str, Any]]:
+def consumers(known: ReportInputs) -> list[Values]:
     """Return the queues that had consumers. `advised_prefetch` is what one consumer handles in AHEAD_S."""
     held = keyed([row for row in known.latency if row["stage"] == "deliver_ack"], *QUEUE)
     settled = [kind for kind in known.kinds if kind["event"] in (schema.ACK, schema.FED_OUT) or without_ack(kind)]
@@ -46,27 +45,27 @@ def consumers(known: Summaries) -> list[dict[str, Any]]:
         kinds = handled.get(key, [])
         if kinds:
             span_s = max(kind["last"] for kind in kinds) - min(kind["first"] for kind in kinds) + 1
-            row["handled_per_s"] = round(messages(sum(kind["weight"] for kind in kinds)) / span_s, 3)
+            row["handled_per_s"] = round(estimate(kinds) / span_s, 3)
             row["advised_prefetch"] = max(math.ceil(row["handled_per_s"] / row["consumers"] * AHEAD_S), 1)
         row["advice"] = advice(row)
         rows.append(row)
     return rows
 
 
-def without_ack(kind: dict[str, Any]) -> bool:
+def without_ack(kind: Values) -> bool:
     return kind["event"] == schema.DELIVER and bool(kind["no_ack"])
 
 
-def advice(row: dict[str, Any]) -> str:
+def advice(row: Values) -> str:
     if row["mean_ready"] < 1:
         return "they keep up"
     if row["prefetch"] is None:
-        return "they take all there is: set a prefetch"
+        return "their prefetch is unlimited: set one"
     if row["utilisation"] is not None and row["utilisation"] >= BUSY:
-        return "they always have room: the queue's backlog is not theirs"
+        return "they have room: the backlog has another cause"
     if row["mean_unacked"] >= row["prefetch"] * FULL:
         held_us = row.get("held_p50_us")
         if held_us is not None and held_us < QUICK_US:
             return "they wait for the network: raise the prefetch"
-        return "they are the limit: more consumers, or quicker ones"
+        return "they are too slow: add consumers, or make them faster"
     return "they keep up"

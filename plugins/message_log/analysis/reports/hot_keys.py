@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from ..facts import EXCHANGE, WEIGHT, own_keys
+from ..aggregates import EXCHANGE, messages, own_keys
 from ..simulated_exchange import HASH_TYPES, SimulatedExchange
+from ..tables import Values, keyed
 
-Values = dict[str, Any]
-KEYS = 1000  # of one exchange that are hashed; the rest is assumed to be spread evenly
+KEYS = 1000  # keys of one exchange that are hashed; the others are assumed to be spread evenly
 EXCHANGES = 20  # for which advice is given
 ADVISED = EXCHANGES * KEYS  # keys that it regards at most
 QUEUES = (2, 4, 8, 16, 32)
 FAIR = 1.25  # the most that the busiest queue may get, relative to an equal share
-
-
-def messages_column(weight: str) -> Column:
-    return F.round(F.col(weight) / WEIGHT).cast("long").alias(weight)
 
 
 def hot_keys(routes: DataFrame) -> DataFrame:
@@ -35,10 +30,11 @@ def hot_keys(routes: DataFrame) -> DataFrame:
         .where(F.col("place") <= KEYS)
         .join(whole, list(EXCHANGE))
         .withColumn("share", F.round(F.col("published") / F.col("all"), 6))
-        .withColumn("too_low_by", F.coalesce(F.col("greatest") - F.col("bound"), F.lit(0)))
+        .withColumn("too_low_by", F.col("greatest") - F.col("bound"))
         .select(
             *(*EXCHANGE, "routing_key", "place"),
-            *(messages_column("published"), messages_column("bytes"), "share", messages_column("too_low_by")),
+            *(messages(name).alias(name) for name in ("published", "bytes", "too_low_by")),
+            "share",
         )
     )
 
@@ -46,7 +42,7 @@ def hot_keys(routes: DataFrame) -> DataFrame:
 def hot_exchanges(routes: DataFrame) -> DataFrame:
     """Return the exchanges. `gini` is 0 if all keys have equally many messages, and almost 1 if one key has all.
 
-    Keys that are not counted each are regarded as equal.
+    Keys without a count of their own are assumed to have equally many messages.
     """
     published = routes.where(F.col("published") > 0).withColumn("number", F.greatest("others", F.lit(1)))
     each = (F.col("published") / F.col("number")).alias("each")
@@ -60,9 +56,9 @@ def hot_exchanges(routes: DataFrame) -> DataFrame:
     uneven = (
         counts.withColumn("ranks", ranks).groupBy(*EXCHANGE).agg(F.round(gini, 6).alias("gini"), keys.alias("keys"))
     )
-    own = F.when(F.coalesce("others", F.lit(0)) == 0, F.col("published"))
+    own = F.when(F.col("others") == 0, F.col("published"))
     sums = published.groupBy(*EXCHANGE).agg(
-        *[F.round(F.sum(name) / WEIGHT).cast("long").alias(name) for name in ("published", "bytes")],
+        *[messages(F.sum(name)).alias(name) for name in ("published", "bytes")],
         F.max_by("routing_key", F.struct(own, "routing_key")).alias("top_key"),
         F.round(F.coalesce(F.max(own), F.lit(0)) / F.sum("published"), 6).alias("top_share"),
     )
@@ -74,9 +70,7 @@ def hash_advice(keys: list[Values], exchanges: list[Values]) -> Iterator[dict[st
 
     `keys` are rows of `hot_keys`, `exchanges` of `hot_exchanges`.
     """
-    by_exchange: dict[tuple[object, ...], list[Values]] = {}
-    for key in keys:
-        by_exchange.setdefault(tuple(key[name] for name in EXCHANGE), []).append(key)
+    by_exchange = keyed(keys, *EXCHANGE)
     for exchange in exchanges[:EXCHANGES]:
         place = tuple(exchange[name] for name in EXCHANGE)
         known = by_exchange.get(place, [])
@@ -99,5 +93,7 @@ def advice(place: tuple[object, ...], type_name: str, keys: list[Values], rest: 
         "type": type_name,
         "busiest_share": {str(count): round(share, 6) for count, share in busiest.items()},
         "queues": max(fair, default=1),
-        "advice": f"up to {max(fair)} queues share evenly" if fair else "a few keys have most: do not partition by key",
+        "advice": f"up to {max(fair)} queues share evenly"
+        if fair
+        else "a few keys have most messages: do not partition by key",
     }

@@ -4,22 +4,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...file_format import schema
-from ..facts import LINK, by_link
-from ..quantiles import quantiles
+from ..aggregates import LINK, by_link, quantiles
 
 
 def links(tallies: DataFrame, lags: DataFrame, metrics: DataFrame) -> DataFrame:
-    """Return one row for each link, from the crossings as `facts.tally` and `facts.lags` reduce them.
+    """Return one row for each link, from the crossings as `aggregates.tally` and `aggregates.lags` reduce them.
 
     taken         messages that left the upstream queue
-    came          messages that arrived downstream
+    arrived          messages that arrived downstream
     discarded     arrived messages that were dropped: by max-hops or as repeats
     duplicates    messages that arrived more often than they were taken
     missing       messages that were taken and did not arrive; null if the downstream exported nothing of the link
     lag_*         from the publish at the upstream to the arrival, by the clocks of both brokers
-    clocks_apart  the number of negative lags
+    negative_lags  the number of negative lags
     """
-    came_at_all = F.sum("came") > 0
+    any_arrived = F.sum("arrived") > 0
     # Messages with the same content have the same identity.
     seconds = (F.max("last_entered") - F.min("entered")) / 1e6
     sums = (
@@ -27,13 +26,13 @@ def links(tallies: DataFrame, lags: DataFrame, metrics: DataFrame) -> DataFrame:
         .groupBy(*LINK)
         .agg(
             *[F.max(name).alias(name) for name in ("node", "vhost", "upstream")],
-            *[F.sum(name).alias(name) for name in ("taken", "came", "discarded")],
+            *[F.sum(name).alias(name) for name in ("taken", "arrived", "discarded")],
             F.sum("duplicates").alias("duplicates"),
-            F.when(came_at_all, F.sum("missing")).alias("missing"),
-            F.when(seconds > 0, F.round(F.sum("came") / seconds, 3)).alias("messages_per_s"),
+            F.when(any_arrived, F.sum("missing")).alias("missing"),
+            F.when(seconds > 0, F.round(F.sum("arrived") / seconds, 3)).alias("messages_per_s"),
             F.max("most_hops").alias("most_hops"),
             F.round(F.sum("hops") / F.sum("hopped"), 3).alias("mean_hops"),
-            F.sum("clocks_apart").alias("clocks_apart"),
+            F.sum("negative_lags").alias("negative_lags"),
         )
     )
     quantile = quantiles(lags, *LINK).drop("messages")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from ...file_format import schema
-from ..facts import UNROUTABLE, WEIGHT, by_kind
-from ..local_table import local_table
+from ..aggregates import UNROUTABLE, WEIGHT, by_kind, messages
+from ..create_table import create_table
+from ..tables import Values
 
-Values = dict[str, Any]
 GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
 SCOPED = ("scope", "node", "vhost", "name", "flow")  # the keys of throughput
 SCOPES = ("queue", "vhost", "user")
@@ -24,8 +24,9 @@ FLOWS = {
 }
 
 
-def messages(weight: int) -> int:
-    """Return the number of messages of a weight, which is an estimate if the log is a sample."""
+def estimate(kinds: Iterable[Values]) -> int:
+    """Return the number of messages of these kinds, which is an estimate if the log is a sample."""
+    weight: int = sum(kind["weight"] for kind in kinds)
     return (weight + WEIGHT // 2) // WEIGHT
 
 
@@ -34,8 +35,7 @@ def totals(kinds: list[Values]) -> Values:
 
     def count(*events: str, **columns: object) -> int:
         of_these = [kind for kind in kinds if kind["event"] in events]
-        fitting = [kind for kind in of_these if all(kind[name] == value for name, value in columns.items())]
-        return messages(sum(kind["weight"] for kind in fitting))
+        return estimate(kind for kind in of_these if all(kind[name] == value for name, value in columns.items()))
 
     refused = count(schema.CONFIRM, reason="nack")
     return {
@@ -74,7 +74,7 @@ def of_series(traffic: DataFrame, kinds: list[Values], *scopes: str) -> tuple[Da
     number = {"series": t.IntegerType()}
     names = [(*key, place) for key, place in numbers.items()]
     columns = {**dict.fromkeys(SCOPED, t.StringType()), **number}
-    return by_kind(traffic, number, pairs), local_table(traffic.sparkSession, columns, names)
+    return by_kind(traffic, number, pairs), create_table(traffic.sparkSession, columns, names)
 
 
 def seconds(traffic: DataFrame, kinds: list[Values]) -> DataFrame:
@@ -91,12 +91,12 @@ def seconds(traffic: DataFrame, kinds: list[Values]) -> DataFrame:
 
 
 def summed(rows: DataFrame, named: DataFrame, *further: str) -> DataFrame:
-    """Return the sums of traffic by series and second; `further` are keys that depend on these."""
+    """Return the sums of traffic by series and second; `further` are columns that depend on these keys."""
     return (
         rows.groupBy("series", *further, "second")
         .agg(
-            F.round(F.sum("weight") / WEIGHT).cast("long").alias("messages"),
-            F.round(F.sum("bytes") / WEIGHT).cast("long").alias("bytes"),
+            messages(F.sum("weight")).alias("messages"),
+            messages(F.sum("bytes")).alias("bytes"),
             F.sum("latency_us").alias("latency_us"),
             F.sum("timed").alias("timed"),
         )
@@ -108,7 +108,7 @@ def summed(rows: DataFrame, named: DataFrame, *further: str) -> DataFrame:
 def minutes(series: DataFrame, further: DataFrame | None = None) -> DataFrame:
     """Return the table of seconds by minute, with the peak of a second, and the first and the last second.
 
-    `further` are minutes of which there are no seconds any more.
+    `further` are rolled up minutes, whose seconds are gone.
     """
     made = coarser(series, "1m", F.max("messages").alias("peak_1s"), *ends("start", "start"))
     if further is None:
@@ -119,7 +119,7 @@ def minutes(series: DataFrame, further: DataFrame | None = None) -> DataFrame:
 def hours(series: DataFrame, further: DataFrame | None = None) -> DataFrame:
     """Return the table of minutes by hour, with the peaks of a second and a minute.
 
-    `further` are hours of which there are no minutes any more.
+    `further` are rolled up hours, whose minutes are gone.
     """
     peaks = F.max("peak_1s").alias("peak_1s"), F.max("messages").alias("peak_1m")
     made = coarser(series, "1h", *peaks, *outer_windows("1m", "start", "start"), *ends("first", "last"))
@@ -149,7 +149,7 @@ def outer_windows(
 
 
 def same_windows(grain: str) -> list[Column]:
-    """Return the first and the last window of rows that have them."""
+    """Return the first and the last window of merged rows."""
     names = (f"{end}_{grain}{what}" for what in ("", "_messages") for end in ("first", "last"))
     return outer_windows(grain, *names)
 
@@ -161,7 +161,7 @@ def ends(first: str, last: str) -> list[Column]:
 def whole(series: DataFrame, further: DataFrame | None = None) -> DataFrame:
     """Return the table of hours without times: sums, peaks, the first and the last windows.
 
-    `further` are such rows about hours that are not in the table.
+    `further` are such rows about rolled up hours.
     """
     peaks = F.max("peak_1s").alias("peak_1s"), F.max("peak_1m").alias("peak_1m")
     sums = [F.sum(name).alias(name) for name in ("messages", "bytes")]
@@ -178,8 +178,8 @@ def whole(series: DataFrame, further: DataFrame | None = None) -> DataFrame:
 def throughput(totals: DataFrame) -> DataFrame:
     """Return rates by grain, from `whole`: the mean from the first second to the last, and the peak.
 
-    The first and the last window count by their seconds between the first message and the last. So no peak is below the
-    mean or that of a coarser grain.
+    The first and the last window count only with their seconds between the first and the last message. So no peak is
+    below the mean or the peak of a coarser grain.
     """
     span_s = F.unix_seconds("last") - F.unix_seconds("first") + 1
     bounds = {"1s": ("first", "last"), "1m": ("first_1m", "last_1m"), "1h": ("first_1h", "last_1h")}

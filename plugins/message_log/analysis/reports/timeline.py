@@ -15,21 +15,21 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from ...file_format import schema
-from ..fact_store import Facts
-from ..facts import ACK_BUCKETS, WEIGHT, by_kind
-from ..local_table import local_table
-from ..summaries import QUEUE, Summaries, collect
-from ..tables import keyed
+from ..aggregate_store import Aggregates
+from ..aggregates import ACK_BUCKETS, WEIGHT, by_kind
+from ..create_table import create_table
+from ..report_inputs import QUEUE, ReportInputs, collect
+from ..tables import Values, keyed
+from .capacity import ENDLESS, p99_bound
 
-Values = dict[str, Any]
 Ends = dict[tuple[str, str], int]  # the last second of each boot, by node and boot
 Queue = tuple[str, str | None, str]  # node, vhost, name
 SCOPE = ("node", "vhost")
 QUEUE_OF_BOOT = ("node", "boot_id", "vhost", "queue")
 STEPS = 240  # at most
 STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
-READING_S = 3 * schema.SNAPSHOT_S // 2  # the age up to which a reading counts
-LINES = 10  # queues that are chosen by each measure
+READING_S = 3 * schema.SNAPSHOT_S // 2  # the age up to which a reading is valid
+LINES = 10  # queues that each measure selects
 SCOPES = 20  # nodes and virtual hosts with most messages
 LEFT_UNDELIVERED = {schema.DROP: ("maxlen", "purged", "moved"), schema.DEAD_LETTER: ("expired", "maxlen")}
 COUNTED = {  # the events of each count; "redelivered" and "left" have some of the deliveries, too
@@ -40,7 +40,7 @@ COUNTED = {  # the events of each count; "redelivered" and "left" have some of t
     "acknowledged": (schema.ACK, schema.FED_OUT),
     "left": schema.LEAVING,
 }
-GAUGES = {  # each with what is kept of a step
+GAUGES = {  # by metric, the value that is kept of a step
     schema.RESIDENT_BYTES: F.max,
     schema.MEMORY_LIMIT_BYTES: F.max,
     schema.DISK_FREE_BYTES: F.min,
@@ -49,11 +49,10 @@ GAUGES = {  # each with what is kept of a step
     schema.DESCRIPTOR_LIMIT: F.max,
     schema.CONNECTIONS: F.max,
 }
-ENDLESS = 2**62  # of a limit: there is none
 
 
 def lengths_s() -> Iterator[int]:
-    """Yield the lengths that a step may have, each in which steps of days or more consist of whole shorter ones."""
+    """Yield the possible lengths of a step. Each length of days or more is a multiple of the shorter ones."""
     yield from STEPS_S
     length_s = STEPS_S[-1]
     while True:
@@ -90,9 +89,9 @@ class Steps:
         return kept
 
 
-def timeline(facts: Facts, known: Summaries) -> Values | None:
+def timeline(aggregates: Aggregates, known: ReportInputs) -> Values | None:
     """Return the section "timeline" of report.json, or null if there are neither events nor snapshots."""
-    boots = collect(by_boot(facts.snapshots))
+    boots = collect(by_boot(aggregates.snapshots))
     seconds = [row[name] for row in [*known.kinds, *boots] for name in ("first", "last")]
     if not seconds:
         return None
@@ -101,10 +100,10 @@ def timeline(facts: Facts, known: Summaries) -> Values | None:
     for row in [*known.kinds, *boots]:
         boot = row["node"], row["boot_id"]
         ends[boot] = max(ends[boot], row["last"])
-    oldest = collect(undelivered(facts.journeys))
+    oldest = collect(undelivered(aggregates.journeys))
     chosen = choose(known, oldest, ends)
-    counts = by_step(facts.whole_traffic, known.kinds, steps, chosen)
-    depths = collect(lengths(facts.snapshots, steps, chosen))
+    counts = by_step(aggregates.whole_traffic, known.kinds, steps, chosen)
+    depths = collect(lengths(aggregates.snapshots, steps, chosen))
     return {
         "start": datetime.fromtimestamp(steps.first, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "step_s": steps.step_s,
@@ -112,12 +111,12 @@ def timeline(facts: Facts, known: Summaries) -> Values | None:
         "rates": rates(counts, steps),
         "queues": queues(counts, depths, oldest, ends, chosen, steps),
         "ack_latency": ack_latency(counts, steps),
-        "nodes": nodes(collect(readings(facts.readings, steps)), steps),
+        "nodes": nodes(collect(readings(aggregates.readings, steps)), steps),
     }
 
 
 def departs(kind: Values) -> bool:
-    """Return whether messages left the ready ones of their queue for the first time, as far as an event shows."""
+    """Return whether an event shows that messages stopped being ready for the first time."""
     event = kind["event"]
     first = event == schema.DELIVER and not kind["redelivered"]
     return first or event == schema.EXPIRE or kind["reason"] in LEFT_UNDELIVERED.get(event, ())
@@ -192,7 +191,7 @@ def lengths(queue_stats: DataFrame, steps: Steps, chosen: Sequence[Queue]) -> Da
 def marked(table: DataFrame, chosen: Sequence[Queue]) -> DataFrame:
     """Add the column `chosen`: the queue, or null if it is not one of the chosen ones."""
     columns = dict.fromkeys((*QUEUE, "chosen"), t.StringType())
-    local = local_table(table.sparkSession, columns, [(*queue, queue[2]) for queue in chosen])
+    local = create_table(table.sparkSession, columns, [(*queue, queue[2]) for queue in chosen])
     same = [F.equal_null(table[name], local[name]) for name in QUEUE]
     return table.join(F.broadcast(local), same, "left").select(table["*"], local["chosen"])
 
@@ -211,7 +210,7 @@ def readings(metrics: DataFrame, steps: Steps) -> DataFrame:
 # The series, from rows of the queries
 
 
-def choose(known: Summaries, oldest: list[Values], ends: Ends) -> list[Queue]:
+def choose(known: ReportInputs, oldest: list[Values], ends: Ends) -> list[Queue]:
     """Return the queues to show: the first LINES by age, by messages, by redeliveries and by length."""
     measures: list[dict[Queue, float]] = [defaultdict(float) for _ in range(4)]
     ages, entered, redelivered, peaks = measures
@@ -228,11 +227,11 @@ def choose(known: Summaries, oldest: list[Values], ends: Ends) -> list[Queue]:
         ages[name_of(row)] = max(ages[name_of(row)], age_s * 1_000_000)
     for row in known.queues:
         peaks[name_of(row)] = row["peak"]
-    found: dict[Queue, None] = {}
+    chosen: dict[Queue, None] = {}
     for measure in measures:
         order = sorted((-size, [part or "" for part in name], name) for name, size in measure.items() if size > 0)
-        found.update(dict.fromkeys(name for _, _, name in order[:LINES]))
-    return list(found)
+        chosen.update(dict.fromkeys(name for _, _, name in order[:LINES]))
+    return list(chosen)
 
 
 def name_of(row: Values) -> Queue:
@@ -288,8 +287,8 @@ def queues(
 def lag(rows: list[Values], oldest: list[Values], ends: Ends, steps: Steps) -> list[float]:
     """Return the age in seconds of the oldest ready message by step.
 
-    It is the greatest age at which a message left in that step, or that which a message had at the step's end that left
-    later or is still there. Ages of messages from before their boot are unknown.
+    It is the greatest age of a message that left in the step, or of one that was still there at its end. Ages of
+    messages from before their boot are unknown.
     """
     ages = [0.0] * steps.count
     still = {(row["node"], row["boot_id"]): row["second"] for row in oldest}
@@ -315,8 +314,8 @@ def ack_latency(counts: list[Values], steps: Steps) -> Values | None:
             cells[row["ack_bucket"]][row["step"]] += row["acknowledged"]
     if not cells:
         return None
-    found = [number for number in ACK_BUCKETS if number in cells]
-    numbers = range(found[0], found[-1] + 1)
+    present = [number for number in ACK_BUCKETS if number in cells]
+    numbers = range(present[0], present[-1] + 1)
     return {
         "from_us": [0 if number == ACK_BUCKETS[0] else round(10 ** (number / 2)) for number in numbers],
         "messages": [
@@ -347,10 +346,7 @@ def loop_lag(rows: list[Values]) -> dict[int, int]:
         for row in sorted(of_boot, key=lambda row: row["step"]):
             now = row["buckets"]
             turns = [count - (before[place] if place < len(before) else 0) for place, count in enumerate(now)]
-            before, upto, total = now, 0, sum(turns)
-            for bucket, count in enumerate(turns):
-                upto += count
-                if total > 0 and upto * 100 >= total * 99:
-                    quantiles[row["step"]] = max(quantiles.get(row["step"], 0), 1 << bucket)
-                    break
+            before, bound = now, p99_bound(turns)
+            if bound is not None:
+                quantiles[row["step"]] = max(quantiles.get(row["step"], 0), bound)
     return quantiles

@@ -93,7 +93,7 @@ def test_a_queue_of_a_rabbitmq_pulls_from_ours(rabbit: Rabbit, up: Place) -> Non
     assert [message.body for message in wanting.deliveries(50)] == [b"%d" % number for number in range(50)]
 
     def consumers() -> list[tuple[str, int]]:
-        return up.look(lambda vhost: [(one.tag, one.priority) for one in vhost.queues["fed.q"].consumers.all()])
+        return up.look(lambda vhost: [(one.tag, one.priority) for one in vhost.queues["fed.q"].consumers.all])
 
     assert until(consumers, "its consumer") == [("federation-link-u0", -1)]
     wanting.client.close()

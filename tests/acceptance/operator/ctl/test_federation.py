@@ -1,4 +1,4 @@
-"""Federation links, from a service with only the two methods that are needed."""
+"""Federation links as warrenctl lists and restarts them."""
 
 import json
 from collections.abc import Iterator
@@ -6,10 +6,10 @@ from datetime import datetime
 
 import pytest
 
+from tests.support.fake_federation import FakeFederation
 from tests.support.warrenctl import Controlled, Warrenctl
 from warren.broker.amqp.errors import Invalid
 from warren.broker.ctl.commands.federation import COLUMN, RABBITMQ
-from warren.broker.plugin_host.host import Host, Service
 
 pytestmark = pytest.mark.sockets
 
@@ -44,25 +44,15 @@ def link(id: str, **changes: object) -> dict[str, object]:
     }
 
 
-class Links(Service):
-    """The federation service, as far as the commands use it."""
-
+class Links(FakeFederation):
     def __init__(self) -> None:
-        self.restarted: list[str] = []
         self.refusal = ""
-        self.rows = [
+        super().__init__(
             link("aaaaaaaa", local_connection="127.0.0.1:5 -> 127.0.0.1:6"),
             link("bbbbbbbb", type="queue", name="q", upstream_name="p", consumer_tag="tag", status="starting"),
             link("cccccccc", status="error", error='"refused"'),
             link("dddddddd", status="invalid_upstream_uri", uri=""),
-        ]
-
-    async def start(self, host: Host) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    def each_status(self) -> Iterator[dict[str, object]]:
-        return iter(self.rows)
+        )
 
     def restart(self, id: str) -> bool:
         if self.refusal:

@@ -8,7 +8,7 @@ from tests.support.http import Api
 from tests.support.prepared import prepare
 from tests.support.warrenctl import Controlled
 from warren.plugins.management.api import routes
-from warren.plugins.management.http_api import HTTPAPI
+from warren.plugins.management.framework.http_api import HTTPAPI
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.http import Api, incoming_of
-from warren.plugins.management.access_log import AccessLog
+from warren.plugins.management.framework.access_log import AccessLog
 from warren.plugins.management.service import ManagementService
 
 

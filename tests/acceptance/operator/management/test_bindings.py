@@ -146,10 +146,10 @@ def test_what_an_exchange_type_emits_is_in_the_queue_before_the_answer(api: Api)
     assert api.post("/bindings/%2F/e/p/q/listener").status == 201
     assert listener.ready == 10_000
     vhost.delete_queue(present)
-    assert vhost.unbindings
+    assert vhost.unbinding_jobs
     api.while_waiting(turn)
     assert api.put("/queues/%2F/present").status == 201
-    assert not vhost.unbindings
+    assert not vhost.unbinding_jobs
     assert listener.ready == 20_000
 
 

@@ -12,7 +12,7 @@ from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
 from warren.broker.plugin import Peer
 from warren.plugins.http.responses import HTTPError
-from warren.plugins.management.origins import Origins
+from warren.plugins.management.framework.origins import Origins
 
 HOST = "mq.example:15672"
 NEW_ADMINISTRATOR = {"users": [{"name": "mallory", "password_hash": "", "tags": "administrator"}]}

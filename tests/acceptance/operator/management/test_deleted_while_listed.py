@@ -12,7 +12,7 @@ import pytest
 from tests.support.http import Response, asgi_scope, call_application
 from tests.support.metrics import Samples, Scraper
 from tests.support.prepared import IT, path_of, prepare, readable, right_status
-from warren.plugins.http import slices
+from warren.plugins.http import time_slices
 from warren.plugins.prometheus import exposition
 
 EACH = 3  # objects of each kind
@@ -41,7 +41,7 @@ SCRAPES = (
 
 @pytest.fixture(autouse=True)
 def one_object_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "SLICE_S", -1.0)
+    monkeypatch.setattr(time_slices, "SLICE_S", -1.0)
     monkeypatch.setattr(exposition, "SLICE_S", -1.0)
 
 

@@ -85,7 +85,7 @@ def test_a_queue_shows_its_sources_and_consumers(api: Api, channel: Channel) -> 
 
 
 def test_a_transaction_to_a_deleted_exchange_leaves_no_counters(api: Api, channel: Channel) -> None:
-    breakdown, other = api.host.node.breakdown, channel.client.channel()
+    breakdown, other = api.host.node.detailed_rates, channel.client.channel()
     assert breakdown is not None
     other.transact()
     channel.exchange("x", "fanout")
@@ -115,7 +115,7 @@ def test_they_have_rates(api: Api, channel: Channel) -> None:
 
 
 def test_counters_of_deleted_and_closed_objects_are_dropped(api: Api, channel: Channel) -> None:
-    breakdown = api.host.node.breakdown
+    breakdown = api.host.node.detailed_rates
     assert isinstance(breakdown, DetailedRates)
     channel.declare("c")
     channel.call(Exchange.Declare, exchange="x", exchange_type="fanout")
@@ -137,7 +137,7 @@ def test_without_detailed_rates_nothing_of_it_is_counted() -> None:
     channel = api.peer.connect().channel()
     channel.publish("amq.fanout", "", b"x")
     channel.sync()
-    assert api.host.node.breakdown is None
+    assert api.host.node.detailed_rates is None
     one = api.get(CHANNEL).json
     assert one["publishes"] == one["deliveries"] == []
     api.close()

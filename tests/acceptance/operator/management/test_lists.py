@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from warren.plugins.http import slices
+from warren.plugins.http import time_slices
 from warren.plugins.http.responses import HTTPError
 from warren.plugins.management.framework.pagination import Item, Listing, list_response
 
@@ -142,12 +142,12 @@ def test_many_names_give_a_pattern_more_time() -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_long_lists_are_sorted_in_slices_as_sorted_does(reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "RUN", 10)
+    monkeypatch.setattr(time_slices, "RUN", 10)
     objects = [(7 * number % 31, number) for number in range(200)]
     turns = []
 
     async def visit() -> list[tuple[int, int]]:
-        sorting = asyncio.ensure_future(slices.sorted_in_slices(objects, lambda one: one[0], reverse))
+        sorting = asyncio.ensure_future(time_slices.sorted_in_slices(objects, lambda one: one[0], reverse))
         while not sorting.done():
             turns.append(True)
             await asyncio.sleep(0)
@@ -157,5 +157,5 @@ def test_long_lists_are_sorted_in_slices_as_sorted_does(reverse: bool, monkeypat
     assert asyncio.run(visit()) == in_order
     assert len(turns) > 20
     for count in (0, 3, 25, 300):
-        first = asyncio.run(slices.sorted_in_slices(objects, lambda one: one[0], reverse, count))
+        first = asyncio.run(time_slices.sorted_in_slices(objects, lambda one: one[0], reverse, count))
         assert first == in_order[:count]

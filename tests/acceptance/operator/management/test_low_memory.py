@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.http import Api, asgi_scope, call_application
 from warren.broker.core.telemetry.resource_alarms import MEMORY
-from warren.plugins.management.http_api import HTTPAPI
+from warren.plugins.management.framework.http_api import HTTPAPI
 
 BINDING = "/bindings/%2F/e/amq.topic/q/q"
 PUBLISH = {"routing_key": "k", "properties": {}, "payload": "", "payload_encoding": "string"}

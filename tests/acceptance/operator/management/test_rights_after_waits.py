@@ -13,12 +13,12 @@ from tests.support.polling import until_async
 from tests.support.prepared import STREAMS, path_of, readable
 from tests.support.users import set_tags
 from warren.broker.core.access.passwords import ARGON2ID
-from warren.broker.session.move import Move, MoveStep
+from warren.broker.session.move_messages import Move, MoveStep
 from warren.plugins.http.auth import NONE
-from warren.plugins.http.slices import Turn
+from warren.plugins.http.time_slices import Turn
 from warren.plugins.management.api import connections, messages
+from warren.plugins.management.framework.http_api import HTTPAPI
 from warren.plugins.management.framework.request import Request
-from warren.plugins.management.http_api import HTTPAPI
 
 Change = Callable[[], object]
 TURNS = 30  # of the loop, until a request waits

@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.broker_process import BrokerProcess
 from tests.support.http import basic
 from tests.support.polling import until
-from warren.plugins.management.http_api import USER_STREAMS_LIMIT
+from warren.plugins.management.framework.http_api import USER_STREAMS_LIMIT
 
 
 @contextmanager

@@ -10,11 +10,11 @@ from starlette.types import ASGIApp
 from tests.support.http import Api, Response, asgi_scope, call_application
 from tests.support.polling import until_async
 from warren.broker.plugin import Listener
-from warren.plugins.http import slices
+from warren.plugins.http import time_slices
+from warren.plugins.http.limits import Quota
 from warren.plugins.http.responses import HTTPError
-from warren.plugins.management.framework import context, unread, unread_quota
-from warren.plugins.management.framework.quota import Quota
-from warren.plugins.management.http_api import HTTPAPI
+from warren.plugins.management.framework import state, unread
+from warren.plugins.management.framework.http_api import HTTPAPI
 from warren.plugins.management.service import LocalHTTP, ManagementService
 
 QUEUES = 100
@@ -24,7 +24,7 @@ HERE, THERE = "127.0.0.1", "127.0.0.2"
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     """A broker whose limits are those of three lists, and of two of one source."""
-    monkeypatch.setattr(slices, "TEXT_BYTES", 1000)
+    monkeypatch.setattr(time_slices, "TEXT_BYTES", 1000)
     monkeypatch.setattr(unread, "FREE_BYTES", 1000)
     monkeypatch.setattr(unread, "SHORT_BYTES", 5000)
     monkeypatch.setattr(unread, "ROOM_S", 0.05)
@@ -33,8 +33,8 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
         made.put(f"/queues/%2F/q{number}")
     size = len(made.get("/queues").body)
     made.close()
-    monkeypatch.setattr(context, "UNREAD_BYTES", 3 * size)
-    monkeypatch.setattr(context, "SOURCE_UNREAD_BYTES", 2 * size)
+    monkeypatch.setattr(state, "UNREAD_BYTES", 3 * size)
+    monkeypatch.setattr(state, "SOURCE_UNREAD_BYTES", 2 * size)
     api = Api(made.peer)
     yield api
     api.close()
@@ -127,7 +127,7 @@ def test_responses_for_which_there_is_no_room_wait_for_those_before_them(
 
 def test_what_waits_for_room_is_bounded_and_ends_with_its_client(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
-    monkeypatch.setattr(unread_quota, "SOURCE_WAITING_LIMIT", 2)
+    monkeypatch.setattr(unread, "SOURCE_WAITING_LIMIT", 2)
     api = Api(api.peer)
     waiting = api.state.unread
 
@@ -156,7 +156,7 @@ def test_a_response_for_which_there_is_room_passes_those_that_wait_however_many_
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
-    monkeypatch.setattr(unread_quota, "SOURCE_WAITING_LIMIT", 2)
+    monkeypatch.setattr(unread, "SOURCE_WAITING_LIMIT", 2)
     api = Api(api.peer)
     take = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
 
@@ -183,7 +183,7 @@ def test_a_response_for_which_there_is_room_passes_those_that_wait_however_many_
 def test_a_short_response_is_made_beside_a_long_one_that_has_waited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "FREE_BYTES", 0)
     monkeypatch.setattr(unread, "SHORT_BYTES", 10)
-    quota = unread_quota.UnreadQuota(1000, 1000)
+    quota = unread.UnreadQuota(1000, 1000)
     full, long, other, short = (unread.Unread(quota, HERE) for _ in range(4))
 
     def refuse(response: unread.Unread, size: int) -> None:
@@ -221,7 +221,7 @@ def test_responses_that_wait_for_room_when_the_service_stops_are_refused(
 ) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
 
-    async def check(stop: Callable[[], Awaitable[None]], application: ASGIApp, quota: unread_quota.UnreadQuota) -> None:
+    async def check(stop: Callable[[], Awaitable[None]], application: ASGIApp, quota: unread.UnreadQuota) -> None:
         clients = [Client(api, application=application) for _ in range(2)]
         for client in clients:
             assert await client.begun() == 200

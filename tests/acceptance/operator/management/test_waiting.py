@@ -13,13 +13,12 @@ from tests.support.http import Api, incoming_of, request
 from tests.support.polling import until_async
 from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
+from warren.plugins.http.limits import Quota
 from warren.plugins.http.responses import Response
-from warren.plugins.management import http_api
 from warren.plugins.management.api import queue_messages
-from warren.plugins.management.framework import bodies
-from warren.plugins.management.framework.quota import Quota
+from warren.plugins.management.framework import bodies, http_api
+from warren.plugins.management.framework.http_api import HTTPAPI
 from warren.plugins.management.framework.request import Request
-from warren.plugins.management.http_api import HTTPAPI
 
 PATIENCE_S = 20
 NOWHERE = HTTPListener()

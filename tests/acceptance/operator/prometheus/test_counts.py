@@ -9,7 +9,7 @@ from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.storage.journal import Journal as SegmentJournal
 from warren.broker.storage.segment import Segment
-from warren.plugins.prometheus.endpoints import BY_FAMILY
+from warren.plugins.prometheus.registries import BY_FAMILY
 
 CLASSIC = {"protocol": "amqp091", "queue_type": "rabbit_classic_queue"}
 EVERY_FAMILY = (

@@ -1,11 +1,9 @@
 """Metrics of federation links, from the rows of the service."""
 
-from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
+from tests.support.fake_federation import FakeFederation
 from tests.support.metrics import Scraper
-from warren.broker.plugin import Service
 
 LINK: dict[str, Any] = {
     "vhost": "/",
@@ -29,22 +27,8 @@ LINK: dict[str, Any] = {
 LABELS = {name: str(LINK[name]) for name in ("vhost", "type", "name", "upstream", "upstream_name", "id")}
 
 
-class Links(Service):
-    """The federation service, as far as metrics use it."""
-
-    def __init__(self, *links: dict[str, Any], refused: int = 0) -> None:
-        self.links = list(links)
-        self.refused_count = refused
-
-    def count_by_status(self) -> Counter[str]:
-        return Counter(link["status"] for link in self.links)
-
-    def each_status(self) -> Iterator[dict[str, Any]]:
-        return iter(self.links)
-
-
 def test_each_link_has_its_state_and_counters(scraper: Scraper) -> None:
-    scraper.host.services["federation"] = Links(LINK)
+    scraper.host.services["federation"] = FakeFederation(LINK)
     for path in ("/metrics", "/metrics/per-object"):
         samples = scraper.scrape(path)
         for name, value in (
@@ -65,10 +49,10 @@ def test_each_link_has_its_state_and_counters(scraper: Scraper) -> None:
 
 def test_links_are_counted_by_the_statuses_that_there_are(scraper: Scraper) -> None:
     assert scraper.scrape().labels("rabbitmq_federation_links") == []
-    scraper.host.services["federation"] = Links()
+    scraper.host.services["federation"] = FakeFederation()
     assert scraper.scrape().labels("rabbitmq_federation_links") == []
     down = LINK | {"id": "00000001", "status": "error", "backlog": None, "lag_ms": None}
-    scraper.host.services["federation"] = Links(LINK, down, LINK | {"id": "00000002"})
+    scraper.host.services["federation"] = FakeFederation(LINK, down, LINK | {"id": "00000002"})
     samples = scraper.scrape()
     assert samples.value("rabbitmq_federation_links", status="running") == 2
     assert samples.value("rabbitmq_federation_links", status="error") == 1
@@ -79,11 +63,11 @@ def test_links_are_counted_by_the_statuses_that_there_are(scraper: Scraper) -> N
 def test_links_that_are_refused_are_counted(scraper: Scraper) -> None:
     assert not scraper.scrape().labels("warren_federation_links_refused")
     for count in (0, 7):
-        scraper.host.services["federation"] = Links(LINK, refused=count)
+        scraper.host.services["federation"] = FakeFederation(LINK, refused=count)
         assert scraper.scrape().value("warren_federation_links_refused") == count
 
 
 def test_unknown_values_of_a_link_are_left_out(scraper: Scraper) -> None:
-    scraper.host.services["federation"] = Links(LINK | {"backlog": None, "lag_ms": None})
+    scraper.host.services["federation"] = FakeFederation(LINK | {"backlog": None, "lag_ms": None})
     samples = scraper.scrape()
     assert not {"warren_federation_link_backlog", "warren_federation_link_lag_seconds"} & samples.names

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tests.support.metrics import Samples, Scraper
-from warren.plugins.prometheus.endpoints import collect
 from warren.plugins.prometheus.exposition import PIECE, Text
+from warren.plugins.prometheus.registries import collect
 from warren.plugins.prometheus.scope import Scope
 
 QUEUES = 1000

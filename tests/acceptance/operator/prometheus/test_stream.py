@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,10 +11,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from tests.support.http import asgi_scope, call_application
 from tests.support.metrics import Samples, Scraper
 from warren.plugins.http.responses import HTTPError
-from warren.plugins.prometheus import application
+from warren.plugins.prometheus import endpoint, scrape_stream
 from warren.plugins.prometheus.exposition import One, Table, Text
 from warren.plugins.prometheus.families import Rows
-from warren.plugins.prometheus.scrape_limits import PLACES, SOURCE_PLACES, Place, Places
+from warren.plugins.prometheus.scrape_stream import SCRAPES_LIMIT, SOURCE_SCRAPES_LIMIT, ScrapesInProgress, ScrapeStream
 
 PATIENCE_S = 20
 NAMES = ["plain", 'quo"te', "back\\slash", "new\nline", "%s %(queue)s", "{brace}", "é \u2028"]
@@ -96,14 +97,14 @@ def test_a_scrape_ends_when_its_client_leaves(crowd: Scraper) -> None:
 def test_a_scraper_that_reads_nothing_is_aborted_and_others_are_served(
     crowd: Scraper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(application, "SEND_S", 0.01)
+    monkeypatch.setattr(scrape_stream, "SEND_S", 0.01)
 
     async def stuck(event: Any) -> None:
         if event["type"] == "http.response.body":
             await asyncio.get_running_loop().create_future()
 
     async def scrapes() -> None:
-        for _ in range(application.AT_ONCE + 1):
+        for _ in range(endpoint.AT_ONCE + 1):
             await crowd._application(request(crowd), stay, stuck)
 
     asyncio.run(asyncio.wait_for(scrapes(), 60))
@@ -121,7 +122,7 @@ def test_slow_scrapers_do_not_block_others(crowd: Scraper) -> None:
     async def scrapes() -> None:
         slow = [
             asyncio.ensure_future(crowd._application(request(crowd), stay, never_taken))
-            for _ in range(application.AT_ONCE + 1)
+            for _ in range(endpoint.AT_ONCE + 1)
         ]
         await asyncio.sleep(0)
         assert (await call_application(crowd._application, request(crowd), b"")).status == 200
@@ -130,46 +131,54 @@ def test_slow_scrapers_do_not_block_others(crowd: Scraper) -> None:
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
 
-    asyncio.run(asyncio.wait_for(scrapes(), application.SEND_S / 2))
+    asyncio.run(asyncio.wait_for(scrapes(), scrape_stream.SEND_S / 2))
+
+
+def stream(source: str) -> ScrapeStream:
+    incoming: Any = SimpleNamespace(source=source)
+    return ScrapeStream(incoming)
 
 
 def test_scrapes_are_limited_by_source() -> None:
-    places = Places()
+    scrapes = ScrapesInProgress()
 
-    async def visit() -> None:
-        for _ in range(SOURCE_PLACES):
-            places.enter("10.0.0.1")
+    async def scrape() -> None:
+        for _ in range(SOURCE_SCRAPES_LIMIT):
+            scrapes.admit(stream("10.0.0.1"))
         with pytest.raises(HTTPError) as caught:
-            places.enter("10.0.0.1")
+            scrapes.admit(stream("10.0.0.1"))
         assert caught.value.answer.status == 503
-        for number in range(PLACES - SOURCE_PLACES):
-            places.enter(f"10.0.1.{number}")
+        others = [stream(f"10.0.1.{number}") for number in range(SCRAPES_LIMIT - SOURCE_SCRAPES_LIMIT)]
+        for other in others:
+            scrapes.admit(other)
         with pytest.raises(HTTPError):
-            places.enter("10.0.0.2")
+            scrapes.admit(stream("10.0.0.2"))
+        scrapes.remove(others[0])
+        scrapes.admit(stream("10.0.0.2"))
 
-    asyncio.run(visit())
+    asyncio.run(scrape())
 
 
 def test_a_stalled_scraper_loses_its_place_to_a_new_one() -> None:
-    places = Places()
+    scrapes = ScrapesInProgress()
 
-    async def send(place: Place, ago_s: float) -> None:
-        with place:
-            async with asyncio.timeout(PATIENCE_S) as deadline:
-                place.begin_sending(deadline)
-                place.since_s -= ago_s
-                await asyncio.get_running_loop().create_future()
+    async def send(each: ScrapeStream, ago_s: float) -> None:
+        async with asyncio.timeout(PATIENCE_S) as each.sending:
+            each.since_s -= ago_s
+            await asyncio.get_running_loop().create_future()
 
-    async def visit() -> None:
-        begun = [places.enter("10.0.0.1") for _ in range(SOURCE_PLACES)]
-        sending = [asyncio.ensure_future(send(place, 2.0 * number)) for number, place in enumerate(begun)]
+    async def scrape() -> None:
+        begun = [stream("10.0.0.1") for _ in range(SOURCE_SCRAPES_LIMIT)]
+        for each in begun:
+            scrapes.admit(each)
+        sending = [asyncio.ensure_future(send(each, 2.0 * number)) for number, each in enumerate(begun)]
         await asyncio.sleep(0)
-        with places.enter("10.0.0.1"):
-            with pytest.raises(TimeoutError):
-                await sending[-1]
-            assert begun[-1].given_up and not any(task.done() for task in sending[:-1])
+        scrapes.admit(stream("10.0.0.1"))
+        with pytest.raises(TimeoutError):
+            await sending[-1]
+        assert begun[-1].aborted and not any(task.done() for task in sending[:-1])
         for task in sending:
             task.cancel()
         await asyncio.gather(*sending, return_exceptions=True)
 
-    asyncio.run(visit())
+    asyncio.run(scrape())

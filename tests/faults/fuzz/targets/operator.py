@@ -27,8 +27,8 @@ from warren.broker.config.builder import ConfigBuilder
 from warren.broker.core.definitions.exporter import export_definitions
 from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.metadata.patterns import Pattern, query_pattern
+from warren.plugins.http.h11_input import StrictBuffer
 from warren.plugins.http.responses import HTTPError
-from warren.plugins.http.strict_head import StrictBuffer
 from warren.plugins.management.framework.bodies import decode
 
 from .target import Target, Turn, pieces

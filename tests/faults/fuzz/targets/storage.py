@@ -23,12 +23,12 @@ from tests.support.journal import commit
 from tests.support.session import SureJournal, new_node
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.access.users import Users
+from warren.broker.core.definitions.definition_recorder import DefinitionRecorder
 from warren.broker.core.definitions.importer import import_definitions
-from warren.broker.core.definitions.recorder import Recorder
 from warren.broker.core.definitions.restore import restore
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.journal_port import Commit
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.messages.ports import Commit
 from warren.broker.core.metadata.records import Change
 from warren.broker.core.node.node import Node
 from warren.broker.storage import log_records
@@ -68,7 +68,7 @@ REPLACES = (
 
 
 def message(body: bytes, state: MessageState | None) -> Message:
-    one = Message(Address("e", "key"), content_frames(1, b"\0\0", body), 1, len(body), 0, True)
+    one = Message(RoutingAddress("e", "key"), content_frames(1, b"\0\0", body), 1, len(body), 0, True)
     one.state = state
     return one
 
@@ -190,7 +190,7 @@ def sound_metadata() -> bytes:
     """Return a database with records of every kind."""
     journal = RecordedChanges()
     node = new_node(journal)
-    node.observers.add(Recorder(node, []))
+    node.observers.add(DefinitionRecorder(node, []))
     import_definitions(node, DEFINITIONS)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / DATABASE
@@ -226,15 +226,14 @@ def load_metadata(data: bytes, turn: Turn) -> None:
 
 
 def change_cells(path: Path, data: bytes) -> None:
-    """Set cells of all rows of a table. Each change has a table, a column and a value."""
-    tables = list(LISTS.items())
+    """Set a cell of all records of a kind. Each change has a kind, a column and a value."""
+    kinds, columns = list(LISTS.values()), ("position", "vhost", "kind", "key", "record", "crc")
     connection = sqlite3.connect(path, isolation_level=None)
     for at in range(0, len(data) - 2, 3):
-        kind, table = tables[data[at] % len(tables)]
-        column = kind.__slots__[data[at + 1] % len(kind.__slots__)]
-        value = VALUES[data[at + 2] % len(VALUES)]
+        column = columns[data[at + 1] % len(columns)]
+        values = (VALUES[data[at + 2] % len(VALUES)], kinds[data[at] % len(kinds)])
         try:
-            connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
+            connection.execute(f"UPDATE records SET {column} = ? WHERE kind = ?", values)
         except sqlite3.Error:  # a constraint
             pass
     connection.close()

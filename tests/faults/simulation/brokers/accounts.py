@@ -18,8 +18,8 @@ from warren.broker.core.messages.message import (
 )
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.ledger import Ledger as MemoryLedger
-from warren.broker.core.queues.message_log import MessageLog, Origin
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.traffic_log import Origin, TrafficLog
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.session.channel import Channel
 from warren.broker.session.connection import Connection
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from tests.faults.simulation.brokers.broker import Process
 
 
-class Tee(MessageLog):
+class Tee(TrafficLog):
     """A message log that passes each call to all of `logs`."""
 
     __slots__ = ("logs",)
 
-    def __init__(self, *logs: MessageLog) -> None:
+    def __init__(self, *logs: TrafficLog) -> None:
         self.logs = logs
 
     def needs_content(self, tag: str, queue: Queue) -> bool:
@@ -48,11 +48,11 @@ def _call_each(name: str) -> Callable[..., None]:
     return call
 
 
-for _name in [name for name in vars(MessageLog) if not name.startswith("_") and name not in vars(Tee)]:
+for _name in [name for name in vars(TrafficLog) if not name.startswith("_") and name not in vars(Tee)]:
     setattr(Tee, _name, _call_each(_name))
 
 
-class Ledger(MessageLog):
+class Ledger(TrafficLog):
     """A message log that counts the messages in each queue by what happens to them, beside the one that there is.
 
     counts      messages in each queue
@@ -64,7 +64,7 @@ class Ledger(MessageLog):
     def __init__(self, vhost: VHost) -> None:
         self.counts = Counter({queue: queue.ready for queue in vhost.queues.values()})
         self.deliveries: defaultdict[Queue, DeliveryCounters] = defaultdict(DeliveryCounters)
-        vhost.message_log = self if vhost.message_log is None else Tee(vhost.message_log, self)
+        vhost.traffic_log = self if vhost.traffic_log is None else Tee(vhost.traffic_log, self)
 
     def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
         for queue in queues:
@@ -80,15 +80,13 @@ class Ledger(MessageLog):
         else:
             self.deliveries[queue].got(no_ack, redelivered)
 
-    def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
-        self.counts[queue] -= len(messages)
-        self.deliveries[queue].acked(len(messages))
+    def settled(self, origin: Origin, tag: str, queue: Queue, messages: list[Message], acked: bool) -> None:
+        if acked:
+            self.counts[queue] -= len(messages)
+            self.deliveries[queue].acked(len(messages))
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
         self.counts[queue] -= len(messages)
-
-    def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
-        self.counts[queue] -= len(seqs)
 
 
 def check_accounts(process: Process) -> None:
@@ -112,7 +110,7 @@ def check_accounts(process: Process) -> None:
 
 def check_census(node: Node, connections: Iterable[Connection]) -> None:
     """Compare the numbers of open connections and channels, by virtual host and by user, with those there are."""
-    census, running = node.census, [each for each in connections if each.vhost is not None]
+    census, running = node.connection_counts, [each for each in connections if each.vhost is not None]
     channels = [channel for each in running for channel in each.channels.values() if channel._counted]
     holders = [holder for holder in node.shedding.holders if isinstance(holder, Channel)]
     channels += [channel for channel in holders if not channel.user.account]  # those of links

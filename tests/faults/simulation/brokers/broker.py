@@ -99,10 +99,10 @@ class Process:
         if self.watch is not None:
             self.server.guard_output(self.watch)
             self.host.alone = self.watch.alone
-        self.message_log = MessageLogService()
+        self.traffic_log = MessageLogService()
         if broker.exports is not None:
             loop.spawn = partial(WriterProcess, broker.exports, broker, loop)
-            await self.message_log.start(self.host)
+            await self.traffic_log.start(self.host)
         self.ledger = Ledger(self.vhost)
         self.server.listeners.append(self._network.listen(loop, lambda: Transport(self.server)))
         self.federation = FederationService()
@@ -118,7 +118,7 @@ class Process:
         await self.committer.finish(self.node.finish)
         self.clock.stop()
         self.node.scheduler.stop()
-        await self.message_log.stop()
+        await self.traffic_log.stop()
         if not await self.committer.stop():  # the disk is full
             raise Exited
         self.store.journal.close()

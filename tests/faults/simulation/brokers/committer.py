@@ -11,7 +11,7 @@ from math import inf
 from typing import Any
 
 from tests.faults.simulation.brokers.loop import SimulatedLoop, Source
-from warren.broker.core.messages.ports import Batch, Journal
+from warren.broker.core.messages.journal_port import Batch, Journal
 from warren.broker.runtime.commit_thread import RETRY_S, Committer, is_temporary
 
 DISK_S = 0.01  # the longest call, when the disk is not slow

@@ -280,7 +280,7 @@ class WriterProcess(asyncio.SubprocessTransport, Source):
     def _finish(self) -> bool:
         if self._writer is None:
             return True
-        if self._writer.can_end():
+        if self._writer.lock():
             self._writer.end()
             return True
         self._free_s = self._exports.time.now_s + program.LOCK_LOOK_S

@@ -10,7 +10,6 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.table_json import table_of_json
 from warren.broker.core.definitions.exporter import IMPORTED_HASH, export_definitions
 from warren.broker.core.definitions.importer import import_definitions
-from warren.broker.core.metadata.records import StoredGlobalParameter
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.parameters import CLUSTER_ID
 
@@ -98,15 +97,6 @@ def test_parameters_specific_to_this_broker_are_not_exported(node: Node) -> None
     node.parameters.set_global(CLUSTER_ID, "x")
     node.parameters.set_global(IMPORTED_HASH, "y")
     assert names(node, "global_parameters") == ["cluster_name", "mqtt_port"]
-
-
-@pytest.mark.parametrize(("stored", "exported"), [('"burrow\\n"', ["burrow"]), ('""', []), ('"\\r\\n"', [])])
-def test_a_name_of_the_cluster_that_an_earlier_version_took_does_not_hinder_the_import_of_the_export(
-    node: Node, stored: str, exported: list[str]
-) -> None:
-    node.parameters.restore_global(StoredGlobalParameter("cluster_name", stored))
-    import_definitions(new_node(), export_definitions(node))
-    assert [item["value"] for item in section(node, "global_parameters") if item["name"] == "cluster_name"] == exported
 
 
 def test_exclusive_queues_and_predeclared_and_plugins_exchanges_are_left_out_with_their_bindings(node: Node) -> None:

@@ -76,7 +76,7 @@ def delete_in_a_job(vhost: VHost, queue: str, monkeypatch: pytest.MonkeyPatch) -
     vhost.bind("amq.fanout", vhost.queues[queue], "", Table.EMPTY)
     vhost.scheduler.charge(TURN_COST)
     vhost.delete_queue(vhost.queues[queue])
-    assert ("queue", queue) in vhost.unbindings
+    assert ("queue", queue) in vhost.unbinding_jobs
 
 
 def test_a_virtual_host_deleted_during_a_wait_costs_only_its_own_entries(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from tests.support.session import connected, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.deduplicating import DeduplicatingExchange
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.deduplication import Deduplication
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
@@ -22,7 +22,7 @@ ON = {"x-message-deduplication": True}
 
 def message(**headers: object) -> Message:
     table = Table.of({key.replace("_", "-"): value for key, value in headers.items()})
-    return framed(Address("", "q"), Properties(headers=table), b"")
+    return framed(RoutingAddress("", "q"), Properties(headers=table), b"")
 
 
 def is_duplicate(deduplication: Deduplication, each: Message, now_ms: int) -> bool:
@@ -62,7 +62,7 @@ def test_equal_integers_of_any_width_are_the_same_and_no_text_is() -> None:
 
 def test_a_message_without_the_header_is_never_a_duplicate() -> None:
     deduplication = Deduplication(Table.EMPTY)
-    for each in (message(), message(other="x"), framed(Address("", ""), Properties(), b"")):
+    for each in (message(), message(other="x"), framed(RoutingAddress("", ""), Properties(), b"")):
         add(deduplication, each, 1)
         assert not is_duplicate(deduplication, each, 1)
 

@@ -18,8 +18,8 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.delayed import DROP_COST, DROP_SLICE, RETRY_MS, DelayedExchange
 from warren.broker.core.exchanges.exchange_context import RecoveredMessages
 from warren.broker.core.jobs.scheduler import TURN_COST, Job, Scheduler
-from warren.broker.core.messages.message import Address, Message, framed
-from warren.broker.core.messages.ports import RecoveredQueue
+from warren.broker.core.messages.journal_port import RecoveredQueue
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.route_target import RouteTarget
 from warren.broker.core.vhost.vhost import VHost
@@ -101,7 +101,7 @@ def test_the_delay_may_be_of_any_type_of_integer_or_text_and_is_negated(kind: st
     queue = vhost.declare_queue("q")
     vhost.bind("x", queue, "", Table.EMPTY)
     headers = Table(Table.encode_items([("a", ("I", 1)), ("x-delay", (kind, value)), ("b", ("I", 2))]))
-    publish(vhost, framed(Address("x", ""), Properties(headers=headers, message_id="m"), b"body"))
+    publish(vhost, framed(RoutingAddress("x", ""), Properties(headers=headers, message_id="m"), b"body"))
     assert queue.ready == 0
     pass_ms(node, 200)
     got = queue.get(True)
@@ -343,7 +343,7 @@ class Restarting:
 
     def send(self, body: bytes, delay_ms: int, mode: int = 2) -> None:
         headers = Table.of({"x-delay": delay_ms})
-        publish(self.vhost, framed(Address("x", ""), Properties(headers=headers, delivery_mode=mode), body))
+        publish(self.vhost, framed(RoutingAddress("x", ""), Properties(headers=headers, delivery_mode=mode), body))
 
     def commit(self) -> None:
         while (batch := self.journal.seal()) is not None:

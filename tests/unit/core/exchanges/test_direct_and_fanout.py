@@ -8,9 +8,9 @@ from warren.broker.core.exchanges.direct import DirectExchange
 from warren.broker.core.exchanges.exchange_type import ExchangeType
 from warren.broker.core.exchanges.fanout import FanoutExchange
 from warren.broker.core.messages.binding import Binding, Destination
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 
-MESSAGE: Message = framed(Address("x", "k"), Properties(), b"")
+MESSAGE: Message = framed(RoutingAddress("x", "k"), Properties(), b"")
 Q1, Q2 = Destination("q1"), Destination("q2")
 
 

@@ -11,17 +11,16 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.exchanges.exchange_context import Emission, ExchangeContext
-from warren.broker.core.exchanges.exchange_type import ExchangeType, Registry
+from warren.broker.core.exchanges.exchange_type import ExchangeType, Registry, Sink
 from warren.broker.core.exchanges.fanout import FanoutExchange
-from warren.broker.core.exchanges.sink import Sink
 from warren.broker.core.messages.binding import Binding, Destination
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.route_target import ACCEPTED, EnqueueResult
 from warren.broker.core.vhost.vhost import VHost
 
-MESSAGE = framed(Address("x", "k"), Properties(), b"body")
+MESSAGE = framed(RoutingAddress("x", "k"), Properties(), b"body")
 
 
 class RecordingExchange(ExchangeType):
@@ -162,7 +161,7 @@ def test_a_message_to_a_sink_counts_as_routed_and_other_destinations_get_it(vhos
     assert len(found) == 1 and stable
     assert not vhost.enqueue([MESSAGE, MESSAGE], 8, False, found).stored
     vhost.bind("x", destination := queue(vhost), "", Table.EMPTY)
-    persistent = framed(Address("x", "k"), Properties(delivery_mode=2), b"body")
+    persistent = framed(RoutingAddress("x", "k"), Properties(delivery_mode=2), b"body")
     assert vhost.enqueue([persistent], 4, True, vhost.route(exchange, ("k",), None).targets).stored
     assert isinstance(exchange.type, Swallowing)
     assert (exchange.type.sink.count, destination.ready) == (3, 1)

@@ -10,12 +10,12 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges import headers as headers_module
 from warren.broker.core.exchanges.headers import HeadersExchange
 from warren.broker.core.messages.binding import Binding, Destination
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 
 
 def message(headers: dict[str, object] | None) -> Message:
     table = None if headers is None else Table.of(headers)
-    return framed(Address("x", "k"), Properties(headers=table), b"")
+    return framed(RoutingAddress("x", "k"), Properties(headers=table), b"")
 
 
 def bound(**queues: dict[str, object]) -> HeadersExchange:
@@ -128,7 +128,7 @@ def test_a_header_that_does_not(wanted: Value, sent: Value) -> None:
 def test_the_first_of_equal_headers_counts():
     exchange = bound(q={"h": 1})
     headers = Table(Table.encode_items([("h", ("I", 1)), ("h", ("I", 2))]))
-    assert exchange.route(("k",), framed(Address("x", "k"), Properties(headers=headers), b"")) != []
+    assert exchange.route(("k",), framed(RoutingAddress("x", "k"), Properties(headers=headers), b"")) != []
 
 
 @pytest.mark.parametrize(
@@ -232,5 +232,5 @@ def matches(asked: dict[str, object], mode: str, sent: Table) -> bool:
 def test_of_headers_with_the_same_name_only_the_first_counts(match: str) -> None:
     exchange = bound(first={"x-match": match, "h": 1}, second={"x-match": match, "h": 2})
     twice = Table(Table.of({"h": 1}).raw + Table.of({"h": 2}).raw)
-    sent = framed(Address("x", "k"), Properties(headers=twice), b"")
+    sent = framed(RoutingAddress("x", "k"), Properties(headers=twice), b"")
     assert [destination.name for destination in exchange.route(("k",), sent)] == ["first"]

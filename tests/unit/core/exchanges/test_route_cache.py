@@ -4,14 +4,14 @@ from tests.support.queues import new_queue
 from tests.support.session import new_node
 from warren.broker.core.exchanges.route_cache import LIMIT_BYTES, ROUTE_BYTES, RouteCache
 from warren.broker.core.exchanges.router import Route
-from warren.broker.core.messages.message import Address, ByteCount
+from warren.broker.core.messages.message import ByteCount, RoutingAddress
 
 EXCHANGE = new_node().vhosts["/"].exchange("amq.direct")
 QUEUE = new_queue()
 
 
 def route(targets: int) -> Route:
-    return Route(Address("x", "k"), EXCHANGE, (QUEUE,) * targets, False, frozenset())
+    return Route(RoutingAddress("x", "k"), EXCHANGE, (QUEUE,) * targets, False, frozenset())
 
 
 def test_routes_to_very_many_queues_are_dropped_sooner() -> None:
@@ -36,7 +36,7 @@ def test_a_route_replaced_or_forgotten_counts_no_more() -> None:
     cache = RouteCache(ByteCount())
     for _ in range(10):
         cache.remember(b"k", route(1_000))
-    assert cache.size_bytes == ROUTE_BYTES + Address("x", "k").size_bytes + 4 + 8_000
+    assert cache.size_bytes == ROUTE_BYTES + RoutingAddress("x", "k").size_bytes + 4 + 8_000
     cache.pop(b"k")
     cache.pop(b"k")
     assert not cache.size_bytes

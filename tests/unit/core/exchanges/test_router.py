@@ -14,7 +14,7 @@ from warren.broker.core.exchanges.exchange_type import DESTINATIONS, STEP_COST
 from warren.broker.core.exchanges.router import SEARCH_COST, Search
 from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.binding import Binding
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.queue_host import QueueHost
@@ -150,7 +150,7 @@ def test_a_route_holds_unless_an_exchange_on_the_way_looks_at_the_message(map_: 
     map_.bind("h", "q", arguments=Table.of({"x-match": "any", "colour": "red"}))
     assert map_.ask("a", "known")[1]
     assert map_.ask("a", "unknown") == ((), False)
-    red = framed(Address("a", "unknown"), Properties(headers=Table.of({"colour": "red"})), b"")
+    red = framed(RoutingAddress("a", "unknown"), Properties(headers=Table.of({"colour": "red"})), b"")
     assert map_.routed("a", "unknown", message=red) == ["q"]
 
 
@@ -182,7 +182,7 @@ def test_very_many_destinations_are_added_in_steps(map_: Map, type_: str, match:
     for number in range(count):
         map_.queue(f"{number}")
         map_.bind("x", f"{number}", "k", arguments)
-    message = framed(Address("x", "k"), Properties(headers=Table.of({"h": 1})), b"")
+    message = framed(RoutingAddress("x", "k"), Properties(headers=Table.of({"h": 1})), b"")
     search = Search(map_.exchanges["x"], map_.exchanges, map_.queues, ("k",), message, MemoryJournal())
     before = longest = 0
     complete = False

@@ -11,9 +11,9 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.topic import TopicExchange, pattern
 from warren.broker.core.messages.binding import Binding, Destination
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 
-MESSAGE = framed(Address("x", "k"), Properties(), b"")
+MESSAGE = framed(RoutingAddress("x", "k"), Properties(), b"")
 
 
 def exchange_with(*binding_keys: str) -> TopicExchange:

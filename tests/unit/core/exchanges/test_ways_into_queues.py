@@ -13,10 +13,10 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.exchanges.exchange_context import Emission
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.queues.dead_lettering import RETRY_MS
 from warren.broker.session.internal_publisher import InternalPublisher
-from warren.broker.session.operator_channel import OperatorChannel
+from warren.broker.session.management_channel import ManagementChannel
 from warren.broker.session.settings import Settings
 from warren.broker.session.transport import Peer
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
@@ -60,7 +60,7 @@ class Ways:
         self.confirmed.confirm()
         settings, vhost = Settings(Table.EMPTY), self.vhost
         peer = Peer("", 0, "", 0, True)
-        self.operator = OperatorChannel(self.node, settings, InternalUser("/"), vhost, peer, lambda *_: None)
+        self.operator = ManagementChannel(self.node, settings, InternalUser("/"), vhost, peer, lambda *_: None)
         self.link = InternalPublisher(self.node, settings, vhost, "link", lambda *_: None, self.soon, lambda: None)
 
     def soon(self, call: Callable[[], None]) -> None:
@@ -72,7 +72,7 @@ class Ways:
         fields: dict[str, Any] = {"headers": headers, "delivery_mode": 2}
         properties = Properties(headers=Table.of(headers), delivery_mode=2)
         exchange = self.vhost.exchanges[self.exchange]
-        message = framed(Address(self.exchange, ""), properties, body)
+        message = framed(RoutingAddress(self.exchange, ""), properties, body)
         if way == "publish":
             self.confirmed.publish(self.exchange, "", body, fields)
             assert self.confirmed.next().name in ("Basic.Ack", "Basic.Nack")

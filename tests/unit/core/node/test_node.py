@@ -11,7 +11,7 @@ from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.core.access.users import Users
 from warren.broker.core.jobs.scheduler import RETRY_MS
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.metadata.records import (
     StoredExchange,
     StoredGlobalParameter,
@@ -21,7 +21,7 @@ from warren.broker.core.metadata.records import (
     first_definitions,
 )
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.consumers import Consumer
 from warren.broker.storage.memory_journal import MemoryJournal
 
@@ -51,14 +51,14 @@ def two_queues() -> tuple[Node, FakeClock, list[Greedy], list[tuple[str, str, di
     consumers = []
     for name in ("one", "two"):
         queue = vhost.declare_queue(name)
-        consumers.append(Greedy(name, queue, object(), True, False, 0))
+        consumers.append(Greedy(name, object(), True, False, 0))
         queue.add_consumer(consumers[-1])
     node.pump()
     return node, clock, consumers, log
 
 
 def publish(node: Node, name: str) -> None:
-    node.vhosts["/"].queues[name].push([framed(Address("", name), Properties(), b"body")], 4)
+    node.vhosts["/"].queues[name].push([framed(RoutingAddress("", name), Properties(), b"body")], 4)
 
 
 def test_a_delivery_that_fails_is_reported_with_its_queue_and_delays_no_other() -> None:
@@ -94,10 +94,10 @@ def test_a_consumer_that_fails_while_a_full_queue_is_published_to_fails_no_publi
     arguments = Table.of({"x-max-length": 1, "x-overflow": "reject-publish"})
     queue = vhost.declare_queue("full", arguments=arguments)
     publish(node, "full")
-    consumer = Greedy("c", queue, object(), True, False, 0)
+    consumer = Greedy("c", object(), True, False, 0)
     queue.add_consumer(consumer)
     consumer.fails = True
-    vhost.enqueue([framed(Address("", "full"), Properties(), b"body")], 4, False, (queue,))
+    vhost.enqueue([framed(RoutingAddress("", "full"), Properties(), b"body")], 4, False, (queue,))
     assert [fields["queue"] for _, _, fields in log] == ["full"]
 
 
@@ -107,7 +107,7 @@ def test_where_nothing_is_stored_nothing_is_paged(monkeypatch: pytest.MonkeyPatc
     vhost = build_node(config, FakeClock(), Store(config)).vhosts["/"]
     queue = vhost.declare_queue("queue")
     for _ in range(20):
-        vhost.enqueue([framed(Address("", "queue"), Properties(), b"body")], 4, False, (queue,))
+        vhost.enqueue([framed(RoutingAddress("", "queue"), Properties(), b"body")], 4, False, (queue,))
     for _ in range(20):
         assert queue.get(True) is not None
 

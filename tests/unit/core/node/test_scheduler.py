@@ -8,7 +8,8 @@ from tests.support.clock import FakeClock
 from tests.support.queues import message
 from tests.support.session import SlowJournal
 from warren.broker.core.jobs.scheduler import LONG_COST, PUMP_COST, PUMP_LIMIT, TURN_COST, Job, Scheduler
-from warren.broker.core.messages.ports import DISK_FULL, Commit, Timer
+from warren.broker.core.messages.clock import Timer
+from warren.broker.core.messages.journal_port import DISK_FULL, Commit
 
 STEPS = 3
 

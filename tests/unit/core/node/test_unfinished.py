@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.clock import FakeClock
-from warren.broker.core.jobs.unfinished import JOB_BYTES, LIMIT_BYTES, WOKEN, UnfinishedPublishes
+from warren.broker.core.jobs.unfinished_publishes import JOB_BYTES, LIMIT_BYTES, WOKEN, UnfinishedPublishes
 
 
 def test_those_that_wait_go_on_in_turns_as_far_as_there_is_room() -> None:

@@ -13,7 +13,7 @@ from warren.broker.core.access.users import Users
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.route_cache import RouteCache
 from warren.broker.core.exchanges.router import Route
-from warren.broker.core.messages.message import Address, ByteCount, framed
+from warren.broker.core.messages.message import ByteCount, RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import Policies
 from warren.broker.core.policies.policy_keys import KEYS, OPERATOR_KEYS, definition_lines, merge_definitions
@@ -238,7 +238,7 @@ def test_only_changed_objects_are_reported(vhost: VHost, policies: Policies, wat
 def test_a_policy_acts_at_once_on_what_is_queued(vhost: VHost, policies: Policies) -> None:
     it = queue(vhost, "q")
     for _ in range(20):
-        vhost.enqueue([framed(Address("", "q"), Properties(), b"body")], 4, False, (it,))
+        vhost.enqueue([framed(RoutingAddress("", "q"), Properties(), b"body")], 4, False, (it,))
     policies.set("/", "p", "q", {"max-length": 5})
     assert it.ready == 5
 
@@ -249,7 +249,7 @@ def test_an_alternate_exchange_comes_and_goes_with_a_policy(vhost: VHost, polici
     policies.set("/", "p", "^x$", {"alternate-exchange": "amq.fanout"})
     assert vhost.route(it, ("k",), None).targets == (unrouted,)
     vhost.routes["user"] = RouteCache(ByteCount())
-    vhost.routes["user"].remember(b"octets", Route(Address("", ""), it, (), False, frozenset()))
+    vhost.routes["user"].remember(b"octets", Route(RoutingAddress("", ""), it, (), False, frozenset()))
     policies.clear("/", "p")
     assert vhost.route(it, ("k",), None).targets == () and not vhost.routes["user"]
 

@@ -19,16 +19,16 @@ from warren.broker.core.queues.consumers import (
     SingleActiveConsumers,
     Turn,
 )
-from warren.broker.core.queues.message_log import MADE
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.sorted_entries import BLOCK
+from warren.broker.core.queues.traffic_log import MADE
 
 
 class FakeConsumer(Consumer):
     def __init__(
         self, tag: str, credit: int = 100, priority: int = 0, exclusive: bool = False, shares: bool = False
     ) -> None:
-        super().__init__(tag, new_queue(), None, False, exclusive, priority)
+        super().__init__(tag, None, False, exclusive, priority)
         self.credit = credit
         self.shares = shares
         self.asked = 0
@@ -185,7 +185,7 @@ def test_the_consumers_are_exclusive_until_the_exclusive_one_is_removed() -> Non
     consumers = consumers_of(consumer)
     assert consumers.exclusive
     consumers.remove(consumer)
-    assert not consumers.exclusive and consumers.all() == []
+    assert not consumers.exclusive and list(consumers.all) == []
 
 
 def single(*members: FakeConsumer, preempts: bool = False) -> SingleActiveConsumers:
@@ -405,9 +405,8 @@ def test_of_very_many_groups_some_are_asked_at_a_time() -> None:
     scheduler = Scheduler(FakeClock(), SlowJournal())
     consumers = Consumers(scheduler)
     groups = [FreedGroup() for _ in range(3 * LOOKS)]
-    queue = new_queue()
     for number, group in enumerate(groups):
-        consumer = Consumer(str(number), queue, "o", False, False, 0)
+        consumer = Consumer(str(number), "o", False, False, 0)
         consumer.group = group
         consumers.add(consumer)
     scheduler.freed += 1

@@ -6,14 +6,14 @@ import pytest
 
 from warren.broker.amqp.field_table import Table, Value, check
 from warren.broker.amqp.properties import EXPIRATION, Properties
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.queues.x_death import cycles, dead_letter_copy, routing_keys
 
 NOW_S = 1_700_000_000
 
 
 def new(exchange: str = "x", key: str = "k", **properties: object) -> Message:
-    return framed(Address(exchange, key), Properties(**properties), b"body")  # type: ignore[arg-type]
+    return framed(RoutingAddress(exchange, key), Properties(**properties), b"body")  # type: ignore[arg-type]
 
 
 def die(message: Message, queue: str, reason: str = "expired", key: str | None = None, at_s: int = NOW_S) -> Message:

@@ -13,7 +13,7 @@ from tests.support.clock import FakeClock
 from tests.support.queues import limit_dead_letters
 from tests.support.session import SlowJournal, SureJournal, connected, new_node, statistics_of
 from warren.broker.core.counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
-from warren.broker.core.queues import dead_letter_circle, dead_lettering, ready_messages
+from warren.broker.core.queues import dead_lettering, ready_messages
 from warren.broker.core.queues.dead_lettering import QUICK_RETRY_MS, RETRY_MS, UNCONFIRMED
 from warren.broker.core.queues.queue import Queue
 from warren.plugins.exchanges.presence import PresenceExchange
@@ -448,7 +448,7 @@ def test_queues_in_a_circle_do_not_gather_bytes_of_longer_messages() -> None:
 
 @pytest.mark.parametrize("queues, waits", [(5, False), (6, True)])
 def test_a_search_for_a_circle_is_bounded(monkeypatch: pytest.MonkeyPatch, queues: int, waits: bool) -> None:
-    monkeypatch.setattr(dead_letter_circle, "MOST_QUEUES", 5)
+    monkeypatch.setattr(dead_lettering, "MOST_QUEUES", 5)
     ring = Ring(queues, **{"x-max-length": 1})
     ring.publish(1)
     ring.reject(1)
@@ -456,7 +456,7 @@ def test_a_search_for_a_circle_is_bounded(monkeypatch: pytest.MonkeyPatch, queue
 
 
 def test_a_circle_does_not_exchange_too_many_bytes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letter_circle, "MOST_BYTES", 1000)
+    monkeypatch.setattr(dead_lettering, "MOST_BYTES", 1000)
     ring = Ring(2, **{"x-max-length": 2})
     ring.publish(1, body=b"x" * 900)
     ring.publish(1, body=b"x" * 100)

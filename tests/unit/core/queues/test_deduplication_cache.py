@@ -6,12 +6,12 @@ from tests.support.session import new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.deduplicating import DeduplicatingExchange
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.queues.deduplication import PART_SIZE, SPARE, Deduplication
 
 NOW_MS = 0
 LARGEST = 10_000_000
-MESSAGE = framed(Address("", "q"), Properties(), b"")
+MESSAGE = framed(RoutingAddress("", "q"), Properties(), b"")
 
 
 def cache_of(size: int, values: int) -> tuple[Deduplication, list[bytes]]:
@@ -19,7 +19,7 @@ def cache_of(size: int, values: int) -> tuple[Deduplication, list[bytes]]:
     cache = Deduplication(Table.of({"x-cache-size": size}))
     keys = []
     for value in range(values):
-        message = framed(Address("", "q"), Properties(headers=Table.of({"x-deduplication-header": value})), b"")
+        message = framed(RoutingAddress("", "q"), Properties(headers=Table.of({"x-deduplication-header": value})), b"")
         keys.append(cache.key_of(message))
         cache.add(keys[-1], MESSAGE, NOW_MS)
     return cache, keys

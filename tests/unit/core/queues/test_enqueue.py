@@ -6,7 +6,7 @@ from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.exchange_host import deliver
@@ -23,7 +23,7 @@ def declared(vhost: VHost, name: str, **arguments: object) -> Queue:
 
 
 def persistent(count: int) -> list[Message]:
-    return [framed(Address("", "k"), Properties(delivery_mode=2), b"body") for _ in range(count)]
+    return [framed(RoutingAddress("", "k"), Properties(delivery_mode=2), b"body") for _ in range(count)]
 
 
 def test_a_queue_with_a_time_to_live_makes_the_others_store_nothing_anew() -> None:

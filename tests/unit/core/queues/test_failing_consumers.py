@@ -9,9 +9,9 @@ from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, 
 from tests.support.session import SureJournal, connected, new_node
 from warren.broker.core.jobs.scheduler import RETRY_MS
 from warren.broker.core.messages.message import Message
-from warren.broker.core.queues.message_log import Origin
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.route_target import RouteTarget
+from warren.broker.core.queues.traffic_log import Origin
 from warren.broker.core.vhost.tracer import Tracer
 
 

@@ -11,28 +11,28 @@ from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, new_queue
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.queues import chunks, fifo
+from warren.broker.core.queues import chunks, ready_messages
 from warren.broker.core.queues.chunks import LONGEST, ChunkList, Packed, pack
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.reply_queue import ReplyQueue
 
 PACK_ABOVE, RUN, UNPACK_BELOW = 10, 4, 3  # in these tests
-ADDRESSES = [Address("", "q"), Address("topics", "a.b"), Address("topics", "a.b.c")]
+ADDRESSES = [RoutingAddress("", "q"), RoutingAddress("topics", "a.b"), RoutingAddress("topics", "a.b.c")]
 
 
 @pytest.fixture(autouse=True)
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fifo, "PACK_ABOVE", PACK_ABOVE)
-    monkeypatch.setattr(fifo, "UNPACK_BELOW", UNPACK_BELOW)
+    monkeypatch.setattr(ready_messages, "PACK_ABOVE", PACK_ABOVE)
+    monkeypatch.setattr(ready_messages, "UNPACK_BELOW", UNPACK_BELOW)
     monkeypatch.setattr(chunks, "RUN", RUN)
 
 
 def published(
     body: bytes,
     properties: Properties | None = None,
-    address: Address = ADDRESSES[0],
+    address: RoutingAddress = ADDRESSES[0],
     channel: int = 1,
     persistent: bool = False,
 ) -> Message:

@@ -8,10 +8,10 @@ from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, NoVHost, Taker, new_queue
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.queues.message_log import MADE
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.traffic_log import MADE
 
 HIGHEST = 3
 
@@ -54,7 +54,7 @@ class RulesMachine(RuleBasedStateMachine):
         self.settle_time()
         number = self.numbers = self.numbers + 1
         properties = Properties(priority=priority, delivery_mode=2)
-        message = framed(Address("", "q"), properties, number.to_bytes(size, "big"))
+        message = framed(RoutingAddress("", "q"), properties, number.to_bytes(size, "big"))
         if ttl_ms is not None:
             message.state = MessageState(ttl_ms)
         self.queue.accept([message], MADE, False)

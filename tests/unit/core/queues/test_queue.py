@@ -13,13 +13,13 @@ from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Address, Message, framed
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.queues.fifo import BATCH_BYTES, Fifo
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW, Publisher
-from warren.broker.core.queues.message_log import MADE
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.ready_messages import BATCH_BYTES, Fifo
 from warren.broker.core.queues.reply_queue import ReplyQueue
+from warren.broker.core.queues.traffic_log import MADE
 
 
 class Model:
@@ -98,10 +98,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.turns.append(pair[1])
         self.pump()
 
-    @precondition(lambda self: any(taker in self.queue.consumers.all() for taker, _ in self.takers.values()))
+    @precondition(lambda self: any(taker in self.queue.consumers.all for taker, _ in self.takers.values()))
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        taker = data.draw(st.sampled_from(self.queue.consumers.all()))
+        taker = data.draw(st.sampled_from(list(self.queue.consumers.all)))
         assert self.queue.consumers.remove(taker) and not self.queue.consumers.remove(taker)
         copy = self.takers[taker.tag][1]
         (self.model.turns if copy in self.model.turns else self.model.waiting).remove(copy)
@@ -163,7 +163,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert queue.ready_bytes == sum(each.body_bytes for _, each, _ in ready)
         assert queue.unacked == len(self.out)
         assert queue.unacked_bytes == sum(each.body_bytes for _, _, each in self.out)
-        assert {taker.tag for taker in queue.consumers.all() if taker.waiting} == {t.tag for t in self.model.waiting}
+        assert {taker.tag for taker in queue.consumers.all if taker.waiting} == {t.tag for t in self.model.waiting}
 
     @invariant()
     def the_journal_has_what_is_not_done_with(self) -> None:
@@ -282,7 +282,7 @@ def test_a_few_long_messages_fill_a_queue_too() -> None:
 def test_long_headers_fill_a_queue_like_long_bodies(priority: int | None) -> None:
     queue, publisher = new_queue(arguments=Table.of({"x-max-priority": 1})), HeldPublisher()
     properties = Properties(headers=Table.of({"h": "v" * (1 << 17)}), priority=priority)
-    enqueue([framed(Address("", "q"), properties, b"") for _ in range(33)], queue)
+    enqueue([framed(RoutingAddress("", "q"), properties, b"") for _ in range(33)], queue)
     taker = Taker("1", queue, [], True, 0, 0)
     queue.add_consumer(taker)
     assert queue.congested()
@@ -334,7 +334,7 @@ def test_priorities_without_messages_are_not_looked_at_with_each_message() -> No
 def test_a_delivery_looks_for_due_messages_of_its_own_priority_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = new_queue(number=0, arguments=Table.of({"x-max-priority": 50, "x-message-ttl": 1_000}))
     for level in [*range(50), *[50] * 50]:
-        queue.accept([framed(Address("", "q"), Properties(priority=level), b"")], MADE, False)
+        queue.accept([framed(RoutingAddress("", "q"), Properties(priority=level), b"")], MADE, False)
     for position, each, _ in [queue.get(False) or pytest.fail("nothing") for _ in range(50)]:
         queue.requeue(position, each)
     queue.add_consumer(Taker("1", queue, log := [], True, 0, 1_000))

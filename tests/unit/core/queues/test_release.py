@@ -10,9 +10,9 @@ from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.queue import Queue
 
 MANY = 4 * TURN_COST
@@ -39,7 +39,7 @@ class House:
     def fill(self, count: int) -> None:
         vhost = self.node.vhosts["/"]
         properties = Properties(delivery_mode=2)
-        messages = [framed(Address("", "q"), properties, b"body") for _ in range(count)]
+        messages = [framed(RoutingAddress("", "q"), properties, b"body") for _ in range(count)]
         vhost.enqueue(messages, 4 * count, True, (vhost.queues["q"],))
 
     def kept(self) -> int:

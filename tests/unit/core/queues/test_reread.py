@@ -11,10 +11,10 @@ from tests.support.queues import UNLIMITED_BYTES, Delivery, Taker, enqueue, mess
 from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.errors import PreconditionFailed, Unreadable
 from warren.broker.amqp.field_table import Table
+from warren.broker.core.messages.journal_port import RecoveredQueue
 from warren.broker.core.messages.message import Message, ShedMessage
-from warren.broker.core.messages.ports import RecoveredQueue
-from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues import ready_messages
+from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.ready_messages import EXHAUSTED_MS, REREAD_MS

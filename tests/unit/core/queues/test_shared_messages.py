@@ -23,7 +23,7 @@ from warren.broker.core.messages.message import (
     shared_message,
 )
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.queues import chunks, fifo, shedding
+from warren.broker.core.queues import chunks, ready_messages, shedding
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue as BrokerQueue
 from warren.broker.session.channel import Channel
@@ -37,9 +37,9 @@ PLAIN: dict[str, dict[str, int]] = {name: {} for name in NAMES}
 
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fifo, "PAGE_ABOVE", PAGE_ABOVE)
-    monkeypatch.setattr(fifo, "UNPAGE", 4)
-    monkeypatch.setattr(fifo, "RUN", RUN)
+    monkeypatch.setattr(ready_messages, "PAGE_ABOVE", PAGE_ABOVE)
+    monkeypatch.setattr(ready_messages, "UNPAGE", 4)
+    monkeypatch.setattr(ready_messages, "RUN", RUN)
     monkeypatch.setattr(chunks, "RUN", RUN)
     monkeypatch.setattr(shedding, "KEEP_BYTES", 0)
     monkeypatch.setattr(shedding, "STEP_BYTES", 0)

@@ -10,9 +10,9 @@ from tests.faults.simulation.brokers.accounts import check_ledger
 from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, new_node
 from warren.broker.core.jobs.scheduler import TURN_COST
-from warren.broker.core.queues import chunks, fifo
-from warren.broker.core.queues.fifo import Fifo
+from warren.broker.core.queues import chunks, ready_messages
 from warren.broker.core.queues.ledger import Ledger
+from warren.broker.core.queues.ready_messages import Fifo
 from warren.broker.core.queues.shedding import SWEEP_MS
 
 PAGE_ABOVE, BODY_BYTES = 10, 100
@@ -21,9 +21,9 @@ LIMIT = 100  # messages in memory
 
 @pytest.fixture(autouse=True)
 def small_queues(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fifo, "PAGE_ABOVE", PAGE_ABOVE)
-    monkeypatch.setattr(fifo, "UNPAGE", 4)
-    monkeypatch.setattr(fifo, "RUN", 4)
+    monkeypatch.setattr(ready_messages, "PAGE_ABOVE", PAGE_ABOVE)
+    monkeypatch.setattr(ready_messages, "UNPAGE", 4)
+    monkeypatch.setattr(ready_messages, "RUN", 4)
     monkeypatch.setattr(chunks, "RUN", 4)
 
 
@@ -76,7 +76,7 @@ class Scene:
 def test_the_last_messages_of_a_queue_that_was_filled_first_leave_memory(
     monkeypatch: pytest.MonkeyPatch, durable: bool, delivery_mode: int, pack_above: int, header_bytes: int
 ) -> None:
-    monkeypatch.setattr(fifo, "PACK_ABOVE", pack_above)
+    monkeypatch.setattr(ready_messages, "PACK_ABOVE", pack_above)
     scene = Scene(durable, delivery_mode, header_bytes)
     if pack_above < 1000 and not header_bytes:
         scene.node.ledger.limit_bytes = scene.node.ledger.queued_bytes
@@ -157,7 +157,7 @@ def test_no_job_makes_a_step_in_the_middle_of_a_publish() -> None:
 
 def test_long_messages_in_front_of_very_many_short_ones_leave_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The average length says nothing of those in memory."""
-    monkeypatch.setattr(fifo, "PAGE_BYTES", 10_000)
+    monkeypatch.setattr(ready_messages, "PAGE_BYTES", 10_000)
     scene = Scene()
     scene.node.ledger.limit_bytes = 1_300_000  # more than a batch and PAGE_BYTES
     scene.node.vhosts["/"].queues["first"].purge()

@@ -14,10 +14,10 @@ from tests.support.session import SlowJournal
 from warren.broker.amqp import properties
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.journal_port import RecoveredQueue
 from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.queues import chunks, ready_messages
-from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.chunks import ChunkList
 from warren.broker.core.queues.consumers import Consumers
 from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
@@ -92,8 +92,8 @@ def bytes_of(first: int, step: int, taken: int = 0) -> float:
     try:
         before = tracemalloc.get_traced_memory()[0]
         backlog = ChunkList(Ledger(0))
-        for number in range(0, 100_000, 8):
-            backlog.store(array("Q", [first + step * each for each in range(number, number + 8)]), [0] * 8)
+        for number in range(0, 100_000, 20):
+            backlog.store(array("Q", [first + step * each for each in range(number, number + 20)]), [0] * 20)
         while taken > 0:
             taken -= len(backlog.take_ids(70)[0])
         return (tracemalloc.get_traced_memory()[0] - before) / 100_000

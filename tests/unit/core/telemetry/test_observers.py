@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from warren.broker.core.metadata.change_observer import ChangeObserver
+from warren.broker.core.metadata.records import ChangeObserver
 from warren.broker.core.vhost.observer import Observer, Observers
 
 NOTIFICATIONS = sorted(

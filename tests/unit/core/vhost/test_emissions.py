@@ -12,7 +12,7 @@ from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.exchanges.exchange_context import Emission
 from warren.broker.core.jobs.scheduler import STORE_SHIFT
 from warren.broker.core.messages.binding import Binding
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost import emissions
 from warren.broker.core.vhost.vhost import VHost
@@ -41,7 +41,7 @@ def vhost(peer: InProcessPeer) -> VHost:
 
 def publish(vhost: VHost, exchange: str, body: bytes, delay_ms: int = 0) -> None:
     headers = Table.of({"x-delay": delay_ms} if delay_ms else {})
-    message = framed(Address(exchange, "k"), Properties(headers=headers), body)
+    message = framed(RoutingAddress(exchange, "k"), Properties(headers=headers), body)
     found = vhost.route(vhost.exchanges[exchange], ("k",), message).targets
     if found:
         vhost.enqueue([message], len(body), False, found)
@@ -158,7 +158,7 @@ def test_a_deleted_exchange_still_delivers_its_history_and_a_deleted_queue_ends_
     vhost.delete_queue(other)
     peer.settle()
     assert bodies(queue) == list(range(KEPT))
-    assert not vhost.emitting and not vhost.unbindings
+    assert not vhost.emitting and not vhost.unbinding_jobs
 
 
 def test_a_stop_delivers_the_whole_history_before(peer: InProcessPeer, vhost: VHost) -> None:
@@ -228,7 +228,7 @@ def test_each_listener_gets_the_notices_in_the_order_of_the_changes(peer: InProc
     expected = ["bind a", "unbind a", "bind b", "unbind b", "bind c", "unbind c"]
     assert {tuple(notices(listener)) for listener in listeners} == {tuple(expected)}
     assert notices(late) == expected[4:]
-    assert not vhost.emitting and not vhost.unbindings
+    assert not vhost.emitting and not vhost.unbinding_jobs
 
 
 def test_a_stop_sends_all_notices_before(peer: InProcessPeer, vhost: VHost) -> None:
@@ -269,7 +269,7 @@ def test_a_queue_with_presences_is_declared_again_when_all_of_them_have_ended(
     peer.settle()
     channel.delete("q")
     channel.declare("q")
-    assert not vhost.unbindings and not vhost.queues["q"].incoming
+    assert not vhost.unbinding_jobs and not vhost.queues["q"].incoming
     channel.bind("q", "p", "again")
     assert notices(listeners[0])[-2:] == ["unbind k299", "bind again"]
 
@@ -353,13 +353,13 @@ def test_messages_of_the_broker_are_dropped_while_too_many_wait(vhost: VHost, mo
     vhost.bind("amq.fanout", queue, "", Table.EMPTY)
 
     def publish(body: bytes) -> bool:
-        return vhost.publish(exchange, framed(Address("amq.fanout", ""), Properties(), body))
+        return vhost.publish(exchange, framed(RoutingAddress("amq.fanout", ""), Properties(), body))
 
     def emitted() -> Iterator[Emission]:
         for number in range(2):
             if number:
                 assert not publish(b"2")
-            yield Emission([queue], [framed(Address("amq.fanout", ""), Properties(), b"%d" % number)])
+            yield Emission([queue], [framed(RoutingAddress("amq.fanout", ""), Properties(), b"%d" % number)])
 
     vhost.emit(exchange, emitted())
     vhost.scheduler.finish_all()
@@ -369,7 +369,7 @@ def test_messages_of_the_broker_are_dropped_while_too_many_wait(vhost: VHost, mo
 
 def test_messages_that_are_enqueued_at_once_cost_what_their_bodies_do(vhost: VHost) -> None:
     body = bytes(4 << 20)
-    queue, message = vhost.declare_queue("q"), framed(Address("", "q"), Properties(), body)
+    queue, message = vhost.declare_queue("q"), framed(RoutingAddress("", "q"), Properties(), body)
     steps = emissions.deliver_in_slices(vhost, Emission([queue], [message], at_once=True))
     assert sum(steps) >= len(body) >> STORE_SHIFT
     assert queue.ready == 1
@@ -383,7 +383,7 @@ def full(vhost: VHost, monkeypatch: pytest.MonkeyPatch) -> Queue:
     queue = vhost.declare_queue("full", arguments=Table.of(given | {"x-dead-letter-routing-key": "letters"}))
     vhost.declare_queue("letters")
     queue.outbox.awaits_journal = True
-    vhost.enqueue([framed(Address("", "full"), Properties(), b"0")], 1, False, (queue,))
+    vhost.enqueue([framed(RoutingAddress("", "full"), Properties(), b"0")], 1, False, (queue,))
     assert queue.must_not_reject
     return queue
 
@@ -401,7 +401,7 @@ def test_a_full_queue_gets_no_history_and_holds_nobody_back(
     vhost.delete_exchange("x")
     peer.clock.advance(1_000)
     assert bodies(other) == list(range(kept)) and len(full.outbox) == 1
-    assert not vhost.unbindings and not vhost.emitting and not len(vhost.scheduler)
+    assert not vhost.unbinding_jobs and not vhost.emitting and not len(vhost.scheduler)
 
 
 def test_events_leave_out_a_full_queue(peer: InProcessPeer, vhost: VHost, full: Queue) -> None:
@@ -410,7 +410,7 @@ def test_events_leave_out_a_full_queue(peer: InProcessPeer, vhost: VHost, full: 
     for queue in (full, other):
         vhost.bind("amq.fanout", queue, "", Table.EMPTY)
     for number in range(10):
-        assert vhost.publish(exchange, framed(Address("amq.fanout", ""), Properties(), b"%d" % number))
+        assert vhost.publish(exchange, framed(RoutingAddress("amq.fanout", ""), Properties(), b"%d" % number))
         vhost.scheduler.disk_alarm(number == 5)  # those that follow are enqueued in slices
     vhost.scheduler.disk_alarm(False)
     peer.clock.advance(1)

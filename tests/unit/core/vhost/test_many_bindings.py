@@ -65,7 +65,7 @@ def test_a_deleted_queue_gets_nothing_while_its_bindings_are_dropped_in_slices(t
     if type_ in ("topic", "direct"):
         assert place.vhost.route(exchange, (f"k{MANY - 1}",), NOTHING).targets == ()
     place.peer.settle()
-    assert len(place.ends.unbound_keys) == MANY and not place.vhost.unbindings
+    assert len(place.ends.unbound_keys) == MANY and not place.vhost.unbinding_jobs
     assert [one.destination.name for one in place.vhost.exchanges["x"].outgoing.values()] == ["other"]
     place.peer.close()
 
@@ -91,7 +91,7 @@ def test_what_is_declared_again_under_the_name_keeps_the_bindings_that_are_made_
     else:
         place.vhost.delete_exchange("x")
         place.vhost.declare_exchange("x", "topic", durable=True)
-    assert not place.vhost.unbindings
+    assert not place.vhost.unbinding_jobs
     place.bind()
     before = len(place.ends.unbound_keys)
     place.peer.settle()
@@ -121,7 +121,7 @@ def test_what_many_deletions_delete_at_once_is_bounded_in_a_turn(what: str) -> N
     at_once = len(ends.unbound_keys)
     assert 0 < at_once * unbinding_cost(Binding("x", vhost.exchanges[""], "", arguments)) < 2 * TURN_COST
     peer.settle()
-    assert len(ends.unbound_keys) == 60 and not vhost.unbindings
+    assert len(ends.unbound_keys) == 60 and not vhost.unbinding_jobs
     peer.close()
 
 
@@ -138,7 +138,7 @@ def test_an_auto_delete_exchange_is_deleted_after_the_last_slice_of_its_bindings
 def test_definitions_leave_out_bindings_to_what_has_been_deleted() -> None:
     place = Place()
     place.vhost.delete_queue(place.vhost.queues["q"])
-    assert place.vhost.unbindings
+    assert place.vhost.unbinding_jobs
     bindings = export_definitions(place.peer.node, "/")["bindings"]
     assert isinstance(bindings, list) and [one["destination"] for one in bindings] == ["other"]
     place.peer.close()
@@ -170,18 +170,18 @@ def chain(vhost: VHost) -> Queue:
 
 def test_an_exchange_that_is_bound_again_before_its_deletion_ends_a_chain_of_deletions(vhost: VHost) -> None:
     vhost.delete_queue(chain(vhost))
-    assert vhost.unbindings and "x0" not in vhost.exchanges
+    assert vhost.unbinding_jobs and "x0" not in vhost.exchanges
     other = vhost.declare_queue("other")
     vhost.bind(f"x{MANY - 2}", other, "", Table.EMPTY)
     vhost.scheduler.finish_all()
-    assert not vhost.unbindings
+    assert not vhost.unbinding_jobs
     assert f"x{MANY - 3}" not in vhost.exchanges and {f"x{MANY - 2}", f"x{MANY - 1}"} <= set(vhost.exchanges)
 
 
 def test_a_queue_is_declared_again_after_the_chain_of_deletions(vhost: VHost) -> None:
     vhost.delete_queue(chain(vhost))
     vhost.declare_queue("q")
-    assert not vhost.unbindings and f"x{MANY - 1}" not in vhost.exchanges
+    assert not vhost.unbinding_jobs and f"x{MANY - 1}" not in vhost.exchanges
 
 
 def test_a_deleted_virtual_host_ends_a_chain_of_deletions() -> None:
@@ -192,7 +192,7 @@ def test_a_deleted_virtual_host_ends_a_chain_of_deletions() -> None:
     peer.node.delete_vhost("v")
     peer.settle()
     peer.wait(0)
-    assert not vhost.exchanges and not vhost.unbindings and not len(peer.node.scheduler)
+    assert not vhost.exchanges and not vhost.unbinding_jobs and not len(peer.node.scheduler)
     peer.close()
 
 
@@ -209,6 +209,6 @@ def test_a_bug_in_a_chain_of_deletions_leaves_no_waiting_client() -> None:
     vhost.when_unbound(Queue.kind, "q", lambda: calls.append("unbound"))
     peer.settle()
     peer.wait(0)
-    assert calls == ["unbound"] and not vhost.unbindings
+    assert calls == ["unbound"] and not vhost.unbinding_jobs
     vhost.declare_queue("q")
     peer.close()

@@ -8,7 +8,7 @@ from tests.support.definitions import new_node
 from warren.broker.amqp.errors import Invalid, PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.definitions.importer import import_definitions
-from warren.broker.core.messages.storage_status import StorageStatus
+from warren.broker.core.messages.journal_port import StorageStatus
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 

@@ -14,7 +14,7 @@ from warren.broker.core.exchanges.exchange_context import Emission
 from warren.broker.core.exchanges.fanout import FanoutExchange
 from warren.broker.core.exchanges.route_cache import RouteCache
 from warren.broker.core.messages.binding import Binding
-from warren.broker.core.messages.message import Address, ByteCount, framed
+from warren.broker.core.messages.message import ByteCount, RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.consumers import Consumer
 from warren.broker.core.queues.queue import Queue
@@ -198,9 +198,9 @@ def test_unknown_objects_are_not_found(vhost: VHost) -> None:
 
 def test_deleting_asks_first_whether_a_queue_is_empty_then_whether_it_is_used(vhost: VHost) -> None:
     made = queue(vhost)
-    consumer = ConsumerWithoutRoom("c", made, None, False, False, 0)
+    consumer = ConsumerWithoutRoom("c", None, False, False, 0)
     made.add_consumer(consumer)
-    made.push([framed(Address("", "q"), Properties(), b"body")], 4)
+    made.push([framed(RoutingAddress("", "q"), Properties(), b"body")], 4)
     with pytest.raises(PreconditionFailed, match="queue 'q' in vhost '/' not empty"):
         vhost.delete_queue(made, if_unused=True, if_empty=True)
     with pytest.raises(PreconditionFailed, match="queue 'q' in vhost '/' in use"):
@@ -274,7 +274,7 @@ def test_an_auto_delete_queue_is_deleted_with_its_last_consumer(vhost: VHost) ->
     made = queue(vhost, auto_delete=True)
     vhost.consumers_changed(made)
     assert "q" in vhost.queues, "it has had no consumer yet"
-    consumers = [ConsumerWithoutRoom(name, made, None, False, False, 0) for name in "ab"]
+    consumers = [ConsumerWithoutRoom(name, None, False, False, 0) for name in "ab"]
     for consumer in consumers:
         made.add_consumer(consumer)
     for consumer, left in zip(consumers, (True, False), strict=True):
@@ -317,7 +317,7 @@ class NotifyingExchange(FanoutExchange):
         return [self._notice(binding, b"farewell")]
 
     def _notice(self, binding: Binding, body: bytes) -> Emission:
-        return Emission([binding.destination], [framed(Address(self.name, "k"), Properties(), body)])
+        return Emission([binding.destination], [framed(RoutingAddress(self.name, "k"), Properties(), body)])
 
 
 def bodies(queue: Queue) -> list[bytes]:

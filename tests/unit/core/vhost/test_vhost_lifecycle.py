@@ -12,7 +12,7 @@ from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
-from warren.broker.core.definitions.recorder import Recorder
+from warren.broker.core.definitions.definition_recorder import DefinitionRecorder
 from warren.broker.core.definitions.restore import restore
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.metadata.records import (
@@ -179,7 +179,7 @@ def test_a_vhost_is_deleted_with_all_its_objects(node: Node) -> None:
     node.policies.set("v", "p", ".*", {"max-length": 5})
     made = queue(vhost, "q")
     vhost.bind("amq.topic", made, "k", Table.EMPTY)
-    vhost.open_volatile("reply")
+    vhost.open_reply_queue("reply")
     node.observers.add(order)
     node.delete_vhost("v")
     assert order.ended[:2] == ["StoredVHost", "q"], "connections must end before the objects they use"
@@ -188,7 +188,7 @@ def test_a_vhost_is_deleted_with_all_its_objects(node: Node) -> None:
         + ["StoredParameter"] * 2
         + ["StoredPermission"]
     )
-    assert made.deleted and not (vhost.queues or vhost.exchanges or vhost.volatile)
+    assert made.deleted and not (vhost.queues or vhost.exchanges or vhost.reply_queues)
     assert list(node.vhosts) == ["/"] and not node.parameters.all("v") and not node.policies.all()
     assert list(node.users.find("u").permissions) == ["/"]
     again = node.add_vhost("v")
@@ -227,7 +227,7 @@ class Restarting:
         restored = restore(self.node, self._metadata.load())
         self.lost = [loss.text for loss in restored.lost]
         assert not self._journal.changes, "restoring has notified an observer"
-        self.node.observers.add(Recorder(self.node, restored.orphans))
+        self.node.observers.add(DefinitionRecorder(self.node, restored.orphans))
         return self.node
 
     def damage(self, changes: list[Change]) -> None:

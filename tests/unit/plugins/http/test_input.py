@@ -11,8 +11,8 @@ from tests.support.http import Api
 from tests.support.polling import until_async
 from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http.connection import UNREAD_BYTES
+from warren.plugins.http.h11_input import HEAD_BYTES
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
-from warren.plugins.http.strict_head import HEAD_BYTES
 
 pytestmark = pytest.mark.sockets
 

@@ -1,4 +1,4 @@
-"""Checks of what the source of a migration answers."""
+"""Checks of the answers of a migration's source."""
 
 import time
 from typing import Any

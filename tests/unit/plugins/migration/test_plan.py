@@ -1,4 +1,4 @@
-"""The plan of a migration: it has all that the target can have, and the reason for everything else."""
+"""The plan of a migration: the definitions that the target can have, and the reasons for all others."""
 
 from typing import Any
 

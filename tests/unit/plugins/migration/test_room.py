@@ -1,4 +1,4 @@
-"""A target that runs fewer links than queues want: the queues take turns, and no place at all ends the command."""
+"""A target that runs fewer links than there are queues: the queues take turns, and without a link the command ends."""
 
 import io
 from collections.abc import Collection
@@ -30,7 +30,7 @@ class Source:
 
 
 class Places:
-    """A mover whose target has some places; a link keeps its place, and empties its queue before the next look."""
+    """A mover whose target runs some links; a link stays, and empties its queue before the next request."""
 
     def __init__(self, source: Source, places: int) -> None:
         self.source = source

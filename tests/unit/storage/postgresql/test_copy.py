@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pytest import CaptureFixture, MonkeyPatch
 
 from tests.support.postgresql import Cluster
 from tests.unit.storage.test_sqlite_metadata import all_fields, everything, puts
 from warren.broker.amqp.framing import content_frames
 from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
-from warren.broker.core.messages.message import Address as MessageAddress
 from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.message import RoutingAddress as MessageAddress
 from warren.broker.core.metadata.records import StoredGlobalParameter, StoredQueue
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
 from warren.broker.storage import copy
@@ -59,6 +60,11 @@ def commit(journal: Journal) -> None:
 
 
 @pytest.fixture
+def url(postgresql: Cluster) -> str:
+    return postgresql.url()
+
+
+@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A data folder with something in it."""
     folder = tmp_path / "data"
@@ -69,7 +75,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def doctor(capsys: pytest.CaptureFixture[str], place: Path | Address, url: str = "") -> list[str]:
+def doctor(capsys: CaptureFixture[str], place: Path | Address, url: str = "") -> list[str]:
     if isinstance(place, Path):
         assert examine(place) == 0
     else:
@@ -78,9 +84,9 @@ def doctor(capsys: pytest.CaptureFixture[str], place: Path | Address, url: str =
 
 
 def test_a_store_moves_to_postgresql_and_back(
-    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, postgresql: Cluster
+    capsys: CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, url: str
 ) -> None:
-    url, back = postgresql.url(), tmp_path / "back"
+    back = tmp_path / "back"
     before = doctor(capsys, folder)
     assert any(line == f"queue other in vhost: {MESSAGES - MESSAGES // 3 - 1} messages" for line in before)
     assert copy_store(str(folder), url, "", address.schema) == 0
@@ -99,16 +105,14 @@ def test_a_store_moves_to_postgresql_and_back(
         each.close()
 
 
-def test_a_target_with_something_in_it_is_left_alone(
-    capsys: pytest.CaptureFixture[str], folder: Path, address: Address, postgresql: Cluster
-) -> None:
-    assert copy_store(str(folder), postgresql.url(), "", address.schema) == 0
-    assert copy_store(str(folder), postgresql.url(), "", address.schema) == 1
+def test_a_used_target_is_left_alone(capsys: CaptureFixture[str], folder: Path, address: Address, url: str) -> None:
+    assert copy_store(str(folder), url, "", address.schema) == 0
+    assert copy_store(str(folder), url, "", address.schema) == 1
     assert capsys.readouterr().err == "warren: PostgreSQL: not empty; nothing was copied\n"
 
 
-def test_a_new_folder_is_marked_before_anything_else_is_in_it(
-    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_new_folder_is_marked_first(
+    capsys: CaptureFixture[str], folder: Path, tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
     """Killed there, it would be an empty store."""
 
@@ -136,7 +140,7 @@ def test_a_copy_that_was_interrupted_before_its_mark_can_be_repeated(folder: Pat
 
 @pytest.mark.parametrize("new", [False, True])
 def test_a_torn_end_is_not_copied(
-    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, postgresql: Cluster, new: bool
+    capsys: CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, url: str, new: bool
 ) -> None:
     """No transaction is torn, so that a broker on PostgreSQL has no way to cut it off."""
     before = doctor(capsys, folder)
@@ -144,7 +148,7 @@ def test_a_torn_end_is_not_copied(
     size = path.stat().st_size
     with (path.with_stem(f"{int(path.stem) + 1:08d}") if new else path).open("ab") as file:
         file.write(b"torn")
-    url, back = postgresql.url(), tmp_path / "back"
+    back = tmp_path / "back"
     assert copy_store(str(folder), url, "", address.schema) == copy_store(str(folder), str(back), "", "") == 0
     capsys.readouterr()
     assert doctor(capsys, address, url) == doctor(capsys, back) == before
@@ -152,8 +156,8 @@ def test_a_torn_end_is_not_copied(
 
 
 @pytest.mark.parametrize("target", ["", ".", "there", "mounted"])
-def test_a_folder_with_other_files_in_it_is_left_alone(
-    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+def test_other_files_are_left_alone(
+    capsys: CaptureFixture[str], folder: Path, tmp_path: Path, monkeypatch: MonkeyPatch, target: str
 ) -> None:
     (there := tmp_path / "there").mkdir()
     (there / "notes").touch()
@@ -167,10 +171,9 @@ def test_a_folder_with_other_files_in_it_is_left_alone(
 
 
 def test_a_store_is_not_copied_into_itself(
-    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, postgresql: Cluster
+    capsys: CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, url: str
 ) -> None:
     (link := tmp_path / "link").symlink_to(folder)
-    url = postgresql.url()
     assert copy_store(str(folder), url, "", address.schema) == 0
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     capsys.readouterr()
@@ -183,23 +186,20 @@ def test_a_store_is_not_copied_into_itself(
 
 
 def test_a_store_in_use_is_not_copied_or_examined(
-    capsys: pytest.CaptureFixture[str], folder: Path, store: PostgreSQLStore, address: Address, postgresql: Cluster
+    capsys: CaptureFixture[str], folder: Path, store: PostgreSQLStore, address: Address, url: str
 ) -> None:
-    url = postgresql.url()
     assert copy_store(str(folder), url, "", address.schema) == 73
     assert examine_url(url, "", address.schema) == 73
     assert capsys.readouterr().err.count("is in use by another broker (warren@test): stop it first\n") == 2
 
 
-def test_a_folder_without_a_store_is_named(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, address: Address, postgresql: Cluster
-) -> None:
-    assert copy_store(str(tmp_path), postgresql.url(), "", address.schema) == 1
+def test_an_empty_folder_is_named(capsys: CaptureFixture[str], tmp_path: Path, address: Address, url: str) -> None:
+    assert copy_store(str(tmp_path), url, "", address.schema) == 1
     says = "no broker has stored anything there: name another folder with --from"
     assert capsys.readouterr().err == f"warren: {tmp_path}: {says}\n"
 
 
-def test_a_folder_without_its_log_is_not_copied(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_folder_without_its_log_is_not_copied(capsys: CaptureFixture[str], tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     SQLiteMetadata(source / "meta.sqlite").close()
@@ -210,9 +210,9 @@ def test_a_folder_without_its_log_is_not_copied(capsys: pytest.CaptureFixture[st
 
 
 def test_a_store_whose_definitions_are_lost_is_not_copied(
-    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, postgresql: Cluster
+    capsys: CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, url: str, postgresql: Cluster
 ) -> None:
-    url, target = postgresql.url(), tmp_path / "target"
+    target = tmp_path / "target"
     assert copy_store(str(folder), url, "", address.schema) == 0
     postgresql.execute(f'DELETE FROM "{address.schema}".records')
     assert copy_store(url, str(target), "", address.schema) == 1 and not target.exists()
@@ -231,8 +231,8 @@ LOST = "the log is lost: it is empty, and 2 durable queues or exchanges were cre
         ("*.log", "checkpoint: it is missing; messages may be too"),
     ],
 )
-def test_a_store_that_lacks_a_part_of_its_log_is_not_copied(
-    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, kept: str, says: str
+def test_no_copy_of_a_partial_log(
+    capsys: CaptureFixture[str], folder: Path, tmp_path: Path, kept: str, says: str
 ) -> None:
     log, target = folder / "log", tmp_path / "target"
     left = {path for pattern in kept.split() for path in log.glob(pattern)}
@@ -242,9 +242,7 @@ def test_a_store_that_lacks_a_part_of_its_log_is_not_copied(
     assert says in (error := capsys.readouterr().err) and error.endswith("; nothing was copied\n")
 
 
-def test_a_store_that_lacks_the_end_of_a_segment_is_copied_once_its_broker_was_there(
-    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
-) -> None:
+def test_a_shorter_segment_stops_a_copy(capsys: CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
     path = max((folder / "log").glob("*.log"))
     path.write_bytes(path.read_bytes()[:-1])
     assert copy_store(str(folder), str(tmp_path / "target"), "", "") == 1
@@ -274,10 +272,10 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def test_definitions_of_an_interrupted_import_are_not_copied_and_the_doctor_names_them(
-    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, postgresql: Cluster
+def test_a_part_of_an_import_is_not_copied(
+    capsys: CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, url: str
 ) -> None:
-    url, third = postgresql.url(), tmp_path / "third"
+    third = tmp_path / "third"
     assert copy_store(str(folder), url, "", address.schema) == 0
     mark = puts([StoredGlobalParameter(UNFINISHED_IMPORT, '[{"sha256": "0", "vhost": null, "since": 1}]')])
     for place in (url, str(folder)):
@@ -301,16 +299,16 @@ def test_definitions_of_an_interrupted_import_are_not_copied_and_the_doctor_name
 @pytest.mark.parametrize("step", ["copy_log", "copy_metadata", "verify_log", "verify_metadata"])
 @pytest.mark.parametrize("kind", ["folder", "postgresql"])
 def test_an_interrupted_copy_is_refused_by_all_that_read_it(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    capsys: CaptureFixture[str],
+    monkeypatch: MonkeyPatch,
     folder: Path,
     tmp_path: Path,
     address: Address,
-    postgresql: Cluster,
+    url: str,
     kind: str,
     step: str,
 ) -> None:
-    target = str(tmp_path / "target") if kind == "folder" else postgresql.url()
+    target = str(tmp_path / "target") if kind == "folder" else url
 
     def kill(*arguments: object) -> None:
         raise Killed

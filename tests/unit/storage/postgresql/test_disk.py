@@ -9,8 +9,8 @@ import pytest
 from tests.support.journal import commit
 from tests.support.postgresql import Cluster
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address as MessageAddress
 from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.message import RoutingAddress as MessageAddress
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.postgresql.address import Address
@@ -74,9 +74,7 @@ def test_the_bytes_of_a_missing_row_are_zero(store: PostgreSQLStore, address: Ad
     ]  # fmt: skip
 
 
-def test_a_table_with_a_number_that_no_segment_has_is_none(
-    store: PostgreSQLStore, address: Address, postgresql: Cluster
-) -> None:
+def test_a_table_with_a_long_number_is_none(store: PostgreSQLStore, address: Address, postgresql: Cluster) -> None:
     disk, _ = store.open()
     postgresql.execute(f'CREATE TABLE "{address.schema}".segment_99999999999 ("offset" bigint, data bytea)')
     assert disk.segments() == {}
@@ -110,9 +108,7 @@ def tables_of(postgresql: Cluster, address: Address) -> set[object]:
     }
 
 
-def test_a_checkpoint_is_replaced_and_a_dropped_segment_leaves_nothing(
-    store: PostgreSQLStore, address: Address, postgresql: Cluster
-) -> None:
+def test_a_dropped_segment_leaves_nothing(store: PostgreSQLStore, address: Address, postgresql: Cluster) -> None:
     before = tables_of(postgresql, address)
     disk, _ = store.open()
     assert disk.load_checkpoint() is None
@@ -128,9 +124,7 @@ def test_a_checkpoint_is_replaced_and_a_dropped_segment_leaves_nothing(
     assert disk.read(9, 0, 4) == b""
 
 
-def test_a_segment_that_is_in_use_is_dropped_later(
-    store: PostgreSQLStore, address: Address, postgresql: Cluster
-) -> None:
+def test_a_used_segment_is_dropped_later(store: PostgreSQLStore, address: Address, postgresql: Cluster) -> None:
     import psycopg
 
     disk, _ = store.open()

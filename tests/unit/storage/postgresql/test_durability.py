@@ -42,9 +42,7 @@ def test_the_names_say_how_many_standbys_a_commit_waits_for(names: str, wanted: 
         ("off", "b", ["sync"], "the memory of one server", "synchronous_commit is off"),
     ],
 )
-def test_the_settings_say_what_has_a_confirmed_message(
-    commit: str, names: str, states: list[str], text: str, warning: str
-) -> None:
+def test_the_guarantee_follows_settings(commit: str, names: str, states: list[str], text: str, warning: str) -> None:
     found = guarantee(commit, names, True, states)
     assert found.text == text
     assert found.warning.startswith(warning) and bool(found.warning) == bool(warning)

@@ -37,7 +37,7 @@ def test_what_is_put_again_is_changed(store: PostgreSQLStore) -> None:
 
 
 @pytest.mark.parametrize("kind", range(10))
-def test_a_delete_takes_one_record_or_a_virtual_host_with_all_that_is_in_it(store: PostgreSQLStore, kind: int) -> None:
+def test_a_delete_takes_a_record_or_a_whole_virtual_host(store: PostgreSQLStore, kind: int) -> None:
     disk, metadata = store.open()
     records = everything("one", 1) + everything("two", 2)
     metadata.apply(puts(records))

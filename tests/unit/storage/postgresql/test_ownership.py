@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from pytest import MonkeyPatch
 
 from tests.support.polling import until
 from tests.support.postgresql import Cluster
@@ -50,9 +51,7 @@ def test_it_takes_over_when_the_owner_ends(store: PostgreSQLStore, standby: Post
     assert standby.acquire() is None and standby.ownership.takeovers == 2
 
 
-def test_it_takes_over_at_once_when_the_session_of_the_owner_ends(
-    store: PostgreSQLStore, standby: PostgreSQLStore
-) -> None:
+def test_a_standby_takes_over_when_the_session_ends(store: PostgreSQLStore, standby: PostgreSQLStore) -> None:
     assert standby.acquire() is not None
     store.database.close()  # as when the process is killed: its heartbeat is new
     until(lambda: taken_over(standby))
@@ -82,9 +81,7 @@ def test_of_several_standbys_one_takes_over(store: PostgreSQLStore, address: Add
         each.close()
 
 
-def test_a_free_lock_is_not_trusted_after_the_loss_of_the_own_session(
-    store: PostgreSQLStore, standby: PostgreSQLStore, postgresql: Cluster
-) -> None:
+def test_no_trust_after_a_lost_session(store: PostgreSQLStore, standby: PostgreSQLStore, postgresql: Cluster) -> None:
     assert standby.acquire() is not None
     postgresql.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ '{store.id}'")
     with pytest.raises(StorageFault):
@@ -96,7 +93,7 @@ def test_a_free_lock_is_not_trusted_after_the_loss_of_the_own_session(
     until(lambda: taken_over(standby))
 
 
-def test_a_new_broker_trusts_no_free_lock_of_another_server_process(
+def test_no_trust_after_a_server_restart(
     store: PostgreSQLStore, standby: PostgreSQLStore, postgresql: Cluster, address: Address
 ) -> None:
     beat = f"{quoted(address.schema)}.beat"
@@ -108,7 +105,7 @@ def test_a_new_broker_trusts_no_free_lock_of_another_server_process(
     until(lambda: taken_over(standby))
 
 
-def test_a_heartbeat_without_the_lock_does_not_make_it_trusted(
+def test_a_heartbeat_alone_makes_no_trust(
     store: PostgreSQLStore, standby: PostgreSQLStore, postgresql: Cluster, address: Address
 ) -> None:
     import psycopg
@@ -132,9 +129,7 @@ def returns(store: PostgreSQLStore) -> bool:
         return False
 
 
-def test_a_transaction_that_the_former_owner_left_open_is_ended(
-    store: PostgreSQLStore, address: Address, postgresql: Cluster
-) -> None:
+def test_a_takeover_ends_open_transactions(store: PostgreSQLStore, address: Address, postgresql: Cluster) -> None:
     import psycopg
 
     disk, _ = store.open()
@@ -150,9 +145,7 @@ def test_a_transaction_that_the_former_owner_left_open_is_ended(
             stopped.commit()
 
 
-def test_a_takeover_is_tried_again_while_somebody_else_has_locked_the_row_of_the_owner(
-    store: PostgreSQLStore, address: Address, postgresql: Cluster
-) -> None:
+def test_a_locked_row_delays_a_takeover(store: PostgreSQLStore, address: Address, postgresql: Cluster) -> None:
     import psycopg
 
     standby = PostgreSQLStore(address, "warren@other", lease_s=-1)
@@ -170,9 +163,7 @@ def test_the_commit_of_a_former_owner_is_refused_for_good(store: PostgreSQLStore
     store.database.sync(0)
 
 
-def test_heartbeats_are_written_while_a_long_log_is_recovered(
-    postgresql: Cluster, store: PostgreSQLStore, address: Address
-) -> None:
+def test_heartbeats_are_written_during_recovery(postgresql: Cluster, store: PostgreSQLStore, address: Address) -> None:
     postgresql.execute(f"""UPDATE "{address.schema}".beat SET beaten = beaten - interval '1 hour'""")
     assert (store.ownership.standing().age_s or 0) > 3000
     store.open()
@@ -186,7 +177,7 @@ def test_an_owner_is_certain_until_its_last_heartbeat_is_older_than_the_lease(ad
         store.close()
 
 
-def test_an_owner_is_not_alone_until_the_lease_of_one_that_did_not_say_that_it_ended_is_over(
+def test_an_owner_waits_for_former_leases(
     postgresql: Cluster, store: PostgreSQLStore, standby: PostgreSQLStore, address: Address
 ) -> None:
     assert store.ownership.alone(), "the first owner"
@@ -208,7 +199,7 @@ def test_an_owner_is_not_alone_until_the_lease_of_one_that_did_not_say_that_it_e
     fifth.close()
 
 
-def test_an_epoch_is_not_given_twice_after_a_failover_to_a_server_without_it(
+def test_an_epoch_is_not_used_twice(
     store: PostgreSQLStore, standby: PostgreSQLStore, postgresql: Cluster, address: Address
 ) -> None:
     former = store.ownership.epoch
@@ -220,7 +211,7 @@ def test_an_epoch_is_not_given_twice_after_a_failover_to_a_server_without_it(
     assert not store.ownership.beat()
 
 
-def test_a_standby_that_has_seen_more_confirmed_than_there_is_does_not_take_over(
+def test_a_loss_prevents_a_takeover(
     store: PostgreSQLStore, standby: PostgreSQLStore, postgresql: Cluster, address: Address
 ) -> None:
     owner = f"{quoted(address.schema)}.owner"
@@ -248,9 +239,7 @@ def test_a_row_that_is_missing_or_there_twice_is_a_fault(
 
 
 @pytest.mark.pure("it shortens a time limit")
-def test_commands_give_up_a_takeover_that_no_standby_server_confirms(
-    monkeypatch: pytest.MonkeyPatch, postgresql: Cluster, address: Address
-) -> None:
+def test_commands_give_up_a_takeover(monkeypatch: MonkeyPatch, postgresql: Cluster, address: Address) -> None:
     monkeypatch.setattr(store_module, "TAKEOVER_S", 0.3)
     first, second = (PostgreSQLStore(address, f"warren@{name}") for name in "ab")
     postgresql.set("synchronous_standby_names", "'nobody'")

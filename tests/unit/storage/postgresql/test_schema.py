@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pytest import CaptureFixture
 
 from tests.support.postgresql import Cluster
 from warren.broker.storage.doctor import DAMAGED_STATUS, NOTHING_STATUS, UNAVAILABLE_STATUS, examine_url
@@ -92,9 +93,7 @@ def test_missing_rights_are_named(postgresql: Cluster, address: Address) -> None
         create(parse(postgresql.url(user="guest"), schema="of guest"))
 
 
-def test_a_role_that_may_only_read_and_a_missing_table_are_faults_and_not_an_empty_store(
-    postgresql: Cluster, address: Address, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_rights_and_tables_fail(postgresql: Cluster, address: Address, capsys: CaptureFixture[str]) -> None:
     schema = address.schema
     postgresql.execute("CREATE ROLE reader LOGIN")
     postgresql.execute(f'GRANT ALL ON SCHEMA "{schema}" TO reader')
@@ -109,15 +108,13 @@ def test_a_role_that_may_only_read_and_a_missing_table_are_faults_and_not_an_emp
     assert examine_url(postgresql.url(), "", "missing") == NOTHING_STATUS
 
 
-def test_a_command_knows_nothing_of_a_store_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_knows_nothing_of_a_store_that_cannot_be_reached(capsys: CaptureFixture[str]) -> None:
     for command in (examine_url, commands.init, commands.check):
         assert command("postgresql://postgres@127.0.0.1:1/warren", "", "warren") == UNAVAILABLE_STATUS
         assert "Connection refused" in capsys.readouterr().err
 
 
-def test_the_commands_say_in_what_state_a_store_is(
-    address: Address, postgresql: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_print_the_state(address: Address, postgresql: Cluster, capsys: CaptureFixture[str]) -> None:
     url, schema = postgresql.url(), address.schema
     store = PostgreSQLStore(address, "warren@test")
     for owner in ("none", "warren@test"):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.support.polling import until
-from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.core.messages.journal_port import EXHAUSTED
 from warren.broker.storage.errors import ConfirmedLost
 from warren.broker.storage.postgresql.database import Database
 from warren.broker.storage.postgresql.errors import Fenced, Refused, Unreachable
@@ -137,9 +137,7 @@ def test_a_commit_without_an_answer_is_settled_at_once(
     assert server.log == [*log, [TWO]]
 
 
-def test_a_server_that_is_away_is_tried_again_and_nothing_is_confirmed(
-    server: FakeServer, transactions: Transactions
-) -> None:
+def test_an_unreachable_server_is_tried_again(server: FakeServer, transactions: Transactions) -> None:
     server.away = True
     transactions.gather(ONE)
     for _ in range(3):
@@ -168,9 +166,7 @@ def test_it_gives_up_in_time(server: FakeServer, transactions: Transactions, now
 @pytest.mark.parametrize(
     ("fault", "number"), [("full", errno.ENOSPC), ("cancelled", UNREACHABLE), ("broken", errno.EIO)]
 )
-def test_a_rollback_is_the_error_of_a_disk(
-    server: FakeServer, transactions: Transactions, fault: str, number: int
-) -> None:
+def test_a_rollback_is_a_disk_error(server: FakeServer, transactions: Transactions, fault: str, number: int) -> None:
     server.faults = [fault]
     transactions.gather(ONE)
     with pytest.raises(OSError) as failed:
@@ -203,9 +199,7 @@ def test_a_server_that_has_lost_transactions_is_noticed(server: FakeServer, tran
     assert isinstance(error, ConfirmedLost) and (error.stored, error.confirmed) == (0, 1)
 
 
-def test_a_shorter_history_is_noticed_although_another_broker_owns_it(
-    server: FakeServer, transactions: Transactions
-) -> None:
+def test_a_shorter_history_is_noticed_after_a_takeover(server: FakeServer, transactions: Transactions) -> None:
     transactions.gather(ONE)
     transactions.commit()
     server.epoch, server.commits = 2, 0
@@ -215,9 +209,7 @@ def test_a_shorter_history_is_noticed_although_another_broker_owns_it(
 
 
 @pytest.mark.parametrize("fault", ["lost", "no answer", "late"])
-def test_an_operation_by_itself_is_committed_and_what_follows(
-    server: FakeServer, transactions: Transactions, fault: str
-) -> None:
+def test_a_single_operation_is_committed(server: FakeServer, transactions: Transactions, fault: str) -> None:
     transactions.gather(ONE)
     server.faults = ["", fault]
     transactions.commit()
@@ -249,9 +241,7 @@ def test_a_transaction_begins_before_the_one_before_is_certain(server: FakeServe
     ended(server, threads)
 
 
-def test_what_gathers_while_every_session_waits_is_one_transaction(
-    server: FakeServer, transactions: Transactions
-) -> None:
+def test_operations_gather_while_every_session_waits(server: FakeServer, transactions: Transactions) -> None:
     server.syncing.clear()
     threads = [begun(server, transactions, DeleteRecord(str(number), b"")) for number in range(server.sessions)]
     transactions.gather(ONE)
@@ -276,9 +266,7 @@ def test_what_a_failover_has_undone_is_sent_again(server: FakeServer, transactio
     assert [each for each in server.log if each] == [[ONE], [TWO], [THREE]]
 
 
-def test_a_call_that_failed_settles_what_is_in_doubt_though_its_operations_are_certain(
-    server: FakeServer, transactions: Transactions
-) -> None:
+def test_a_failed_call_settles_doubtful_transactions(server: FakeServer, transactions: Transactions) -> None:
     server.syncing.clear()
     transactions.gather(ONE)
     failures: list[int | None] = []

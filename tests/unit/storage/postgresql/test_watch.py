@@ -120,9 +120,7 @@ def never(value: object) -> None:
 
 
 @pytest.mark.sockets
-def test_confirmed_transactions_that_the_server_lacks_are_noticed_by_an_idle_broker(
-    store: PostgreSQLStore, postgresql: Cluster, address: Address
-) -> None:
+def test_an_idle_broker_notices_losses(store: PostgreSQLStore, postgresql: Cluster, address: Address) -> None:
     disk, _ = store.open()
     watch = Watch(store, 30.0, never, never)
     for number in (1, 2):

@@ -1,0 +1,124 @@
+"""The recorder of durable exchanges, queues and bindings, and of stored settings, in the journal's metadata.
+
+A binding is durable if both its ends are. Predeclared exchanges are durable but not recorded: each virtual host creates
+them itself.
+"""
+
+from __future__ import annotations
+
+from ..exchanges.exchange import Exchange
+from ..messages.binding import Binding, Destination
+from ..metadata.records import (
+    Change,
+    Record,
+    StoredBinding,
+    StoredExchange,
+    StoredGlobalParameter,
+    StoredParameter,
+    StoredPermission,
+    StoredQueue,
+    StoredTopicPermission,
+    StoredUser,
+    StoredVHost,
+)
+from ..node.node import Node
+from ..queues.queue import Queue
+from ..vhost.observer import Observer
+from ..vhost.vhost import is_durable
+
+# Kinds of records that count towards the objects that a full disk takes, and those that do not, with the reason.
+COUNTED = (StoredExchange, StoredQueue, StoredBinding, StoredParameter, StoredGlobalParameter)
+NOT_COUNTED = {
+    StoredVHost: "only administrators create and change virtual hosts",
+    StoredUser: "only administrators create and change users",
+    StoredPermission: "only administrators give permissions",
+    StoredTopicPermission: "only administrators give permissions",
+}
+
+
+class DefinitionRecorder(Observer):
+    """An observer that writes every change of durable objects and of settings to the journal's metadata.
+
+    `orphans` are stored bindings that could not be restored because one of their ends is missing. They are deleted when
+    an exchange or queue with the name of either end is declared or deleted, so that a new one does not inherit them.
+    """
+
+    __slots__ = ("_node", "_orphans")
+
+    def __init__(self, node: Node, orphans: list[StoredBinding]) -> None:
+        self._node = node
+        self._orphans: dict[tuple[str, str, str], list[StoredBinding]] = {}  # by vhost, kind and name of each end
+        for orphan in orphans:
+            for kind, name in (("exchange", orphan.source), (orphan.kind, orphan.destination)):
+                self._orphans.setdefault((orphan.vhost, kind, name), []).append(orphan)
+
+    def exchange_declared(self, exchange: Exchange) -> None:
+        if exchange.durable:
+            self._drop_orphans(exchange.vhost, exchange)
+            self._change(True, stored_exchange(exchange))
+
+    def exchange_deleted(self, exchange: Exchange) -> None:
+        if exchange.durable:
+            self._drop_orphans(exchange.vhost, exchange)
+            self._change(False, stored_exchange(exchange))
+
+    def queue_declared(self, queue: Queue) -> None:
+        if queue.durable:
+            self._drop_orphans(queue.vhost, queue)
+            self._change(True, stored_queue(queue))
+
+    def queue_deleted(self, queue: Queue) -> None:
+        if queue.durable:
+            self._drop_orphans(queue.vhost, queue)
+            self._change(False, stored_queue(queue))
+
+    def binding_added(self, vhost: str, binding: Binding) -> None:
+        source = self._source(vhost, binding)
+        if source is not None and source.durable and is_durable(binding.destination):
+            self._change(True, stored_binding(vhost, binding))
+
+    def binding_removed(self, vhost: str, binding: Binding) -> None:
+        """Delete the record. A deleted source counts as durable, because its flag is no longer known."""
+        source = self._source(vhost, binding)
+        if (source is None or source.durable) and is_durable(binding.destination):
+            self._change(False, stored_binding(vhost, binding))
+
+    def configured(self, change: Change) -> None:
+        self._node.journal.change(change)
+        record = change.record
+        if change.put and isinstance(record, COUNTED):
+            self._node.alarms.count_stored("" if isinstance(record, StoredGlobalParameter) else record.vhost)
+
+    def _source(self, vhost: str, binding: Binding) -> Exchange | None:
+        there = self._node.vhosts.get(vhost)
+        return there.exchanges.get(binding.source) if there is not None else None
+
+    def _drop_orphans(self, vhost: str, end: Destination) -> None:
+        for orphan in self._orphans.pop((vhost, end.kind, end.name), ()):
+            self._change(False, orphan)
+
+    def _change(self, put: bool, record: Record) -> None:
+        self.configured(Change(put, record))
+
+
+def stored_exchange(exchange: Exchange) -> StoredExchange:
+    return StoredExchange(
+        exchange.vhost,
+        exchange.name,
+        exchange.type_name,
+        exchange.durable,
+        exchange.auto_delete,
+        exchange.internal,
+        exchange.arguments.raw,
+        exchange.number,
+        exchange.declared_by,
+    )
+
+
+def stored_queue(queue: Queue) -> StoredQueue:
+    return StoredQueue(queue.vhost, queue.name, queue.number, queue.auto_delete, queue.arguments.raw)
+
+
+def stored_binding(vhost: str, binding: Binding) -> StoredBinding:
+    end = binding.destination
+    return StoredBinding(vhost, binding.source, end.kind, end.name, binding.routing_key, binding.arguments.raw)

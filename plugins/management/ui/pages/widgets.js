@@ -1,0 +1,205 @@
+/** Widgets of several pages: links to objects, features, definition lists, sections that fold, deletion. */
+
+import * as api from "../core/api.js";
+import { DEFAULT_EXCHANGE, path } from "../core/api.js";
+import { confirm } from "../core/dialog.js";
+import { follow, form } from "../core/form.js";
+import { address, go } from "../core/router.js";
+import { may } from "../core/session.js";
+import * as tasks from "../core/tasks.js";
+import { h, facts, short, show } from "../web/dom.js";
+import * as format from "../web/format.js";
+import { preference, prefer } from "../web/preferences.js";
+
+const SAVED_MS = 10_000; // by then the browser has read the file
+
+const linkTo = (segments, name, text = name) => h("a.name", { href: address(segments), title: name }, text);
+
+/** Links to the pages of objects; names alone where the user may not see the page. */
+export const link = {
+  queue: (vhost, name) => linkTo(["queues", vhost, name], name),
+  exchange: (vhost, name) => linkTo(["exchanges", vhost, name || DEFAULT_EXCHANGE], name, name || "(AMQP default)"),
+  connection: (name) => linkTo(["connections", name], name),
+  channel: (name) => linkTo(["channels", name], name),
+  user: (name) => (may.administer() ? linkTo(["users", name], name) : short(name)),
+  vhost: (name) => linkTo(["vhosts", name], name),
+  policy: (vhost, name) => (may.makePolicies() ? linkTo(["policies", vhost, name], name) : short(name)),
+  operatorPolicy: (vhost, name) => (may.administer() ? linkTo(["operator-policies", vhost, name], name) : short(name)),
+  upstream: (vhost, name) => (may.makePolicies() ? linkTo(["federation-upstreams", vhost, name], name) : short(name)),
+  upstreamSet: (vhost, name) => linkTo(["federation-upstream-sets", vhost, name], name),
+  node: (name) => (may.monitor() ? linkTo(["nodes", name], name) : short(name)),
+};
+
+/** A column of links to the forms that change the objects of a list; `segments` are those of an object's page. */
+export const editColumn = (segments) => ({
+  id: "edit", title: "Operations",
+  cell: (one) => h("a", { href: address(segments(one), { edit: "true" }), "aria-label": `Edit ${one.name}` }, "Edit"),
+});
+
+/** A short mark with an explanation: `D` for durable. */
+export const mark = (text, help) => h("abbr.mark", { title: help }, text);
+
+const ARGUMENT_MARKS = {
+  "x-message-ttl": "TTL", "x-expires": "Exp", "x-max-length": "Lim", "x-max-length-bytes": "Lim B", "x-overflow": "Ovfl",
+  "x-dead-letter-exchange": "DLX", "x-dead-letter-routing-key": "DLK", "x-max-priority": "Pri",
+  "x-single-active-consumer": "SAC", "alternate-exchange": "AE", "x-delivery-limit": "DlvL",
+};
+
+/** The features of a queue or an exchange, in RabbitMQ's letters. */
+export function features(item) {
+  const marks = [];
+  if (item.durable) marks.push(mark("D", "durable: declared again after a restart"));
+  if (item.auto_delete) marks.push(mark("AD", "deleted when it is not used any more"));
+  if (item.exclusive) marks.push(mark("Excl", "exclusive to one connection"));
+  if (item.internal) marks.push(mark("I", "internal: clients cannot publish to it"));
+  const unknown = [];
+  for (const [key, value] of Object.entries(item.arguments ?? {})) {
+    const text = `${key}: ${format.value(value)}`;
+    if (ARGUMENT_MARKS[key]) marks.push(mark(ARGUMENT_MARKS[key], text));
+    else if (key !== "x-queue-type") unknown.push(text);
+  }
+  if (unknown.length) marks.push(mark("Args", unknown.join("\n")));
+  if (item.policy) marks.push(h("abbr.mark.policy", { title: `policy ${item.policy}` }, item.policy));
+  if (item.operator_policy) marks.push(h("abbr.mark.policy", { title: `operator policy ${item.operator_policy}` }, item.operator_policy));
+  return marks.flatMap((one, at) => (at ? [" ", one] : [one]));
+}
+
+/** A state as text with a colour: good, waiting, bad. */
+export function state(text, kind = { running: "good", idle: "good", flow: "waiting", starting: "waiting" }[text] ?? "bad") {
+  return text ? h(`span.state.${kind}`, {}, text) : "";
+}
+
+/** The arguments or headers of an object as rows. */
+export function tableOf(values) {
+  return facts(Object.entries(values ?? {}).map(([key, value]) => [key, format.value(value)]));
+}
+
+/** A section that folds; whether it is open is remembered. */
+export function section(title, ...content) {
+  const element = h("details.section", { open: preference(`section.${title}`, true) }, h("summary", {}, h("h2", {}, title)), content);
+  element.addEventListener("toggle", () => prefer(`section.${title}`, element.open));
+  return element;
+}
+
+/** As `section`, folded until it is opened: forms. */
+export function folded(title, ...content) {
+  return h("details.section", {}, h("summary", {}, h("h2", {}, title)), content);
+}
+
+/**
+ * The section of an object's page with the form that changes the object. The address of `editColumn` unfolds it.
+ * @param {string} title
+ * @param {Object} context
+ * @param {() => Promise<Object>} load
+ * @param {(object, latest: () => Promise<Object>) => HTMLFormElement} makeForm a form that shows the object as it is stored;
+ *   `latest` is the form's option of this name
+ * @returns {{element: HTMLElement, show: (object) => void}} `show` lets the form follow the object as it is stored
+ */
+export function editSection(title, context, load, makeForm) {
+  const content = h("div");
+  const element = folded(title, content);
+  let current = null;
+  const latest = async () => {
+    const object = await load();
+    show(object);
+    return object;
+  };
+  const show = (object) => {
+    const made = makeForm(object, latest);
+    if (current !== null) return follow(current, made);
+    current = made;
+    content.append(current);
+    if (context.query.edit === "true") {
+      element.open = true;
+      element.scrollIntoView();
+      element.querySelector("form input:not([readonly]), form textarea, form select").focus();
+    }
+  };
+  return { element, show };
+}
+
+/**
+ * The field of a form in which a virtual host is chosen: the one of the frame, unless `chosen` is given. It is hidden
+ * where there is nothing to choose.
+ */
+export function vhostField({ vhost, vhosts }, chosen = vhost) {
+  const value = chosen || (vhosts.includes("/") || vhosts.length === 0 ? "/" : vhosts[0]);
+  const options = vhosts.includes(value) ? vhosts : [value, ...vhosts];
+  return { name: "vhost", label: "Virtual host", type: "select", options, value, hidden: options.length === 1 };
+}
+
+/**
+ * Hide the forms of a page that the user has no right to send. Without an answer they stay, and the API refuses them.
+ * @param {string} vhost
+ * @param {Array<[right: "configure"|"write"|"read", name: string, element: HTMLElement]>} forms each with the right that it
+ *   needs, and the queue or exchange on which
+ */
+export async function hideForbidden(vhost, forms, signal) {
+  for (const name of new Set(forms.map((one) => one[1]))) {
+    const rights = await api.get(path`warren/rights/${vhost}`, { name }, signal);
+    for (const [right, of, element] of forms) if (of === name && !rights[right]) show(element, false);
+  }
+}
+
+/** The heading of an object's page. */
+export function heading(kind, name, vhost) {
+  const place = vhost === undefined ? null : h("small", {}, ` in virtual host ${vhost}`);
+  return h("h1", {}, h("span.kind", {}, `${kind} `), h("b.long", {}, name), place);
+}
+
+/**
+ * Ask, then delete objects of one kind, one after the other.
+ * @param {Array} objects
+ * @param {{kind: string, kinds?: string, action?: string, consequence: string,
+ *   describe: (one) => string|Promise<string>, target: (one) => string}} options `kind` and `kinds` are what they are called,
+ *   `action` is a verb, `describe` names an object in the question, `target` is its path in the API
+ * @returns {Promise<boolean>} whether all were deleted
+ */
+export async function deleteObjects(objects, { kind, kinds = `${kind}s`, action = "Delete", consequence, describe, target }) {
+  const title = objects.length === 1 ? `${action} ${kind} ${objects[0].name}?` : `${action} ${format.count(objects.length)} ${kinds}?`;
+  const names = [];
+  for (const one of objects) names.push(await describe(one));
+  if (!await confirm(title, consequence, names, action)) return false;
+  const { failed, stopped } = await tasks.each(`${action} ${kinds}`, objects, (one, signal) => api.remove(target(one), {}, signal));
+  return !stopped && failed.length === 0;
+}
+
+/** Do what a button asks for; a refusal is shown at the foot of the page. */
+export async function attempt(work) {
+  try {
+    await work();
+  } catch (error) {
+    tasks.say(error.message, "bad");
+  }
+}
+
+/** Save a file that was made in the page or loaded from the API. */
+export function save(blob, name) {
+  const url = URL.createObjectURL(blob);
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), SAVED_MS);
+}
+
+/**
+ * The form of an object's page that deletes the object, on conditions that the broker checks, and opens the list.
+ * @param {{vhost: string, name: string}} object
+ * @param {{kind: string, target: string, consequence: string, conditions: Array<[string, string]>, list: string}} options
+ *   `target` is its path in the API, `conditions` are parameters of the request and their labels
+ */
+export function deleteForm({ vhost, name }, { kind, target, consequence, conditions, list }) {
+  return form({
+    label: `Delete this ${kind}`, submit: `Delete ${kind}`, danger: true, keep: true,
+    fields: conditions.map(([condition, label]) => ({ name: condition, label, type: "checkbox" })),
+    async run(chosen) {
+      if (!await confirm(`Delete ${kind} ${name}?`, consequence, [`${name} (${vhost})`])) return;
+      await api.remove(target, Object.fromEntries(Object.entries(chosen).filter(([, isChosen]) => isChosen)));
+      tasks.say(`The ${kind} ${name} is deleted.`);
+      go([list]);
+    },
+  });
+}
+
+/** The button of an object's page that deletes the object and opens the list; `remove` returns whether it was deleted. */
+export function deleteAndReturn(label, remove, list) {
+  return h("button.danger", { type: "button", onclick: async () => { if (await remove()) go([list]); } }, label);
+}
