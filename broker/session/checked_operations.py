@@ -44,13 +44,7 @@ def find_queue(channel: Channel, name: str) -> Queue:
 
 
 def declare_queue(
-    channel: Channel,
-    name: str,
-    *,
-    durable: bool,
-    exclusive: bool,
-    auto_delete: bool,
-    arguments: Table,
+    channel: Channel, name: str, *, durable: bool, exclusive: bool, auto_delete: bool, arguments: Table
 ) -> Queue:
     """Create a queue, or return the existing one if it is equivalent; an empty name is replaced by a generated one.
 
@@ -192,14 +186,7 @@ def find_exchange(channel: Channel, name: str) -> Exchange:
 
 
 def declare_exchange(
-    channel: Channel,
-    name: str,
-    type_: str,
-    *,
-    durable: bool,
-    auto_delete: bool,
-    internal: bool,
-    arguments: Table,
+    channel: Channel, name: str, type_: str, *, durable: bool, auto_delete: bool, internal: bool, arguments: Table
 ) -> Exchange:
     """Create an exchange, or return the existing one if it is equivalent.
 

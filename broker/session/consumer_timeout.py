@@ -265,5 +265,5 @@ def close(channel: Channel, timeout_ms: int) -> None:
         PreconditionFailed(
             f"delivery acknowledgement on channel {channel.number} timed out. Timeout value used: {timeout_ms} ms. "
             "This timeout value can be configured, see consumers doc guide to learn more"
-        ),
+        )
     )

@@ -14,6 +14,7 @@ queues, is published by a job; nothing is published behind it meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from ..amqp import properties
@@ -56,6 +57,7 @@ Content = tuple[bytes, int, bytes]
 """Properties, length of the body in bytes, and the whole body frames as received."""
 
 
+@dataclass(slots=True, eq=False)
 class PublishResult:
     """The result of publishing several contents.
 
@@ -67,23 +69,12 @@ class PublishResult:
     problem     why the first of those that were `refused` was not published, if it was no queue's limit
     """
 
-    __slots__ = ("count", "unfinished", "ticket", "refused", "invalid", "problem")
-
-    def __init__(
-        self,
-        count: int,
-        ticket: int,
-        refused: frozenset[int],
-        invalid: dict[int, str],
-        problem: str = "",
-        unfinished: bool = False,
-    ) -> None:
-        self.count = count
-        self.unfinished = unfinished
-        self.ticket = ticket
-        self.refused = refused
-        self.invalid = invalid
-        self.problem = problem
+    count: int
+    ticket: int
+    refused: frozenset[int]
+    invalid: dict[int, str]
+    problem: str = ""
+    unfinished: bool = False
 
 
 class ConfirmTally(Confirms):

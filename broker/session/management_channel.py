@@ -5,6 +5,8 @@ It calls the operations that also serve the methods of clients, so both agree on
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..amqp.errors import Invalid, NotNow, Unreadable
 from ..amqp.field_table import Table
 from ..amqp.framing import content_frames
@@ -30,6 +32,7 @@ from .transport import Peer
 from .unacked import Settlement
 
 
+@dataclass(slots=True, eq=False)
 class PublishOutcome:
     """The result of a publish.
 
@@ -37,22 +40,17 @@ class PublishOutcome:
     refused  True if a queue did not take it
     """
 
-    __slots__ = ("routed", "refused")
-
-    def __init__(self, routed: bool, refused: bool) -> None:
-        self.routed = routed
-        self.refused = refused
+    routed: bool
+    refused: bool
 
 
+@dataclass(slots=True, eq=False)
 class FetchedMessage:
     """A message taken from a queue, with the number of ready messages after it."""
 
-    __slots__ = ("message", "redelivered", "left")
-
-    def __init__(self, message: Message, redelivered: bool, left: int) -> None:
-        self.message = message
-        self.redelivered = redelivered
-        self.left = left
+    message: Message
+    redelivered: bool
+    left: int
 
 
 class ManagementChannel:
@@ -110,12 +108,7 @@ class ManagementChannel:
         name = strip_line_ends(short("the name of a queue", name))
         self._channel.check_new = check_new or self._check_new
         return checked_operations.declare_queue(
-            self._channel,
-            name,
-            durable=durable,
-            exclusive=False,
-            auto_delete=auto_delete,
-            arguments=arguments,
+            self._channel, name, durable=durable, exclusive=False, auto_delete=auto_delete, arguments=arguments
         )
 
     def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> None:
@@ -139,13 +132,7 @@ class ManagementChannel:
         """Create an exchange, unless an equivalent one exists."""
         name = strip_line_ends(short("the name of an exchange", name))
         checked_operations.declare_exchange(
-            self._channel,
-            name,
-            type_,
-            durable=durable,
-            auto_delete=auto_delete,
-            internal=internal,
-            arguments=arguments,
+            self._channel, name, type_, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
         )
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:

@@ -7,6 +7,7 @@ anew, and so does the count of delivery attempts. A message that is refused or n
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,29 +40,25 @@ Taken = tuple[int, Message, bool]
 """A message taken from the queue: position, message, whether it counts as redelivered."""
 
 
+@dataclass(slots=True, eq=False)
 class MoveStep:
     """The result of one step. `problem` says why the move cannot continue; empty if it can. `unfinished` is True while
     a job moves one message that has a long route, or very many targets."""
 
-    __slots__ = ("moved", "problem", "unfinished")
-
-    def __init__(self) -> None:
-        self.moved = 0
-        self.problem = ""
-        self.unfinished = False
+    moved: int = 0
+    problem: str = ""
+    unfinished: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class Run:
     """Successive messages with the same targets and address, which are published together."""
 
-    __slots__ = ("targets", "recorders", "searches", "taken", "copies")
-
-    def __init__(self, targets: tuple[RouteTarget, ...], recorders: tuple[DeduplicationRecorder, ...]) -> None:
-        self.targets = targets
-        self.recorders = recorders
-        self.searches: list[Search] = []
-        self.taken: list[Taken] = []
-        self.copies: list[Message] = []
+    targets: tuple[RouteTarget, ...]
+    recorders: tuple[DeduplicationRecorder, ...]
+    searches: list[Search] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
+    copies: list[Message] = field(default_factory=list)
 
     @property
     def is_single(self) -> bool:

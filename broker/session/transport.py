@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..core.access.users import User
 
 
+@dataclass(slots=True, eq=False)
 class Encryption:
     """Parameters of a TLS connection: protocol (`tlsv1.3`), cipher as OpenSSL names it, and the client's certificate.
 
     Subject, issuer and validity are empty if the client showed no certificate.
     """
 
-    __slots__ = ("protocol", "cipher", "subject", "issuer", "validity")
-
-    def __init__(self, protocol: str, cipher: str, subject: str = "", issuer: str = "", validity: str = "") -> None:
-        self.protocol = protocol
-        self.cipher = cipher
-        self.subject = subject
-        self.issuer = issuer
-        self.validity = validity
+    protocol: str
+    cipher: str
+    subject: str = ""
+    issuer: str = ""
+    validity: str = ""
 
 
+@dataclass(slots=True, eq=False)
 class Peer:
     """Addresses of both ends of a socket, and the identity of the client before a login.
 
@@ -33,36 +33,14 @@ class Peer:
     internal_user     the user of a connection from within this broker, or None
     """
 
-    __slots__ = (
-        "host",
-        "port",
-        "local_host",
-        "local_port",
-        "loopback",
-        "certificate_name",
-        "encryption",
-        "internal_user",
-    )
-
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        local_host: str,
-        local_port: int,
-        loopback: bool,
-        certificate_name: str | None = None,
-        encryption: Encryption | None = None,
-        internal_user: User | None = None,
-    ) -> None:
-        self.host = host
-        self.port = port
-        self.local_host = local_host
-        self.local_port = local_port
-        self.loopback = loopback
-        self.certificate_name = certificate_name
-        self.encryption = encryption
-        self.internal_user = internal_user
+    host: str
+    port: int
+    local_host: str
+    local_port: int
+    loopback: bool
+    certificate_name: str | None = None
+    encryption: Encryption | None = None
+    internal_user: User | None = None
 
     def __str__(self) -> str:
         """Name of the connection as RabbitMQ lists it."""

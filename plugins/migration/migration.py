@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from warren.broker.ctl.errors import DATA, TIMEOUT, UNAVAILABLE, APIError, ExitError, Unreachable
 
 from .brokers import Broker, QueueName, QueueState
-from .movers import LINK_LIMIT, Mover, Moving
+from .movers import LINK_LIMIT, LinkState, Mover
 from .plan import Plan, Target, plan
 from .progress import Display, Progress, table, totals
 
@@ -187,7 +187,7 @@ class Migration:
         self.import_definitions(made, again=True)
         return new & set(made.queues)
 
-    def _update(self, states: dict[QueueName, QueueState], moving: dict[QueueName, Moving]) -> None:
+    def _update(self, states: dict[QueueName, QueueState], moving: dict[QueueName, LinkState]) -> None:
         for name in [name for name in self._progress if name not in states]:  # deleted at the source
             self._progress[name].ready = self._progress[name].unacked = 0
         for name, state in states.items():
@@ -198,7 +198,7 @@ class Migration:
             row.problem = link.problem if link is not None and row.left else ""
             self._count(row, state, link)
 
-    def _count(self, row: Progress, state: QueueState, link: Moving | None) -> None:
+    def _count(self, row: Progress, state: QueueState, link: LinkState | None) -> None:
         """Add to the moved messages. A count begins again at 0 with a new link or a restarted broker."""
         if link is not None and link.moved is not None:
             count, before = link.moved, self._counted.get(row.name, 0)

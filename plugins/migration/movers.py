@@ -23,7 +23,7 @@ STARTING = "starting"
 DOWN = ("error", "terminated", "invalid_upstream_uri", "shutdown")
 
 
-class Moving(NamedTuple):
+class LinkState(NamedTuple):
     """The state of the link of one queue.
 
     `moved` counts messages since the link began, or is None if the broker does not count them. `unconfirmed` messages
@@ -46,7 +46,7 @@ class Mover(Protocol):
     def set(self, queues: Collection[QueueName]) -> None:
         """Make the links of these queues, and remove all others."""
 
-    def state(self) -> dict[QueueName, Moving]:
+    def state(self) -> dict[QueueName, LinkState]:
         """Return the state of each link."""
 
     def is_link(self, connection: str) -> bool:
@@ -88,7 +88,7 @@ class Drains:
         uri = with_vhost(self._uri, vhost)
         return {"uri": uri, "drain": names, "prefetch-count": PREFETCH, "reconnect-delay": RECONNECT_S}
 
-    def state(self) -> dict[QueueName, Moving]:
+    def state(self) -> dict[QueueName, LinkState]:
         states = {}
         for row in self._target.get("federation-links"):
             if row["type"] == "queue" and row["upstream"] == self._name:
@@ -96,7 +96,7 @@ class Drains:
                 problem = row.get("error", "") or (row.get("reason", "") if row.get("state") != "flowing" else "")
                 unconfirmed = row["unconfirmed"] if running else 0
                 moved = row["forwarded"] - unconfirmed
-                states[QueueName(row["vhost"], row["queue"])] = Moving(
+                states[QueueName(row["vhost"], row["queue"])] = LinkState(
                     moved,
                     unconfirmed,
                     "" if running and not problem else problem or row["status"],
@@ -157,9 +157,9 @@ class Shovels:
             "reconnect-delay": RECONNECT_S,
         }
 
-    def state(self) -> dict[QueueName, Moving]:
+    def state(self) -> dict[QueueName, LinkState]:
         queues = self.queues()
-        states = dict.fromkeys(queues, Moving())
+        states = dict.fromkeys(queues, LinkState())
         try:
             rows = self._target.get("shovels")
         except NotFound:  # without rabbitmq_shovel_management
@@ -170,9 +170,9 @@ class Shovels:
             if row["name"].startswith(self._prefix) and queue in queues and row["state"] != STARTING:
                 starting.discard(queue)
                 if row["state"] in DOWN:
-                    states[queue] = Moving(problem=str(row.get("reason") or row["state"]))
+                    states[queue] = LinkState(problem=str(row.get("reason") or row["state"]))
         # RabbitMQ does not report why a shovel fails while it starts, and lists none between two attempts.
-        states |= dict.fromkeys(starting & self._starting, Moving(problem=NOT_STARTED))
+        states |= dict.fromkeys(starting & self._starting, LinkState(problem=NOT_STARTED))
         self._starting = starting
         return states
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from warren.plugins.message_log.analysis import job, streaming
 from warren.plugins.message_log.analysis.aggregate_store import Store
-from warren.plugins.message_log.analysis.conservation.check import Checked, check
+from warren.plugins.message_log.analysis.conservation.check import CheckResult, check
 from warren.plugins.message_log.analysis.conservation.evidence import evidence
 from warren.plugins.message_log.analysis.conservation.manifest import check_files, read_manifest
 from warren.plugins.message_log.analysis.hadoop_fs import Folders
@@ -45,7 +45,7 @@ def checked(spark: SparkSession, folder: Path, output: Path) -> dict[str, Any]:
     return check_whole(spark, folder, output).conservation
 
 
-def check_whole(spark: SparkSession, folder: Path, output: Path) -> Checked:
+def check_whole(spark: SparkSession, folder: Path, output: Path) -> CheckResult:
     """Make the conservation check."""
     manifest = read_manifest(Folders(spark), str(folder))
     inputs = list_files(Folders(spark), str(folder))

@@ -14,7 +14,7 @@ from warren.plugins.message_log.export.message_recorder import MessageRecorder
 from warren.plugins.message_log.export.pipe_format import BATCH, SNAPSHOT_HEAD, SNAPSHOT_KINDS
 from warren.plugins.message_log.export.record_buffer import RecordBuffer
 from warren.plugins.message_log.export.snapshot_columns import Frame, Link, columns
-from warren.plugins.message_log.export.snapshots import Changed, Snapshot, Snapshots
+from warren.plugins.message_log.export.snapshots import ChangedQueues, Snapshot, Snapshots
 from warren.plugins.message_log.export.writer import Task, Writer
 from warren.plugins.message_log.file_format import schema
 
@@ -61,7 +61,7 @@ class Exporting:
         self.peer = InProcessPeer()
         self.soon = 0
         self.buffer = RecordBuffer(limit_bytes, self._soon)
-        changed = Changed()
+        changed = ChangedQueues()
         self.recording = MessageRecorder(self.buffer, one_in, bool(headers), changed)
         self.vhost = self.peer.node.vhosts["/"]
         self.vhost.traffic_log = self.recording

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(600)
 Report = dict[str, Any]
 
 
-class Ran:
+class Run:
     """The logs, their report, and its folder."""
 
     def __init__(self, folder: Path, spark: SparkSession) -> None:
@@ -38,12 +38,12 @@ class Ran:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ran:
-    return Ran(tmp_path_factory.mktemp("well"), spark)
+def run(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Run:
+    return Run(tmp_path_factory.mktemp("well"), spark)
 
 
-def test_the_totals_are_what_the_brokers_counted(ran: Ran) -> None:
-    totals = ran.report["totals"]
+def test_the_totals_are_what_the_brokers_counted(run: Run) -> None:
+    totals = run.report["totals"]
     named = {
         "published": schema.PUBLISH,
         "returned": schema.RETURN,
@@ -57,18 +57,18 @@ def test_the_totals_are_what_the_brokers_counted(ran: Ran) -> None:
         "federated_in": schema.FED_IN,
         "federated_out": schema.FED_OUT,
     }
-    assert {name: totals[name] for name in named} == {name: ran.events(event) for name, event in named.items()}
-    assert totals["confirmed"] + totals["refused"] == ran.events(schema.CONFIRM)
+    assert {name: totals[name] for name in named} == {name: run.events(event) for name, event in named.items()}
+    assert totals["confirmed"] + totals["refused"] == run.events(schema.CONFIRM)
     assert totals["refused"] == 2 and totals["unroutable"] == 4
-    assert totals["records"] == sum(log.row for log in ran.logs) == ran.report["input"]["events"]
+    assert totals["records"] == sum(log.row for log in run.logs) == run.report["input"]["events"]
 
 
-def test_everything_balances(ran: Ran) -> None:
-    check = ran.report["conservation"]
+def test_everything_balances(run: Run) -> None:
+    check = run.report["conservation"]
     assert (check["status"], check["balanced"]) == ("balanced", True), check["imbalances"]
     assert check["reasons"] == [] and check["imbalances"] == []
-    assert check["checked_records"] == sum(log.row for log in ran.logs) and check["unchecked_records"] == 0
-    for log in ran.logs:
+    assert check["checked_records"] == sum(log.row for log in run.logs) and check["unchecked_records"] == 0
+    for log in run.logs:
         queues = {
             row["queue"]: row for row in check["queues"] if (row["node"], row["boot_id"]) == (log.node, log.boot_id)
         }
@@ -80,138 +80,138 @@ def test_everything_balances(ran: Ran) -> None:
         }
 
 
-def test_a_link_brought_what_it_took(ran: Ran) -> None:
-    (crossed,) = ran.report["conservation"]["links"]
+def test_a_link_brought_what_it_took(run: Run) -> None:
+    (crossed,) = run.report["conservation"]["links"]
     named = {"link": scenes.LINK, "upstream_node": "rabbit@up"}
     assert crossed == {**named, "taken": 10, "arrived": 11, "discarded": 1, "missing": 0, "pending": 0}
-    (link,) = ran.rows("links")
+    (link,) = run.rows("links")
     assert (link["node"], link["upstream_node"], link["upstream"]) == ("rabbit@down", "rabbit@up", "up")
     assert (link["duplicates"], link["missing"], link["most_hops"], link["starts"]) == (1, 0, 1, 2)
     assert link["lag_p50_us"] == pytest.approx(6_000, rel=0.01)
 
 
-def test_a_restart_says_what_was_there_before_and_after(ran: Ran) -> None:
-    (restart,) = ran.report["conservation"]["restarts"]
+def test_a_restart_says_what_was_there_before_and_after(run: Run) -> None:
+    (restart,) = run.report["conservation"]["restarts"]
     assert (restart["queue"], restart["before"], restart["after"], restart["fewer"]) == ("kept", 3, 2, 1)
 
 
-def test_throughput_is_told_of_queues_vhosts_and_users_in_three_grains(ran: Ran) -> None:
+def test_throughput_is_told_of_queues_vhosts_and_users_in_three_grains(run: Run) -> None:
     node = {"node": "rabbit@up", "flow": "delivered"}
-    delivered = sum(log.counts[schema.DELIVER] for log in ran.logs if log.node == "rabbit@up")
+    delivered = sum(log.counts[schema.DELIVER] for log in run.logs if log.node == "rabbit@up")
     for scope, name in (("vhost", "/"), ("user", "guest")):
-        rows = {row["grain"]: row for row in ran.rows("throughput", scope=scope, name=name, **node)}
+        rows = {row["grain"]: row for row in run.rows("throughput", scope=scope, name=name, **node)}
         assert {grain: row["messages"] for grain, row in rows.items()} == dict.fromkeys(("1s", "1m", "1h"), delivered)
         assert rows["1s"]["peak_per_s"] >= rows["1m"]["peak_per_s"] >= rows["1h"]["mean_per_s"]
         assert rows["1s"]["peak_to_mean"] >= 1
-    assert ran.rows("throughput", scope="queue", name="work", flow="enqueued", node="rabbit@up")
+    assert run.rows("throughput", scope="queue", name="work", flow="enqueued", node="rabbit@up")
 
 
-def test_latency_is_told_by_stage(ran: Ran) -> None:
-    rows = {row["stage"]: row for row in ran.rows("latency", node="rabbit@up", queue="work")}
+def test_latency_is_told_by_stage(run: Run) -> None:
+    rows = {row["stage"]: row for row in run.rows("latency", node="rabbit@up", queue="work")}
     assert set(rows) == {"publish_enqueue", "publish_deliver", "publish_ack", "enqueue_deliver", "deliver_ack"}
     trips = rows["publish_ack"]
     assert trips["p50_us"] == pytest.approx(5_000, rel=0.01)  # five events of a millisecond each
     assert rows["deliver_ack"]["p50_us"] == pytest.approx(1_000, rel=0.01)
     assert trips["p50_us"] <= trips["p90_us"] <= trips["p99_us"] <= trips["p999_us"] <= trips["max_us"]
-    (confirm,) = ran.rows("latency", node="rabbit@up", stage="publish_confirm")
+    (confirm,) = run.rows("latency", node="rabbit@up", stage="publish_confirm")
     assert confirm["messages"] == scenes.MESSAGES + 1 and confirm["queue"] is None
 
 
-def test_hot_keys_have_their_share_and_hash_exchanges_advice(ran: Ran) -> None:
-    exchange = ran.rows("hot_exchanges", node="rabbit@up")[0]
-    keys = ran.rows("hot_keys", node="rabbit@up")
+def test_hot_keys_have_their_share_and_hash_exchanges_advice(run: Run) -> None:
+    exchange = run.rows("hot_exchanges", node="rabbit@up")[0]
+    keys = run.rows("hot_keys", node="rabbit@up")
     assert sum(row["published"] for row in keys) == exchange["published"]
     assert keys[0]["routing_key"] == exchange["top_key"] and keys[0]["share"] == exchange["top_share"]
     assert 0 < exchange["gini"] < 1 and exchange["keys"] == len(keys)
-    advice = {row["type"]: row for row in ran.report["hash_advice"] if row["node"] == "rabbit@up"}
+    advice = {row["type"]: row for row in run.report["hash_advice"] if row["node"] == "rabbit@up"}
     assert set(advice) == {"x-modulus-hash", "x-consistent-hash"}
     assert all(row["busiest_share"]["2"] >= 0.5 for row in advice.values())
 
 
-def test_trouble_is_named(ran: Ran) -> None:
-    (nowhere,) = ran.rows("unroutable", node="rabbit@up")
+def test_trouble_is_named(run: Run) -> None:
+    (nowhere,) = run.rows("unroutable", node="rabbit@up")
     assert (nowhere["routing_key"], nowhere["unroutable"], nowhere["returned"]) == ("nowhere", 2, 1)
-    given_up = {(row["event"], row["reason"]): row["messages"] for row in ran.rows("given_up", node="rabbit@up")}
+    given_up = {(row["event"], row["reason"]): row["messages"] for row in run.rows("given_up", node="rabbit@up")}
     assert given_up == {("expire", ""): 1, ("drop", "maxlen"): 1, ("dlx", "rejected"): 1}
-    (again,) = ran.rows("redelivered", node="rabbit@up", queue="work")
+    (again,) = run.rows("redelivered", node="rabbit@up", queue="work")
     assert (again["redelivered"], again["requeued"]) == (5, 5)
-    (poison,) = ran.rows("poison", node="rabbit@up")
+    (poison,) = run.rows("poison", node="rabbit@up")
     assert (poison["queue"], poison["redelivered"], poison["requeued"]) == ("work", 5, 5)
     assert (poison["message_id"], poison["exchange"], poison["routing_key"]) == ("poison", "x", "key")
 
 
-def test_the_process_and_its_queues_are_described(ran: Ran) -> None:
-    (backlog,) = ran.rows("backlog", node="rabbit@up", queue="work")
+def test_the_process_and_its_queues_are_described(run: Run) -> None:
+    (backlog,) = run.rows("backlog", node="rabbit@up", queue="work")
     assert (backlog["ready"], backlog["snapshots"]) == (1, 3)
-    (work,) = ran.rows("consumers", node="rabbit@up", queue="work")
+    (work,) = run.rows("consumers", node="rabbit@up", queue="work")
     assert work["advice"] == "they keep up"
-    channels = {row["name"]: row for row in ran.rows("churn", node="rabbit@up")}
+    channels = {row["name"]: row for row in run.rows("churn", node="rabbit@up")}
     assert channels[schema.CHANNELS]["leak_suspected"] is True
-    (capacity,) = ran.rows("capacity", node="rabbit@up")
+    (capacity,) = run.rows("capacity", node="rabbit@up")
     assert capacity["peak_cpu"] == pytest.approx(0.05, rel=0.2) and capacity["loop_lag_us_p99"] == 32
 
 
-def test_the_output_is_a_page_a_report_and_tables(ran: Ran) -> None:
-    assert sorted(path.name for path in ran.output.iterdir() if path.name[0] != ".") == [
+def test_the_output_is_a_page_a_report_and_tables(run: Run) -> None:
+    assert sorted(path.name for path in run.output.iterdir() if path.name[0] != ".") == [
         "current.json",
         "index.html",
         "report.json",
         "runs",
         "tables",
     ]
-    run = ran.output / "runs" / json.loads((ran.output / "current.json").read_text())["run"]
-    names = sorted(path.name for path in run.iterdir() if path.name[0] != ".")
+    folder = run.output / "runs" / json.loads((run.output / "current.json").read_text())["run"]
+    names = sorted(path.name for path in folder.iterdir() if path.name[0] != ".")
     assert names == ["index.html", "report.json", "summary.json", "tables"]
-    summary = json.loads((run / "summary.json").read_text())
-    assert (summary["totals"], summary["balanced"]) == (ran.report["totals"], ran.report["conservation"]["balanced"])
-    assert json.loads((ran.output / "report.json").read_text()) == ran.report
-    assert (ran.output / "tables").samefile(run / "tables")
-    assert f'url=runs/{run.name}/index.html"' in (ran.output / "index.html").read_text()
-    page = (run / "index.html").read_text()
-    assert "Nothing is missing" in page and 'id="figures"' in page and "federation: x -&gt; b" in page
-    assert [path.name for path in (ran.output / "runs").iterdir()] == [run.name]
-    assert "latency" in ran.said
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["totals"], summary["balanced"]) == (run.report["totals"], run.report["conservation"]["balanced"])
+    assert json.loads((run.output / "report.json").read_text()) == run.report
+    assert (run.output / "tables").samefile(folder / "tables")
+    assert f'url=runs/{folder.name}/index.html"' in (run.output / "index.html").read_text()
+    page = (folder / "index.html").read_text()
+    assert "Nothing is missing" in page and 'id="report"' in page and "federation: x -> b" in page
+    assert [path.name for path in (run.output / "runs").iterdir()] == [folder.name]
+    assert "latency" in run.said
 
 
-def test_an_output_that_exists_is_refused(ran: Ran, spark: SparkSession) -> None:
+def test_an_output_that_exists_is_refused(run: Run, spark: SparkSession) -> None:
     with pytest.raises(job.JobRefused, match="exists already"):
-        job.batch(spark, str(ran.input), str(ran.output), ran.said.append)
+        job.batch(spark, str(run.input), str(run.output), run.said.append)
 
 
 def test_a_stream_says_the_same_whatever_came_when(
-    ran: Ran, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streaming, "FILES_PER_BATCH", 3)
     monkeypatch.setattr(streaming, "WATERMARK", "0 seconds")
     folder, output = tmp_path / "input", tmp_path / "output"
-    files = sorted(ran.input.rglob("*.parquet"), key=lambda path: path.name)
+    files = sorted(run.input.rglob("*.parquet"), key=lambda path: path.name)
     for path in files[: len(files) // 2]:
-        copied(path, folder / path.relative_to(ran.input))
+        copied(path, folder / path.relative_to(run.input))
     process_new_files(spark, folder, tmp_path / "output.state")
     for path in files[len(files) // 2 :]:
-        copied(path, folder / path.relative_to(ran.input))
+        copied(path, folder / path.relative_to(run.input))
     (tmp_path / "output.state" / "input").write_text(str(folder))
     # Rows older than ten seconds are rolled up to intervals of one second, the step of a report about so short a time.
     for name, value in (("KEPT_S", 10), ("EDGE_S", 1), ("INTERVALS_S", ((rollup.HOURS_S, 1),))):
         monkeypatch.setattr(rollup, name, value)
-    streaming.follow(spark, str(folder), str(output), None, ran.said.append)
+    streaming.follow(spark, str(folder), str(output), None, run.said.append)
     assert aggregate_store.Store(spark, str(tmp_path / "output.state" / "aggregates")).rollup.before_s is not None
     streamed = json.loads((output / "report.json").read_text())
     assert streamed["input"].pop("folder") == str(folder)
-    batch = {**ran.report, "input": {k: v for k, v in ran.report["input"].items() if k != "folder"}}
+    batch = {**run.report, "input": {k: v for k, v in run.report["input"].items() if k != "folder"}}
     assert streamed == batch
     with pytest.raises(job.JobRefused, match="was made of"):
-        streaming.follow(spark, str(ran.input), str(output), None, ran.said.append)
+        streaming.follow(spark, str(run.input), str(output), None, run.said.append)
 
 
 def test_a_log_that_is_analysed_as_a_large_one_gives_the_same_report(
-    ran: Ran, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_session, "SMALL", -1)
-    report = job.batch(spark, str(ran.input), str(tmp_path / "output"), ran.said.append)
+    report = job.batch(spark, str(run.input), str(tmp_path / "output"), run.said.append)
     monkeypatch.undo()
     spark_session.fit(spark, 0)
-    assert report == ran.report
+    assert report == run.report
 
 
 def copied(path: Path, to: Path) -> None:

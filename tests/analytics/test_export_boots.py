@@ -20,6 +20,7 @@ from warren.plugins.message_log.file_format import schema
 from .exporting import NODE, Row, empty_snapshot, rows_of, task, whole_files
 
 NOW_S = int(time.time())
+ENTRY = FinishedFile("events/dt=2026-11-22/hour=05/part-a-b-000000.parquet", "events", 5, 2, 0, 1, "ab")
 LINK = ("previous_boot", "previous_row", "previous_at", "retention_days")
 
 
@@ -40,12 +41,18 @@ def snapshot(number: int, row: int, kind: str = schema.PERIODIC) -> bytes:
     return empty_snapshot(number, row, kind, NOW_S * 1_000_000 + row)
 
 
+def start(folder: Path, boot_id: str = "b1", row: int | None = None, **changed: Any) -> Writer:
+    """Return a writer with the first snapshot of a boot, and with another one at `row`."""
+    writer = Writer(task(folder, 0, boot_id=boot_id, **changed))
+    writer.take(SNAPSHOT, snapshot(0, 0, schema.START))
+    if row is not None:
+        writer.take(SNAPSHOT, snapshot(1, row))
+    return writer
+
+
 def test_a_start_names_the_boot_before_and_how_far_it_came(tmp_path: Path) -> None:
     for boot_id, row in (("b1", 70), ("b2", 5), ("b3", 9)):
-        writer = Writer(task(tmp_path, 0, boot_id=boot_id, retention_days=14))
-        writer.take(SNAPSHOT, snapshot(0, 0, schema.START))
-        writer.take(SNAPSHOT, snapshot(1, row))
-        writer.end()
+        start(tmp_path, boot_id, row, retention_days=14).end()
     links = [[row[name] for name in LINK] for row in starts(tmp_path)]
     assert [link[:2] + link[3:] for link in links] == [[None, None, 14], ["b1", 70, 14], ["b2", 5, 14]]
     assert [link[2] and link[2].microsecond for link in links] == [None, 70, 5]
@@ -54,16 +61,12 @@ def test_a_start_names_the_boot_before_and_how_far_it_came(tmp_path: Path) -> No
 
 
 def test_a_start_is_written_at_once(tmp_path: Path) -> None:
-    writer = Writer(task(tmp_path, 0))
-    writer.take(SNAPSHOT, snapshot(0, 0, schema.START))
+    start(tmp_path)
     assert len(starts(tmp_path)) == 1
 
 
 def test_a_start_waits_for_the_writer_of_the_boot_before_to_finish(tmp_path: Path) -> None:
-    before = Writer(task(tmp_path, 0, boot_id="b1"))
-    before.take(SNAPSHOT, snapshot(0, 0, schema.START))
-    after = Writer(task(tmp_path, 0, boot_id="b2"))
-    after.take(SNAPSHOT, snapshot(0, 0, schema.START))
+    before, after = start(tmp_path), start(tmp_path, "b2")
     after.finish()
     assert [row["boot_id"] for row in starts(tmp_path)] == ["b1"]
     before.take(SNAPSHOT, snapshot(1, 70))
@@ -77,14 +80,9 @@ def test_a_writer_that_never_ends_delays_the_next_one_for_some_time_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("warren.plugins.message_log.export.writer.LOCK_WAIT_S", 0.0)
-    before = Writer(task(tmp_path, 0, boot_id="b1"))
-    before.take(SNAPSHOT, snapshot(0, 0, schema.START))
-    before.take(SNAPSHOT, snapshot(1, 70))
+    before = start(tmp_path, row=70)
     before.look()
-    after = Writer(task(tmp_path, 0, boot_id="b2"))
-    after.take(SNAPSHOT, snapshot(0, 0, schema.START))
-    after.take(SNAPSHOT, snapshot(1, 3))
-    after.end()
+    start(tmp_path, "b2", row=3).end()
     (link,) = [row for row in starts(tmp_path) if row["boot_id"] == "b2"]
     assert (link["previous_boot"], link["previous_row"]) == ("b1", 70)
     state = NodeState(tmp_path, NODE, "b3")
@@ -95,11 +93,8 @@ def test_a_writer_that_never_ends_delays_the_next_one_for_some_time_only(
 
 
 def test_a_boot_without_a_single_record_is_no_link(tmp_path: Path) -> None:
-    for boot_id in ("b1", "b2"):
-        writer = Writer(task(tmp_path, 0, boot_id=boot_id))
-        if boot_id == "b1":
-            writer.take(SNAPSHOT, snapshot(0, 0, schema.START))
-        writer.end()
+    start(tmp_path).end()
+    Writer(task(tmp_path, 0, boot_id="b2")).end()
     state = NodeState(tmp_path, NODE, "b3")
     assert state.lock() and state.previous is not None and state.previous.boot_id == "b1"
     state.close()
@@ -115,8 +110,7 @@ def test_states_of_nodes_with_similar_names_are_apart(tmp_path: Path) -> None:
 
 
 def test_the_manifest_lists_each_finished_file_with_its_checksum(tmp_path: Path) -> None:
-    writer = Writer(task(tmp_path, 0))
-    writer.take(SNAPSHOT, snapshot(0, 0, schema.START))
+    writer = start(tmp_path)
     writer.take(SNAPSHOT, snapshot(1, 7, schema.STOP))
     writer.end()
     files = {path.relative_to(tmp_path).as_posix(): path for path in whole_files(tmp_path, schema.QUEUE_STATS)}
@@ -128,25 +122,23 @@ def test_the_manifest_lists_each_finished_file_with_its_checksum(tmp_path: Path)
 
 
 def test_a_line_of_the_manifest_that_was_cut_is_replaced(tmp_path: Path) -> None:
-    entry = FinishedFile("events/dt=2026-11-22/hour=05/part-a-b-000000.parquet", "events", 5, 2, 0, 1, "ab")
-    Manifest(tmp_path, schema.manifest_name(NODE, "b1")).add(entry)
+    Manifest(tmp_path, schema.manifest_name(NODE, "b1")).add(ENTRY)
     (path,) = (tmp_path / schema.MANIFEST).iterdir()
     path.write_bytes(path.read_bytes() + b'{"path":"events/dt=2026-1')
     manifest = Manifest(tmp_path, schema.manifest_name(NODE, "b1"))
-    assert manifest.finished_files() == [entry]
-    manifest.add(entry)
-    assert manifest.finished_files() == [entry, entry] and len(lines(tmp_path)) == 2
+    assert manifest.finished_files() == [ENTRY]
+    manifest.add(ENTRY)
+    assert manifest.finished_files() == [ENTRY, ENTRY] and len(lines(tmp_path)) == 2
 
 
 def test_lines_that_cannot_be_written_wait(tmp_path: Path) -> None:
-    entry = FinishedFile("events/dt=2026-11-22/hour=05/part-a-b-000000.parquet", "events", 5, 2, 0, 1, "ab")
     manifest = Manifest(tmp_path, schema.manifest_name(NODE, "b1"))
     (tmp_path / schema.MANIFEST).write_text("no folder")
     with pytest.raises(OSError):
-        manifest.add(entry)
+        manifest.add(ENTRY)
     (tmp_path / schema.MANIFEST).unlink()
     manifest.flush()
-    assert manifest.finished_files() == [entry]
+    assert manifest.finished_files() == [ENTRY]
 
 
 @pytest.mark.rest("starts a broker three times")
@@ -197,7 +189,5 @@ def test_a_start_says_whether_the_boot_before_can_be_compared(tmp_path: Path) ->
         if number == 6:
             note_unlogged(tmp_path, NODE)
             note_unlogged(tmp_path, "another")
-        writer = Writer(task(tmp_path, 0, boot_id=f"b{number}", **changed))
-        writer.take(SNAPSHOT, snapshot(0, 0, schema.START))
-        writer.end()
+        start(tmp_path, f"b{number}", **changed).end()
     assert [row["comparable"] for row in starts(tmp_path)] == [None, True, False, False, True, False, True]

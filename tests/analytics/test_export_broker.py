@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_made_ends_the_start_with_a_line(tmp_path: Path)
     assert refusal["service"] == "message_log"
 
 
-class Switched:
+class ServiceHost:
     """The part of a host that the service reads before it does anything."""
 
     def __init__(self, **given: Any) -> None:
@@ -165,7 +165,7 @@ class Switched:
 
 
 async def refused() -> str:
-    host: Any = Switched(enabled=True)
+    host: Any = ServiceHost(enabled=True)
     with pytest.raises(ValueError) as caught:
         await MessageLogService().start(host)
     return str(caught.value)
@@ -180,7 +180,7 @@ async def test_without_the_libraries_the_start_says_how_to_install_them(monkeypa
 
 @pytest.mark.asyncio
 async def test_where_it_is_off_nothing_is_begun() -> None:
-    service, host = MessageLogService(), Switched()
+    service, host = MessageLogService(), ServiceHost()
     await service.start(host)  # type: ignore[arg-type]
     assert service.status() is None
     await service.stop()

@@ -22,7 +22,7 @@ from warren.plugins.message_log.export.message_recorder import MessageRecorder
 from warren.plugins.message_log.export.parquet_file import HashedFile
 from warren.plugins.message_log.export.pipe_format import BATCH, HEAD, METRICS, SNAPSHOT
 from warren.plugins.message_log.export.record_buffer import RecordBuffer
-from warren.plugins.message_log.export.snapshots import Changed
+from warren.plugins.message_log.export.snapshots import ChangedQueues
 from warren.plugins.message_log.export.writer import Task, Writer, frames
 from warren.plugins.message_log.file_format import schema
 from warren.plugins.message_log.file_format.arrow_schema import arrow_schema
@@ -35,10 +35,17 @@ class Publishes:
 
     def __init__(self) -> None:
         self.buffer = RecordBuffer(1 << 20, lambda: None)
-        self.recording = MessageRecorder(self.buffer, 1, False, Changed())
+        self.recording = MessageRecorder(self.buffer, 1, False, ChangedQueues())
 
     def task(self, folder: Path, **changed: Any) -> Task:
         return task(folder, self.recording.begun_ns, **changed)
+
+    def written(self, folder: Path, count: int, **changed: Any) -> Writer:
+        """Return a writer that has written a file of publishes."""
+        writer = Writer(self.task(folder, **changed))
+        writer.take(BATCH, self.batch(count))
+        writer.finish()
+        return writer
 
     def batch(self, count: int, **properties: Any) -> bytes:
         frames_ = content_frames(1, Properties(**properties).encode(), b"body")
@@ -146,9 +153,7 @@ def test_a_column_that_was_missing_from_a_file_begins_another(tmp_path: Path, pu
 
 
 def test_files_are_for_the_owner_and_the_group_alone(tmp_path: Path, publishes: Publishes) -> None:
-    writer = Writer(publishes.task(tmp_path))
-    writer.take(BATCH, publishes.batch(1))
-    writer.finish()
+    publishes.written(tmp_path, 1)
     assert {stat.S_IMODE(path.stat().st_mode) for path in whole_files(tmp_path)} == {0o640}
 
 
@@ -161,10 +166,8 @@ def test_what_cannot_be_written_is_counted_and_what_follows_is_written(
         lambda event, **fields: said.append({"event": event} | fields),
     )
     monkeypatch.setattr("warren.plugins.message_log.export.writer.RETRY_S", 0.0)
-    writer = Writer(publishes.task(tmp_path))
     (tmp_path / "events").write_text("no folder")
-    writer.take(BATCH, publishes.batch(5))
-    writer.finish()
+    writer = publishes.written(tmp_path, 5)
     assert writer.lost_rows == 5 and [line["records"] for line in said] == [5]
     (tmp_path / "events").unlink()
     writer.take(BATCH, publishes.batch(2))
@@ -181,9 +184,7 @@ def test_rows_of_a_file_that_readers_have_are_not_counted_as_lost(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr("warren.plugins.message_log.export.parquet_file.sync_folder", fail)
-    writer = Writer(publishes.task(tmp_path))
-    writer.take(BATCH, publishes.batch(5))
-    writer.finish()
+    writer = publishes.written(tmp_path, 5)
     assert len(rows_of(tmp_path)) == 5 and writer.lost_rows == 0
 
 

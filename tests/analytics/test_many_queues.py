@@ -28,7 +28,7 @@ SERIES = ("throughput_1s", "throughput_1m", "throughput_1h")
 Rows = list[dict[str, Any]]
 
 
-class Ran:
+class Run:
     """A log, and its reports with the settings of a small and of a large log."""
 
     def __init__(self, folder: Path, spark: SparkSession) -> None:
@@ -50,19 +50,19 @@ class Ran:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ran:
-    return Ran(tmp_path_factory.mktemp("many"), spark)
+def run(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Run:
+    return Run(tmp_path_factory.mktemp("many"), spark)
 
 
-def test_a_large_log_of_many_queues_has_the_report_and_the_series_of_a_small_one(ran: Ran) -> None:
-    assert ran.large == ran.small and ran.small["conservation"]["status"] == "balanced"
-    assert ran.small["rows"]["backlog"] == QUEUES
+def test_a_large_log_of_many_queues_has_the_report_and_the_series_of_a_small_one(run: Run) -> None:
+    assert run.large == run.small and run.small["conservation"]["status"] == "balanced"
+    assert run.small["rows"]["backlog"] == QUEUES
     for name in SERIES:
-        assert ran.table("large", name) == ran.table("small", name)
+        assert run.table("large", name) == run.table("small", name)
 
 
-def test_the_series_by_second_have_what_the_log_has(ran: Ran) -> None:
-    files = [pq.read_table(path, partitioning=None) for path in (ran.log / schema.EVENTS).rglob("*.parquet")]
+def test_the_series_by_second_have_what_the_log_has(run: Run) -> None:
+    files = [pq.read_table(path, partitioning=None) for path in (run.log / schema.EVENTS).rglob("*.parquet")]
     events = pa.concat_tables(files, promote_options="permissive")
     events = events.append_column("second", pc.floor_temporal(events["ts_us"], unit="second"))
     counts = events.group_by(["vhost", "queue", "event", "second"]).aggregate([("size", "sum"), ("row", "count")])
@@ -71,9 +71,9 @@ def test_the_series_by_second_have_what_the_log_has(ran: Ran) -> None:
         for row in counts.to_pylist()
         if row["event"] in FLOWS
     }
-    rows = [row for row in ran.table("large", "throughput_1s") if row["scope"] == "queue"]
-    made = {(row["vhost"], row["name"], row["flow"], row["start"]): (row["messages"], row["bytes"]) for row in rows}
-    assert made == expected and len(made) == len(rows) > 5 * QUEUES
+    rows = [row for row in run.table("large", "throughput_1s") if row["scope"] == "queue"]
+    sums = {(row["vhost"], row["name"], row["flow"], row["start"]): (row["messages"], row["bytes"]) for row in rows}
+    assert sums == expected and len(sums) == len(rows) > 5 * QUEUES
 
 
 def test_the_numbers_of_kinds_differ_where_only_a_missing_name_does(spark: SparkSession) -> None:
@@ -87,8 +87,8 @@ def test_the_numbers_of_kinds_differ_where_only_a_missing_name_does(spark: Spark
     assert len({row["kind"] for row in of_kinds(table).collect()}) == len(names)
 
 
-def test_kinds_with_the_same_number_end_the_job(ran: Ran, spark: SparkSession) -> None:
-    files = [str(path) for path in (ran.log / schema.EVENTS).rglob("*.parquet")]
+def test_kinds_with_the_same_number_end_the_job(run: Run, spark: SparkSession) -> None:
+    files = [str(path) for path in (run.log / schema.EVENTS).rglob("*.parquet")]
     table = KINDS.make(read(spark, schema.EVENTS, files)).limit(3).localCheckpoint()
     assert len(report_inputs.kinds(table)) == 3
     same = table.withColumn("kind", table["kind"] * 0)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.plugins.message_log.analysis.compare import NoReport, compare, parse
+from warren.plugins.message_log.analysis.compare import UnusableReport, compare, parse
 from warren.plugins.message_log.analysis.page.document import MOST_BYTES, ROWS, allowed, content, document
 from warren.plugins.message_log.analysis.page.parts import BOXES, Edge, cut, folded, table
 
@@ -140,5 +140,5 @@ def test_two_reports_are_compared_with_the_larger_changes_first() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"totals": 1}'])
 def test_what_is_no_report_is_not_compared_with(text: str) -> None:
-    with pytest.raises(NoReport):
+    with pytest.raises(UnusableReport):
         parse(text)

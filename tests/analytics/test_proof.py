@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from warren.plugins.message_log.analysis.conservation import imbalances, manifest
-from warren.plugins.message_log.analysis.conservation.check import Checked
+from warren.plugins.message_log.analysis.conservation.check import CheckResult
 from warren.plugins.message_log.analysis.conservation.verdict import certain_imbalances
 from warren.plugins.message_log.file_format import schema
 
@@ -267,7 +267,7 @@ def expired_in_an_old_log(log: Log) -> None:
 
 
 @pytest.fixture(scope="module")
-def check(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Checked:
+def check(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> CheckResult:
     folder = tmp_path_factory.mktemp("proof")
     for name, make in SCENES.items():
         log = Log(folder / "log", name, f"b{name}", NOW - 3 * LATER)
@@ -276,7 +276,7 @@ def check(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Chec
     return check_whole(spark, folder / "log", folder / "report")
 
 
-def problems(check: Checked, node: str) -> dict[str, int]:
+def problems(check: CheckResult, node: str) -> dict[str, int]:
     """Return the records of each problem of one broker."""
     rows = [row for row in check.conservation["imbalances"] if row["node"] == node]
     records: Counter[str] = Counter()
@@ -285,7 +285,7 @@ def problems(check: Checked, node: str) -> dict[str, int]:
     return dict(records)
 
 
-def kept_by(check: Checked, node: str) -> list[Values]:
+def kept_by(check: CheckResult, node: str) -> list[Values]:
     names = ("confirmed_before", "unconfirmed", "there_after", "missing", "lost")
     return [{name: row[name] for name in names} for row in check.durability if row["node"] == node]
 
@@ -308,30 +308,30 @@ LOSSES: dict[str, dict[str, int]] = {
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_loss_is_found(check: Checked, name: str) -> None:
+def test_a_loss_is_found(check: CheckResult, name: str) -> None:
     found = problems(check, name)
     assert {problem: found.get(problem) for problem in LOSSES[name]} == LOSSES[name]
     assert check.conservation["status"] == "imbalanced"
 
 
 @pytest.mark.parametrize("name", [name for name in LOSSES if "file_deleted" not in name and "early" not in name])
-def test_nothing_else_is_found_of_it(check: Checked, name: str) -> None:
+def test_nothing_else_is_found_of_it(check: CheckResult, name: str) -> None:
     assert problems(check, name) == LOSSES[name]
 
 
 @pytest.mark.parametrize("name", [name for name in SCENES if name not in LOSSES])
-def test_what_is_legal_or_unknown_is_no_loss(check: Checked, name: str) -> None:
+def test_what_is_legal_or_unknown_is_no_loss(check: CheckResult, name: str) -> None:
     assert problems(check, name) == {}
 
 
-def reasons_of(check: Checked, name: str) -> list[str]:
+def reasons_of(check: CheckResult, name: str) -> list[str]:
     boots = [boot for boot in check.conservation["boots"] if boot["node"] == name]
     texts = {"lacks_previous": UNCERTAIN["boot_missing"], "unfinished": UNCERTAIN["writer_killed_too"]}
     return [text for field, text in texts.items() if any(boot[field] for boot in boots)]
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_a_log_that_lacks_its_end_or_its_predecessor_is_incomplete(check: Checked, name: str) -> None:
+def test_a_log_that_lacks_its_end_or_its_predecessor_is_incomplete(check: CheckResult, name: str) -> None:
     assert reasons_of(check, name) == ([UNCERTAIN[name]] if name in UNCERTAIN else [])
     texts = [reason.partition(" (")[0] for reason in check.conservation["reasons"]]
     assert all(reason in texts for reason in UNCERTAIN.values())
@@ -354,7 +354,7 @@ def test_a_log_that_lacks_its_end_or_its_predecessor_is_incomplete(check: Checke
     ],
 )
 def test_the_section_durability_has_what_each_queue_kept(
-    check: Checked, name: str, before: int, unconfirmed: int, after: int, missing: int, lost: int
+    check: CheckResult, name: str, before: int, unconfirmed: int, after: int, missing: int, lost: int
 ) -> None:
     (row,) = kept_by(check, name)
     assert row == {
@@ -365,18 +365,18 @@ def test_the_section_durability_has_what_each_queue_kept(
 @pytest.mark.parametrize(
     "name", ["transient_messages", "transient_or_exclusive_queue", "expired_in_an_old_log", "not_comparable"]
 )
-def test_queues_that_need_keep_nothing_are_not_in_it(check: Checked, name: str) -> None:
+def test_queues_that_need_keep_nothing_are_not_in_it(check: CheckResult, name: str) -> None:
     assert kept_by(check, name) == []
 
 
-def test_losses_that_are_not_certain_are_reasons(check: Checked) -> None:
+def test_losses_that_are_not_certain_are_reasons(check: CheckResult) -> None:
     reasons = check.conservation["reasons"]
     missing = 13 + 13 + 10  # settled in the last moment, also where the journal was cut; a queue that was never seen
     text = f"{missing} confirmed persistent messages missing after a kill"
     assert any(reason.startswith(text) for reason in reasons)
 
 
-def test_the_files_are_counted(check: Checked) -> None:
+def test_the_files_are_counted(check: CheckResult) -> None:
     files = check.conservation["files"]
     assert {name: files[name] for name in ("missing", "changed", "unlisted")} == {
         "missing": 1, "changed": 1, "unlisted": 1

@@ -81,11 +81,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, BrokerProcess(Path(folder), "--http", ANY_PORT) as warren:
         own = Broker(lambda: LocalAPI(warren.data, REQUEST_S))
         own_uri = f"amqp://guest:guest@127.0.0.1:{warren.port}/%2f"
-        shovel_uri = amqp.rpartition("/")[0]
+        copy_uri = f"{amqp.rpartition('/')[0]}/{COPY}"
         loads: dict[str, tuple[Mover, str, str]] = {
             "RabbitMQ to Warren, by its link": (Drains(own, "bench-drain", amqp), amqp, own_uri),
             "Warren to RabbitMQ, by its shovel": (Shovels(rabbitmq, "bench-drain", own_uri), own_uri, amqp),
-            "RabbitMQ to itself, by its shovel": (Copying(rabbitmq, "bench-drain", amqp), amqp, f"{shovel_uri}/{COPY}"),
+            "RabbitMQ to itself, by its shovel": (LocalShovels(rabbitmq, "bench-drain", amqp), amqp, copy_uri),
         }
         rates: dict[str, list[float]] = {name: [] for name in loads}
         with closing(API(http, REQUEST_S)) as api:
@@ -104,7 +104,7 @@ def main() -> int:
     return 0
 
 
-class Copying(Shovels):
+class LocalShovels(Shovels):
     """Shovels into a virtual host of the same broker, whose source is the virtual host `/`."""
 
     def _shovel(self, queue: QueueName) -> dict[str, object]:

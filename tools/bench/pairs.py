@@ -46,7 +46,7 @@ LINKS = (
 )
 
 
-class Asked(Protocol):
+class HTTPBroker(Protocol):
     """A broker with the HTTP API of RabbitMQ."""
 
     @property
@@ -59,11 +59,11 @@ class Asked(Protocol):
 class Place:
     """One virtual host of a broker."""
 
-    peer: Asked
+    peer: HTTPBroker
     broker: Broker
 
     @classmethod
-    def of(cls, peer: Asked, name: str, vhost: str) -> Place:
+    def of(cls, peer: HTTPBroker, name: str, vhost: str) -> Place:
         """Makes it."""
         peer.ask("PUT", f"/vhosts/{vhost}")
         peer.ask("PUT", f"/permissions/{vhost}/guest", {"configure": ".*", "write": ".*", "read": ".*"})
@@ -96,7 +96,7 @@ class Pair:
     down: Place
 
     @classmethod
-    def of(cls, name: str, upstream: Asked, downstream: Asked) -> Pair:
+    def of(cls, name: str, upstream: HTTPBroker, downstream: HTTPBroker) -> Pair:
         pair = cls(name, Place.of(upstream, name, UPSTREAM), Place.of(downstream, name, DOWNSTREAM))
         pair.feed_from(pair.up.uri)
         for kind in POLICIES:

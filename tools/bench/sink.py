@@ -1,7 +1,7 @@
 """A broker that does nothing: discards publishes, and sends made-up deliveries to each consumer.
 
-It shows the limits of the load generator, and is the broker of the benchmark's own tests. Consumer number i of queue
-"bench.A.i" gets messages of load A, and so on: the sink knows the loads by the names of their queues.
+It shows the limits of the load generator. Consumer number i of queue "bench.A.i" gets messages of load A, and so on:
+the sink knows the loads by the names of their queues.
 """
 
 from __future__ import annotations

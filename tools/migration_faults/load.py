@@ -48,7 +48,7 @@ class Outcome:
 
 
 @dataclass
-class Received:
+class ReceivedMessages:
     """The messages of one queue that consumers received: ids by the place of the consumer, in the order of arrival."""
 
     at: dict[str, list[Id]] = field(default_factory=lambda: {SOURCE: [], TARGET: []})
@@ -63,7 +63,7 @@ class Load:
         self.uris = uris
         self.queues = [f"q{number:03}" for number in range(queues)]
         self.confirmed: dict[str, list[Id]] = {queue: [] for queue in self.queues}
-        self.received: dict[str, Received] = {queue: Received() for queue in self.queues}
+        self.received: dict[str, ReceivedMessages] = {queue: ReceivedMessages() for queue in self.queues}
         self._next: Counter[tuple[str, str]] = Counter()
         self._tasks: dict[tuple[str, str, int], tuple[asyncio.Task[None], asyncio.Event]] = {}
 

@@ -168,16 +168,8 @@ class Statistics:
     """
 
     __slots__ = (
-        "publishing",
-        "received_confirm",
-        "routed",
-        "delivering",
-        "dead_lettered",
-        "sizes",
-        "received_bytes",
-        "sent_bytes",
-        "received_reads",
-        "sent_writes",
+        *("publishing", "received_confirm", "routed", "delivering", "dead_lettered", "sizes", "received_bytes"),
+        *("sent_bytes", "received_reads", "sent_writes"),
     )
 
     def __init__(self) -> None:

@@ -200,11 +200,7 @@ def vhost_metadata(vhost: VHost) -> Document:
     """Return the metadata of a virtual host, both as fields and as a map, as different versions of RabbitMQ read it."""
     kept = vhost.metadata
     queue_type = kept.default_queue_type or CLASSIC
-    metadata: Document = {
-        "description": kept.description,
-        "tags": list(kept.tags),
-        "default_queue_type": queue_type,
-    }
+    metadata: Document = {"description": kept.description, "tags": list(kept.tags), "default_queue_type": queue_type}
     if kept.protected:
         metadata["protected_from_deletion"] = True
     return {
@@ -338,18 +334,18 @@ def arguments_with_type(queue: Queue) -> Document:
 def bindings(node: Node, vhost: str | None) -> Section[Binding]:
     """Return the bindings between exported objects, and between these and predeclared exchanges."""
     outgoing: list[Binding] = []
-    gone: set[tuple[str, str, str]] = set()  # destinations, some of whose bindings are not deleted yet
+    unbinding: set[tuple[str, str, str]] = set()  # destinations, some of whose bindings are not deleted yet
     for there in vhosts_of(node, vhost):
         for source in there.exchanges.values():
             if source.outgoing and (is_exported(source) or source.name.startswith(RESERVED)):
                 outgoing += source.outgoing.values()
-        gone.update([(there.name, *key) for key in there.unbinding_jobs])
+        unbinding.update([(there.name, *key) for key in there.unbinding_jobs])
 
     def items(binding: Binding) -> Items:
         end = end_of(binding)
         if not (is_exported(end) or (isinstance(end, Exchange) and end.name.startswith(RESERVED))):
             return []
-        if (end.vhost, end.kind, end.name) in gone:
+        if (end.vhost, end.kind, end.name) in unbinding:
             return []
         item: Document = {
             "source": binding.source,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 
 from ...amqp.errors import AMQPError, Invalid, OperatorError, unknown_vhost
@@ -93,6 +94,7 @@ class FirstLines:
         return [*self._kept, f"and {more} more"] if more else list(self._kept)
 
 
+@dataclass(slots=True, eq=False)
 class VHostPreview:
     """A virtual host as it will be after the import.
 
@@ -102,16 +104,13 @@ class VHostPreview:
                 every export can be imported
     """
 
-    __slots__ = ("name", "existing", "default_queue_type", "max_queues", "exchanges", "queues", "skipped")
-
-    def __init__(self, name: str, existing: VHost | None, default_queue_type: str, max_queues: int | None) -> None:
-        self.name = name
-        self.existing = existing
-        self.default_queue_type = default_queue_type
-        self.max_queues = max_queues
-        self.exchanges: dict[str, ExchangeType] = {}
-        self.queues: dict[str, str] = {}  # names and types
-        self.skipped: set[tuple[str, str]] = set()
+    name: str
+    existing: VHost | None
+    default_queue_type: str
+    max_queues: int | None
+    exchanges: dict[str, ExchangeType] = field(default_factory=dict)
+    queues: dict[str, str] = field(default_factory=dict)  # names and types
+    skipped: set[tuple[str, str]] = field(default_factory=set)
 
     def __str__(self) -> str:
         return f"vhost '{self.name}'"
@@ -293,11 +292,11 @@ class DefinitionsImport:
             _, vhost = self._vhosts.popitem()
             yield from release(vhost.skipped, vhost.exchanges, vhost.queues)
 
-    def _place(self, item: DefinitionEntry) -> VHostPreview:
+    def _preview(self, item: DefinitionEntry) -> VHostPreview:
         """Return the virtual host of an entry."""
-        return self._found(self.vhost if self.vhost is not None else item.text("vhost"))
+        return self._preview_of(self.vhost if self.vhost is not None else item.text("vhost"))
 
-    def _found(self, name: str) -> VHostPreview:
+    def _preview_of(self, name: str) -> VHostPreview:
         planned = self._vhosts.get(name)
         if planned is None:
             existing = self._node.vhosts.get(name)
@@ -348,14 +347,14 @@ class DefinitionsImport:
         return hashes[0]
 
     def _permission(self, item: DefinitionEntry) -> None:
-        user, vhost = self._known_user(item), self._place(item).name
+        user, vhost = self._known_user(item), self._preview(item).name
         given = [item.text(key, None, TEXT_LIMIT) for key in ("configure", "write", "read")]
         Permission(*given)
         self._steps.extend(compilations(given))
         self._steps.append(partial(self._node.users.set_permission, user, vhost, *given))
 
     def _topic_permission(self, item: DefinitionEntry) -> None:
-        user, vhost, exchange = self._known_user(item), self._place(item).name, item.text("exchange")
+        user, vhost, exchange = self._known_user(item), self._preview(item).name, item.text("exchange")
         given = [item.text(key, None, TEXT_LIMIT) for key in ("write", "read")]
         TopicPermission(user, vhost, *given)
         self._steps.extend(compilations(given, {"username": user, "vhost": vhost}))
@@ -381,7 +380,7 @@ class DefinitionsImport:
         protected = given.flag("protected_from_deletion", False)
         check_metadata(StoredVHost(name, description, tags, type_, protected))
         if name in self._vhosts or name in self._node.vhosts:
-            planned = self._found(name)
+            planned = self._preview_of(name)
             planned.default_queue_type = type_ or planned.default_queue_type
             self._steps.append(
                 partial(
@@ -415,7 +414,7 @@ class DefinitionsImport:
             "priority": item.fields.get("priority", 0),
             "apply-to": item.fields.get("apply-to", "all"),
         }
-        self._put(self._place(item), POLICY, item.text("name", None, TEXT_LIMIT), value)
+        self._put(self._preview(item), POLICY, item.text("name", None, TEXT_LIMIT), value)
 
     def _parameter(self, item: DefinitionEntry) -> None:
         component = item.text("component", None, TEXT_LIMIT)
@@ -425,15 +424,10 @@ class DefinitionsImport:
         if component == OPERATOR_POLICY and isinstance(value, dict) and "definition" in value:
             value = {**value, "definition": map_of(value["definition"])}
         permit = partial(self._permits.check_parameter, item.fields)
-        self._put(self._place(item), component, item.text("name", None, TEXT_LIMIT), value, permit)
+        self._put(self._preview(item), component, item.text("name", None, TEXT_LIMIT), value, permit)
 
     def _put(
-        self,
-        vhost: VHostPreview,
-        component: str,
-        name: str,
-        value: object,
-        permit: Callable[[], None] = lambda: None,
+        self, vhost: VHostPreview, component: str, name: str, value: object, permit: Callable[[], None] = lambda: None
     ) -> None:
         parameters = self._node.parameters
         new, key = self._check_parameter(vhost.name, component, name, value), (vhost.name, name)
@@ -471,7 +465,7 @@ class DefinitionsImport:
         return reserved
 
     def _exchange(self, item: DefinitionEntry) -> None:
-        vhost, name, type_ = self._place(item), item.object_name("name"), item.text("type")
+        vhost, name, type_ = self._preview(item), item.object_name("name"), item.text("type")
         arguments = item.arguments()
         flags = (item.flag("durable", True), item.flag("auto_delete", False), item.flag("internal", False))
         if self._is_reserved(vhost, "exchange", name) or vhost.has("exchange", name):
@@ -484,7 +478,7 @@ class DefinitionsImport:
         self._steps.append(partial(self._declare_exchange, vhost.name, name, type_, *flags, arguments))
 
     def _queue(self, item: DefinitionEntry) -> None:
-        vhost, name, arguments = self._place(item), item.object_name("name"), item.arguments()
+        vhost, name, arguments = self._preview(item), item.object_name("name"), item.arguments()
         durable, auto_delete = item.flag("durable", True), item.flag("auto_delete", False)
         given = item.text("type", "")
         type_ = QUEUE_TYPE_ALIASES.get(given, given)
@@ -504,7 +498,7 @@ class DefinitionsImport:
         self._steps.append(partial(self._declare_queue, vhost.name, name, durable, auto_delete, arguments))
 
     def _binding(self, item: DefinitionEntry) -> None:
-        vhost, arguments = self._place(item), item.arguments()
+        vhost, arguments = self._preview(item), item.arguments()
         source, name = item.object_name("source"), item.object_name("destination")
         key = item.text("routing_key", "")
         kind = item.text("destination_type")

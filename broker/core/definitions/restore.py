@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from ...amqp.errors import AMQPError, NotFound, OperatorError
@@ -25,16 +26,15 @@ from ..queues.queue import Queue
 from ..vhost.vhost import VHost
 
 
+@dataclass(slots=True, eq=False)
 class Loss:
     """A stored definition that could not be restored. `is_missing` returns whether it is still missing."""
 
-    __slots__ = ("is_missing", "text")
-
-    def __init__(self, text: str, is_missing: Callable[[], bool]) -> None:
-        self.text = text
-        self.is_missing = is_missing
+    text: str
+    is_missing: Callable[[], bool]
 
 
+@dataclass(slots=True, eq=False)
 class Restored:
     """The result of restoring definitions.
 
@@ -43,13 +43,10 @@ class Restored:
     missing now may be installed at the next start.
     """
 
-    __slots__ = ("queues", "exchanges", "lost", "orphans")
-
-    def __init__(self) -> None:
-        self.queues: list[Queue] = []
-        self.exchanges: list[Exchange] = []
-        self.lost: list[Loss] = []
-        self.orphans: list[StoredBinding] = []
+    queues: list[Queue] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
+    lost: list[Loss] = field(default_factory=list)
+    orphans: list[StoredBinding] = field(default_factory=list)
 
 
 def restore(node: Node, definitions: Definitions) -> Restored:
@@ -60,33 +57,49 @@ def restore(node: Node, definitions: Definitions) -> Restored:
     """
     assert not node.observers, "observers would take restored objects for new ones"
     restored = Restored()
+    users, parameters = node.users, node.parameters
+
+    def attempt(what: str, is_missing: Callable[[], bool], step: Callable[[], object]) -> bool:
+        """Do a step of restoring; if that fails, add the definition to `lost` and return False."""
+        try:
+            step()
+        except (AMQPError, OperatorError) as error:
+            restored.lost.append(Loss(f"{what}: {error.text}", is_missing))
+            return False
+        return True
+
     for vhost in definitions.vhosts:
         node.restore_vhost(vhost)
     for user in definitions.users:
-        node.users.restore(user)
+        users.restore(user)
     for permission in definitions.permissions:
-        _restore_permission(node, permission, restored)
-    for topic_permission in definitions.topic_permissions:
-        _restore_permission(node, topic_permission, restored)
-    for global_parameter in definitions.global_parameters:
-        _restore_parameter(node, global_parameter, restored)
-    for parameter in definitions.parameters:  # before the exchanges and queues to which policies apply
-        _restore_parameter(node, parameter, restored)
+        what = f"permission of user '{permission.user}' in vhost '{permission.vhost}'"
+        attempt(what, partial(_lacks_permission, node, permission), partial(users.restore_permission, permission))
+    for topic in definitions.topic_permissions:
+        what = f"topic permission on exchange '{topic.exchange}' of user '{topic.user}' in vhost '{topic.vhost}'"
+        attempt(what, partial(_lacks_permission, node, topic), partial(users.restore_topic_permission, topic))
+    for global_ in definitions.global_parameters:
+        what = f"global parameter '{global_.name}'"
+        attempt(what, partial(_lacks_parameter, node, global_), partial(parameters.restore_global, global_))
+    for stored in definitions.parameters:  # before the exchanges and queues to which policies apply
+        what = f"{stored.component} '{stored.name}' in vhost '{stored.vhost}'"
+        attempt(what, partial(_lacks_parameter, node, stored), partial(parameters.restore, stored))
     for exchange in definitions.exchanges:
-        _restore_exchange(node, exchange, restored)
+        what = f"exchange '{exchange.name}' in vhost '{exchange.vhost}'"
+        missing = partial(_lacks, node, exchange.vhost, "exchange", exchange.name)
+        attempt(what, missing, partial(_restore_exchange, node, exchange, restored))
     for queue in definitions.queues:
-        _restore_queue(node, queue, restored)
+        what = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+        missing = partial(_lacks, node, queue.vhost, "queue", queue.name)
+        attempt(what, missing, partial(_restore_queue, node, queue, restored))
     for binding in definitions.bindings:
-        try:
-            _restore_binding(_vhost(node, binding.vhost), binding)
-        except AMQPError as error:
-            ends = f"exchange '{binding.source}' to {binding.kind} '{binding.destination}'"
-            text = f"binding of {ends} in vhost '{binding.vhost}': {error.text}"
-            restored.lost.append(Loss(text, partial(_is_orphan, node, binding)))
+        ends = f"exchange '{binding.source}' to {binding.kind} '{binding.destination}'"
+        what = f"binding of {ends} in vhost '{binding.vhost}'"
+        if not attempt(what, partial(_is_orphan, node, binding), partial(_restore_binding, node, binding)):
             restored.orphans.append(binding)
-    if node.parameters.has_global(UNFINISHED_IMPORT):
+    if parameters.has_global(UNFINISHED_IMPORT):
         text = f"the rest of an import of definitions, which a crash has interrupted: {ADVICE}"
-        restored.lost.append(Loss(text, lambda: node.parameters.has_global(UNFINISHED_IMPORT)))
+        restored.lost.append(Loss(text, partial(parameters.has_global, UNFINISHED_IMPORT)))
     node.numbering.next = definitions.next_queue
     node.not_restored = lambda: [loss.text for loss in restored.lost if loss.is_missing()]
     return restored
@@ -100,30 +113,33 @@ def _vhost(node: Node, name: str) -> VHost:
     return vhost
 
 
-def _restore_permission(node: Node, stored: StoredPermission | StoredTopicPermission, restored: Restored) -> None:
-    what = "permission"
-    try:
-        if isinstance(stored, StoredPermission):
-            node.users.restore_permission(stored)
-        else:
-            what = f"topic permission on exchange '{stored.exchange}'"
-            node.users.restore_topic_permission(stored)
-    except OperatorError as error:
-        text = f"{what} of user '{stored.user}' in vhost '{stored.vhost}': {error.text}"
-        restored.lost.append(Loss(text, partial(_lacks_permission, node, stored)))
+def _restore_exchange(node: Node, stored: StoredExchange, restored: Restored) -> None:
+    exchange = _vhost(node, stored.vhost).declare_exchange(
+        stored.name,
+        stored.type,
+        durable=stored.durable,
+        auto_delete=stored.auto_delete,
+        internal=stored.internal,
+        arguments=Table(stored.arguments),
+        number=stored.number,
+        user=stored.user,
+    )
+    if exchange.number:
+        restored.exchanges.append(exchange)
 
 
-def _restore_parameter(node: Node, stored: StoredParameter | StoredGlobalParameter, restored: Restored) -> None:
-    try:
-        if isinstance(stored, StoredParameter):
-            node.parameters.restore(stored)
-        else:
-            node.parameters.restore_global(stored)
-    except OperatorError as error:
-        what = f"global parameter '{stored.name}'"
-        if isinstance(stored, StoredParameter):
-            what = f"{stored.component} '{stored.name}' in vhost '{stored.vhost}'"
-        restored.lost.append(Loss(f"{what}: {error.text}", partial(_lacks_parameter, node, stored)))
+def _restore_queue(node: Node, stored: StoredQueue, restored: Restored) -> None:
+    vhost, arguments = _vhost(node, stored.vhost), Table(stored.arguments)
+    queue = vhost.declare_queue(
+        stored.name, durable=True, auto_delete=stored.auto_delete, arguments=arguments, number=stored.number
+    )
+    restored.queues.append(queue)
+
+
+def _restore_binding(node: Node, stored: StoredBinding) -> None:
+    vhost, name = _vhost(node, stored.vhost), stored.destination
+    destination: Destination = vhost.queue(name) if stored.kind == "queue" else vhost.exchange(name)
+    vhost.restore_binding(stored.source, destination, stored.routing_key, Table(stored.arguments))
 
 
 def _lacks(node: Node, vhost: str, kind: str, name: str) -> bool:
@@ -141,8 +157,8 @@ def _is_orphan(node: Node, stored: StoredBinding) -> bool:
 def _lacks_parameter(node: Node, stored: StoredParameter | StoredGlobalParameter) -> bool:
     if isinstance(stored, StoredGlobalParameter):
         return not node.parameters.has_global(stored.name)
-    found = node.parameters.find(stored.vhost, stored.component, stored.name)
-    return stored.vhost in node.vhosts and found is None
+    parameter = node.parameters.find(stored.vhost, stored.component, stored.name)
+    return stored.vhost in node.vhosts and parameter is None
 
 
 def _lacks_permission(node: Node, stored: StoredPermission | StoredTopicPermission) -> bool:
@@ -152,46 +168,3 @@ def _lacks_permission(node: Node, stored: StoredPermission | StoredTopicPermissi
     if isinstance(stored, StoredPermission):
         return stored.vhost not in user.permissions
     return stored.exchange not in user.topic_permissions.get(stored.vhost, ())
-
-
-def _restore_exchange(node: Node, stored: StoredExchange, restored: Restored) -> None:
-    try:
-        vhost = _vhost(node, stored.vhost)
-        exchange = vhost.declare_exchange(
-            stored.name,
-            stored.type,
-            durable=stored.durable,
-            auto_delete=stored.auto_delete,
-            internal=stored.internal,
-            arguments=Table(stored.arguments),
-            number=stored.number,
-            user=stored.user,
-        )
-    except AMQPError as error:
-        text = f"exchange '{stored.name}' in vhost '{stored.vhost}': {error.text}"
-        restored.lost.append(Loss(text, lambda: _lacks(node, stored.vhost, "exchange", stored.name)))
-    else:
-        if exchange.number:
-            restored.exchanges.append(exchange)
-
-
-def _restore_queue(node: Node, stored: StoredQueue, restored: Restored) -> None:
-    try:
-        vhost = _vhost(node, stored.vhost)
-        arguments = Table(stored.arguments)
-        queue = vhost.declare_queue(
-            stored.name, durable=True, auto_delete=stored.auto_delete, arguments=arguments, number=stored.number
-        )
-    except AMQPError as error:
-        text = f"queue '{stored.name}' in vhost '{stored.vhost}': {error.text}"
-        restored.lost.append(Loss(text, lambda: _lacks(node, stored.vhost, "queue", stored.name)))
-    else:
-        restored.queues.append(queue)
-
-
-def _restore_binding(vhost: VHost, stored: StoredBinding) -> None:
-    """Restore a binding. Raises AMQPError."""
-    destination: Destination = (
-        vhost.queue(stored.destination) if stored.kind == "queue" else vhost.exchange(stored.destination)
-    )
-    vhost.restore_binding(stored.source, destination, stored.routing_key, Table(stored.arguments))

@@ -53,28 +53,12 @@ class Delay(Sink):
     """
 
     __slots__ = (
-        "_heap",
-        "_resident",
-        "_turn",
-        "_timer",
-        "_when_ms",
-        "_release",
-        "_look_at",
-        "_releasing",
-        "_at_once",
-        "_awaited",
-        "_look_ms",
-        "_again_ms",
-        "_head",
-        "_last_properties",
-        "_last_delay_ms",
+        *("_heap", "_resident", "_turn", "_timer", "_when_ms", "_release", "_look_at", "_releasing", "_at_once"),
+        *("_awaited", "_look_ms", "_again_ms", "_head", "_last_properties", "_last_delay_ms"),
     )
 
     def __init__(
-        self,
-        context: ExchangeContext,
-        release: Callable[[Message], Job],
-        look: Callable[[Message], LookSteps],
+        self, context: ExchangeContext, release: Callable[[Message], Job], look: Callable[[Message], LookSteps]
     ) -> None:
         super().__init__(context)
         self.reads_headers = True

@@ -28,21 +28,8 @@ class Exchange(Destination):
     """
 
     __slots__ = (
-        "vhost",
-        "type",
-        "type_name",
-        "durable",
-        "auto_delete",
-        "internal",
-        "arguments",
-        "policy",
-        "effective",
-        "number",
-        "declared_by",
-        "incoming",
-        "outgoing",
-        "publish_in",
-        "publish_out",
+        *("vhost", "type", "type_name", "durable", "auto_delete", "internal", "arguments", "policy", "effective"),
+        *("number", "declared_by", "incoming", "outgoing", "publish_in", "publish_out"),
     )
     kind: ClassVar[str] = "exchange"
 

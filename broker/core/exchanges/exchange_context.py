@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from dataclasses import dataclass
 
 from ..jobs.long_routes import Place
 from ..jobs.scheduler import Job
@@ -24,20 +25,16 @@ RoomSteps = Generator[int, None, bool]
 """A part of a job that looks at targets: it yields the cost of each step, and returns whether all have room."""
 
 
+@dataclass(slots=True, eq=False)
 class Emission:
     """Messages that an exchange type wants enqueued, in this order, at each of these destinations.
 
     `at_once` ones are enqueued in one step, so nothing is published before they are all enqueued: they must be few.
     """
 
-    __slots__ = ("destinations", "messages", "at_once")
-
-    def __init__(
-        self, destinations: Collection[Destination], messages: Collection[Message], at_once: bool = False
-    ) -> None:
-        self.destinations = destinations
-        self.messages = messages
-        self.at_once = at_once
+    destinations: Collection[Destination]
+    messages: Collection[Message]
+    at_once: bool = False
 
 
 class TryLater(Exception):

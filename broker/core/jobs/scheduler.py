@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -62,20 +63,18 @@ def do_at_once(steps: Job, budget: int = AT_ONCE_COST) -> tuple[bool, int]:
     return False, spent
 
 
+@dataclass(slots=True, eq=False)
 class Task:
     """A job that the scheduler runs, as `Scheduler.start` describes.
 
     next_in_turn  it has waited for the journal, and makes a step even if publishers have filled it again
     """
 
-    __slots__ = ("name", "job", "failed", "appends", "next_in_turn")
-
-    def __init__(self, name: str, job: Job, failed: Callable[[], None], appends: bool) -> None:
-        self.name = name
-        self.job = job
-        self.failed = failed
-        self.appends = appends
-        self.next_in_turn = False
+    name: str
+    job: Job
+    failed: Callable[[], None]
+    appends: bool
+    next_in_turn: bool = False
 
 
 class Pumpable(Protocol):

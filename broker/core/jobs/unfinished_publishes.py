@@ -1,6 +1,6 @@
 """Unfinished publishes, commits and moves: jobs do the rest of them, and keep the messages until all queues have them.
 
-Their clients may be gone, so no limit of connections bounds them: while those of a user have LIMIT_BYTES, others of the
+Connections may have closed, so no limit of them is a bound: while those of a user have LIMIT_BYTES, others of the
 same user wait that may take as long.
 """
 

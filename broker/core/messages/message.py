@@ -92,17 +92,7 @@ class Message:
     seq            its number in the message log; 0 if it has none
     """
 
-    __slots__ = (
-        "address",
-        "frames",
-        "channel",
-        "body_bytes",
-        "largest_frame",
-        "persistent",
-        "id",
-        "state",
-        "seq",
-    )
+    __slots__ = ("address", "frames", "channel", "body_bytes", "largest_frame", "persistent", "id", "state", "seq")
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -29,17 +30,15 @@ POLICY = "policy"  # set by `Policies` only
 MISSING = "Parameter does not exist"
 
 
+@dataclass(slots=True, eq=False)
 class Parameter:
     """A parameter. It is immutable: a changed parameter is a new object. `user` set it; empty for the node itself."""
 
-    __slots__ = ("vhost", "component", "name", "value", "user")
-
-    def __init__(self, vhost: str, component: str, name: str, value: object, user: str = "") -> None:
-        self.vhost = vhost
-        self.component = component
-        self.name = name
-        self.value = value
-        self.user = user
+    vhost: str
+    component: str
+    name: str
+    value: object
+    user: str = ""
 
 
 class Component:

@@ -7,6 +7,7 @@ priority the one with the lowest name. They are stored as parameters of two comp
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from dataclasses import dataclass, field
 
 from ...amqp.errors import Invalid, PreconditionFailed
 from ...amqp.field_table import TERM_LENGTH
@@ -91,6 +92,7 @@ class PolicyComponent(Component):
         return None
 
 
+@dataclass(slots=True, eq=False)
 class Changes:
     """The changes of the policies of a virtual host that its objects do not have yet. One job applies them.
 
@@ -98,11 +100,8 @@ class Changes:
     new  the new policies of these, without those that were deleted again
     """
 
-    __slots__ = ("due", "new")
-
-    def __init__(self) -> None:
-        self.due = False
-        self.new: dict[Policy, None] = {}
+    due: bool = False
+    new: dict[Policy, None] = field(default_factory=dict)
 
     def add(self, old: Policy | None, new: Policy | None) -> None:
         self.due = True

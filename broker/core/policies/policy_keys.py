@@ -99,10 +99,7 @@ KEYS: dict[str, tuple[Allowed, str]] = {
         among("client-local", "balanced", "random", "least-leaders"),
         "is not a valid queue leader locator value",
     ),
-    "queue-master-locator": (
-        among("client-local", "min-masters", "random"),
-        "invalid queue-master-locator value",
-    ),
+    "queue-master-locator": (among("client-local", "min-masters", "random"), "invalid queue-master-locator value"),
     "queue-mode": (among("default", "lazy"), "is not a valid queue-mode value"),
     "queue-version": (among(1, 2), "is not a valid queue-version value"),
     "stream-filter-size-bytes": (at_least(16, 255), "is not a valid filter size. Valid range is 16-255"),

@@ -20,7 +20,7 @@ LOOKS = 1_000  # consumers asked for their room at once: a millisecond
 LOOK_COST = 2  # of one of them that has no room, or gets no message (`jobs.scheduler`)
 LEVEL_COST = 6  # of a priority whose consumers have no room any more, beside theirs
 GROUPS_SHIFT = 5  # to look at 32 groups costs 1
-VAIN_COST = 3_000  # of those and of these, after which deliveries wait for the next pump of the queue
+WASTED_COST = 3_000  # of those and of these, after which deliveries wait for the next pump of the queue
 NONE: OrderedDict[Consumer, None] = OrderedDict()  # of a queue that has had no consumer
 NO_GROUPS: dict[ConsumerGroup, int] = {}  # of a queue that has no consumer
 WAITING = "waiting"  # activity status of a consumer that waits for the active one
@@ -115,13 +115,13 @@ class Consumer:
 class Turn:
     """Consumers by priority, in order within each. A change costs a search among the priorities.
 
-    vain  the cost of consumers that were asked and of priorities that were looked at in vain, which is not charged yet
+    wasted_cost  of consumers that were asked and priorities that were looked at in vain, not charged yet
     """
 
-    __slots__ = ("vain", "_consumers", "_priorities", "_best")
+    __slots__ = ("wasted_cost", "_consumers", "_priorities", "_best")
 
     def __init__(self) -> None:
-        self.vain = 0
+        self.wasted_cost = 0
         self._consumers: dict[int, OrderedDict[Consumer, None]] = {}  # of one priority at most there are none
         self._priorities = SortedEntries()  # its keys, descending: (-priority,)
         self._best = NONE  # those of the highest priority
@@ -146,7 +146,7 @@ class Turn:
     def best(self) -> OrderedDict[Consumer, None]:
         """Return the consumers of the highest priority that has some, or an empty dict."""
         while not self._best and len(self._consumers) > 1:
-            self.vain += LEVEL_COST
+            self.wasted_cost += LEVEL_COST
             self._forget(-self._priorities.first()[0])
         return self._best
 
@@ -164,14 +164,14 @@ class Turn:
 class Consumers:
     """The consumers of one queue, in turn within each priority.
 
-    all   all of them, in the order in which they were added
-    vain  the cost of consumers that were asked and of priorities that were looked at in vain, since it was set to 0
+    all          all of them, in the order in which they were added
+    wasted_cost  of consumers that were asked and priorities that were looked at in vain, since it was set to 0
     """
 
-    __slots__ = ("vain", "all", "_live", "_turn", "_groups", "_none_freed", "_looked", "_scheduler", "exclusive")
+    __slots__ = ("wasted_cost", "all", "_live", "_turn", "_groups", "_none_freed", "_looked", "_scheduler", "exclusive")
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self.vain = 0
+        self.wasted_cost = 0
         self._scheduler = scheduler
         self.all: dict[Consumer, None] = {}
         self._live: dict[Consumer, None] = {}  # those not known to have ended
@@ -287,8 +287,8 @@ class Consumers:
         """Return up to `wanted` consumers, in turn, and the number of messages that each of them can take.
 
         The list is empty if none of those that it asks has room: LOOKS at most, so that some may be ready still; and
-        after much was in vain (`vain`). Of `n` consumers, consumer i mod n gets message i. A consumer that shares its
-        room is returned alone, since a delivery to one leaves less room for the others. HOT: bench A-M.
+        once WASTED_COST is reached. Of `n` consumers, consumer i mod n gets message i. A consumer that shares its room
+        is returned alone, since a delivery to one leaves less room for the others. HOT: bench A-M.
         """
         turn = self._turn.best()
         if len(turn) == 1:  # as in most queues
@@ -312,7 +312,7 @@ class Consumers:
                 if room <= 0:
                     consumer.waiting = True
                     del turn[consumer]
-                    self._turn.vain += LOOK_COST
+                    self._turn.wasted_cost += LOOK_COST
                     continue
                 if consumer.shares:
                     looks = 0
@@ -322,11 +322,11 @@ class Consumers:
                 takers.append(consumer)
                 if consumer.shares:
                     break
-        if self._turn.vain:
-            self._scheduler.spent += self._turn.vain
-            self.vain += self._turn.vain
-            self._turn.vain = 0
-            if self.vain >= VAIN_COST:
+        if self._turn.wasted_cost:
+            self._scheduler.spent += self._turn.wasted_cost
+            self.wasted_cost += self._turn.wasted_cost
+            self._turn.wasted_cost = 0
+            if self.wasted_cost >= WASTED_COST:
                 return [], 0
         if len(takers) < len(turn):
             for taker in takers:
@@ -337,7 +337,7 @@ class Consumers:
         """Continue the turn after the last taker that got one of `served` messages, dealt out one by one."""
         turn = self._turn.of(takers[0].priority)
         if served < len(takers):
-            self._turn.vain += LOOK_COST * (len(takers) - served)
+            self._turn.wasted_cost += LOOK_COST * (len(takers) - served)
             for taker in reversed(takers[served:]):
                 turn.move_to_end(taker, last=False)  # messages were long: consumers that got none are next
         elif len(turn) == len(takers):

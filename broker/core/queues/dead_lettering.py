@@ -74,7 +74,7 @@ WAITS_COST = 20  # of asking one of them: 10 us
 WAITS = 100  # queues that are looked at which wait for each other
 PASS_MS = 100  # until the next ones that wait for a queue are called while it passes its messages to another one
 RETRY_MS = 5_000  # until the next retry,
-QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each vain retry
+QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each retry in vain
 
 
 class DeadLetterSource(Pumpable, Protocol):
@@ -695,9 +695,9 @@ class DeadLetterOutbox:
 
     def _end_retry(self) -> None:
         """Set the time of the next retry. Targets with room again take the rest soon."""
-        vain = len(self.unconfirmed) >= self._retried
+        fruitless = len(self.unconfirmed) >= self._retried
         self._retried = 0
-        self._wait_ms = min(2 * self._wait_ms, RETRY_MS) if vain else QUICK_RETRY_MS
+        self._wait_ms = min(2 * self._wait_ms, RETRY_MS) if fruitless else QUICK_RETRY_MS
         self.retry_at_ms = self._queue.host.clock.now_ms() + self._wait_ms
 
     def _forward_all(self, cost_limit: int) -> int:

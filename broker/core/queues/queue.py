@@ -433,7 +433,7 @@ class Queue(HostedQueue):
             self._interrupt()
             return
         consumers, ready = self.consumers, self.ready_messages
-        consumers.vain = 0
+        consumers.wasted_cost = 0
         rest, limit_bytes = ready.count - DELIVERED, self.delivered_bytes + DELIVERED_BYTES
         read_end = ready.read_bytes + DELIVERED_BYTES
         while (fifo := ready.first_nonempty()) is not None:

@@ -38,25 +38,10 @@ class QueueSettings:
     """
 
     __slots__ = (
-        "type",
-        "ttl_ms",
-        "expires_ms",
-        "max_length",
-        "max_bytes",
-        "rejects_publish",
-        "drops_head",
-        "dead_letters_rejected",
-        "dead_letters_at_least_once",
-        "dead_letter_exchange",
-        "dead_letter_key",
-        "delivery_limit",
-        "counts_deliveries",
-        "max_priority",
-        "_default_priority",
-        "single_active_consumer",
-        "deduplicates",
-        "per_message",
-        "record_key",
+        *("type", "ttl_ms", "expires_ms", "max_length", "max_bytes", "rejects_publish", "drops_head"),
+        *("dead_letters_rejected", "dead_letters_at_least_once", "dead_letter_exchange", "dead_letter_key"),
+        *("delivery_limit", "counts_deliveries", "max_priority", "_default_priority", "single_active_consumer"),
+        *("deduplicates", "per_message", "record_key"),
     )
 
     def __init__(self, arguments: Table, policy: Mapping[str, object]) -> None:

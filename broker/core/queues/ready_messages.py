@@ -80,21 +80,8 @@ class Fifo:
     """
 
     __slots__ = (
-        "level",
-        "fresh",
-        "head",
-        "chunks",
-        "requeued",
-        "exhausted",
-        "restored_until",
-        "timed",
-        "header_bytes",
-        "seen",
-        "_read_head",
-        "_read_deadline_ms",
-        "_ready",
-        "_journal",
-        "_ledger",
+        *("level", "fresh", "head", "chunks", "requeued", "exhausted", "restored_until", "timed", "header_bytes"),
+        *("seen", "_read_head", "_read_deadline_ms", "_ready", "_journal", "_ledger"),
     )
     __deletable__ = ("_ready",)  # `ReadyMessages.break_cycles`
 

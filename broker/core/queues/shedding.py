@@ -111,16 +111,16 @@ class Shedding:
 
     def _job(self) -> Job:
         ledger, holders, scheduler = self._ledger, self.holders, self._scheduler
-        vain = 0
+        fruitless = 0
         try:
             while ledger.exceeded and ledger.held_bytes > KEEP_BYTES:
-                if vain >= len(holders):
+                if fruitless >= len(holders):
                     if not holders or not self.awaits_room or scheduler.finishing:
                         return
                     room = self._journal.room()
                     if room == DISK_FULL:
                         return
-                    vain, self.awaits_room = 0, False
+                    fruitless, self.awaits_room = 0, False
                     if room == BEHIND:
                         self._kept_bytes = ledger.held_bytes
                         self._resume = scheduler.suspend()
@@ -131,7 +131,7 @@ class Shedding:
                 holder = next(iter(holders))
                 holders.move_to_end(holder)
                 cost = holder.shed()
-                vain = 0 if cost else vain + 1
+                fruitless = 0 if cost else fruitless + 1
                 yield cost or 1
         finally:
             ledger.shedding = False

@@ -53,7 +53,7 @@ class LoggedQueue(Protocol):
 
 
 class TrafficLog:
-    """A recorder of messages; this one ignores them.
+    """A recorder of each batch of messages that enters or leaves a queue. This base class records nothing.
 
     `Message.seq` is the recorder's own number of a message, or 0. A copy that has none yet has the negative number of
     the message that it was made of.

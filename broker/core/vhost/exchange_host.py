@@ -119,12 +119,7 @@ class ExchangeHost(ExchangeContext):
         return self._vhost.search(exchange, keys, message, peeks, not peeks, exchange.type.undelayed, published)
 
     def _search(
-        self,
-        place: Place,
-        search: Search,
-        keys: tuple[str, ...],
-        message: Message,
-        peeks: bool = False,
+        self, place: Place, search: Search, keys: tuple[str, ...], message: Message, peeks: bool = False
     ) -> Generator[int, None, Search]:
         """Go on with a search, and return it. Without a place, it waits for that, and begins again.
 

@@ -301,30 +301,30 @@ class VHost(EmissionHost):
 
     def _drop_exchange(self, exchange: Exchange) -> None:
         """Delete an exchange that exists and its bindings, and what `_delete_rest` deletes."""
-        doomed: deque[Exchange] = deque()
-        steps = self._remove_exchange(exchange, doomed)
+        unused: deque[Exchange] = deque()
+        steps = self._remove_exchange(exchange, unused)
         limit = self._at_once_cost(exchange)
         _, cost = do_at_once(steps, limit - 1) if limit else (True, 0)
         self._observers.exchange_deleted(exchange)
-        self._delete_rest(exchange, steps, doomed, cost)
+        self._delete_rest(exchange, steps, unused, cost)
 
-    def _remove_exchange(self, exchange: Exchange, doomed: deque[Exchange]) -> Job:
+    def _remove_exchange(self, exchange: Exchange, unused: deque[Exchange]) -> Job:
         """Remove an exchange, and return the job that deletes its bindings (`_unbind_in_steps`)."""
         del self.exchanges[exchange.name]
         self.clear_route_cache()
         if exchange.number:
             self.journal.queue_deleted(exchange.number)
         exchange.type.on_deleted()
-        return self._unbind_in_steps(exchange, doomed)
+        return self._unbind_in_steps(exchange, unused)
 
-    def _delete_rest(self, target: Queue | Exchange, steps: Job, doomed: deque[Exchange], cost: int = 0) -> None:
+    def _delete_rest(self, target: Queue | Exchange, steps: Job, unused: deque[Exchange], cost: int = 0) -> None:
         """Delete the bindings of a deleted queue or exchange, and auto-delete exchanges that lose their last binding.
 
         The first ones are deleted at once, unless `steps` had that `cost` already; the rest in a job.
         """
         key = target.kind, target.name
         limit = self._at_once_cost(target)
-        job = self.unbinding_jobs[key] = self._delete_in_steps(key, steps, doomed)
+        job = self.unbinding_jobs[key] = self._delete_in_steps(key, steps, unused)
         more, spent = do_at_once(job, limit - cost - 1) if cost < limit else (True, 0)
         self.scheduler.charge(cost + spent)
         if more:
@@ -343,18 +343,18 @@ class VHost(EmissionHost):
         bindings = list(islice(chain(target.incoming.values(), outgoing.values()), OBJECT_COST // BINDING_COST))
         return 1 if 0 < sum([unbinding_cost(binding) for binding in bindings]) < OBJECT_COST - BINDING_COST else 0
 
-    def _delete_in_steps(self, key: tuple[str, str], steps: Job, doomed: deque[Exchange]) -> Job:
+    def _delete_in_steps(self, key: tuple[str, str], steps: Job, unused: deque[Exchange]) -> Job:
         """The job of `_delete_rest`. A loop in place of recursion: clients can build chains of any length."""
         job, keys = self.unbinding_jobs[key], [key]
         try:
             yield from steps
-            while doomed:
-                exchange = doomed.popleft()
+            while unused:
+                exchange = unused.popleft()
                 if not self.has(exchange) or exchange.outgoing:
                     continue  # it has been deleted, or bound again
                 keys.append((exchange.kind, exchange.name))
                 self.unbinding_jobs[keys[-1]] = job
-                yield from self._remove_exchange(exchange, doomed)
+                yield from self._remove_exchange(exchange, unused)
                 self._observers.exchange_deleted(exchange)
                 self._unbound_all(keys.pop())
                 yield OBJECT_COST
@@ -362,10 +362,10 @@ class VHost(EmissionHost):
             while keys:
                 self._unbound_all(keys.pop())
 
-    def _unbind_in_steps(self, target: Queue | Exchange, doomed: deque[Exchange]) -> Job:
+    def _unbind_in_steps(self, target: Queue | Exchange, unused: deque[Exchange]) -> Job:
         """Delete the bindings of a deleted queue or exchange.
 
-        Auto-delete exchanges that lose their last binding are added to `doomed`.
+        Auto-delete exchanges that lose their last binding are added to `unused`.
         """
         if isinstance(target, Exchange):
             yield from self._drop_outgoing(target)
@@ -377,7 +377,7 @@ class VHost(EmissionHost):
                 if cost >= STEP_COST:
                     yield cost
                     cost = 0
-        yield from self._drop_incoming(incoming_of(target), doomed)
+        yield from self._drop_incoming(incoming_of(target), unused)
 
     def _drop_outgoing(self, exchange: Exchange) -> Job:
         """Delete the bindings whose source is this deleted exchange."""
@@ -488,8 +488,8 @@ class VHost(EmissionHost):
         else:
             self.clear_route_cache()
         if queue.incoming:
-            doomed: deque[Exchange] = deque()
-            self._delete_rest(queue, self._unbind_in_steps(queue, doomed), doomed)
+            unused: deque[Exchange] = deque()
+            self._delete_rest(queue, self._unbind_in_steps(queue, unused), unused)
         self._cancel(queue)
         if queue.deduplication is not None:
             freed = queue.deduplication.release()
@@ -546,12 +546,7 @@ class VHost(EmissionHost):
     # Bindings
 
     def bind(
-        self,
-        source: str,
-        destination: Destination,
-        routing_key: str,
-        arguments: Table,
-        check_new: CheckNew = allow_new,
+        self, source: str, destination: Destination, routing_key: str, arguments: Table, check_new: CheckNew = allow_new
     ) -> None:
         """Create the binding, unless it exists.
 
@@ -568,12 +563,7 @@ class VHost(EmissionHost):
         self._add_binding(source, destination, routing_key, arguments)
 
     def _add_binding(
-        self,
-        source: str,
-        destination: Destination,
-        routing_key: str,
-        arguments: Table,
-        check_new: CheckNew = allow_new,
+        self, source: str, destination: Destination, routing_key: str, arguments: Table, check_new: CheckNew = allow_new
     ) -> tuple[Binding, Iterable[Emission]] | None:
         """Return the new binding and the emissions of the exchange type, or None if the binding exists already."""
         exchange = self.exchange(source)
@@ -610,8 +600,8 @@ class VHost(EmissionHost):
         if self._unbound(exchange, binding):
             self._drop_exchange(exchange)
 
-    def _drop_incoming(self, incoming: dict[bytes, Binding], doomed: deque[Exchange]) -> Job:
-        """Delete these bindings; auto-delete exchanges that lose their last binding are added to `doomed`."""
+    def _drop_incoming(self, incoming: dict[bytes, Binding], unused: deque[Exchange]) -> Job:
+        """Delete these bindings; auto-delete exchanges that lose their last binding are added to `unused`."""
         cost = 0
         for key in list(incoming):
             binding = incoming.pop(key, None)
@@ -619,7 +609,7 @@ class VHost(EmissionHost):
             if binding is None or exchange is None or exchange.outgoing.pop(key, None) is None:
                 continue
             if self._unbound(exchange, binding):
-                doomed.append(exchange)
+                unused.append(exchange)
             cost += unbinding_cost(binding)
             emissions = self.emitting.get(exchange)
             if emissions is not None:

@@ -808,7 +808,7 @@ def one_is_full(channel: Channel, queues: tuple[RouteTarget, ...]) -> Generator[
 
 
 def some_deleted(queues: tuple[RouteTarget, ...]) -> Generator[int, None, bool]:
-    """Return whether one of the queues was deleted; look at them in steps. A reply queue may be gone at any time."""
+    """Return whether one of the queues was deleted; look at them in steps. A reply queue may be deleted at any time."""
     for at in range(0, len(queues), LOOKS):
         if at:
             yield LOOKS >> DESTINATIONS_SHIFT

@@ -271,7 +271,7 @@ def publish_all(channel: Channel, publishes: list[Publish]) -> Generator[int, No
             queues, recorders = yield from publishing.routed_again(channel, exchange, message, queues, recorders)
             if publishing.is_dropped(queues):
                 continue
-            # If its queues were deleted, the commit fails, and it is not returned; but a reply queue may be gone.
+            # If its queues were deleted, the commit fails, and it is not returned; but a reply queue may be deleted.
             returns = mandatory and all(isinstance(queue, ReplyQueue) for queue in queues[:FEW]) and not channel.closing
             cost += cost_of_reading([message], few) * len(few)
             queues = yield from publishing.accepted_in_steps(queues, message)

@@ -12,18 +12,18 @@ LATENCY = ("node", "vhost", "queue", "stage")
 RATES, LATENCIES = ("mean_per_s", "peak_per_s"), ("p50_us", "p99_us", "max_us")
 
 
-class NoReport(Exception):
+class UnusableReport(Exception):
     """An error of one line, for a report that cannot be compared with."""
 
 
 def parse(text: str) -> Values:
-    """Return a report from the content of its report.json. Raises NoReport."""
+    """Return a report from the content of its report.json. Raises UnusableReport."""
     try:
         report = json.loads(text)
     except ValueError as error:
-        raise NoReport(f"not JSON: {error}") from None
+        raise UnusableReport(f"not JSON: {error}") from None
     if not isinstance(report, dict) or not isinstance(report.get("totals"), dict):
-        raise NoReport("no report of an analysis: it has no totals")
+        raise UnusableReport("no report of an analysis: it has no totals")
     return report
 
 

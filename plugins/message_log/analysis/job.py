@@ -18,7 +18,7 @@ from ..file_format import schema
 from ..file_format.report_folder import REPORT, SUMMARY, summary_of
 from .aggregate_store import ALL, Aggregates, Store
 from .aggregates import CROSSINGS, METRICS, STATS, Aggregate
-from .compare import NoReport, compare, parse
+from .compare import UnusableReport, compare, parse
 from .conservation import checked_range
 from .conservation.evidence import Evidence, evidence
 from .conservation.manifest import check_files, read_manifest
@@ -182,7 +182,7 @@ def read_old(spark: SparkSession, folder: str | None) -> Values | None:
     try:
         folders = Folders(spark)
         return parse(folders.text(report_of(folders, folder)))
-    except (OSError, ValueError, NoReport) as error:
+    except (OSError, ValueError, UnusableReport) as error:
         raise JobRefused(f"{folder}: cannot be compared with: {one_line(error)}", NO_INPUT) from None
 
 

@@ -60,7 +60,7 @@ def follow(
         manifest = read_manifest(folders, folder)
         inputs = find_input(folders, folder)
         store = Store(spark, f"{state}/aggregates")
-        verified = Verified(folders, state, store)
+        verified = VerifiedFiles(folders, state, store)
         faults = check_files(spark, folder, manifest, inputs, verified.checksums(manifest))
         verified.note(entry.path for entry in faults.changed)
         process(store, inputs, manifest, log)
@@ -104,7 +104,7 @@ def file_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-class Verified:
+class VerifiedFiles:
     """The files whose checksums earlier runs have compared with the manifest: their processed files."""
 
     def __init__(self, folders: Folders, state: str, store: Store) -> None:

@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-class Written:
+class WrittenTable:
     """A table that was written: as rows of this process, or as a DataFrame if it may be as large as the log."""
 
     def __init__(self, spark: SparkSession, table: pa.Table | DataFrame, columns: StructType | None = None) -> None:
@@ -99,23 +99,23 @@ class Tables:
         self._small = small
         self._log = log
 
-    def write(self, name: str, table: DataFrame, bounded: bool = False) -> Written:
+    def write(self, name: str, table: DataFrame, bounded: bool = False) -> WrittenTable:
         """Write a table, which is computed once; `bounded`: by the numbers of queues, users and nodes."""
         self._log(name)
         if bounded or self._small:
             rows = table.toArrow()
             self._put(name, rows)
-            return Written(self._spark, rows, table.schema)
+            return WrittenTable(self._spark, rows, table.schema)
         place = self._place(name)
         table.write.parquet(place)
-        return Written(self._spark, self._spark.read.schema(table.schema).parquet(place))
+        return WrittenTable(self._spark, self._spark.read.schema(table.schema).parquet(place))
 
-    def write_rows(self, name: str, rows: list[Values], columns: Columns) -> Written:
+    def write_rows(self, name: str, rows: list[Values], columns: Columns) -> WrittenTable:
         """Write rows of this process."""
         self._log(name)
         table = pa.Table.from_pylist(rows, pa.schema(list(columns.items())))
         self._put(name, table)
-        return Written(self._spark, table)
+        return WrittenTable(self._spark, table)
 
     def _put(self, name: str, rows: pa.Table) -> None:
         content = io.BytesIO()

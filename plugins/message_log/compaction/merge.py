@@ -26,6 +26,7 @@ from ..export.boot_files import describe_file
 from ..export.manifest import Manifest, RemovedFile, ReplacedFiles
 from ..export.parquet_file import Part, temporary_path
 from ..file_format import compacted, schema
+from ..file_format.arrow_schema import is_known
 
 GRACE = timedelta(hours=1)  # after the end of an hour, in which a writer may still finish files of it
 FILE_BYTES = 128 << 20  # the maximum in a merged file
@@ -106,9 +107,8 @@ def small_files(place: Path) -> list[SmallFile]:
         if name is None or size > FILE_BYTES // 2:
             continue
         footer = pq.read_metadata(path)
-        metadata = dict(footer.metadata or {})
-        if metadata.get(schema.SCHEMA_KEY.encode()) == b"%d" % schema.SCHEMA:
-            files.append(SmallFile(path, name, size, footer.num_rows, metadata))
+        if is_known(footer):
+            files.append(SmallFile(path, name, size, footer.num_rows, dict(footer.metadata)))
     return files
 
 

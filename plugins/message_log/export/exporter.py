@@ -20,7 +20,7 @@ from . import broker_metrics
 from .message_recorder import MessageRecorder
 from .pipe_format import BATCH, BOOT, METRICS, SNAPSHOT
 from .record_buffer import RecordBuffer
-from .snapshots import SLICE, Changed, ChangeLog, Snapshot, Snapshots
+from .snapshots import SLICE, ChangedQueues, ChangeLog, Snapshot, Snapshots
 from .writer_process import Outlet, WriterEnded
 
 FLUSH_S = 0.1  # the longest time before records are sent to the writer
@@ -42,7 +42,7 @@ class Export(Observer):
         self._directory = Path(config.directory).absolute()
         self.boot_id = secrets.token_hex(6)
         self._buffer = RecordBuffer(config.buffer_bytes, self._soon)
-        changed = Changed()
+        changed = ChangedQueues()
         self._recorder = MessageRecorder(self._buffer, config.sample_one_in, bool(config.headers), changed)
         self._log: TrafficLog = ChangeLog(changed)  # the log of each exported virtual host
         stored = not host.config.memory

@@ -36,7 +36,7 @@ from .pipe_format import (
 from .queue_runs import QueueRun, QueueRuns
 from .record_buffer import RecordBuffer
 from .sampling import Run, Sampling
-from .snapshots import Changed
+from .snapshots import ChangedQueues
 
 PUBLISH, RETURN, CONFIRM, ENQUEUE, DELIVER, ACK, NACK, REQUEUE, EXPIRE, DROP, DEAD_LETTER, FED_IN, FED_OUT = (
     KINDS[name] for name in schema.EVENT_NAMES
@@ -74,7 +74,7 @@ class MessageRecorder(TrafficLog):
         buffer: RecordBuffer,
         one_in: int,
         headers: bool,
-        changed: Changed,
+        changed: ChangedQueues,
         now_ns: Callable[[], int] | None = None,
     ) -> None:
         """`now_ns` is the monotonic clock, or None for that of the system."""

@@ -20,7 +20,7 @@ BOOTS = 1000  # boots that the state keeps; files of earlier ones are recognised
 SAVED_S = 60  # the resolution of `exported_s` in the file
 
 
-class Reached(msgspec.Struct):
+class BootEnd(msgspec.Struct):
     """The known end of a boot: the number of its next row, and the time of its last record.
 
     `vhosts` are the exported virtual hosts, if not all. `unlogged` is true if the broker ran without the export
@@ -38,8 +38,8 @@ class Content(msgspec.Struct):
     """The content of the file. `node` is for people: the name of the file has it encoded."""
 
     node: str
-    boot: Reached
-    previous: Reached | None = None
+    boot: BootEnd
+    previous: BootEnd | None = None
     boots: list[str] = []
     exported_s: int = 0
     days: dict[str, float] = {}
@@ -56,8 +56,8 @@ class NodeState:
     """
 
     def __init__(self, folder: Path, node: str, boot_id: str, vhosts: tuple[str, ...] = ()) -> None:
-        self.boot = Reached(boot_id, vhosts=vhosts)
-        self.previous: Reached | None = None
+        self.boot = BootEnd(boot_id, vhosts=vhosts)
+        self.previous: BootEnd | None = None
         self.boots = [boot_id]
         self.exported_s = 0.0
         self.days: dict[str, float] = {}

@@ -73,7 +73,7 @@ class Readings:
         return memoryview(self._packed)[slot * READING.size : (slot + 1) * READING.size]
 
 
-class Changed:
+class ChangedQueues:
     """The queues that changed during the preparation of a snapshot; `queues` is None at any other time."""
 
     __slots__ = ("queues",)
@@ -94,7 +94,7 @@ class ChangeLog(TrafficLog):
 
     __slots__ = ("_changed",)
 
-    def __init__(self, changed: Changed) -> None:
+    def __init__(self, changed: ChangedQueues) -> None:
         self._changed = changed
 
     def enqueued(self, queues: Sequence[LoggedQueue], messages: list[Message], source: str) -> None:
@@ -152,7 +152,7 @@ class Snapshots(Observer):
     """
 
     def __init__(
-        self, node: Node, buffer: RecordBuffer, sample_rate: float, changed: Changed, stored: bool = True
+        self, node: Node, buffer: RecordBuffer, sample_rate: float, changed: ChangedQueues, stored: bool = True
     ) -> None:
         """`stored` is true if the broker stores messages."""
         self._stored = stored

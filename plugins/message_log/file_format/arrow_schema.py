@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from . import schema
 
@@ -20,6 +21,11 @@ ARROW: dict[str, pa.DataType] = {
     "map": pa.map_(pa.string(), pa.string()),
     "list": pa.list_(pa.int64()),
 }
+
+
+def is_known(metadata: pq.FileMetaData) -> bool:
+    """Return whether the footer is that of a file of the export, of the version of the schema that can be read."""
+    return (metadata.metadata or {}).get(schema.SCHEMA_KEY.encode()) == b"%d" % schema.SCHEMA
 
 
 def arrow_schema(table: str, without: Collection[str] = ()) -> pa.Schema:

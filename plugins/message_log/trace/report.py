@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..file_format import schema
-from .search import Found, Row, order
+from .search import Row, Trace, order
 
 Values = dict[str, Any]
 
@@ -25,7 +25,7 @@ _DETAILS = (
 )
 
 
-def describe(name: str, result: Found) -> Values:
+def describe(name: str, result: Trace) -> Values:
     """Return the content of the JSON; times are in UTC."""
     messages = [_message(rows) for rows in order(result.rows)]
     return {

@@ -15,10 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
-import pyarrow.parquet as pq
 
 from ..file_format import compacted, schema
-from ..file_format.arrow_schema import ARROW
+from ..file_format.arrow_schema import ARROW, is_known
 
 LISTINGS = 5  # attempts, while compactions remove listed files
 MESSAGES = 100  # the maximum of messages that are followed, because a message_id need not be unique
@@ -40,7 +39,7 @@ class Number(NamedTuple):
     seq: int
 
 
-class Found(NamedTuple):
+class Trace(NamedTuple):
     """The rows of a message and of its copies; `complete` is False if there are more than MESSAGES of them."""
 
     rows: list[Row]
@@ -134,7 +133,7 @@ class Log:
         return condition
 
 
-def find(log: Log, name: str) -> Found:
+def find(log: Log, name: str) -> Trace:
     """Find a message by its message_id, its identity, or BOOT/NUMBER, and all messages that it became."""
     known: set[Number] = set()
     fresh = log.numbers(name)
@@ -155,7 +154,7 @@ def find(log: Log, name: str) -> Found:
             identities |= met
             following |= log.with_identities(met)
         fresh = following - known if complete else set()
-    return Found(rows, log.files, log.skipped, complete)
+    return Trace(rows, log.files, log.skipped, complete)
 
 
 def number_of(row: Row, column: str = "msg_seq") -> Number:
@@ -185,11 +184,6 @@ def without_replaced(files: pa_fs.FileSystem, place: str, names: list[str]) -> l
 
 def is_part(name: str) -> bool:
     return name.startswith("part-") and name.endswith(".parquet")
-
-
-def is_known(metadata: pq.FileMetaData) -> bool:
-    """Return whether a file is an export of a version that can be read."""
-    return (metadata.metadata or {}).get(schema.SCHEMA_KEY.encode()) == b"%d" % schema.SCHEMA
 
 
 def order(rows: Iterable[Row]) -> Iterator[list[Row]]:

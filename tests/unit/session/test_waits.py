@@ -124,9 +124,7 @@ def owner(node: Node, count: int) -> tuple[Session, list[ClientChannel]]:
     return pipe_of(client).connection, channels
 
 
-def test_an_end_of_a_connection_that_fails_in_one_part_goes_on_with_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_end_of_a_connection_that_fails_in_one_part_goes_on_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     node = new_node()
     session, _ = owner(node, 3)
     real = channel_module.Channel.end_in_steps

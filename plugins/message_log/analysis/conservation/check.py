@@ -19,7 +19,7 @@ CROSSED = ("taken", "arrived", "discarded", "missing", "pending")
 ORDER = ("problem", "node", "boot_id", "vhost", "queue", "msg_seq", "file", "first_row")
 
 
-class Checked(NamedTuple):
+class CheckResult(NamedTuple):
     """The sections "conservation" and "durability", the number of rows of the latter, and the verdict in words."""
 
     conservation: Values
@@ -28,7 +28,7 @@ class Checked(NamedTuple):
     sentence: str
 
 
-def check(spark: SparkSession, known: Aggregates, events: DataFrame, evidence: Evidence, tables: Tables) -> Checked:
+def check(spark: SparkSession, known: Aggregates, events: DataFrame, evidence: Evidence, tables: Tables) -> CheckResult:
     """Make the tables of the check. `events` is the log, for restarts and for details of faults."""
     spans = checked_range.spans(known.snapshots, known.rows)
     all_boots = boots.describe(spans.collect(), evidence)
@@ -75,4 +75,4 @@ def check(spark: SparkSession, known: Aggregates, events: DataFrame, evidence: E
         "files": {name: len(getattr(evidence.faults, name)) for name in ("missing", "changed", "unlisted")},
     }
     rows = kept.first(("-lost", "-missing", *QUEUE, "boot_id")) if kept is not None else []
-    return Checked(section, rows, durable.rows, result.sentence(count))
+    return CheckResult(section, rows, durable.rows, result.sentence(count))

@@ -15,7 +15,7 @@ from ..conservation.check import check
 from ..conservation.evidence import Evidence
 from ..journeys import add_names
 from ..report_inputs import QUEUE, ReportInputs, collect, kinds, make_inputs
-from ..tables import LISTED, Columns, Tables, Values, Written, first_rows
+from ..tables import LISTED, Columns, Tables, Values, WrittenTable, first_rows
 from ..top_rows import most_attempts
 from . import anomalies, backlog, capacity, churn, clients, consumers, failures, hot_keys, links, throughput, timeline
 
@@ -168,7 +168,7 @@ def write_series(aggregates: Aggregates, of_kinds: list[Values], tables: Tables)
     return minutes, hours
 
 
-def make(report: Report, sources: Sources, events: DataFrame, tables: Tables) -> tuple[Written, list[Values]]:
+def make(report: Report, sources: Sources, events: DataFrame, tables: Tables) -> tuple[WrittenTable, list[Values]]:
     """Make a report. Returns its table, and its first rows."""
     made = report.make(sources)
     if isinstance(made, DataFrame):

@@ -121,7 +121,7 @@ def test_a_request_that_has_waited_checks_the_rights_of_its_user_again(
     waiting: list[Callable[[], None]] = []
     api.request("PUT", "/queues/%2F/q", {})
     api.peer.add_user("worker", ("management",))
-    monkeypatch.setattr(vhost, "unbindings", {("queue", "new"): None, ("exchange", "new"): None})
+    monkeypatch.setattr(vhost, "unbinding_jobs", {("queue", "new"): None, ("exchange", "new"): None})
     monkeypatch.setattr(vhost, "when_unbound", lambda kind, name, call: waiting.append(call))
     queue = vhost.queues["q"]
     queue.pause()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.http import Api, asgi_scope, call_application
 from warren.broker.amqp.errors import Unreadable
-from warren.broker.session import operations
+from warren.broker.session import checked_operations
 from warren.plugins.management.api import messages
 
 PUBLISH = "/exchanges/%2F/amq.default/publish"
@@ -224,7 +224,7 @@ def test_messages_are_taken_in_slices_and_requeued_if_the_client_disconnects(que
 def test_messages_that_cannot_be_read_now_are_no_empty_queue(queue: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     for payload in ("one", "two"):
         queue.post(PUBLISH, message(payload=payload))
-    readable, get_message = [1], operations.get_message
+    readable, get_message = [1], checked_operations.get_message
 
     def get(*arguments: Any) -> Any:
         if not readable[0]:
@@ -232,7 +232,7 @@ def test_messages_that_cannot_be_read_now_are_no_empty_queue(queue: Api, monkeyp
         readable[0] -= 1
         return get_message(*arguments)
 
-    monkeypatch.setattr(operations, "get_message", get)
+    monkeypatch.setattr(checked_operations, "get_message", get)
     assert [one["payload"] for one in got(queue)] == ["one"], "one that was taken is returned"
     answer = queue.post(GET, {"count": 10, "ackmode": "ack_requeue_false", "encoding": "auto"})
     assert answer.status == 503 and "none of them can be returned now" in answer.json["reason"]

@@ -7,7 +7,7 @@ import pytest
 from tests.support.http import Api
 from warren.broker.core.access.passwords import SHA256, hash_password
 from warren.broker.core.queues.queue import Queue
-from warren.broker.session import move as move_module
+from warren.broker.session import move_messages as move_module
 from warren.broker.session.move_messages import FULL, Move, MoveStep
 from warren.plugins.management.stats.sampler import Sampler
 

@@ -26,8 +26,7 @@ def test_the_hash_is_that_of_rabbitmq() -> None:
 
 
 @pytest.mark.parametrize(
-    "algorithm",
-    [SHA256, "rabbit_password_hashing_sha512", "rabbit_password_hashing_md5", "SHA256", "SHA512", "MD5"],
+    "algorithm", [SHA256, "rabbit_password_hashing_sha512", "rabbit_password_hashing_md5", "SHA256", "SHA512", "MD5"]
 )
 def test_each_algorithm_of_rabbitmq_and_lavinmq_is_known(algorithm: str) -> None:
     hashed = hash_password("pässword", b"salt", algorithm)

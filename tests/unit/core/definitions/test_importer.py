@@ -12,12 +12,7 @@ from warren.broker.amqp.errors import Invalid
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import ARGON2ID, SHA256, hash_password, verify_password
 from warren.broker.core.definitions.exporter import IMPORTED_HASH, export_definitions
-from warren.broker.core.definitions.importer import (
-    LINE_LENGTH,
-    LINES_LENGTH,
-    DefinitionsImport,
-    import_definitions,
-)
+from warren.broker.core.definitions.importer import LINE_LENGTH, LINES_LENGTH, DefinitionsImport, import_definitions
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.parameters import CLUSTER_ID
 

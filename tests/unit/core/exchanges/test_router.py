@@ -1,4 +1,4 @@
-"""Routes from exchanges to queues, through other exchanges and alternate exchanges."""
+"""Routes from exchanges to queues, through other exchanges and alternate exchanges, and their cache."""
 
 import pytest
 from hypothesis import given
@@ -6,15 +6,18 @@ from hypothesis import strategies as st
 
 from tests.support.clock import FakeClock
 from tests.support.hypothesis_settings import examples
+from tests.support.queues import new_queue
+from tests.support.session import new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.built_in import new_registry
-from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.exchanges.exchange import Exchange, binding_key
 from warren.broker.core.exchanges.exchange_type import DESTINATIONS, STEP_COST
-from warren.broker.core.exchanges.router import SEARCH_COST, Search
+from warren.broker.core.exchanges.route_cache import LIMIT_BYTES, ROUTE_BYTES, RouteCache
+from warren.broker.core.exchanges.router import SEARCH_COST, Route, Search
 from warren.broker.core.jobs.scheduler import Scheduler
-from warren.broker.core.messages.binding import Binding
-from warren.broker.core.messages.message import Message, RoutingAddress, framed
+from warren.broker.core.messages.binding import Binding, Destination
+from warren.broker.core.messages.message import ByteCount, Message, RoutingAddress, framed
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.queue_host import QueueHost
@@ -190,3 +193,55 @@ def test_very_many_destinations_are_added_in_steps(map_: Map, type_: str, match:
         complete = search.run(1)
         longest, before = max(longest, search.cost - before), search.cost
     assert len(search.targets) == count and longest <= SEARCH_COST + STEP_COST
+
+
+def test_names_with_any_bytes_do_not_collide() -> None:
+    one = binding_key("source", Destination("a"), "b\0c", Table.EMPTY)
+    other = binding_key("source", Destination("a\0b"), "c", Table.EMPTY)
+    assert one != other
+
+
+def test_the_order_of_arguments_does_not_matter() -> None:
+    queue = Destination("queue")
+    one = binding_key("source", queue, "key", Table.of({"a": 1, "b": 2}))
+    assert one == binding_key("source", queue, "key", Table.of({"b": 2, "a": 1}))
+    assert one != binding_key("source", queue, "key", Table.of({"a": 1}))
+
+
+EXCHANGE = new_node().vhosts["/"].exchange("amq.direct")
+QUEUE = new_queue()
+
+
+def route(targets: int) -> Route:
+    return Route(RoutingAddress("x", "k"), EXCHANGE, (QUEUE,) * targets, False, frozenset())
+
+
+def test_routes_to_very_many_queues_are_dropped_sooner() -> None:
+    cache, wide = RouteCache(ByteCount()), route(4_000)
+    for number in range(2_000):
+        cache.remember(b"%d" % number, wide)
+    assert 300 < len(cache) < LIMIT_BYTES // (8 * 4_000)
+    assert list(cache)[-1] == b"1999" and cache.size_bytes <= LIMIT_BYTES
+    narrow = route(1)
+    for number in range(40_000):
+        cache.remember(("x", str(number)), narrow)
+    assert 20_000 < len(cache) < LIMIT_BYTES // ROUTE_BYTES
+
+
+def test_a_route_that_is_larger_than_the_limit_is_not_kept() -> None:
+    cache = RouteCache(ByteCount())
+    cache.remember(b"k", route(LIMIT_BYTES // 8))
+    assert not cache and not cache.size_bytes
+
+
+def test_a_route_replaced_or_forgotten_counts_no_more() -> None:
+    cache = RouteCache(ByteCount())
+    for _ in range(10):
+        cache.remember(b"k", route(1_000))
+    assert cache.size_bytes == ROUTE_BYTES + RoutingAddress("x", "k").size_bytes + 4 + 8_000
+    cache.pop(b"k")
+    cache.pop(b"k")
+    assert not cache.size_bytes
+    cache.remember(b"k", route(1))
+    cache.clear()
+    assert not cache.size_bytes and not cache

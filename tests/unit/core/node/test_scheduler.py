@@ -1,4 +1,4 @@
-"""Jobs that append messages to the journal wait while it is behind, and go on in their order."""
+"""Jobs: those that append messages wait while the journal is behind; unfinished publishes of a user are limited."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tests.support.clock import FakeClock
 from tests.support.queues import message
 from tests.support.session import SlowJournal
 from warren.broker.core.jobs.scheduler import LONG_COST, PUMP_COST, PUMP_LIMIT, TURN_COST, Job, Scheduler
+from warren.broker.core.jobs.unfinished_publishes import JOB_BYTES, LIMIT_BYTES, WOKEN, UnfinishedPublishes
 from warren.broker.core.messages.clock import Timer
 from warren.broker.core.messages.journal_port import DISK_FULL, Commit
 
@@ -267,3 +268,43 @@ def test_queues_are_pumped_in_the_turn_after_a_job_that_took_long_and_before_it_
         turns.append(events[sum(map(len, turns)) :])
     assert [turn for turn in turns if turn] == [["read"], ["pump"], ["read"], ["pump"], ["read"], ["pump"]]
     assert not len(scheduler)
+
+
+def test_those_that_wait_go_on_in_turns_as_far_as_there_is_room() -> None:
+    clock = FakeClock()
+    unfinished = UnfinishedPublishes(clock)
+    for _ in range(2):
+        unfinished.begin(LIMIT_BYTES)
+    called: list[int] = []
+    for number in range(2 * WOKEN + 2):
+        unfinished.wait(lambda number=number: called.append(number))  # type: ignore[misc]
+    unfinished.end(LIMIT_BYTES)
+    clock.advance(0)
+    assert unfinished.full and not called
+    unfinished.end(LIMIT_BYTES)
+    unfinished.begin(0)
+    unfinished.end(0)
+    assert not unfinished.full and not called, "not within the job that has ended"
+    turns: list[int] = []
+    clock.after_each = lambda: turns.append(len(called))
+    clock.advance(0)
+    assert called == list(range(2 * WOKEN + 2)) and turns == [WOKEN, 2 * WOKEN, 2 * WOKEN + 2]
+
+
+def test_who_fills_the_room_again_is_waited_for() -> None:
+    clock = FakeClock()
+    unfinished = UnfinishedPublishes(clock)
+    called: list[int] = []
+    unfinished.begin(LIMIT_BYTES)
+    for number in range(WOKEN):
+        unfinished.wait(lambda number=number: called.append(number))  # type: ignore[misc]
+    unfinished.wait(lambda: called.append(WOKEN))
+    clock.after_each = lambda: unfinished.begin(LIMIT_BYTES - JOB_BYTES)
+    unfinished.end(LIMIT_BYTES)
+    clock.advance(0)
+    assert len(called) == WOKEN and unfinished.full
+    clock.after_each = lambda: None
+    for _ in range(2):
+        unfinished.end(LIMIT_BYTES - JOB_BYTES)
+    clock.advance(0)
+    assert len(called) == WOKEN + 1

@@ -90,13 +90,7 @@ def test_the_error_says_what_is_wrong(arguments: dict[str, object], text: str) -
 
 
 @pytest.mark.parametrize(
-    "timeout, text",
-    [
-        (0, ""),
-        (("l", 5000), ""),
-        ("abc", NO_INTEGER),
-        (-5, "{value_negative,-5}"),
-    ],
+    "timeout, text", [(0, ""), (("l", 5000), ""), ("abc", NO_INTEGER), (-5, "{value_negative,-5}")]
 )
 def test_the_timeout_of_a_consumer_is_an_integer(timeout: object, text: str) -> None:
     arguments = Table.of({"x-consumer-timeout": timeout, "unknown": "text"})

@@ -530,8 +530,7 @@ def test_a_policy_may_set_and_end_the_strategy() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [{"overflow": "drop-head"}, {"overflow": "reject-publish-dlx"}, {"queue_type": "classic"}],
+    "arguments", [{"overflow": "drop-head"}, {"overflow": "reject-publish-dlx"}, {"queue_type": "classic"}]
 )
 def test_other_queues_fall_back_to_at_most_once(arguments: dict[str, str]) -> None:
     assert not queue_with(**arguments).settings.dead_letters_at_least_once

@@ -1,5 +1,6 @@
-"""A queue compared with a model: a sorted list, and consumers asked in turn for each message."""
+"""A queue compared with a model: a sorted list, and consumers asked in turn; its settings and memory."""
 
+import tracemalloc
 from itertools import count
 from typing import Any
 
@@ -17,6 +18,7 @@ from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW, Publisher
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.queues.queue_settings import CACHED_BYTES, NO_POLICY, QueueSettingsCache
 from warren.broker.core.queues.ready_messages import BATCH_BYTES, Fifo
 from warren.broker.core.queues.reply_queue import ReplyQueue
 from warren.broker.core.queues.traffic_log import MADE
@@ -383,3 +385,24 @@ def test_a_deadline_that_passes_between_two_looks_at_the_clock_is_not_missed(mon
     queue.pump()
     clock.advance(1000)
     assert not queue.ready
+
+
+def test_queues_with_the_same_arguments_share_their_settings_unless_these_are_long() -> None:
+    cache = QueueSettingsCache()
+    short, long = (Table(Table.encode_items([("x-note", ("S", b"n" * size))])) for size in (9, CACHED_BYTES))
+    assert cache.get(short, NO_POLICY) is cache.get(short, NO_POLICY)
+    assert cache.get(long, NO_POLICY) is not cache.get(long, NO_POLICY)
+
+
+COUNT = 200
+
+
+def test_a_queue_takes_few_bytes_of_memory() -> None:
+    """The memory was once 5,300 bytes, most of them for the empty deques of dead letters and messages."""
+    host = new_queue().host
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    queues = [Queue(host, f"q{number}", number=number) for number in range(1, COUNT)]
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert taken < 3_500 * len(queues)

@@ -10,7 +10,7 @@ from warren.broker.ctl.errors import UNAVAILABLE, ExitError
 from warren.plugins.migration import migration as module
 from warren.plugins.migration.brokers import QueueName, QueueState
 from warren.plugins.migration.migration import Migration, Options
-from warren.plugins.migration.movers import Moving
+from warren.plugins.migration.movers import LinkState
 from warren.plugins.migration.progress import Display
 
 QUEUES = [QueueName("/", f"q{number}") for number in range(5)]
@@ -48,8 +48,8 @@ class Places:
         for name in self.running:
             self.source.ready[name] = 0
 
-    def state(self) -> dict[QueueName, Moving]:
-        return {name: Moving(0, refused=name not in self.running) for name in self.linked}
+    def state(self) -> dict[QueueName, LinkState]:
+        return {name: LinkState(0, refused=name not in self.running) for name in self.linked}
 
     def is_link(self, connection: str) -> bool:
         return False

@@ -12,8 +12,7 @@ from tests.unit.storage.test_sqlite_metadata import all_fields, everything, puts
 from warren.broker.amqp.framing import content_frames
 from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
-from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.message import RoutingAddress as MessageAddress
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.metadata.records import StoredGlobalParameter, StoredQueue
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
 from warren.broker.storage import copy
@@ -40,7 +39,7 @@ def fill(disk: Disk, metadata: Metadata) -> None:
     journal.recover({1, 2})
     for number in range(MESSAGES):
         frames = content_frames(1, b"\0\0", b"%d" % number * 20)
-        message = Message(MessageAddress("", "other"), frames, 1, len(frames), 0, True)
+        message = Message(RoutingAddress("", "other"), frames, 1, len(frames), 0, True)
         journal.append([2], [message])
         if number % 3 == 0:
             journal.settle(2, message.id)

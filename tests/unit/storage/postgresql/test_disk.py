@@ -9,8 +9,7 @@ import pytest
 from tests.support.journal import commit
 from tests.support.postgresql import Cluster
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.message import RoutingAddress as MessageAddress
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.postgresql.address import Address
@@ -29,7 +28,7 @@ def successor(address: Address) -> PostgreSQLStore:
 
 
 def message(body: bytes) -> Message:
-    return Message(MessageAddress("", "q"), content_frames(1, b"\0\0", body), 1, len(body), 0, True)
+    return Message(RoutingAddress("", "q"), content_frames(1, b"\0\0", body), 1, len(body), 0, True)
 
 
 def test_what_is_synced_is_what_the_next_owner_reads(store: PostgreSQLStore, address: Address) -> None:
