@@ -192,13 +192,13 @@ PHRASES: dict[str, str | Phrase] = {  # formats of the fields, or functions of t
     "tls_handshake_failed": "the TLS handshake with {peer} failed: {reason}",
     "no_control_socket": _sentence("warrenctl can reach this broker by --url only: it has no unix socket", "reason"),
     "not_durable": _sentence("messages are not safe", "means"),
-    "log_damaged": _sentence("the message log is damaged", "what"),
-    "cannot_read_log": _sentence("the message log cannot be read", "what"),
+    "log_damaged": _sentence("the journal is damaged", "what"),
+    "cannot_read_log": _sentence("the journal cannot be read", "what"),
     "not_restored": _sentence("an object was not restored", "what"),
     "not_stored": _sentence("the last messages were not stored", "reason"),
     "not_owner": _sentence("another broker has taken over the store, so this one ends at once", "reason"),
-    "storage_failed": _sentence("the message log cannot be written, so the broker ends at once", "reason"),
-    "storage_delayed": _sentence("the message log cannot be written now, and is tried again", "reason"),
+    "storage_failed": _sentence("the journal cannot be written, so the broker ends at once", "reason"),
+    "storage_delayed": _sentence("the journal cannot be written now, and is tried again", "reason"),
     "store_unavailable": _sentence("the store cannot be reached, and is tried again", "reason"),
     "takeover_waits": (
         "the store is not taken over yet: the server has not confirmed that,"

@@ -160,7 +160,6 @@ def _decoded(type_: str) -> Callable[[Any], Any] | None:
     return tuple if type_.startswith("tuple") else None
 
 
-_decode = json.JSONDecoder().raw_decode
 # The places of the fields that JSON lacks, by class, and how they are made.
 _DECODERS = {
     type_: [(at, decode) for at, field in enumerate(fields(type_)) if (decode := _decoded(str(field.type)))]
@@ -169,8 +168,13 @@ _DECODERS = {
 
 
 def record_of(type_: type[Record], text: str) -> Record:
-    """Return the record with these fields; the last ones may be missing, and have their defaults then."""
-    cells, _ = _decode(text)
+    """Return the record with these fields; the last ones may be missing, and have their defaults then.
+
+    Raises ValueError, TypeError or RecursionError for a damaged row.
+    """
+    cells = json.loads(text)
+    if not isinstance(cells, list):
+        raise TypeError(f"no list of fields: {type(cells).__name__}")
     for at, decode in _DECODERS[type_]:
         if at < len(cells):
             cells[at] = decode(cells[at])

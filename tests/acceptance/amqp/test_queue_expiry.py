@@ -67,6 +67,17 @@ def test_a_use_makes_it_stay(broker: Peer, client: Client, ch: Channel, leased: 
     assert is_deleted(client, leased)
 
 
+def test_a_queue_that_was_used_once_expires_after_that_use(
+    broker: Peer, client: Client, ch: Channel, leased: str
+) -> None:
+    broker.wait(PART_MS)
+    ch.declare(leased, passive=True)
+    broker.wait(PART_MS)
+    assert not is_deleted(client, leased)
+    broker.wait(PART_MS)
+    assert is_deleted(client, leased)
+
+
 def test_publishing_is_no_use(broker: Peer, client: Client, ch: Channel, leased: str) -> None:
     for _ in range(2):
         broker.wait(PART_MS)
@@ -164,13 +175,15 @@ def test_a_get_comes_too_late(broker: Peer, ch: Channel, leased: str) -> None:
 def test_a_policy_gives_queues_a_time(broker: Peer, client: Client, ch: Channel, name: Name) -> None:
     ch.declare(argument := name("argument"), arguments={"x-expires": 100})
     ch.declare(policy := name("policy"), arguments={"x-expires": 60000})
+    ch.declare(unused := name("unused"), arguments={"x-expires": 60000})
     ch.declare(plain := name("plain"))
     ch.consume(argument)  # holds it while the policy is made
     broker.set_policy(name("expires"), name(""), {"expires": EXPIRES_MS}, apply_to="queues")
     ch.cancel(ch.consume(plain))
     ch.cancel(ch.consume(policy))
     broker.wait(AFTER_MS)
-    assert [is_deleted(client, queue) for queue in (argument, policy, plain)] == [False, True, True]
+    queues = (argument, policy, unused, plain)
+    assert [is_deleted(client, queue) for queue in queues] == [False, True, True, True]
 
 
 @pytest.mark.policies

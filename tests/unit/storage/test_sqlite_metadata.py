@@ -300,6 +300,21 @@ def test_a_shortage_is_no_lost_disk(metadata: SQLiteMetadata, code: int, number:
     assert [vhost.name for vhost in metadata.load().vhosts] == ["w"]
 
 
+def test_a_delete_that_failed_keeps_the_number_of_the_queue_when_it_is_repeated(
+    path: Path, metadata: SQLiteMetadata
+) -> None:
+    metadata.apply(puts([StoredQueue("/", "q", 7, False, b"")]))
+    connection = metadata._connection
+    metadata._connection = cast("sqlite3.Connection", Refusing(connection, 3, sqlite3.SQLITE_FULL))  # its COMMIT
+    with pytest.raises(OSError):
+        metadata.apply(deletes([StoredQueue("/", "q", 7, False, b"")]))
+    metadata._connection = connection
+    metadata.apply(deletes([StoredQueue("/", "q", 7, False, b"")]))
+    metadata.close()
+    with closing(SQLiteMetadata(path)) as again:
+        assert again.load().next_queue == 8
+
+
 def test_without_memory_nothing_is_changed_and_it_may_be_tried_again(metadata: SQLiteMetadata) -> None:
     """Python raises its own error for SQLITE_NOMEM."""
 
@@ -427,7 +442,24 @@ def test_a_cell_that_was_changed_is_damage(path: Path, metadata: SQLiteMetadata,
     assert refused(path).startswith("damaged: ")
 
 
-@pytest.mark.parametrize("text", ["", "[", "[" * 5000, "{}", "7", "[7]", '["v", "s", "queue", "d", "k", "x"]', "[[]]"])
+BINDING = '["v", "s", "queue", "d", "k", ""]'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[",
+        "[" * 5000,
+        "{}",
+        '{"vhost": 1}',
+        BINDING + " x",
+        "7",
+        "[7]",
+        '["v", "s", "queue", "d", "k", "x"]',
+        "[[]]",
+    ],
+)
 def test_an_impossible_record_with_a_checksum_is_damage(path: Path, metadata: SQLiteMetadata, text: str) -> None:
     metadata._change(RowChange("bindings", "", "", text))
     metadata.close()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.clock import FakeClock
+from tests.support.definitions import new_node
 from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 from warren.broker.amqp.field_table import Table
@@ -406,3 +407,18 @@ def test_a_queue_takes_few_bytes_of_memory() -> None:
     taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert taken < 3_500 * len(queues)
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_deleted_queue_leaves_no_timer_that_holds_it(used: bool) -> None:
+    node = new_node()
+    vhost, clock = node.add_vhost("/"), node.clock
+    assert isinstance(clock, FakeClock)
+    queue = vhost.declare_queue("q", arguments=Table.of({"x-expires": 60_000, "x-message-ttl": 60_000}))
+    if used:
+        clock.advance(10)
+        queue.renew_expiry()
+    waiting = {timer for timer in clock._timers if not timer.cancelled}
+    assert waiting
+    vhost.delete_queue(queue)
+    assert not {timer for timer in clock._timers if not timer.cancelled} & waiting
