@@ -37,7 +37,7 @@ UNITS: dict[str, tuple[str, ...]] = {
     "session": (
         *("channel", "channel_host", "checked_properties", "confirms", "connection", "consumer", "output_buffer"),
         *("prefetch", "settlements", "unacked"),
-        *("methods/acknowledge", "methods/publish", "methods/special_properties"),
+        *("methods/acknowledge", "methods/handlers", "methods/publish", "methods/special_properties"),
     ),
 }
 # The requirements of compiling, by module: mypyc, and the packages whose types the modules use.

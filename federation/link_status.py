@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from .link_spec import LinkSpec
 
-STARTING, RUNNING, ERROR, SHUTDOWN, INVALID_URI = "starting", "running", "error", "shutdown", "invalid_upstream_uri"
+STARTING, RUNNING, ERROR, INVALID_URI = "starting", "running", "error", "invalid_upstream_uri"
 FLOWING, PAUSED, BLOCKED = "flowing", "paused", "blocked"
 
 

@@ -36,6 +36,7 @@ TASK_ROOTS: dict[str, str] = {
     "plugins/management/framework/http_api.py::HTTPAPI._respond": "the root of a request; a failure answers 500",
     "plugins/prometheus/endpoint.py::MetricsEndpoint.serve": "the root of a scrape; a failure answers 500",
     "plugins/message_log/cli.py::analyze": "the root of a command; Python's status for a failure is a verdict there",
+    "plugins/message_log/cli.py::analyze_in_process": "the same",
 }
 
 # path::name -> why this function starts a task, a thread or a child process that it does not await at once, and what
@@ -66,6 +67,10 @@ STARTS: dict[str, str] = {
     "plugins/message_log/analysis/job.py::batch": "a thread that ends with the call",
     "plugins/message_log/analysis/job.py::reduce_all": "threads that end with the call",
     "plugins/message_log/analysis/reports/run.py::make_reports": "threads that end with the call",
+    "plugins/message_log/ledger/engine.py::InProcess.map": "threads that end with the call",
+    "plugins/message_log/ledger/engine.py::InProcess.reduce": "threads that end with the call",
+    "plugins/message_log/ledger/input.py::check_files": "threads that end with the call",
+    "plugins/message_log/ledger/input.py::changed": "threads that end with the call",
     "plugins/message_log/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
     "warren/testing/broker.py::Broker.start": "the broker, in the process of the tests, which notice its end",
 }
@@ -286,7 +291,7 @@ def test_files_of_the_broker_import_each_other_in_no_ring() -> None:
 FOLDERS: dict[str, tuple[str, ...]] = {
     "federation": ("upstream",),
     "plugins/management": ("stats", "framework", "views", "api"),
-    "plugins/message_log": ("file_format", "export", "compaction", "trace", "analysis"),
+    "plugins/message_log": ("file_format", "export", "compaction", "trace", "analysis", "ledger"),
 }
 
 

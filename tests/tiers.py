@@ -47,6 +47,9 @@ GATE = (
     "acceptance/documents/test_documents.py::test_the_blocks_do_what_the_document_says[docs/start.md]",
     "analytics/test_export_",
     "analytics/test_compaction",
+    "analytics/test_in_process",
+    "analytics/test_ledger",
+    "analytics/test_reduction",
     "analytics/test_scene",
     "analytics/test_trace_message",
 )

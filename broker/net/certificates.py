@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 DISTINGUISHED_NAME, COMMON_NAME, ALTERNATIVE_NAME = "distinguished_name", "common_name", "subject_alternative_name"
-LOGIN_FROM = (DISTINGUISHED_NAME, COMMON_NAME, ALTERNATIVE_NAME)
 
 SHORT_NAMES = {
     "surname": "SN",

@@ -38,7 +38,7 @@ class TLSOptions:
 
     verify                requests a certificate of clients
     certificate_required  refuses clients without one
-    login_from            one of certificates.LOGIN_FROM
+    login_from            the field of its certificate that names the user: one of those in certificates.py
     """
 
     certfile: str

@@ -410,7 +410,7 @@ class Channel(ChannelState):
             for queue in self._paused:
                 queue.resume()
             self._paused.clear()
-        self.confirms = self.origin.unconfirmed = None  # the message log may keep the origin
+        self.confirms = self.origin.unconfirmed = None  # the traffic log may keep the origin
         yield OBJECT_COST
 
     def pause_in_steps(self) -> Job:

@@ -1,6 +1,6 @@
 """Operations on queues, exchanges, bindings and consumers, with permission checks.
 
-The methods of AMQP clients (`methods/`) and the HTTP API (`operator_channel`) call the same functions, so that both
+The methods of AMQP clients (`methods/`) and the HTTP API (`management_channel`) call the same functions, so that both
 agree on permissions, errors and counters. Names have no line ends; an empty one is the default exchange, in
 `declare_queue` a name for the broker to generate, and for consumers and basic.get the queue declared last. `channel`
 provides the caller's user and virtual host, and the connection that owns exclusive queues.

@@ -1,7 +1,7 @@
 """One AMQP connection as a state machine: bytes in, bytes out, no socket and no clock of its own.
 
 The transport calls `receive`, and `take_output` after a call of `TransportPort.flush_soon`. Errors become frames for
-the client in `Connection.fail` and `Channel.close`, and nowhere else.
+the client in `Connection._fail` and `Channel.close`, and nowhere else.
 """
 
 from __future__ import annotations

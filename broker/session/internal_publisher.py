@@ -224,7 +224,7 @@ class InternalPublisher:
         return self._channel.publishing
 
     def comes_from(self, upstream: str, link: str) -> None:
-        """Set the names of the upstream and of the queue there, for the message log."""
+        """Set the names of the upstream and of the queue there, for the traffic log."""
         origin = self._channel.origin
         origin.upstream, origin.link = upstream, link
 
@@ -416,7 +416,7 @@ class InternalPublisher:
         self.discard(address.exchange, address.routing_key, content, REFUSED if result.refused else HELD)
 
     def discard(self, exchange: str, routing_key: str, content: Content, reason: str) -> None:
-        """Note in the message log, if there is one, that a content goes into no queue."""
+        """Note in the traffic log, if there is one, that a content goes into no queue."""
         vhost = self._connection.vhost
         if vhost is None or vhost.traffic_log is None:
             return

@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
@@ -38,10 +39,16 @@ UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the data, or the server with them, ca
 
 
 class Owners(NamedTuple):
-    """The queues and exchanges that may have messages in the log: `names` by number, and the `highest` number ever."""
+    """The queues and exchanges that may have messages in the log.
+
+    names       by number
+    highest     the highest number that one ever had
+    incomplete  an import has not ended, so some of them may be missing
+    """
 
     names: dict[int, str]
     highest: int
+    incomplete: bool = False
 
 
 def examine(folder: Path) -> int:
@@ -74,7 +81,7 @@ def _examine(folder: Path) -> int:
     descriptor = lock_of(folder)
     disk = UntouchedFolder(folder / "log") if (folder / "log").is_dir() else None
     try:
-        owners, sound = _metadata_of_folder(folder / "meta.sqlite", disk)
+        owners, sound = _examined(partial(_metadata_of_folder, folder / "meta.sqlite", disk))
         if disk is None:
             fault = (
                 "this is no folder"
@@ -117,7 +124,7 @@ def examine_url(url: str, password_file: str, schema: str) -> int:
         try:
             store.acquire_now()
             disk, metadata = store.open(untouched=True)
-            owners, sound = _metadata(metadata, disk)
+            owners, sound = _examined(partial(_metadata, metadata, disk))
             return SOUND_STATUS if _log(disk, owners) and sound else DAMAGED_STATUS
         finally:
             store.close()
@@ -148,27 +155,38 @@ def regular_file(path: Path) -> bool:
     return path.exists()
 
 
-def _metadata_of_folder(path: Path, disk: Disk | None) -> tuple[Owners | None, bool]:
-    """Return the owners of messages, or None if unknown, and whether the metadata is sound.
-
-    Raises Unavailable, OSError.
-    """
+def _examined(read: Callable[[], Owners | None]) -> tuple[Owners | None, bool]:
+    """Return what `read` finds in the metadata, and whether they are sound. Raises Unavailable, OSError."""
     try:
-        if not regular_file(path):
-            if disk is not None:
-                check_definitions(disk, ())
-            show("metadata: none")
-            return None, True
+        owners = read()
+    except Unavailable:
+        raise
     except StorageFault as fault:
         show(f"metadata: BAD: {fault}")
         return None, False
+    return owners, owners is None or not owners.incomplete
+
+
+def _metadata_of_folder(path: Path, disk: Disk | None) -> Owners | None:
+    """Return the owners of messages, or None without metadata. Raises StorageFault, OSError."""
+    if not regular_file(path):
+        if disk is not None:
+            check_definitions(disk, ())
+        show("metadata: none")
+        return None
     # SQLite would write to the file: what its log has, and the schema of this version.
     with temporary_folder() as folder:
-        copy = folder / path.name
         for suffix in ("", "-wal"):
             if regular_file(Path(f"{path}{suffix}")):
                 copy_to(folder, Path(f"{path}{suffix}"))
-        return _metadata_of_copy(copy, path, disk)
+        try:
+            metadata = SQLiteMetadata(folder / path.name, False, path)
+        except Unavailable as fault:
+            if is_full(fault.__cause__):
+                raise full(folder, errno.ENOSPC) from fault
+            raise
+        with closing(metadata):
+            return _metadata(metadata, disk)
 
 
 @contextmanager
@@ -196,36 +214,13 @@ def full(folder: Path, number: int) -> Unavailable:
     return Unavailable(file_error(OSError(number, os.strerror(number)), f"{folder.parent}, {TEMPORARY}"))
 
 
-def _metadata_of_copy(copy: Path, path: Path, disk: Disk | None) -> tuple[Owners | None, bool]:
-    """Return the same of a copy of the metadata at `path`. Raises Unavailable, OSError."""
-    try:
-        metadata = SQLiteMetadata(copy, False, path)
-    except Unavailable as fault:
-        if is_full(fault.__cause__):
-            raise full(copy.parent, errno.ENOSPC) from fault
-        raise
-    except StorageFault as fault:
-        show(f"metadata: BAD: {fault}")
-        return None, False
-    try:
-        return _metadata(metadata, disk)
-    finally:
-        metadata.close()
-
-
-def _metadata(metadata: Metadata, disk: Disk | None) -> tuple[Owners | None, bool]:
-    """Return the same of open metadata. Raises Unavailable, OSError."""
-    try:
-        definitions = metadata.load()
-        for line in metadata.report:
-            show(f"metadata: {line}")
-        if disk is not None:
-            check_definitions(disk, definitions.vhosts)
-    except Unavailable:
-        raise
-    except StorageFault as fault:
-        show(f"metadata: BAD: {fault}")
-        return None, False
+def _metadata(metadata: Metadata, disk: Disk | None) -> Owners:
+    """Print how many definitions open metadata have, and return the owners. Raises StorageFault, OSError."""
+    definitions = metadata.load()
+    for line in metadata.report:
+        show(f"metadata: {line}")
+    if disk is not None:
+        check_definitions(disk, definitions.vhosts)
     kinds = ("vhosts", "users", "permissions", "exchanges", "queues", "bindings")
     show("metadata: " + ", ".join(f"{len(getattr(definitions, kind))} {kind}" for kind in kinds))
     names = {queue.number: f"queue {queue.name} in {queue.vhost}" for queue in definitions.queues}
@@ -235,7 +230,7 @@ def _metadata(metadata: Metadata, disk: Disk | None) -> tuple[Owners | None, boo
     unfinished = unfinished_import(definitions.global_parameters)
     if unfinished:
         show(f"metadata: INCOMPLETE: {unfinished}: start the broker, then {ADVICE}")
-    return Owners(names, definitions.next_queue - 1), not unfinished
+    return Owners(names, definitions.next_queue - 1, bool(unfinished))
 
 
 def _log(disk: Disk, owners: Owners | None) -> bool:

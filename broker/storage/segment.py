@@ -11,7 +11,6 @@ from .log_records import SEGMENT_HEAD_BYTES, Head
 SUFFIX = ".log"
 DIGITS = 9  # of the highest number, at most: 64 bits have room for a place
 OFFSET_BITS = 32
-OFFSET_MASK = (1 << OFFSET_BITS) - 1
 WANTED_SHARE = 4  # a segment is compacted when less than one in this many of its bytes are of live messages
 
 

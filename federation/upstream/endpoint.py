@@ -52,7 +52,6 @@ class Endpoint:
     channel_max  0 is no limit, as for frame_max
     mechanisms   in order of preference; empty for PLAIN, then AMQPLAIN
     server_name  the name for SNI and verification; None for the host, empty for no name
-    wildcard     whether names in certificates may have wildcards, as with HTTPS
     safe         the URI without user, password and query
     """
 
@@ -74,7 +73,6 @@ class Endpoint:
     key_password: Secret | None = None
     verify: bool = True
     server_name: str | None = None
-    wildcard: bool = False
     safe: str = ""
 
 
@@ -112,7 +110,6 @@ def parse_endpoint(uri: str) -> Endpoint:
         key_password=Secret(secured["password"]) if "password" in secured else None,
         verify=secured.get("verify") != "verify_none",
         server_name="" if server_name == "disable" else server_name,
-        wildcard="customize_hostname_check" in secured,
         safe=safe_uri(uri),
     )
 

@@ -31,7 +31,7 @@ HISTORY_BYTES = 64 << 20  # contents of more than DEFAULT_LENGTH messages, witho
 MESSAGE_BYTES = 500  # size of each message beside its content
 SLICE, SLICE_BYTES = 500, 1 << 20  # messages delivered to a new binding together, and about how many bytes of frames
 DROPS = 500  # old messages that are dropped in one step, because a long one may displace very many short ones
-LAST_SLICE = 100  # bytes of the last messages, which are enqueued together
+LAST_SLICE = 100  # messages, the last ones, which are enqueued together
 REPLAY_COST = 20  # the cost of a publish while the history is being delivered, so that publishers do not outrun it
 EXCHANGE = "exchange"
 

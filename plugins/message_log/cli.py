@@ -72,6 +72,8 @@ class Analyze(Command):
         parser.add_argument("--stream", action="store_true", help=about)
         about = "with --stream: run until stopped, and look for new files at this interval"
         parser.add_argument("--every", metavar="SECONDS", type=interval, help=about)
+        about = "read the files in this process, without Spark and Java: for a quick look at a log of this machine"
+        parser.add_argument("--in-process", action="store_true", help=about)
         about = "an earlier report, whose totals, rates and latencies are compared with these"
         parser.add_argument("--compare", metavar="REPORT", help=about)
         about = "the verdict from which on the exit status is not 0: 1 imbalanced, 2 incomplete or sampled (default)"
@@ -81,13 +83,13 @@ class Analyze(Command):
         fault = contradiction(options)
         if fault:
             return failed(fault, USAGE)
-        fault = missing()
+        fault = missing(options.in_process)
         if fault:
             return failed(fault, UNAVAILABLE)
         fault = input_fault(options)
         if fault:
             return failed(fault, NO_INPUT)
-        return analyze(options)
+        return analyze_in_process(options) if options.in_process else analyze(options)
 
 
 def moment(text: str) -> datetime:
@@ -148,6 +150,10 @@ def contradiction(options: Namespace) -> str:
             return f"--{option} names no folder"
     if options.every is not None and not options.stream:
         return "--every is the interval of --stream, which is not given"
+    if options.in_process and (options.master or options.driver_memory or options.conf):
+        return "--in-process runs without Spark, which --master, --driver-memory and --conf are for"
+    if options.in_process and "://" in options.output:
+        return "--in-process writes only to a folder of this machine"
     if options.stream and (options.since or options.until or options.node or options.vhost or options.queue):
         return "--stream reports on everything: --since, --until, --node, --vhost and --queue cannot be given with it"
     if options.since and options.until and options.since >= options.until:
@@ -155,12 +161,12 @@ def contradiction(options: Namespace) -> str:
     return ""
 
 
-def missing() -> str:
+def missing(in_process: bool = False) -> str:
     """Return the missing requirement of the job in one line, or an empty string."""
-    lacking = [name for name in NEEDED if find_spec(name) is None]
+    lacking = [name for name in (("pyarrow",) if in_process else NEEDED) if find_spec(name) is None]
     if lacking:
         return f"needs {' and '.join(lacking)}: in a clone of Warren, pip install '.[analytics]'"
-    return "" if SUBMITTED in os.environ else java_fault()
+    return "" if in_process or SUBMITTED in os.environ else java_fault()
 
 
 def input_fault(options: Namespace) -> str:
@@ -209,6 +215,32 @@ def analyze(options: Namespace) -> int:
     except (OSError, DamagedFile, AmbiguousKind, Py4JError, PySparkException) as error:
         no_start = not started and isinstance(error, Py4JError | PySparkException)
         return failed(NO_START if no_start else job.one_line(error), FAILED)
+    except KeyboardInterrupt:
+        return failed("stopped", 128 + signal.SIGTERM)
+    except Exception:
+        traceback.print_exc()
+        return FAILED  # Python's default status 1 is a verdict
+    progress(f"done: {options.output}/index.html")
+    print(f"warren analyze: {report['verdict']}", file=sys.stderr)
+    return exit_status(report["conservation"]["status"], options.fail_on)
+
+
+def analyze_in_process(options: Namespace) -> int:
+    """Run the job without Spark and return the exit status."""
+    from .ledger import job
+    from .ledger.selection import Selection
+
+    signal.signal(signal.SIGTERM, interrupted)
+    progress = job.progress()
+    names = [tuple(each) for each in (options.node, options.vhost, options.queue)]
+    selection = Selection(options.since, options.until, *names)
+    where = options.input, options.output, progress, selection, options.compare
+    try:
+        report = job.analyze(*where, options.stream, options.every)
+    except job.JobRefused as refused:
+        return failed(str(refused), refused.status)
+    except job.FAILURES as error:
+        return failed(job.one_line(error), FAILED)
     except KeyboardInterrupt:
         return failed("stopped", 128 + signal.SIGTERM)
     except Exception:

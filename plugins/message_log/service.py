@@ -19,7 +19,7 @@ class MessageLogService(Service):
     """The service `message_log`. If `message_log.enabled` is false, nothing else of the export is imported."""
 
     around = True  # every event of a message must be logged
-    _hosts: ClassVar[WeakSet[Host]] = WeakSet()  # folders into which this process has exported
+    _hosts: ClassVar[WeakSet[Host]] = WeakSet()  # those that have exported before
 
     def __init__(self) -> None:
         self._export: Export | None = None

@@ -171,14 +171,12 @@ async def refused() -> str:
     return str(caught.value)
 
 
-@pytest.mark.asyncio
 async def test_without_the_libraries_the_start_says_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warren.plugins.message_log.service.find_spec", lambda name: None)
     how = "in a clone of Warren, pip install '.[analytics]'"
     assert await refused() == f"message_log.enabled needs pyarrow and numpy: {how}"
 
 
-@pytest.mark.asyncio
 async def test_where_it_is_off_nothing_is_begun() -> None:
     service, host = MessageLogService(), ServiceHost()
     await service.start(host)  # type: ignore[arg-type]

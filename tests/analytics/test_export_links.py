@@ -131,6 +131,15 @@ def test_both_sides_know_a_message_by_the_same_identity(
     assert one(export.events("deliver"))["link"] == queue and export.events("ack") == []
 
 
+def test_a_link_that_rejects_a_message_has_not_taken_it(export: Exporting, ch: Channel) -> None:
+    ch.declare("q")
+    ch.consume("q", consumer_tag="federation-link-up", no_ack=False)
+    ch.publish("", "q", BODY)
+    ch.nack(ch.delivery().tag, requeue=False)
+    ch.sync()
+    assert export.events("fed_out") == [] and one(export.events("nack"))["queue"] == "q"
+
+
 def test_clients_deliveries_name_no_link(export: Exporting, ch: Channel) -> None:
     ch.declare("q")
     ch.fill("q", BODY)

@@ -269,11 +269,15 @@ def expired_in_an_old_log(log: Log) -> None:
 @pytest.fixture(scope="module")
 def check(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> CheckResult:
     folder = tmp_path_factory.mktemp("proof")
+    write_scenes(folder / "log")
+    return check_whole(spark, folder / "log", folder / "report")
+
+
+def write_scenes(folder: Path) -> None:
     for name, make in SCENES.items():
-        log = Log(folder / "log", name, f"b{name}", NOW - 3 * LATER)
+        log = Log(folder, name, f"b{name}", NOW - 3 * LATER)
         log.snapshot(schema.START)
         make(log)
-    return check_whole(spark, folder / "log", folder / "report")
 
 
 def problems(check: CheckResult, node: str) -> dict[str, int]:

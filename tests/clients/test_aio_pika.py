@@ -7,28 +7,25 @@ import uuid
 import aio_pika
 import aiormq
 import pytest
-import pytest_asyncio
 from aio_pika import DeliveryMode, ExchangeType, Message
 from aio_pika.exceptions import ChannelPreconditionFailed, DeliveryError, PublishError, QueueEmpty
 from aio_pika.patterns import RPC
 
-pytestmark = pytest.mark.asyncio
 
-
-@pytest_asyncio.fixture
+@pytest.fixture
 async def connection(names, broker_url):
     connection = await aio_pika.connect(broker_url)
     yield connection
     await connection.close()
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def channel(connection):
     """A channel with confirms: each publish returns once the broker has confirmed it."""
     return await connection.channel()
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def queue(channel):
     return await channel.declare_queue(exclusive=True)
 

@@ -1,6 +1,13 @@
-"""Journals without a worker thread."""
+"""Journals without a worker thread, and messages for them."""
 
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.storage.journal import Journal
+
+
+def new_message(body: bytes) -> Message:
+    """Return a persistent message of the queue q."""
+    return Message(RoutingAddress("", "q"), content_frames(1, b"\0\0", body), 1, len(body), 0, True)
 
 
 def commit(journal: Journal) -> None:

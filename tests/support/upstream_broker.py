@@ -117,28 +117,21 @@ async def running(tls: TLSOptions | None = None) -> AsyncIterator[UpstreamBroker
     assert not complaints
 
 
-def run(
-    loop: Callable[[], asyncio.AbstractEventLoop],
-    test: Callable[..., Awaitable[None]],
-    tls: TLSOptions | None = None,
-    **arguments: object,
-) -> None:
-    async def work() -> None:
-        async with running(tls) as site:
-            await test(site, **arguments)
-
-    with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(work())
-
-
 def on_each_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Make a test with a broker, its argument `site`, one of each kind of loop."""
+    """Run a test on each kind of loop, with a broker if it has an argument `site`."""
+    parameters = inspect.signature(test).parameters
 
     @wraps(test)
     def run_on(loop: Callable[[], asyncio.AbstractEventLoop], **arguments: object) -> None:
-        run(loop, test, **arguments)  # type: ignore[arg-type]
+        async def work() -> None:
+            if "site" not in parameters:
+                return await test(**arguments)
+            async with running() as site:
+                await test(site, **arguments)
 
-    parameters = inspect.signature(test).parameters
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(work())
+
     others = [parameter for name, parameter in parameters.items() if name != "site"]
     loop = inspect.Parameter("loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     run_on.__signature__ = inspect.Signature([loop, *others])  # type: ignore[attr-defined]

@@ -89,7 +89,7 @@ class Message:
     persistent     delivery mode 2
     id             of its record in the journal; 0 if it is not stored
     state          its state in the one queue that it is in, or None; a message without state may be in several queues
-    seq            its number in the message log; 0 if it has none
+    seq            its number in the traffic log; 0 if it has none
     """
 
     __slots__ = ("address", "frames", "channel", "body_bytes", "largest_frame", "persistent", "id", "state", "seq")

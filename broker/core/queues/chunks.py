@@ -157,7 +157,7 @@ def splitter(length: int, count: int) -> Callable[[bytes], tuple[bytes, ...]]:
 
 
 class Stored(Chunk):
-    """Messages of which the journal alone has the contents: their ids, and `Message.seq` if there is a message log.
+    """Messages of which the journal alone has the contents: their ids, and `Message.seq` if there is a traffic log.
 
     The ids are a range, or otherwise take 4 bytes each, or 8 if they are far apart.
     """

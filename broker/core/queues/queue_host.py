@@ -131,7 +131,7 @@ class QueueHost:
         self.held = False
 
     def left(self, queue: HostedQueue, messages: list[Message], reason: str) -> None:
-        """Log messages that left the queue, if there is a message log."""
+        """Log messages that left the queue, if there is a traffic log."""
         if self.traffic_log is not None:
             self.traffic_log.left(queue, messages, reason)
 

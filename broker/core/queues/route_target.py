@@ -74,7 +74,7 @@ class RouteTarget(Destination):
     ) -> EnqueueResult:
         """Store and add messages one by one, or reject them; the same for `others` with an equal `record_key`.
 
-        `source` is that of the message log, empty for a client. `shared` messages are also added to other targets.
+        `source` is that of the traffic log, empty for a client. `shared` messages are also added to other targets.
         """
         raise NotImplementedError
 

@@ -23,11 +23,11 @@ PURGED, DELETED, MOVED = "purged", "deleted", "moved"
 
 
 class Origin:
-    """The channel of a publish or a delivery, as the firehose and the message log record it.
+    """The channel of a publish or a delivery, as the firehose and the traffic log record it.
 
     connection, channel, vhost, user  names of the connection, the virtual host and the user; the number of the channel
     upstream, link                    of a federation link: the upstream's name, and the queue that it consumes there
-    unconfirmed                       the message log's record of unconfirmed publishes, or None
+    unconfirmed                       the traffic log's record of unconfirmed publishes, or None
     """
 
     __slots__ = ("connection", "channel", "vhost", "user", "upstream", "link", "unconfirmed", "__weakref__")
@@ -43,7 +43,7 @@ class Origin:
 
 
 class LoggedQueue(Protocol):
-    """A queue as a message log sees it."""
+    """A queue as a traffic log sees it."""
 
     name: str
     vhost: str

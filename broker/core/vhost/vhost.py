@@ -399,7 +399,7 @@ class VHost(EmissionHost):
             call()
 
     def when_unbound(self, kind: str, name: str, call: Callable[[], None]) -> None:
-        """Call `call` once all bindings are deleted of the object of this name in `unbindings`."""
+        """Call `call` once all bindings are deleted of the object of this name in `unbinding_jobs`."""
         self._unbound_calls.setdefault((kind, name), []).append(call)
 
     def _finish_unbinding(self, kind: str, name: str) -> None:

@@ -9,7 +9,7 @@
     disk          the log, as tables
     metadata      the definitions of the broker, as rows
     ownership     the epoch of the owner: how a store is taken over, and how a former owner is fenced
-    guarantee     what a confirm is worth with the server's settings
+    durability     what a confirm is worth with the server's settings
 
 All but `address`, `session` and `schema` run without psycopg.
 """

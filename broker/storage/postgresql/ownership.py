@@ -85,11 +85,6 @@ class Ownership:
         # Advisory locks have two numbers of 32 bits: of the store, and of the epoch.
         self._key = int.from_bytes(sha256(store_id.encode()).digest()[:4], "big", signed=True)
 
-    @property
-    def takeovers(self) -> int:
-        """The number of takeovers until this owner."""
-        return self.epoch // TOKENS
-
     def name(self, epoch: int) -> str:
         """Return the application_name of the sessions of an owner."""
         return f"warren {self._store_id} {epoch}"

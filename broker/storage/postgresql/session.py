@@ -44,7 +44,6 @@ HINTS = {
     "Connection refused": "start the server, or check host and port",
     "certificate verify failed": "check sslrootcert in the URL",
 }
-LOGIN_FIRST = ("57P03", "53300")  # the server is starting up, or has too many connections
 
 
 class Session:

@@ -102,9 +102,9 @@ class Transactions:
     def commit(self) -> None:
         """Make all operations certain that were gathered before this call.
 
-        Raises OSError: of ports.FULL or ports.EXHAUSTED if this may be tried again, NOT_OWNER after another broker has
-        taken the store over, ConfirmedLost if the server lacks certain transactions, and EIO after any other failure;
-        these are final.
+        Raises OSError: of FULL or EXHAUSTED (`journal_port`) if this may be tried again, NOT_OWNER after another broker
+        has taken the store over, ConfirmedLost if the server lacks certain transactions, and EIO after any other
+        failure; these are final.
         """
         with self._gathering:
             wanted = self._total

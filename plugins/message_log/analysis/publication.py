@@ -16,11 +16,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from ..file_format.report_folder import PAGE, POINTER, REPORT, RUNS, TABLES, pointer, run_folder, runs
-from .hadoop_fs import Folders
 
 EARLIER = 2  # runs that are kept besides the current one, for readers that have them open
+
+
+class Folders(Protocol):
+    """The folders in which reports are published: of this machine, or of a store that Hadoop reads."""
+
+    def names(self, path: str) -> list[str]: ...
+    def exists(self, path: str) -> bool: ...
+    def text(self, path: str) -> str: ...
+    def replace(self, path: str, text: str) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def local(self, path: str) -> Path | None: ...
 
 
 def run_id() -> str:
@@ -61,7 +72,10 @@ def publish(folders: Folders, folder: str) -> None:
     local = folders.local(output)
     if local is not None:
         for name in (REPORT, TABLES):
-            link(local / name, f"{RUNS}/{run}/{name}")
+            if (local / RUNS / run / name).exists():
+                link(local / name, f"{RUNS}/{run}/{name}")
+            else:
+                (local / name).unlink(missing_ok=True)  # of a run before, which had tables
     for other in set(folders.names(place)) - {run, *earlier}:
         folders.remove(f"{place}/{other}")
 

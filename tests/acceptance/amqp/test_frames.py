@@ -53,13 +53,14 @@ def test_a_body_of_twice_the_frame_limit_returns_in_frames_below_it(broker: Peer
     assert client.largest_frame <= frame_max
 
 
-def test_each_reader_gets_frames_of_its_own_limit(broker: Peer, ch: Channel, queue: str) -> None:
+@pytest.mark.parametrize("number", [1, 9])  # that of the publisher, and another one
+def test_each_reader_gets_frames_of_its_own_limit(broker: Peer, ch: Channel, queue: str, number: int) -> None:
     body = b"x" * 100_000
     ch.publish("", queue, body)
     ch.sync()
     for consumes in (False, True):
         small = broker.connect(frame_max=4096)
-        reader = small.channel(9)
+        reader = small.channel(number)
         if consumes:
             reader.consume(queue, no_ack=True)
             assert [delivery.body for delivery in reader.deliveries(1)] == [body]

@@ -1,8 +1,14 @@
 """Metadata that survives a killed process once `apply` has returned, and a power cut once `sync` has."""
 
 from random import Random
+from typing import TYPE_CHECKING, cast
 
 from warren.broker.core.metadata.records import Change, StoredQueue
+from warren.broker.storage.disk import Disk
+from warren.broker.storage.journal import SEGMENT_BYTES, Journal
+
+if TYPE_CHECKING:
+    from warren.broker.storage.metadata import Metadata
 
 
 class MemoryMetadata:
@@ -30,3 +36,8 @@ class MemoryMetadata:
         """Lose any number of the last transactions."""
         self.queues, self.highest = random.choice([*self._since, (self.queues, self.highest)])
         self._since = []
+
+
+def journal_on(disk: Disk, segment_bytes: int = SEGMENT_BYTES) -> Journal:
+    """Return a journal on this disk whose metadata is in memory."""
+    return Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)

@@ -12,7 +12,6 @@ from tests.faults.simulation.metadata import MemoryMetadata
 from tests.faults.simulation.test_interleavings import message, opened
 from tests.support.journal import commit
 from warren.broker.storage.journal import Journal
-from warren.broker.storage.segment import OFFSET_MASK
 
 if TYPE_CHECKING:
     from warren.broker.storage.metadata import Metadata
@@ -77,7 +76,7 @@ def test_a_message_stays_where_any_copy_of_its_batch_is_damaged(damaged: int) ->
         journal.append([2], [copy])
         journal.settle_moved(1, first.id)
     commit(journal)
-    at = (journal.index.place(moves[damaged][1].id) & OFFSET_MASK) + 100
+    at = (journal.index.place(moves[damaged][1].id) & 0xFFFFFFFF) + 100
     assert recovered(disk.crash()) == {2: 3}
     torn = disk.crash()
     torn.damage(journal.segments[1].name, at)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.journal import commit
-from tests.unit.storage.test_recovery import message
+from tests.support.journal import commit, new_message
 from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.core.metadata.records import Change, StoredVHost
@@ -31,6 +30,6 @@ def test_each_batch_of_the_default_store_is_synced_with_the_declarations_before_
     for _ in range(2):
         synced.clear()
         journal.change(Change(True, StoredVHost("v")))
-        journal.append([1], [message(b"one")])
+        journal.append([1], [new_message(b"one")])
         commit(journal)
         assert synced == ["meta.sqlite-wal", "00000001.log"]

@@ -10,8 +10,6 @@ import pytest
 from warren.broker.app.main import keep_reloading
 from warren.broker.config import Config
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_an_error_of_the_configuration_leaves_the_loop_alone_and_the_certificates_are_reloaded() -> None:
     done: list[str] = []

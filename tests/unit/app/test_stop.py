@@ -48,7 +48,6 @@ async def stopped(store: Store, parts: Parts) -> tuple[int, list[str]]:
     return status, [str(line["event"]) for line in lines]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("call", ["rename", "sync_folder", "open"])
 async def test_an_error_of_the_last_checkpoint_is_a_failed_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
@@ -63,7 +62,6 @@ async def test_an_error_of_the_last_checkpoint_is_a_failed_disk(
     assert parts.calls == ["committer", "heartbeats", "socket"], "the last batch is stored while the store is owned"
 
 
-@pytest.mark.asyncio
 async def test_a_socket_that_cannot_be_unlinked_keeps_no_checkpoint_from_being_saved(tmp_path: Path) -> None:
     store = Store(Config(data_dir=str(tmp_path)))
     (tmp_path / "log" / "checkpoint").unlink(missing_ok=True)

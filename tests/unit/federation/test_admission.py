@@ -7,8 +7,6 @@ import pytest
 from warren.federation import admission as module
 from warren.federation.admission import AT_ONCE, EACH, Admission, Place, Upstream
 
-pytestmark = pytest.mark.asyncio
-
 ONE, OTHER = ("/", "one"), ("/", "other")
 
 

@@ -18,8 +18,6 @@ from warren.federation.link_spec import LinkKey, LinkSpec
 from warren.federation.link_status import LinkStatus
 from warren.federation.upstream.turns import COMPARED
 
-pytestmark = pytest.mark.asyncio
-
 Sent = list[tuple[str, str, str, str]]
 Items = Iterable[tuple[str, Table] | int]
 

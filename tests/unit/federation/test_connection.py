@@ -13,9 +13,8 @@ import aiormq.base
 import pytest
 from pamqp.commands import Basic
 
-from tests.support import upstream_broker
 from tests.support.polling import until_async
-from tests.support.upstream_broker import LOOPS, NAME, PATIENCE_S, UpstreamBroker, on_each_loop, typed
+from tests.support.upstream_broker import NAME, PATIENCE_S, UpstreamBroker, on_each_loop, typed
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import hash_password
 from warren.broker.session.connection import Connection
@@ -314,56 +313,58 @@ ENDS = [
 ]
 
 
+async def end_a_connection(site: UpstreamBroker, end: str) -> None:
+    failing = {"is refused": b"", "begins no AMQP": b"", "begins and ends": b"\1\0\0"}
+    if end in failing:
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(failing[end])
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = 1 if end == "is refused" else server.sockets[0].getsockname()[1]
+            with suppress(LinkError):
+                await site.dial(parse_endpoint(f"amqp://127.0.0.1:{port}"))
+        return
+    if end == "does not log in":
+        with suppress(LinkError):
+            await site.dial(replace(site.at(), password=Secret("wrong")))
+        return
+    connection = await site.dial()
+    channel = await connection.channel()
+    await channel.declare_queue("q")
+    await (await connection.channel()).close()
+    if end == "is closed there":
+        site.host.close_connections(lambda one: True, "bye")
+    elif end == "is lost":
+        connection.transport.abort("lost")
+    if end != "is closed here":
+        await connection.ended
+    await connection.close(PATIENCE_S)
+
+
+def objects_of_connections() -> list[Any]:
+    kinds = (UpstreamTransport, PlainConnection, AiormqConnection, aiormq.base.FutureStore, Connection)
+    return [one for one in gc.get_objects() if isinstance(one, kinds)]
+
+
 @pytest.mark.parametrize("end", ENDS)
-def test_a_connection_that_has_ended_leaves_no_cycles(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+@on_each_loop
+async def test_an_ended_connection_leaves_no_cycles(
+    site: UpstreamBroker, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
     """A full collection, which alone would free them, takes long with very many links."""
     monkeypatch.setattr(federation_dialling, "RELEASE_S", 0.05)
+    gc.collect()
+    gc.disable()
+    before = objects_of_connections()  # of other tests: a collection keeps what a finalizer has made reachable again
 
-    async def use(site: UpstreamBroker) -> None:
-        failing = {"is refused": b"", "begins no AMQP": b"", "begins and ends": b"\1\0\0"}
-        if end in failing:
+    def left() -> set[str]:
+        objects = objects_of_connections()
+        return {type(one).__qualname__ for one in objects if all(one is not other for other in before)}
 
-            async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                writer.write(failing[end])
-                writer.close()
-
-            async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-                port = 1 if end == "is refused" else server.sockets[0].getsockname()[1]
-                with suppress(LinkError):
-                    await site.dial(parse_endpoint(f"amqp://127.0.0.1:{port}"))
-            return
-        if end == "does not log in":
-            with suppress(LinkError):
-                await site.dial(replace(site.at(), password=Secret("wrong")))
-            return
-        connection = await site.dial()
-        channel = await connection.channel()
-        await channel.declare_queue("q")
-        await (await connection.channel()).close()
-        if end == "is closed there":
-            site.host.close_connections(lambda one: True, "bye")
-        elif end == "is lost":
-            connection.transport.abort("lost")
-        if end != "is closed here":
-            await connection.ended
-        await connection.close(PATIENCE_S)
-
-    def there() -> list[Any]:
-        kinds = (UpstreamTransport, PlainConnection, AiormqConnection, aiormq.base.FutureStore, Connection)
-        return [one for one in gc.get_objects() if isinstance(one, kinds)]
-
-    async def test(site: UpstreamBroker) -> None:
-        gc.collect()
-        gc.disable()
-        before = there()  # of other tests: a collection keeps what a finalizer has made reachable again
-
-        def left() -> set[str]:
-            return {type(one).__qualname__ for one in there() if all(one is not other for other in before)}
-
-        try:
-            await use(site)
-            await until_async(lambda: not left(), lambda: left())
-        finally:
-            gc.enable()
-
-    upstream_broker.run(LOOPS[0], test)
+    try:
+        await end_a_connection(site, end)
+        await until_async(lambda: not left(), left)
+    finally:
+        gc.enable()

@@ -1,7 +1,5 @@
 """Connections over TLS: verification, client certificates, unusable files."""
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -15,8 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from tests.support import upstream_broker
-from tests.support.upstream_broker import LOOPS, PATIENCE_S, UpstreamBroker
+from tests.support.upstream_broker import PATIENCE_S, on_each_loop, running
 from warren.broker.core.access.users import User
 from warren.broker.core.metadata.records import StoredUser
 from warren.broker.net.tls import TLSOptions
@@ -24,13 +21,6 @@ from warren.federation.upstream.endpoint import Endpoint, parse_endpoint
 from warren.federation.upstream.tls import make_context
 
 pytestmark = pytest.mark.sockets
-
-Run = Callable[..., None]
-
-
-@pytest.fixture(params=LOOPS, ids=["uvloop", "asyncio"])
-def run(request: pytest.FixtureRequest) -> Run:
-    return partial(upstream_broker.run, request.param)
 
 
 class Authority:
@@ -53,6 +43,12 @@ class Authority:
     def options(self, **options: Any) -> TLSOptions:
         return TLSOptions(*self.server, self.ca, **options)
 
+    def encrypted_key(self, path: Path, passphrase: bytes) -> Path:
+        key = load_pem_private_key(Path(self.client[1]).read_bytes(), None)
+        encryption = BestAvailableEncryption(passphrase)
+        path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
+        return path
+
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
@@ -66,8 +62,10 @@ def test_by_default_a_link_trusts_the_system(authority: Authority, monkeypatch: 
     assert make_context(parse_endpoint("amqps://h?verify=verify_none")).cert_store_stats()["x509_ca"] == 0
 
 
-def test_tls_is_verified_as_the_uri_says(run: Run, authority: Authority, tmp_path: Path) -> None:
-    async def test(site: UpstreamBroker) -> None:
+@on_each_loop
+async def test_tls_is_verified_as_the_uri_says(authority: Authority, tmp_path: Path) -> None:
+    async with running(authority.options()) as site:
+
         def at(query: str, host: str = "127.0.0.1") -> Endpoint:
             return parse_endpoint(f"amqps://{host}:{site.port}/%2f?{query}")
 
@@ -85,13 +83,11 @@ def test_tls_is_verified_as_the_uri_says(run: Run, authority: Authority, tmp_pat
         missing = f"cacertfile={authority.ca}&certfile={authority.ca}&keyfile={authority.ca}"
         assert (await site.fault(at(missing))).text.startswith("cannot use certfile or keyfile: ")
 
-    run(test, authority.options())
 
-
-def test_a_close_after_tls_may_be_for_a_certificate(run: Run, authority: Authority, tmp_path: Path) -> None:
+@on_each_loop
+async def test_a_close_after_tls_may_be_for_a_certificate(authority: Authority, tmp_path: Path) -> None:
     stranger = Authority(Path(mkdtemp(dir=tmp_path)))
-
-    async def test(site: UpstreamBroker) -> None:
+    async with running(authority.options(verify=True, certificate_required=True)) as site:
         uri = f"amqps://127.0.0.1:{site.port}/%2f?cacertfile={authority.ca}"
         closed = "the upstream closed the connection right after the TLS handshake: it may "
         wanted = f"{closed}require a client certificate (certfile= and keyfile= in the URI)"
@@ -101,27 +97,23 @@ def test_a_close_after_tls_may_be_for_a_certificate(run: Run, authority: Authori
         plain = parse_endpoint(f"amqp://127.0.0.1:{site.port}/%2f")
         assert "the port may be one for TLS (amqps://)" in (await site.fault(plain)).text
 
-    run(test, authority.options(verify=True, certificate_required=True))
 
-
-def test_a_port_without_tls_and_a_certificate_of_another_authority_are_named(run: Run, authority: Authority) -> None:
-    async def without(site: UpstreamBroker) -> None:
+@on_each_loop
+async def test_a_port_without_tls_and_a_certificate_of_another_authority_are_named(authority: Authority) -> None:
+    async with running() as site:
         text = (await site.fault(parse_endpoint(f"amqps://127.0.0.1:{site.port}/%2f?verify=verify_none"))).text
         assert text == "the upstream does not speak TLS at this port: it may be one for amqp://"
-
-    async def other(site: UpstreamBroker) -> None:
+    async with running(authority.options()) as site:
         text = (await site.fault(parse_endpoint(f"amqps://127.0.0.1:{site.port}/%2f"))).text
         assert text.endswith("(cacertfile= in the URI names the file with the upstream's authority)")
         name = f"?cacertfile={authority.ca}&server_name_indication=elsewhere"
         text = (await site.fault(parse_endpoint(f"amqps://127.0.0.1:{site.port}/%2f{name}"))).text
         assert text.endswith("(server_name_indication= in the URI is the name in the upstream's certificate)")
 
-    run(without)
-    run(other, authority.options())
 
-
-def test_only_the_log_has_the_reason_for_a_policymaker(run: Run, authority: Authority, tmp_path: Path) -> None:
-    async def test(site: UpstreamBroker) -> None:
+@on_each_loop
+async def test_only_the_log_has_the_reason_for_a_policymaker(authority: Authority, tmp_path: Path) -> None:
+    async with running(authority.options()) as site:
         user = User(StoredUser("policymaker", b"", ("policymaker",)))
         texts: set[str] = set()
         reasons: list[object] = []
@@ -132,11 +124,10 @@ def test_only_the_log_has_the_reason_for_a_policymaker(run: Run, authority: Auth
         assert texts == {"cannot use a file that the URI names, the broker's log says why"}
         assert len(set(reasons)) == 4, reasons
 
-    run(test, authority.options())
 
-
-def test_a_certificate_logs_in(run: Run, authority: Authority) -> None:
-    async def test(site: UpstreamBroker) -> None:
+@on_each_loop
+async def test_a_certificate_logs_in(authority: Authority) -> None:
+    async with running(authority.options(verify=True, login_from="common_name")) as site:
         certfile, keyfile = authority.client
         query = f"cacertfile={authority.ca}&certfile={certfile}&keyfile={keyfile}&auth_mechanism=external"
         connection = await site.dial(parse_endpoint(f"amqps://127.0.0.1:{site.port}/%2f?{query}"))
@@ -144,18 +135,14 @@ def test_a_certificate_logs_in(run: Run, authority: Authority) -> None:
         assert user is not None and user.name == "guest" and site.connection().mechanism == "EXTERNAL"
         await connection.close(PATIENCE_S)
 
-    run(test, authority.options(verify=True, login_from="common_name"))
 
+@on_each_loop
+async def test_only_its_passphrase_opens_a_key(authority: Authority, tmp_path: Path) -> None:
+    locked = authority.encrypted_key(tmp_path / "locked.key", b"open sesame")
+    async with running(authority.options()) as site:
 
-def test_only_its_passphrase_opens_a_key(run: Run, authority: Authority, tmp_path: Path) -> None:
-    certfile, keyfile = authority.client
-    key = load_pem_private_key(Path(keyfile).read_bytes(), None)
-    locked = tmp_path / "locked.key"
-    locked.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"open sesame")))
-
-    async def test(site: UpstreamBroker) -> None:
         def at(password: str) -> Endpoint:
-            query = f"cacertfile={authority.ca}&certfile={certfile}&keyfile={locked}{password}"
+            query = f"cacertfile={authority.ca}&certfile={authority.client[0]}&keyfile={locked}{password}"
             return parse_endpoint(f"amqps://127.0.0.1:{site.port}/%2f?{query}")
 
         connection = await site.dial(at("&password=open%20sesame"))
@@ -163,5 +150,3 @@ def test_only_its_passphrase_opens_a_key(run: Run, authority: Authority, tmp_pat
         for wrong in ("", "&password=secret"):
             fault = await site.fault(at(wrong))
             assert fault.text.startswith("cannot use certfile or keyfile: ") and "secret" not in fault.text
-
-    run(test, authority.options())

@@ -39,30 +39,31 @@ def body_frames(message: Message) -> bytes:
 # The window
 
 
-def test_what_comes_again_is_a_repeat() -> None:
-    window = DuplicateWindow()
+@pytest.fixture
+def window() -> DuplicateWindow:
+    return DuplicateWindow()
+
+
+def test_what_comes_again_is_a_repeat(window: DuplicateWindow) -> None:
     assert not window.is_repeat(number(1), 0)
     assert not window.is_repeat(number(2), 0)
     assert window.is_repeat(number(1), 0)
     assert len(window) == 2
 
 
-def test_what_has_no_identity_is_never_a_repeat() -> None:
-    window = DuplicateWindow()
+def test_what_has_no_identity_is_never_a_repeat(window: DuplicateWindow) -> None:
     assert not window.is_repeat(b"", 0)
     assert not window.is_repeat(b"", 0)
 
 
-def test_what_was_refused_may_come_again() -> None:
-    window = DuplicateWindow()
+def test_what_was_refused_may_come_again(window: DuplicateWindow) -> None:
     window.is_repeat(number(1), 0)
     window.forget(number(1))
     assert not window.is_repeat(number(1), 0)
 
 
-def test_the_window_remembers_so_many_and_no_more_than_twice_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_window_remembers_a_limited_number(window: DuplicateWindow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deduplication, "HALF_SIZE", 10)
-    window = DuplicateWindow()
     for value in range(1000):
         assert not window.is_repeat(number(value), 0)
         assert all(window.is_repeat(number(one), 0) for one in range(max(value - 9, 0), value + 1))
@@ -70,8 +71,7 @@ def test_the_window_remembers_so_many_and_no_more_than_twice_as_many(monkeypatch
     assert not window.is_repeat(number(1), 0)
 
 
-def test_the_window_remembers_so_long_and_no_longer_than_twice_as_long() -> None:
-    window = DuplicateWindow()
+def test_the_window_remembers_so_long_and_no_longer_than_twice_as_long(window: DuplicateWindow) -> None:
     start_ms = 5_000_000_000
     window.is_repeat(number(1), start_ms)
     assert window.is_repeat(number(1), start_ms + AGE_MS - 1)

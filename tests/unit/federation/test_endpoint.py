@@ -76,12 +76,11 @@ def test_an_ipv6_host_stands_in_brackets() -> None:
 def test_options_of_tls_count_with_tls_alone() -> None:
     options = (
         "cacertfile=/ca.pem&certfile=/c.pem&keyfile=/k.pem&password=pass&verify=verify_none"
-        "&server_name_indication=other&customize_hostname_check=https&depth=3&fail_if_no_peer_cert=true"
+        "&server_name_indication=other&depth=3&fail_if_no_peer_cert=true"
     )
     found = parse_endpoint(f"amqps://h?{options}")
     assert (found.cacertfile, found.certfile, found.keyfile) == ("/ca.pem", "/c.pem", "/k.pem")
     assert (found.key_password, found.verify, found.server_name) == (Secret("pass"), False, "other")
-    assert found.wildcard
     plain = parse_endpoint("amqp://h?cacertfile=/ca.pem&verify=verify_none&password=x")
     assert (plain.cacertfile, plain.verify, plain.key_password, plain.password) == ("", True, None, Secret("guest"))
     assert parse_endpoint("amqps://h?server_name_indication=disable").server_name == ""

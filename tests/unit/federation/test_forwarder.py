@@ -5,7 +5,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-import pytest_asyncio
 
 from tests.support.forwarding import KEYS, Forwarding, delivery
 from tests.support.polling import until_async
@@ -14,10 +13,8 @@ from warren.broker.core.jobs.scheduler import Job
 from warren.federation.forwarder import WAITING_BYTES
 from warren.federation.upstream.delivery_parser import Delivery
 
-pytestmark = pytest.mark.asyncio
 
-
-@pytest_asyncio.fixture
+@pytest.fixture
 async def house() -> AsyncIterator[Forwarding]:
     house = Forwarding()
     yield house

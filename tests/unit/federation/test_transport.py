@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 from pamqp.commands import Basic, Channel, Connection, Exchange, Queue
@@ -209,7 +208,7 @@ class House:
         self.transport.connection_lost(None)
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def house() -> AsyncIterator[House]:
     house = House()
     yield house
@@ -217,7 +216,6 @@ async def house() -> AsyncIterator[House]:
         house.lose()
 
 
-@pytest.mark.asyncio
 async def test_deliveries_of_one_read_come_together_and_before_what_is_behind_them(house: House) -> None:
     ok = codec.method_frame(0, Connection.Unblocked, {})
     house.receive(HEARTBEAT_FRAME, *delivery(1), ok, *delivery(2), *delivery(3)[:2])
@@ -226,7 +224,6 @@ async def test_deliveries_of_one_read_come_together_and_before_what_is_behind_th
     assert await house.passed(len(HEARTBEAT_FRAME + ok)) == HEARTBEAT_FRAME + ok
 
 
-@pytest.mark.asyncio
 async def test_an_answer_goes_to_its_call_and_not_to_aio_pika(house: House) -> None:
     first, second = (house.transport.call(1, Queue.Bind.index, b"args") for _ in range(2))
     other = house.transport.call(2, Exchange.Unbind.index, b"")
@@ -238,7 +235,6 @@ async def test_an_answer_goes_to_its_call_and_not_to_aio_pika(house: House) -> N
     assert await first == b"" and await house.passed(8) == HEARTBEAT_FRAME
 
 
-@pytest.mark.asyncio
 async def test_a_closed_channel_fails_its_calls_with_what_the_upstream_said(house: House) -> None:
     calls = [house.transport.call(channel, Queue.Declare.index, b"") for channel in (1, 1, 2)]
     close = codec.method_frame(1, Channel.Close, {"reply_code": 404, "reply_text": "NOT_FOUND - no queue"})
@@ -257,13 +253,11 @@ async def test_a_closed_channel_fails_its_calls_with_what_the_upstream_said(hous
         await house.transport.call(1, Queue.Declare.index, b"")
 
 
-@pytest.mark.asyncio
 async def test_flow_is_answered(house: House) -> None:
     house.receive(codec.method_frame(2, Channel.Flow, {"active": True}))
     assert house.socket.written == codec.method_frame(2, Channel.FlowOk, {"active": True})
 
 
-@pytest.mark.asyncio
 async def test_what_the_upstream_says_at_the_end_is_the_reason(house: House) -> None:
     house.receive(codec.method_frame(0, Connection.Close, {"reply_code": 320, "reply_text": "CONNECTION_FORCED - x"}))
     call = house.transport.call(1, Queue.Declare.index, b"")
@@ -274,13 +268,11 @@ async def test_what_the_upstream_says_at_the_end_is_the_reason(house: House) -> 
     assert caught.value.code == 320
 
 
-@pytest.mark.asyncio
 async def test_a_consumer_that_the_upstream_ends_is_named(house: House) -> None:
     house.receive(codec.method_frame(3, Basic.Cancel, {"consumer_tag": "tag", "nowait": True}))
     assert house.notes.cancels == [(3, "tag")]
 
 
-@pytest.mark.asyncio
 async def test_acknowledgements_are_those_of_amqp(house: House) -> None:
     house.transport.ack(1, 7, True)
     house.transport.nack(2, 8, True)
@@ -293,7 +285,6 @@ async def test_acknowledgements_are_those_of_amqp(house: House) -> None:
     ]
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_read_while_anybody_holds_it(house: House) -> None:
     house.transport.hold()
     house.transport.hold("reader")
@@ -303,7 +294,6 @@ async def test_nothing_is_read_while_anybody_holds_it(house: House) -> None:
     assert house.socket.reading
 
 
-@pytest.mark.asyncio
 async def test_aio_pikas_reader_holds_it_when_it_has_too_much(house: House) -> None:
     house.receive(*[HEARTBEAT_FRAME] * (transport.READER_LIMIT // 4 + 1))
     await asyncio.sleep(0)  # a full read rests for a turn, for another reason
@@ -313,7 +303,6 @@ async def test_aio_pikas_reader_holds_it_when_it_has_too_much(house: House) -> N
     assert house.socket.reading
 
 
-@pytest.mark.asyncio
 async def test_after_a_full_read_others_have_their_turn(house: House) -> None:
     house.receive(*delivery(1, b"x" * transport.FULL_READ))
     assert not house.socket.reading and house.notes.deliveries == [[1]]
@@ -322,7 +311,6 @@ async def test_after_a_full_read_others_have_their_turn(house: House) -> None:
     assert house.socket.reading
 
 
-@pytest.mark.asyncio
 async def test_an_upstream_that_falls_silent_is_given_up(house: House) -> None:
     house.transport.watch_heartbeats(0.001)
     await asyncio.wait_for(house.socket.closed.wait(), 10)
@@ -330,7 +318,6 @@ async def test_an_upstream_that_falls_silent_is_given_up(house: House) -> None:
     assert await house.transport.ended == "heartbeat_timeout"
 
 
-@pytest.mark.asyncio
 async def test_while_it_is_not_read_it_is_not_watched_and_aio_pika_sees_heartbeats(house: House) -> None:
     house.transport.hold()
     house.transport.watch_heartbeats(0.001)
@@ -338,7 +325,6 @@ async def test_while_it_is_not_read_it_is_not_watched_and_aio_pika_sees_heartbea
     assert not house.socket.aborted
 
 
-@pytest.mark.asyncio
 async def test_a_connection_that_is_lost_during_its_login_is_not_watched(house: House) -> None:
     loop, faults, later = asyncio.get_running_loop(), [], asyncio.Event()
     loop.set_exception_handler(lambda _, context: faults.append(context))
@@ -349,7 +335,6 @@ async def test_a_connection_that_is_lost_during_its_login_is_not_watched(house: 
     assert not faults
 
 
-@pytest.mark.asyncio
 async def test_an_upstream_that_does_not_read_is_given_up(house: House) -> None:
     house.socket.unread_bytes = transport.WRITE_MAX + 1
     house.transport.ack(1, 1, False)
@@ -361,7 +346,6 @@ async def test_an_upstream_that_does_not_read_is_given_up(house: House) -> None:
     assert "does not read" in await house.transport.ended
 
 
-@pytest.mark.asyncio
 async def test_nonsense_ends_the_connection_and_nothing_else(house: House) -> None:
     house.receive(b"nonsense")
     assert house.socket.aborted
@@ -369,7 +353,6 @@ async def test_nonsense_ends_the_connection_and_nothing_else(house: House) -> No
     assert "does not speak AMQP" in await house.transport.ended
 
 
-@pytest.mark.asyncio
 async def test_a_bug_of_ours_ends_the_connection_and_is_told(house: House) -> None:
     house.notes.fails = True
     house.receive(*delivery(1))
@@ -382,7 +365,6 @@ def looks_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("looks_by_hand")
-@pytest.mark.asyncio
 async def test_an_upstream_that_does_not_answer_is_given_up_however_much_else_it_sends(house: House) -> None:
     answered, call = (house.transport.call(1, Queue.Bind.index, b"") for _ in range(2))
     for _ in range(transport.ANSWER_S - 1):
@@ -398,7 +380,6 @@ async def test_an_upstream_that_does_not_answer_is_given_up_however_much_else_it
 
 
 @pytest.mark.usefixtures("looks_by_hand")
-@pytest.mark.asyncio
 async def test_an_answer_that_we_do_not_read_is_not_overdue(house: House) -> None:
     call = house.transport.call(1, Queue.Bind.index, b"")
     house.transport.hold()
@@ -411,7 +392,6 @@ async def test_an_answer_that_we_do_not_read_is_not_overdue(house: House) -> Non
     assert await call == b""
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_written_once_another_broker_may_act_as_this_one(house: House) -> None:
     house.transport.ack(1, 1, False)
     house.alone = False

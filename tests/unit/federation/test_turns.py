@@ -8,8 +8,6 @@ import pytest
 
 from warren.federation.upstream.turns import LINK_COST, TURN_COST, Turns
 
-pytestmark = pytest.mark.asyncio
-
 AT_ONCE = TURN_COST // LINK_COST
 
 

@@ -15,12 +15,16 @@ from warren.broker.config.config import Log, LogLevels
 FIELDS = {"connection": "1.2.3.4:5 -> 6.7.8.9:10", "process": "<0.7.0>"}
 
 
+@pytest.fixture
+def stream() -> io.StringIO:
+    return io.StringIO()
+
+
 def lines(stream: io.StringIO) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def test_away_from_a_terminal_an_event_is_one_json_object_with_its_time_in_utc() -> None:
-    stream = io.StringIO()
+def test_away_from_a_terminal_an_event_is_one_json_object_with_its_time_in_utc(stream: io.StringIO) -> None:
     logs.configure(Log(), stream, "a@b")
     structlog.get_logger().warning("cannot_accept", reason="no files")
     (line,) = lines(stream)
@@ -36,8 +40,7 @@ def test_away_from_a_terminal_an_event_is_one_json_object_with_its_time_in_utc()
     }
 
 
-def test_an_event_of_a_connection_is_of_its_domain_and_process() -> None:
-    stream = io.StringIO()
+def test_an_event_of_a_connection_is_of_its_domain_and_process(stream: io.StringIO) -> None:
     logs.configure(Log(), stream)
     structlog.get_logger().info("connection_accepted", **FIELDS)
     event = json.loads(lines(stream)[0])
@@ -45,8 +48,7 @@ def test_an_event_of_a_connection_is_of_its_domain_and_process() -> None:
     assert event["msg"] == "accepting AMQP connection 1.2.3.4:5 -> 6.7.8.9:10"
 
 
-def test_each_plain_line_begins_with_time_level_and_connection() -> None:
-    stream = io.StringIO()
+def test_each_plain_line_begins_with_time_level_and_connection(stream: io.StringIO) -> None:
     logs.configure(Log(form="human"), stream)
     structlog.get_logger().warning("connection_lost", reason="client unexpectedly closed TCP connection", **FIELDS)
     first, second = lines(stream)
@@ -56,8 +58,7 @@ def test_each_plain_line_begins_with_time_level_and_connection() -> None:
     assert second.endswith("> client unexpectedly closed TCP connection")
 
 
-def test_a_traceback_stays_in_the_line_of_its_event_and_shows_no_password() -> None:
-    stream = io.StringIO()
+def test_a_traceback_stays_in_the_line_of_its_event_and_shows_no_password(stream: io.StringIO) -> None:
     logs.configure(Log(), stream)
     try:
         raise ValueError("cannot reach amqp://u:s3cret@h")
@@ -69,15 +70,13 @@ def test_a_traceback_stays_in_the_line_of_its_event_and_shows_no_password() -> N
     assert len(lines(stream)) == 2 and "s3cret" not in stream.getvalue()
 
 
-def test_a_traceback_is_told_in_plain_lines_too() -> None:
-    stream = io.StringIO()
+def test_a_traceback_is_told_in_plain_lines_too(stream: io.StringIO) -> None:
     logs.configure(Log(form="human"), stream)
     structlog.get_logger().error("internal_error", exc_info=ValueError("bad\x1b[2J"))
     assert lines(stream)[-1].endswith("[error] <0.0.0> ValueError: bad\\x1b[2J")
 
 
-def test_what_other_libraries_log_has_the_same_form() -> None:
-    stream = io.StringIO()
+def test_what_other_libraries_log_has_the_same_form(stream: io.StringIO) -> None:
     logs.configure(Log(level="debug"), stream)
     logging.getLogger("asyncio").error("task %s", "lost", exc_info=ValueError("bad"))
     logging.getLogger("asyncio").debug("not for the operator")
@@ -100,8 +99,7 @@ def test_events_below_the_level_are_left_out_and_the_last_call_holds() -> None:
     assert line.endswith("three port=5672") and "\x1b" not in line
 
 
-def test_the_level_of_a_category_counts_in_place_of_an_outputs() -> None:
-    stream = io.StringIO()
+def test_the_level_of_a_category_counts_in_place_of_an_outputs(stream: io.StringIO) -> None:
     logs.configure(Log(level="info", levels=LogLevels(connection="error", user="debug")), stream)
     logger = structlog.get_logger()
     logger.info("connection_accepted", **FIELDS)
@@ -120,15 +118,13 @@ def test_the_level_of_a_category_counts_in_place_of_an_outputs() -> None:
         ("lager_default", r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} "),
     ],
 )
-def test_the_time_is_written_as_wanted(form: str, pattern: str) -> None:
-    stream = io.StringIO()
+def test_the_time_is_written_as_wanted(stream: io.StringIO, form: str, pattern: str) -> None:
     logs.configure(Log(form="human", time=form), stream)  # type: ignore[arg-type]
     structlog.get_logger().info("ready", plugins=0)
     assert re.match(pattern + r"\[info\] <", stream.getvalue())
 
 
-def test_a_file_has_its_own_level_and_form_beside_the_console(tmp_path: Path) -> None:
-    stream = io.StringIO()
+def test_a_file_has_its_own_level_and_form_beside_the_console(stream: io.StringIO, tmp_path: Path) -> None:
     logs.configure(Log(dir=str(tmp_path / "new"), file="a.log", file_level="debug", form="json"), stream)
     structlog.get_logger().debug("one", user="\udcff")
     structlog.get_logger().info("ready", plugins=0)
@@ -150,8 +146,7 @@ def test_a_file_that_was_moved_away_is_begun_anew_and_one_that_is_full_is_cut_of
     assert len(list(tmp_path.glob("a.log*"))) == 2 and file.stat().st_size < 200
 
 
-def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
-    stream = io.StringIO()
+def test_a_file_that_cannot_be_written_changes_nothing(stream: io.StringIO, tmp_path: Path) -> None:
     logs.configure(Log(), stream)
     with pytest.raises(OSError):
         logs.configure(Log(file=str(tmp_path)))
@@ -159,8 +154,7 @@ def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
     assert len(lines(stream)) == 1
 
 
-def test_a_console_that_is_gone_stops_nobody(capsys: pytest.CaptureFixture[str]) -> None:
-    stream = io.StringIO()
+def test_a_console_that_is_gone_stops_nobody(stream: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(Log(), stream)
     stream.close()
     structlog.get_logger().info("ready", plugins=0)
@@ -180,8 +174,7 @@ def test_lines_are_published_as_long_as_somebody_does(tmp_path: Path) -> None:
     assert lines == [("error", "one")]
 
 
-def test_what_a_peer_chose_cannot_steer_the_terminal() -> None:
-    stream = io.StringIO()
+def test_what_a_peer_chose_cannot_steer_the_terminal(stream: io.StringIO) -> None:
     logs.configure(Log(form="human"), stream)
     logger = structlog.get_logger()
     logger.error("login_refused", user="\x1b[2Jnobody\udcff\n", reason="user '\x1b[2Jnobody\udcff\n'", **FIELDS)

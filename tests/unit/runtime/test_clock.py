@@ -9,8 +9,6 @@ import pytest
 from warren.broker.runtime import clock as clock_module
 from warren.broker.runtime.clock import LoopClock, LoopTimer
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_the_clock_counts_milliseconds_since_1970():
     assert abs(LoopClock(asyncio.get_running_loop()).now_ms() - time.time() * 1000) < 1000

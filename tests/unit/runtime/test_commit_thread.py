@@ -13,8 +13,6 @@ from warren.broker.core.messages.journal_port import BEHIND, DISK_FULL, IN_FLIGH
 from warren.broker.runtime import commit_thread
 from warren.broker.runtime.commit_thread import Committer
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,8 +114,12 @@ class Scene:
         self.failed.set()
 
 
-async def test_what_gathers_meanwhile_is_the_next_batch_and_a_stop_waits_for_all() -> None:
-    scene = Scene()
+@pytest.fixture
+async def scene() -> Scene:
+    return Scene()
+
+
+async def test_what_gathers_meanwhile_is_the_next_batch_and_a_stop_waits_for_all(scene: Scene) -> None:
     scene.commit(3)
     assert scene.journal.sealed == 1
     assert await scene.committer.stop()
@@ -126,8 +128,7 @@ async def test_what_gathers_meanwhile_is_the_next_batch_and_a_stop_waits_for_all
     assert len(scene.took) == 3 and all(seconds >= 0 for seconds in scene.took)
 
 
-async def test_the_disk_is_checked_before_a_batch_is_written_if_the_journal_is_behind() -> None:
-    scene = Scene()
+async def test_the_disk_is_checked_before_a_batch_is_written_if_the_journal_is_behind(scene: Scene) -> None:
     scene.room = False
     scene.committer.commit_soon()
     assert scene.alarms == []
@@ -138,8 +139,7 @@ async def test_the_disk_is_checked_before_a_batch_is_written_if_the_journal_is_b
     assert await scene.committer.stop()
 
 
-async def test_a_stop_waits_for_what_is_added_after_the_last_batch() -> None:
-    scene = Scene()
+async def test_a_stop_waits_for_what_is_added_after_the_last_batch(scene: Scene) -> None:
     loop = asyncio.get_running_loop()
 
     def add() -> None:  # before the task that stops runs again
@@ -151,8 +151,7 @@ async def test_a_stop_waits_for_what_is_added_after_the_last_batch() -> None:
     assert scene.journal.done == [1, 2, 3, 4, 5]
 
 
-async def test_a_batch_is_written_and_synced_while_the_sync_of_the_one_before_runs() -> None:
-    scene = Scene()
+async def test_a_batch_is_written_and_synced_while_the_sync_of_the_one_before_runs(scene: Scene) -> None:
     second = threading.Event()
 
     def sync(number: int) -> None:
@@ -168,8 +167,7 @@ async def test_a_batch_is_written_and_synced_while_the_sync_of_the_one_before_ru
     assert scene.journal.done == [2, 1]
 
 
-async def test_no_batch_is_written_before_those_with_lower_numbers() -> None:
-    scene = Scene()
+async def test_no_batch_is_written_before_those_with_lower_numbers(scene: Scene) -> None:
     scene.journal.errors = [OSError(errno.ENOSPC, "full")] * 3
     scene.commit(4)
     scene.committer.commit_soon()
@@ -179,8 +177,7 @@ async def test_no_batch_is_written_before_those_with_lower_numbers() -> None:
     assert sorted(scene.journal.done) == [1, 2, 3, 4]
 
 
-async def test_nothing_is_written_after_a_final_failure() -> None:
-    scene = Scene()
+async def test_nothing_is_written_after_a_final_failure(scene: Scene) -> None:
     scene.journal.errors = [OSError(errno.EIO, "broken")]
     scene.commit(3)
     scene.committer.commit_soon()
@@ -189,8 +186,7 @@ async def test_nothing_is_written_after_a_final_failure() -> None:
     assert (scene.journal.calls, scene.journal.done) == (["write 1"], [])
 
 
-async def test_a_full_disk_is_tried_again_and_sets_the_alarm_until_then() -> None:
-    scene = Scene()
+async def test_a_full_disk_is_tried_again_and_sets_the_alarm_until_then(scene: Scene) -> None:
     scene.journal.errors = [OSError(errno.ENOSPC, "full"), OSError(errno.EDQUOT, "full")]
     scene.commit(1)
     assert await scene.committer.stop()
@@ -200,8 +196,7 @@ async def test_a_full_disk_is_tried_again_and_sets_the_alarm_until_then() -> Non
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-async def test_a_batch_without_a_descriptor_or_memory_is_tried_again_without_an_alarm(number: int) -> None:
-    scene = Scene()
+async def test_a_shortage_of_descriptors_or_memory_sets_no_alarm(scene: Scene, number: int) -> None:
     scene.journal.errors = [OSError(number, "not now")]
     scene.commit(1)
     assert await scene.committer.stop()
@@ -209,8 +204,7 @@ async def test_a_batch_without_a_descriptor_or_memory_is_tried_again_without_an_
     assert [error.errno for error in scene.delays] == [number]
 
 
-async def test_a_disk_that_does_not_tell_its_room_keeps_no_batch_from_being_confirmed() -> None:
-    scene = Scene()
+async def test_a_disk_that_does_not_tell_its_room_keeps_no_batch_from_being_confirmed(scene: Scene) -> None:
     answers: list[OSError | bool] = [OSError(errno.EIO, "broken"), OSError(errno.EIO, "broken"), False, True]
     looked = asyncio.Event()
 
@@ -230,8 +224,7 @@ async def test_a_disk_that_does_not_tell_its_room_keeps_no_batch_from_being_conf
     assert await scene.committer.stop()
 
 
-async def test_publishers_wait_while_there_is_little_room_and_go_on_when_there_is_more() -> None:
-    scene = Scene()
+async def test_publishers_wait_while_there_is_little_room_and_go_on_when_there_is_more(scene: Scene) -> None:
     scene.room = False
     scene.journal.added = 1
     changes: asyncio.Queue[bool] = asyncio.Queue()
@@ -244,8 +237,7 @@ async def test_publishers_wait_while_there_is_little_room_and_go_on_when_there_i
     assert await scene.committer.stop()
 
 
-async def test_work_that_needs_space_is_given_up_at_the_stop_while_the_disk_is_full() -> None:
-    scene = Scene()
+async def test_work_that_needs_space_is_given_up_at_the_stop_while_the_disk_is_full(scene: Scene) -> None:
     scene.room = False
     scene.committer.check_disk()
     calls: list[int] = []
@@ -255,8 +247,7 @@ async def test_work_that_needs_space_is_given_up_at_the_stop_while_the_disk_is_f
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), ValueError("a bug")])
-async def test_any_other_failure_is_final(error: Exception) -> None:
-    scene = Scene()
+async def test_any_other_failure_is_final(scene: Scene, error: Exception) -> None:
     scene.journal.errors = [error]
     scene.commit(2)
     await scene.failed.wait()
@@ -266,17 +257,15 @@ async def test_any_other_failure_is_final(error: Exception) -> None:
     assert scene.journal.sealed == 1  # nothing more is written
 
 
-async def test_a_stop_does_not_wait_for_ever_for_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_does_not_wait_for_ever_for_a_full_disk(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_thread, "STOP_WAIT_S", 0.01)
     monkeypatch.setattr(commit_thread, "RETRY_S", 60.0)
-    scene = Scene()
     scene.journal.errors = [OSError(errno.ENOSPC, "full")]
     scene.commit(1)
     assert not await scene.committer.stop()
 
 
-async def test_what_is_done_before_a_stop_waits_each_time_that_the_journal_is_behind() -> None:
-    scene = Scene()
+async def test_work_before_a_stop_waits_whenever_the_journal_is_behind(scene: Scene) -> None:
     scene.journal.is_behind = True
     left = [1, 2, 3]
 
@@ -289,10 +278,9 @@ async def test_what_is_done_before_a_stop_waits_each_time_that_the_journal_is_be
     assert await scene.committer.stop()
 
 
-async def test_what_is_done_before_a_stop_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_before_a_stop_does_not_wait_for_ever(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_thread, "STOP_WAIT_S", 0.01)
     monkeypatch.setattr(commit_thread, "RETRY_S", 60.0)
-    scene = Scene()
     scene.journal.is_behind = True
     scene.journal.errors = [OSError(errno.ENOSPC, "full")]
     scene.journal.added = 1
@@ -300,9 +288,8 @@ async def test_what_is_done_before_a_stop_does_not_wait_for_ever(monkeypatch: py
     assert not await scene.committer.stop()
 
 
-async def test_what_is_done_before_a_stop_shares_the_loop_and_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_before_a_stop_shares_the_loop(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_thread, "FINISH_S", 0.02)
-    scene = Scene()
     turns: list[str] = []
 
     async def other() -> None:
@@ -321,8 +308,7 @@ async def test_what_is_done_before_a_stop_shares_the_loop_and_has_a_limit(monkey
     assert await scene.committer.stop()
 
 
-async def test_what_is_only_written_is_synced_soon() -> None:
-    scene = Scene()
+async def test_what_is_only_written_is_synced_soon(scene: Scene) -> None:
     scene.journal.lazy = True
     scene.journal.added = 1
     synced = asyncio.Event()
@@ -333,8 +319,7 @@ async def test_what_is_only_written_is_synced_soon() -> None:
     assert await scene.committer.stop()
 
 
-async def test_nothing_is_sealed_after_a_stop() -> None:
-    scene = Scene()
+async def test_nothing_is_sealed_after_a_stop(scene: Scene) -> None:
     scene.journal.lazy = True
     scene.commit(1)
     assert await scene.committer.stop()
@@ -342,9 +327,8 @@ async def test_nothing_is_sealed_after_a_stop() -> None:
     assert scene.journal.done == [1]
 
 
-async def test_nothing_is_confirmed_while_the_owner_is_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_confirmed_while_the_owner_is_uncertain(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_thread, "OWNED_S", 0.0)
-    scene = Scene()
     scene.owned = False
     looked = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -89,42 +89,32 @@ def test_no_full_collection_comes_by_itself_and_each_other_one_is_of_few_objects
     assert len(kept) == OBJECTS
 
 
-def test_a_small_heap_is_collected_while_the_loop_is_busy(place: Place) -> None:
-    place.heap.size = SMALL_HEAP - 1
-    place.heap.took_s = 0.001
-    place.full.collect_if_due(0, BUSY)
-    place.full.collect_if_due(10, BUSY)
-    assert place.heap.collections == 2
-    assert place.log == []
+LOGGED = [("full_collection", "info", {"ms": 500, "objects": 7})]
 
 
-def test_a_moderate_heap_is_collected_once_a_minute_while_the_loop_is_busy(place: Place) -> None:
-    place.heap.size = MODERATE_HEAP - 1
-    for second in range(0, 120, 10):
-        place.full.collect_if_due(second, BUSY)
-    assert place.heap.collections == 2
-    place.heap.size = MODERATE_HEAP
-    place.full.collect_if_due(180, BUSY)
-    assert place.heap.collections == 2
-
-
-def test_a_large_heap_is_collected_only_while_the_loop_is_idle_and_rarely(place: Place) -> None:
-    place.full.collect_if_due(0, BUSY)
-    assert place.heap.collections == 0
-    place.full.collect_if_due(10, IDLE)
-    assert place.heap.collections == 1
-    assert place.log == [("full_collection", "info", {"ms": 500, "objects": 7})]
-    place.full.collect_if_due(20, IDLE)
-    assert place.heap.collections == 1
-    place.full.collect_if_due(10 + LONG_INTERVAL_S, IDLE)
-    assert place.heap.collections == 2
-
-
-def test_nothing_is_collected_where_nothing_became_old(place: Place) -> None:
-    place.heap.new = False
-    place.heap.size = 0
-    place.full.collect_if_due(0, IDLE)
-    assert place.heap.collections == 0
+@pytest.mark.parametrize(
+    ("blocks", "new", "took_s", "looks", "collections"),
+    [
+        pytest.param(SMALL_HEAP - 1, True, 0.001, [(0, BUSY), (10, BUSY)], [1, 2], id="small"),
+        pytest.param(MODERATE_HEAP - 1, True, LONG_S, [(0, BUSY), (50, BUSY), (60, BUSY)], [1, 1, 2], id="moderate"),
+        pytest.param(MODERATE_HEAP, True, LONG_S, [(0, BUSY), (180, BUSY)], [0, 0], id="large and busy"),
+        pytest.param(
+            *(MODERATE_HEAP, True, LONG_S, [(10, IDLE), (20, IDLE), (10 + LONG_INTERVAL_S, IDLE)], [1, 1, 2]),
+            id="large and idle",
+        ),
+        pytest.param(0, False, LONG_S, [(0, IDLE)], [0], id="without old objects"),
+    ],
+)
+def test_a_larger_heap_is_collected_more_rarely(
+    place: Place, blocks: int, new: bool, took_s: float, looks: list[tuple[float, float]], collections: list[int]
+) -> None:
+    place.heap.size, place.heap.new, place.heap.took_s = blocks, new, took_s
+    counts = []
+    for now_s, share in looks:
+        place.full.collect_if_due(now_s, share)
+        counts.append(place.heap.collections)
+    assert counts == collections
+    assert place.log == LOGGED * (collections[-1] if took_s == LONG_S else 0)
 
 
 def test_a_shortage_of_memory_is_a_reason_to_collect_once_a_minute(place: Place) -> None:

@@ -94,8 +94,12 @@ class Scene:
             self.loop.clock.advance(round(FAILED_DELAY_S * 1000))
 
 
-def test_sources_take_turns_however_many_one_of_them_asks() -> None:
-    scene = Scene()
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_sources_take_turns_however_many_one_of_them_asks(scene: Scene) -> None:
     for number in range(300):
         scene.ask(f"wrong {number}", "10.0.0.1")
     scene.ask("right", "10.0.0.2")
@@ -107,8 +111,7 @@ def test_sources_take_turns_however_many_one_of_them_asks() -> None:
     assert scene.answers == [("wrong 0", False), ("right", True)]
 
 
-def test_the_same_source_comes_to_its_turn_as_well() -> None:
-    scene = Scene()
+def test_the_same_source_comes_to_its_turn_as_well(scene: Scene) -> None:
     for number in range(NAME_LIMIT):
         scene.ask(f"wrong {number}", "10.0.0.1")
     scene.ask("right", "10.0.0.1")
@@ -116,9 +119,8 @@ def test_the_same_source_comes_to_its_turn_as_well() -> None:
     assert ("right", False) in scene.answers and len(scene.answers) == NAME_LIMIT + 1
 
 
-def test_names_of_one_source_take_turns_and_the_delay_of_one_is_not_that_of_others() -> None:
+def test_names_of_one_source_take_turns_and_the_delay_of_one_is_not_that_of_others(scene: Scene) -> None:
     """48 connections that guessed at one name once kept out all clients with their address."""
-    scene = Scene()
     for number in range(FREE_FAILURES + 1):
         scene.ask(f"early {number}", "10.0.0.1")
         scene.answer()
@@ -130,8 +132,7 @@ def test_names_of_one_source_take_turns_and_the_delay_of_one_is_not_that_of_othe
     assert scene.answers == [("new user", True)]
 
 
-def test_names_that_nobody_has_delay_a_source_too_and_leave_a_place_to_others() -> None:
-    scene = Scene()
+def test_names_that_nobody_has_delay_a_source_too_and_leave_a_place_to_others(scene: Scene) -> None:
     for number in range(SOURCE_FREE_FAILURES + 1):
         scene.ask(f"early {number}", "10.0.0.1", name=f"early {number}")
         scene.answer()
@@ -145,8 +146,7 @@ def test_names_that_nobody_has_delay_a_source_too_and_leave_a_place_to_others() 
     assert ("new user", False) in scene.answers and len(scene.answers) == SOURCE_LIMIT
 
 
-def test_addresses_of_one_ipv6_network_are_one_source() -> None:
-    scene = Scene()
+def test_addresses_of_one_ipv6_network_are_one_source(scene: Scene) -> None:
     for number in range(PENDING_LIMIT):
         scene.ask(f"wrong {number}", f"2001:db8::{number + 1:x}", name=f"name {number}")
     assert len([answer for answer in scene.answers if answer[1] is None]) == PENDING_LIMIT - SOURCE_LIMIT - 1
@@ -157,8 +157,7 @@ def test_addresses_of_one_ipv6_network_are_one_source() -> None:
     assert scene.answers[-1] == ("right", True)
 
 
-def test_where_too_many_wait_a_newcomer_takes_the_place_of_the_network_that_has_most() -> None:
-    scene = Scene()
+def test_where_too_many_wait_a_newcomer_takes_the_place_of_the_network_that_has_most(scene: Scene) -> None:
     for number in range(PENDING_LIMIT + 1):
         scene.ask(f"wrong {number}", f"10.0.{number % 100}.{number}")
     assert not scene.answers
@@ -168,8 +167,7 @@ def test_where_too_many_wait_a_newcomer_takes_the_place_of_the_network_that_has_
     assert ("newcomer", False) in scene.answers
 
 
-def test_where_too_many_wait_those_that_failed_make_room_and_nobody_who_did_not() -> None:
-    scene = Scene()
+def test_where_too_many_wait_those_that_failed_make_room_and_nobody_who_did_not(scene: Scene) -> None:
     scene.ask("failed", "10.9.0.1")
     scene.answer()
     scene.ask("first", "10.10.0.1")
@@ -185,9 +183,8 @@ def test_where_too_many_wait_those_that_failed_make_room_and_nobody_who_did_not(
     assert len(scene.answers) - answers == PENDING_LIMIT + 1
 
 
-def test_a_right_password_gets_in_among_wrong_ones_from_many_thousand_addresses() -> None:
+def test_a_right_password_gets_in_among_wrong_ones_from_many_thousand_addresses(scene: Scene) -> None:
     """Each wrong login comes from another address, and a refused one is repeated at once."""
-    scene = Scene()
     attempts = 0
 
     def attack(times: int) -> None:
@@ -218,8 +215,7 @@ def test_a_right_password_gets_in_among_wrong_ones_from_many_thousand_addresses(
     assert checks_until_right("neighbour", "10.0.7.251") <= 2 * PENDING_LIMIT, "in the midst of them"
 
 
-def test_a_source_whose_password_was_right_before_comes_first_also_beside_bad_neighbours() -> None:
-    scene = Scene()
+def test_a_source_whose_password_was_right_before_comes_first_also_beside_bad_neighbours(scene: Scene) -> None:
     scene.ask("known", "10.0.0.1")
     scene.answer(outcome=True)
     scene.ask("neighbour", "10.0.0.2")
@@ -260,8 +256,7 @@ def test_wrong_passwords_for_a_name_do_not_keep_out_the_right_one_from_the_same_
     assert ("alice", True) in scene.answers
 
 
-def test_a_name_with_failures_has_each_fourth_turn() -> None:
-    scene = Scene()
+def test_a_name_with_failures_has_each_fourth_turn(scene: Scene) -> None:
     scene.ask("early", "10.0.0.1")
     scene.answer()
     scene.ask("running", "10.0.1.1")
@@ -285,8 +280,7 @@ def test_the_worst_are_remembered_where_too_many_have_failed(monkeypatch: Any) -
     assert queue._failures[worst].count(0.0) == FREE_FAILURES + 1
 
 
-def test_a_question_is_answered_once_for_all_sources_that_ask_it() -> None:
-    scene = Scene()
+def test_a_question_is_answered_once_for_all_sources_that_ask_it(scene: Scene) -> None:
     for number in range(10):
         scene.ask(f"client {number}", f"10.0.{number}.1", password="secret")
     scene.answer(outcome=True)
@@ -294,8 +288,7 @@ def test_a_question_is_answered_once_for_all_sources_that_ask_it() -> None:
     assert len(scene.loop.checks) == 1
 
 
-def test_a_check_that_is_given_up_takes_no_other_asker_with_it() -> None:
-    scene = Scene()
+def test_a_check_that_is_given_up_takes_no_other_asker_with_it(scene: Scene) -> None:
     scene.ask("running", "10.9.0.1")
     scene.answer()
     scene.ask("running", "10.8.0.1")
@@ -308,8 +301,7 @@ def test_a_check_that_is_given_up_takes_no_other_asker_with_it() -> None:
     assert ("client", True) in scene.answers
 
 
-def test_a_check_whose_askers_have_gone_is_not_made() -> None:
-    scene = Scene()
+def test_a_check_whose_askers_have_gone_is_not_made(scene: Scene) -> None:
     scene.ask("first", "10.0.0.1")
     forget = scene.ask("gone", "10.0.0.1")
     scene.ask("last", "10.0.0.1")
@@ -320,8 +312,7 @@ def test_a_check_whose_askers_have_gone_is_not_made() -> None:
     assert len(scene.loop.checks) == 2
 
 
-def test_a_source_that_fails_often_is_delayed_and_others_are_not() -> None:
-    scene = Scene()
+def test_a_source_that_fails_often_is_delayed_and_others_are_not(scene: Scene) -> None:
     for number in range(FREE_FAILURES + 1):
         scene.ask(str(number), "10.0.0.1")
         scene.answer()
@@ -336,8 +327,7 @@ def test_a_source_that_fails_often_is_delayed_and_others_are_not() -> None:
     assert scene.answers[-2:] == [("other", False), ("again", False)]
 
 
-def test_a_check_that_fails_says_nothing_of_the_password() -> None:
-    scene = Scene()
+def test_a_check_that_fails_says_nothing_of_the_password(scene: Scene) -> None:
     scene.ask("one", "10.0.0.1")
     scene.ask("two", "10.0.0.1")
     scene.answer(MemoryError("Memory allocation error"))
@@ -346,9 +336,8 @@ def test_a_check_that_fails_says_nothing_of_the_password() -> None:
     assert scene.lines == ["password_not_checked"]
 
 
-def test_equal_passwords_of_different_names_are_not_answered_together() -> None:
+def test_equal_passwords_of_different_names_are_not_answered_together(scene: Scene) -> None:
     """Unknown users share a hash: simultaneous answers would distinguish them from known users."""
-    scene = Scene()
     scene.ask("one", "10.0.0.1", "secret", "unknown")
     scene.ask("two", "10.0.0.1", "secret", "nobody")
     scene.answer()

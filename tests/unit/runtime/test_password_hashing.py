@@ -4,13 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from warren.broker.core.access.passwords import ARGON2ID, NOBODY, SHA256, check_hash, verify_password
 from warren.broker.runtime import login_queue
 from warren.broker.runtime.password_hashing import ThreadHashing
-
-pytestmark = pytest.mark.asyncio
 
 
 @pytest.fixture
@@ -18,7 +15,7 @@ def afters() -> list[str]:
     return []
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def hashing(afters: list[str]) -> AsyncIterator[ThreadHashing]:
     hashing = ThreadHashing(asyncio.get_running_loop(), lambda: afters.append("after"), refused_s=0.0)
     yield hashing

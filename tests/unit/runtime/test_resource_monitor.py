@@ -102,7 +102,6 @@ def test_a_system_that_does_not_tell_sets_no_alarm(machine: Machine):
     assert machine.alarms.reason == ""
 
 
-@pytest.mark.asyncio
 async def test_another_limit_of_the_disk_is_looked_at_at_once(machine: Machine):
     resources = machine.resources
     resources.set_disk_free_limit(1000)
@@ -116,7 +115,6 @@ async def test_another_limit_of_the_disk_is_looked_at_at_once(machine: Machine):
     resources.stop()
 
 
-@pytest.mark.asyncio
 async def test_an_error_of_one_check_does_not_end_the_checks(machine: Machine, monkeypatch: pytest.MonkeyPatch):
     failed, trimmed = asyncio.Event(), asyncio.Event()
     asyncio.get_running_loop().set_exception_handler(lambda *_: failed.set())

@@ -9,8 +9,6 @@ from tests.support.polling import until_async
 from warren.broker.runtime import supervisor as supervisor_module
 from warren.broker.runtime.supervisor import Supervisor
 
-pytestmark = pytest.mark.asyncio
-
 Line = tuple[str, str, dict[str, Any]]
 
 
@@ -20,17 +18,21 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor_module, "DELAY_LIMIT_S", 0.004)
 
 
-def supervised() -> tuple[Supervisor, list[Line]]:
-    lines: list[Line] = []
-    return Supervisor(lambda *line: lines.append(line)), lines
+@pytest.fixture
+def lines() -> list[Line]:
+    return []
+
+
+@pytest.fixture
+def supervisor(lines: list[Line]) -> Supervisor:
+    return Supervisor(lambda *line: lines.append(line))
 
 
 async def broken() -> None:
     raise ValueError("no such thing")
 
 
-async def test_a_task_that_fails_is_logged_once_with_its_name_and_its_traceback():
-    supervisor, lines = supervised()
+async def test_a_task_that_fails_is_logged_once_with_its_name_and_its_traceback(supervisor, lines):
     task = supervisor.run("sweep", broken(), folder="log")
     await asyncio.wait([task])
     await until_async(lambda: lines)
@@ -42,8 +44,7 @@ async def test_a_task_that_fails_is_logged_once_with_its_name_and_its_traceback(
     ]
 
 
-async def test_the_result_of_a_task_is_there_for_who_awaits_it():
-    supervisor, lines = supervised()
+async def test_the_result_of_a_task_is_there_for_who_awaits_it(supervisor, lines):
 
     async def seven() -> int:
         return 7
@@ -52,8 +53,7 @@ async def test_the_result_of_a_task_is_there_for_who_awaits_it():
     assert not lines
 
 
-async def test_a_child_that_fails_is_started_again_later_each_time_up_to_a_limit():
-    supervisor, lines = supervised()
+async def test_a_child_that_fails_is_started_again_later_each_time_up_to_a_limit(supervisor, lines):
     child = supervisor.keep("sampler", broken)
     await until_async(lambda: len(lines) >= 5)
     child.cancel()
@@ -62,17 +62,15 @@ async def test_a_child_that_fails_is_started_again_later_each_time_up_to_a_limit
     assert child.restarts >= 4
 
 
-async def test_a_child_that_ran_steadily_starts_again_after_the_first_delay(monkeypatch: pytest.MonkeyPatch):
+async def test_a_steady_run_resets_the_delay_of_a_child(supervisor, lines, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(supervisor_module, "STEADY_S", 0.0)
-    supervisor, lines = supervised()
     child = supervisor.keep("sampler", broken)
     await until_async(lambda: len(lines) >= 3)
     child.cancel()
     assert {fields["again_s"] for _, _, fields in lines} == {0.001}
 
 
-async def test_a_child_whose_work_fails_before_it_is_a_coroutine_is_started_again():
-    supervisor, lines = supervised()
+async def test_a_child_whose_work_fails_before_it_is_a_coroutine_is_started_again(supervisor, lines):
     calls = 0
 
     def work() -> Any:
@@ -111,8 +109,7 @@ async def test_a_child_is_started_again_though_its_failure_cannot_be_logged():
     assert complaints[0]["message"] == "the failure of task sampler was not logged"
 
 
-async def test_a_child_that_returns_is_not_started_again():
-    supervisor, lines = supervised()
+async def test_a_child_that_returns_is_not_started_again(supervisor, lines):
     starts: list[int] = []
 
     async def work() -> None:
@@ -123,9 +120,8 @@ async def test_a_child_that_returns_is_not_started_again():
     assert (child.over, starts, lines) == (True, [1], [])
 
 
-async def test_a_cancelled_child_ends_also_before_its_restart(monkeypatch: pytest.MonkeyPatch):
+async def test_a_cancelled_child_ends_also_before_its_restart(supervisor, lines, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(supervisor_module, "FIRST_DELAY_S", 3600.0)
-    supervisor, lines = supervised()
     running = supervisor.keep("running", asyncio.Event().wait)
     waiting = supervisor.keep("waiting", broken)
     await until_async(lambda: lines)
@@ -135,9 +131,8 @@ async def test_a_cancelled_child_ends_also_before_its_restart(monkeypatch: pytes
     assert len(lines) == 1
 
 
-async def test_a_cancellation_that_nobody_asked_for_is_a_failure():
+async def test_a_cancellation_that_nobody_asked_for_is_a_failure(supervisor, lines):
     """A timeout after a failed TaskGroup raises CancelledError on Python 3.11.2."""
-    supervisor, lines = supervised()
     starts: list[int] = []
 
     async def work() -> None:
@@ -153,9 +148,8 @@ async def test_a_cancellation_that_nobody_asked_for_is_a_failure():
     await child.ended()
 
 
-async def test_each_start_of_a_child_is_free_of_what_a_broken_task_group_left():
+async def test_each_start_of_a_child_is_free_of_what_a_broken_task_group_left(supervisor):
     """Its timeouts raise TimeoutError each time."""
-    supervisor, _ = supervised()
     ends: list[type[BaseException]] = []
 
     async def work() -> None:
@@ -183,9 +177,8 @@ async def test_a_vital_child_that_fails_ends_the_node_and_is_not_started_again()
     assert (ends, len(lines), "again_s" in lines[0][2]) == (["ended"], 1, False)
 
 
-async def test_all_tasks_end_with_the_node_and_those_that_do_not_are_named(monkeypatch: pytest.MonkeyPatch):
+async def test_tasks_that_do_not_end_with_the_node_are_named(supervisor, lines, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(supervisor_module, "STOP_WAIT_S", 0.01)
-    supervisor, lines = supervised()
     release = asyncio.Event()
 
     async def stubborn() -> None:

@@ -56,7 +56,6 @@ def test_the_watchdog_pauses_while_a_standby_recovers(notified: tuple[socket.soc
     assert received(receiving) == ["STATUS=taking over", "WATCHDOG_USEC=0"]
 
 
-@pytest.mark.asyncio
 async def test_the_loop_sends_twice_in_the_time_of_the_watchdog(notified: tuple[socket.socket, str]) -> None:
     receiving, address = notified
     receiving.setblocking(False)
@@ -69,7 +68,6 @@ async def test_the_loop_sends_twice_in_the_time_of_the_watchdog(notified: tuple[
     watching.cancel()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "environment",
     [{}, {"WATCHDOG_USEC": "20000"}, {"NOTIFY_SOCKET": "/none", "WATCHDOG_USEC": "20000", "WATCHDOG_PID": "1"}],

@@ -4,41 +4,30 @@ from __future__ import annotations
 
 import errno
 from random import Random
-from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
-from tests.faults.simulation.metadata import MemoryMetadata
-from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Message, RoutingAddress
+from tests.faults.simulation.metadata import journal_on
+from tests.support.journal import commit, new_message
+from warren.broker.core.messages.message import Message
 from warren.broker.storage import log_records
 from warren.broker.storage.folder_disk import FileDisk
 from warren.broker.storage.journal import STORE_LIMIT, Journal
 from warren.broker.storage.segment_reader import READ_BYTES
 
-if TYPE_CHECKING:
-    from warren.broker.storage.metadata import Metadata
-
 
 def open_journal(disk: SimulatedDisk) -> Journal:
-    journal = Journal(disk, cast("Metadata", MemoryMetadata()))
+    journal = journal_on(disk)
     journal.recover()
     return journal
 
 
 def store_messages(journal: Journal, count: int, body: bytes) -> list[int]:
     """Store `count` messages in one batch, and return their pages."""
-    messages = [
-        Message(RoutingAddress("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
-        for _ in range(count)
-    ]
+    messages = [new_message(body) for _ in range(count)]
     journal.append([1], messages)
-    batch = journal.seal()
-    assert batch is not None
-    batch.write()
-    batch.sync()
-    journal.committed(batch.number)
+    commit(journal)
     return [message.id for message in messages]
 
 

@@ -6,9 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, cast
 
 from tests.faults.simulation.disk import SimulatedDisk
-from tests.support.journal import commit
-from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Message, RoutingAddress
+from tests.support.journal import commit, new_message
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage.journal import Journal
 
@@ -43,7 +41,7 @@ def opened() -> tuple[Journal, Notes]:
 
 
 def publish(journal: Journal) -> None:
-    journal.append([1], [Message(RoutingAddress("", "q"), content_frames(1, b"\x00\x00", b"x"), 1, 1, 0, True)])
+    journal.append([1], [new_message(b"x")])
 
 
 def test_a_declaration_is_answered_once_it_is_written() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
-from tests.support.journal import commit
+from tests.support.journal import commit, new_message
 from warren.broker.core.messages.journal_port import Commit
 from warren.broker.core.messages.message import Message
 from warren.broker.core.metadata.records import Change, StoredQueue, StoredVHost
@@ -21,7 +21,7 @@ from warren.broker.storage.journal import Journal
 from warren.broker.storage.recovery import recover
 from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
-from .test_recovery import FIRST, message, open_journal, salt_of, write_log
+from .test_recovery import FIRST, open_journal, salt_of, write_log
 
 Queues = dict[int, list[bytes]]
 
@@ -42,7 +42,7 @@ def within(journal: Journal, long: Commit) -> Iterator[None]:
 
 
 def store(journal: Journal, queues: list[int], *bodies: bytes) -> list[Message]:
-    messages = [message(body) for body in bodies]
+    messages = [new_message(body) for body in bodies]
     journal.append(queues, messages)
     return messages
 

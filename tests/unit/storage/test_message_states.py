@@ -9,24 +9,22 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
-from tests.faults.simulation.metadata import MemoryMetadata
-from tests.support.journal import commit_any
+from tests.faults.simulation.metadata import journal_on
+from tests.support.journal import commit_any, new_message
 from tests.support.queues import new_queue
-from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.journal_port import RecoveredQueue
-from warren.broker.core.messages.message import Message, RoutingAddress
+from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.message_state import BY_QUEUE, WITHOUT_CC, MessageState
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
     from tests.support.session import SlowJournal
-    from warren.broker.storage.metadata import Metadata
 
 Attempts = dict[bytes, int]
 
 
 def opened(disk: SimulatedDisk, segment_bytes: int = 1 << 20) -> tuple[Journal, dict[int, RecoveredQueue]]:
-    journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
+    journal = journal_on(disk, segment_bytes)
     return journal, journal.recover()
 
 
@@ -34,9 +32,9 @@ def levels(found: dict[int, RecoveredQueue]) -> dict[int, bytes]:
     return {queue: recovered.levels for queue, recovered in found.items() if recovered.levels}
 
 
-def append(journal: Journal, queues: list[int], body: bytes, life: MessageState | None = None) -> Message:
-    message = Message(RoutingAddress("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
-    message.state = life
+def append(journal: Journal, queues: list[int], body: bytes, state: MessageState | None = None) -> Message:
+    message = new_message(body)
+    message.state = state
     journal.append(queues, [message])
     commit_any(journal)
     return message
@@ -51,21 +49,27 @@ def attempts_in(journal: Journal) -> dict[tuple[int, int], int]:
     return {key: value for block in journal.index for key, value in block.attempts.items()}
 
 
-def test_a_life_is_read_back_before_and_after_a_restart() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk(Random(1))
+
+
+@pytest.fixture
+def journal(disk: SimulatedDisk) -> Journal:
+    return opened(disk)[0]
+
+
+def test_a_state_is_read_back_before_and_after_a_restart(disk: SimulatedDisk, journal: Journal) -> None:
     message = append(journal, [1], b"x", MessageState(5, 1_700_000_000_000, 9, 3, True))
     pages = [message.id]
     for each in (journal, opened(disk.power_loss(Random(1)))[0]):
         (read,) = each.read(pages, 1)
         assert read.state is not None
-        life = read.state
-        assert (life.deadline_ms, life.level, life.attempts, life.dead_lettered) == (1_700_000_000_000, 9, 3, True)
+        state = read.state
+        assert (state.deadline_ms, state.level, state.attempts, state.dead_lettered) == (1_700_000_000_000, 9, 3, True)
 
 
-def test_a_state_that_queues_share_is_that_of_each_of_them_after_a_restart() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+def test_a_shared_state_is_that_of_each_queue_after_a_restart(disk: SimulatedDisk, journal: Journal) -> None:
     message = append(journal, [1, 2, 3], b"x", MessageState(deadline_ms=1_700_000_000_000, level=4))
     pages = [message.id]
     journal.settle(1, pages[0])
@@ -80,8 +84,7 @@ def test_a_state_that_queues_share_is_that_of_each_of_them_after_a_restart() -> 
 
 
 @pytest.mark.parametrize("dead_lettered", [0, BY_QUEUE, WITHOUT_CC])
-def test_blind_keys_outlive_a_restart_and_the_segment_they_were_written_in(dead_lettered: int) -> None:
-    disk = SimulatedDisk(Random(1))
+def test_blind_keys_outlive_a_restart_and_their_segment(disk: SimulatedDisk, dead_lettered: int) -> None:
     journal, _ = opened(disk, 2000)
     blind = ("one", "", "\udcff" * 255)
     append(
@@ -109,9 +112,7 @@ def test_blind_keys_outlive_a_restart_and_the_segment_they_were_written_in(dead_
     assert levels(found) == {1: b"\x04\x00"}
 
 
-def test_levels_stand_in_the_order_of_the_queue_and_only_where_there_are_any() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+def test_levels_are_in_the_order_of_the_queue(disk: SimulatedDisk, journal: Journal) -> None:
     for level in (0, 5, 255, 1):
         append(journal, [1], b"x", MessageState(level=level))
     append(journal, [1], b"x")
@@ -123,9 +124,7 @@ def test_levels_stand_in_the_order_of_the_queue_and_only_where_there_are_any() -
     assert all(recovered.deadlines_ms is None for recovered in found.values())
 
 
-def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there(disk: SimulatedDisk, journal: Journal) -> None:
     append(journal, [1], b"x", MessageState(deadline_ms=5))
     append(journal, [1], b"x")
     settled = append(journal, [2], b"x", MessageState(deadline_ms=5))
@@ -136,9 +135,7 @@ def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there() -> No
     assert {queue: recovered.deadlines_ms for queue, recovered in found.items()} == {1: array("Q", (5, 0)), 2: None}
 
 
-def test_what_was_counted_is_read_back_by_the_queue_that_counted() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+def test_what_was_counted_is_read_back_by_the_queue_that_counted(disk: SimulatedDisk, journal: Journal) -> None:
     message = append(journal, [1, 2], b"x")
     for count in (1, 2, 3):
         journal.record_delivery_count(1, message.id, count)
@@ -150,9 +147,7 @@ def test_what_was_counted_is_read_back_by_the_queue_that_counted() -> None:
 
 
 @pytest.mark.parametrize(("number", "count"), [(1, 3), (2, 0)])
-def test_a_restored_queue_reads_its_own_count_and_not_that_of_another(number: int, count: int) -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+def test_a_restored_queue_reads_its_own_count(disk: SimulatedDisk, journal: Journal, number: int, count: int) -> None:
     message = append(journal, [1, 2], b"x")
     journal.record_delivery_count(1, message.id, 3)
     commit_any(journal)
@@ -163,9 +158,7 @@ def test_a_restored_queue_reads_its_own_count_and_not_that_of_another(number: in
     assert got is not None and (got[1].state.attempts if got[1].state else 0) == count
 
 
-def test_a_settled_message_leaves_no_count_behind() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+def test_a_settled_message_leaves_no_count_behind(disk: SimulatedDisk, journal: Journal) -> None:
     message = append(journal, [1], b"x")
     append(journal, [1], b"y")
     journal.record_delivery_count(1, message.id, 1)
@@ -177,9 +170,8 @@ def test_a_settled_message_leaves_no_count_behind() -> None:
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_counts_outlive_the_segments_they_were_written_in(closed: bool) -> None:
+def test_counts_outlive_the_segments_they_were_written_in(disk: SimulatedDisk, closed: bool) -> None:
     """The segment of the counts has no live messages and is deleted; the messages are copied and get other ids."""
-    disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk, 2000)
     kept = [append(journal, [1, 2], b"kept %d" % number, MessageState(level=4)) for number in range(2)]
     for number in range(30):

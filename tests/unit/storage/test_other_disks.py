@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
-from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
-from tests.faults.simulation.metadata import MemoryMetadata
-from tests.support.journal import commit, commit_any
-from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Message, RoutingAddress
+from tests.faults.simulation.metadata import journal_on
+from tests.support.journal import commit, commit_any, new_message
+from warren.broker.core.messages.message import Message
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment_reader import RETRY_S
-
-if TYPE_CHECKING:
-    from warren.broker.storage.metadata import Metadata
 
 SEGMENT_BYTES = 1000
 FIRST = "00000001.log"
@@ -48,15 +43,13 @@ def disk() -> OtherDisk:
 
 
 def recovered(disk: OtherDisk) -> tuple[Journal, list[bytes]]:
-    journal = Journal(disk, cast("Metadata", MemoryMetadata()), SEGMENT_BYTES)
+    journal = journal_on(disk, SEGMENT_BYTES)
     ids = list(journal.recover().get(1, []))
     return journal, [each.body for each in journal.read_all(ids) if each is not None]
 
 
 def store(journal: Journal, *bodies: bytes) -> list[Message]:
-    messages = [
-        Message(RoutingAddress("", "q"), content_frames(1, b"\0\0", body), 1, len(body), 0, True) for body in bodies
-    ]
+    messages = [new_message(body) for body in bodies]
     for each in messages:
         journal.append([1], [each])
         commit(journal)

@@ -7,22 +7,17 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk, SimulatedFile
-from tests.faults.simulation.metadata import MemoryMetadata
+from tests.faults.simulation.metadata import journal_on
 from tests.support.descriptors import no_descriptor
-from warren.broker.amqp.framing import content_frames
+from tests.support.journal import commit, commit_any, new_message
 from warren.broker.core.messages.journal_port import EXHAUSTED
-from warren.broker.core.messages.message import Message, RoutingAddress
+from warren.broker.core.messages.message import Message
 from warren.broker.storage import compaction, folder_disk, segment_reader
 from warren.broker.storage.folder_disk import FolderDisk
-from warren.broker.storage.journal import Journal
-
-if TYPE_CHECKING:
-    from warren.broker.storage.metadata import Metadata
 
 SEGMENT_BYTES = 4000
 FIRST = "00000001.log"
@@ -59,7 +54,7 @@ class Log:
 
     def __init__(self) -> None:
         self.disk = BadDisk()
-        self.journal = Journal(self.disk, cast("Metadata", MemoryMetadata()), SEGMENT_BYTES)
+        self.journal = journal_on(self.disk, SEGMENT_BYTES)
         self.journal.recover()
         self.stored: list[Message] = []
 
@@ -67,19 +62,21 @@ class Log:
         """Store messages, each in a batch of its own."""
         for _ in range(count):
             body = b"%04d" % len(self.stored) + BODY
-            message = Message(RoutingAddress("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
+            message = new_message(body)
             self.journal.append(list(queues) or [1], [message])
             self.stored.append(message)
             self.commit()
 
+    def store_sparsely(self) -> None:
+        """Store a hundred messages, and settle all but each ninth."""
+        self.store(100)
+        for number, message in enumerate(self.stored):
+            if number % 9:
+                self.journal.settle(1, message.id)
+        self.stored = self.stored[::9]
+
     def commit(self) -> bool:
-        batch = self.journal.seal()
-        if batch is None:
-            return False
-        batch.write()
-        batch.sync()
-        self.journal.committed(batch.number)
-        return True
+        return commit_any(self.journal)
 
     def read(self) -> list[int | None]:
         """Read all messages at once, and return their numbers."""
@@ -87,8 +84,12 @@ class Log:
         return [int(message.body[:4]) if message is not None else None for message in read]
 
 
-def test_a_bad_block_costs_one_record_and_its_place_is_named_once() -> None:
-    log = Log()
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def test_a_bad_block_costs_one_record_and_its_place_is_named_once(log: Log) -> None:
     log.store(20)
     offset = log.journal.index.place(log.stored[3].id) & 0xFFFFFFFF
     log.disk.bad[FIRST] = offset + 50
@@ -100,9 +101,8 @@ def test_a_bad_block_costs_one_record_and_its_place_is_named_once() -> None:
     assert log.read() == list(range(20))
 
 
-def test_a_segment_that_fails_again_and_again_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_that_keeps_failing_is_left_alone_for_a_while(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_reader, "FAILURES", 4)
-    log = Log()
     log.store(50)
     now_s = 100.0
     log.journal.reader.now_s = lambda: now_s
@@ -126,14 +126,8 @@ def test_a_segment_that_fails_again_and_again_is_left_alone_for_a_while(monkeypa
     assert log.read() == list(range(50))
 
 
-def test_a_segment_that_cannot_be_read_is_not_compacted_and_all_else_goes_on() -> None:
-    log = Log()
-    log.store(100)
-    kept = [number for number in range(100) if not number % 9]
-    for message in log.stored:
-        if message.id - 1 not in kept:
-            log.journal.settle(1, message.id)
-    log.stored = [log.stored[number] for number in kept]
+def test_a_segment_that_cannot_be_read_is_not_compacted_and_all_else_goes_on(log: Log) -> None:
+    log.store_sparsely()
     log.disk.bad[FIRST] = 100
     for _ in range(20):
         log.commit()
@@ -146,8 +140,7 @@ def test_a_segment_that_cannot_be_read_is_not_compacted_and_all_else_goes_on() -
     assert None not in log.read()
 
 
-def test_a_record_damaged_while_the_broker_runs_is_counted_and_named_once() -> None:
-    log = Log()
+def test_a_record_damaged_while_the_broker_runs_is_counted_and_named_once(log: Log) -> None:
     log.store(5)
     offset = log.journal.index.place(log.stored[2].id) & 0xFFFFFFFF
     data = bytearray(log.disk.content(FIRST))
@@ -160,20 +153,18 @@ def test_a_record_damaged_while_the_broker_runs_is_counted_and_named_once() -> N
     assert [len(log.journal.read(pages[first:])) for first in (0, 2)] == [2, 3], "a read ends before a page that fails"
 
 
-def test_more_segments_are_read_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_segments_are_read_than_files_may_be_open(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_disk, "OPEN_FILES", 3)
-    log = Log()
     log.store(150)
     assert log.read() == list(range(150))
     assert len(log.disk._readers) == 3
 
 
-def test_a_file_that_another_process_has_written_to_is_an_error() -> None:
-    log = Log()
+def test_a_file_that_another_process_has_written_to_is_an_error(log: Log) -> None:
     log.store(1)
     other = log.disk.open(FIRST, False)
     other.write(b"foreign")
-    log.journal.append([1], [Message(RoutingAddress("", "q"), content_frames(1, b"\0\0", BODY), 1, len(BODY), 0, True)])
+    log.journal.append([1], [new_message(BODY)])
     batch = log.journal.seal()
     assert batch is not None
     log.disk._writers[0].size = len(log.disk.content(FIRST))
@@ -200,8 +191,7 @@ def failing(log: Log, error: int, *calls: str) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("error", EXHAUSTED, ids=errno.errorcode.get)
-def test_a_shortage_says_nothing_of_the_disk(error: int) -> None:
-    log = Log()
+def test_a_shortage_says_nothing_of_the_disk(log: Log, error: int) -> None:
     log.store(50)
     pages = [each.id for each in log.stored]
     there = sum(log.journal.index.place(each.id) >> 32 != 1 for each in log.stored)
@@ -216,18 +206,14 @@ def test_a_shortage_says_nothing_of_the_disk(error: int) -> None:
 
 
 def test_a_real_log_is_read_on_when_there_is_a_descriptor_again(tmp_path: Path) -> None:
-    journal = Journal(FolderDisk(tmp_path / "log", False), cast("Metadata", MemoryMetadata()), SEGMENT_BYTES)
+    journal = journal_on(FolderDisk(tmp_path / "log", False), SEGMENT_BYTES)
     journal.recover()
     stored = []
     for number in range(100):
         body = b"%04d" % number + BODY
-        stored.append(Message(RoutingAddress("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True))
+        stored.append(new_message(body))
         journal.append([1], stored[-1:])
-        batch = journal.seal()
-        assert batch is not None
-        batch.write()
-        batch.sync()
-        journal.committed(batch.number)
+        commit(journal)
     pages = [each.id for each in stored]
     there = sum(journal.index.place(each.id) >> 32 == 1 for each in stored)
     assert len(journal.read(pages[:there])) == there
@@ -238,14 +224,8 @@ def test_a_real_log_is_read_on_when_there_is_a_descriptor_again(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("error", [*EXHAUSTED, errno.EIO], ids=errno.errorcode.get)
-def test_a_segment_is_compacted_some_time_after_it_could_not_be_read(error: int) -> None:
-    log = Log()
-    log.store(100)
-    kept = [number for number in range(100) if not number % 9]
-    for message in log.stored:
-        if message.id - 1 not in kept:
-            log.journal.settle(1, message.id)
-    log.stored = [log.stored[number] for number in kept]
+def test_a_segment_is_compacted_some_time_after_it_could_not_be_read(log: Log, error: int) -> None:
+    log.store_sparsely()
     now_s = 0.0
     log.journal.reader.now_s = lambda: now_s
     end = failing(log, error, "open", "read")

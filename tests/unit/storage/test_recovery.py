@@ -8,15 +8,14 @@ from __future__ import annotations
 import tracemalloc
 from binascii import crc32
 from random import Random
-from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
-from tests.faults.simulation.metadata import MemoryMetadata
-from tests.support.journal import commit
+from tests.faults.simulation.metadata import journal_on
+from tests.support.journal import commit, new_message
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Message, RoutingAddress
+from warren.broker.core.messages.message import Message
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import log_records
 from warren.broker.storage.errors import StorageFault
@@ -24,30 +23,38 @@ from warren.broker.storage.folder_disk import FileDisk
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment import DIGITS, OFFSET_BITS, name_of
 
-if TYPE_CHECKING:
-    from warren.broker.storage.metadata import Metadata
-
 SEGMENT_BYTES = 1 << 20
-ADDRESS = RoutingAddress("", "q")
 FIRST, SECOND = "00000001.log", "00000002.log"
-
-
-def message(body: bytes) -> Message:
-    frames = content_frames(1, b"\x00\x00", body)
-    return Message(ADDRESS, frames, 1, len(body), 0, True)
 
 
 def open_journal(disk: SimulatedDisk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, dict[int, list[bytes]]]:
     """Start a journal, and return it with the recovered bodies."""
-    journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
+    journal = journal_on(disk, segment_bytes)
     found = journal.recover()
     read = {queue: journal.read(pages) for queue, pages in found.items() if pages}
     return journal, {queue: [m.body for m in messages if m is not None] for queue, messages in read.items()}
 
 
+def begun(segment_bytes: int = SEGMENT_BYTES) -> tuple[SimulatedDisk, Journal]:
+    """Start a journal on an empty disk."""
+    disk = SimulatedDisk(Random(1))
+    return disk, open_journal(disk, segment_bytes)[0]
+
+
+def with_log(data: bytes) -> SimulatedDisk:
+    """Return a disk with this segment and without a checkpoint."""
+    disk = SimulatedDisk(Random(1))
+    disk.put(FIRST, data)
+    return disk
+
+
+def flipped(data: bytes, at: int, bits: int = 1) -> bytes:
+    return data[:at] + bytes((data[at] ^ bits,)) + data[at + 1 :]
+
+
 def append(journal: Journal, queues: list[int], *bodies: bytes) -> list[Message]:
     """Append messages, each in a batch of its own."""
-    messages = [message(body) for body in bodies]
+    messages = [new_message(body) for body in bodies]
     for each in messages:
         journal.append(queues, [each])
         commit(journal)
@@ -56,8 +63,7 @@ def append(journal: Journal, queues: list[int], *bodies: bytes) -> list[Message]
 
 def write_log(*bodies: bytes, segment_bytes: int = SEGMENT_BYTES) -> SimulatedDisk:
     """Return the disk of a killed broker with these messages in queue 1."""
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk, segment_bytes)
+    disk, journal = begun(segment_bytes)
     append(journal, [1], *bodies)
     return disk.crash()
 
@@ -93,6 +99,13 @@ def survives_two_restarts(disk: SimulatedDisk, expected: list[bytes]) -> None:
     assert found[1] == [*expected, b"after the first", b"after the second"]
 
 
+def is_refused_and_left_alone(disk: SimulatedDisk, reason: str) -> None:
+    before = {each: disk.content(each) for each in disk.names()}
+    with pytest.raises(StorageFault, match=reason):
+        open_journal(disk)
+    assert {each: disk.content(each) for each in disk.names()} == before
+
+
 BODIES = [b"one", b"two", b"three", b"four"]
 
 
@@ -106,17 +119,13 @@ def test_cut_off_at_every_byte_of_the_last_two_records() -> None:
     data = write_log(*BODIES).content(FIRST)
     records = records_of(data)
     for size in range(records[-2][0], len(data) + 1):
-        disk = SimulatedDisk(Random(1))
-        disk.put(FIRST, data[:size])
-        survives_two_restarts(disk, BODIES[: sum(end <= size for _, end in records)])
+        survives_two_restarts(with_log(data[:size]), BODIES[: sum(end <= size for _, end in records)])
 
 
 def test_cut_off_in_the_head() -> None:
     data = write_log(*BODIES).content(FIRST)
     for size in range(log_records.SEGMENT_HEAD_BYTES + 1):
-        disk = SimulatedDisk(Random(1))
-        disk.put(FIRST, data[:size])
-        survives_two_restarts(disk, [])
+        survives_two_restarts(with_log(data[:size]), [])
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 11, 12, 13, 21, 100, 511, 512, 513, 70_000])
@@ -131,8 +140,7 @@ def test_an_end_that_means_nothing(size: int, kind: str) -> None:
         "magic": (head * size)[:size],
         "half a record": data[last : len(data) - 1] + bytes(size),
     }[kind]
-    disk = SimulatedDisk(Random(1))
-    disk.put(FIRST, data + tail)
+    disk = with_log(data + tail)
     survives_two_restarts(disk, BODIES)
     disk.put(FIRST, data + tail)
     report = open_journal(disk)[0].report
@@ -156,11 +164,8 @@ def test_a_flipped_bit_in_any_byte_of_a_record_in_the_middle(bit: int) -> None:
     data = sound.content(FIRST)
     start, end = records_of(data)[1]
     for at in range(start, end):
-        damaged = bytearray(data)
-        damaged[at] ^= 1 << bit
-        disk = SimulatedDisk(Random(1))
+        disk = with_log(flipped(data, at, 1 << bit))
         disk.put("checkpoint", sound.content("checkpoint"))
-        disk.put(FIRST, bytes(damaged))
         journal, found = open_journal(disk.crash())
         assert found == {1: [b"one", b"three", b"four"]}, f"byte {at}"
         assert len(journal.report) == 1, journal.report
@@ -176,15 +181,14 @@ def test_a_flipped_bit_in_an_old_segment(number: int) -> None:
     data = disk.content(name)
     [(start, _)] = records_of(data)
     for at in range(log_records.SEGMENT_HEAD_BYTES, len(data)):
-        damaged = bytearray(data)
-        damaged[at] ^= 1
-        disk.put(name, bytes(damaged))
+        damaged = flipped(data, at)
+        disk.put(name, damaged)
         disk = disk.crash()
         journal, found = open_journal(disk)
         assert found[1] == [body for body in BODIES if at < start or body != BODIES[number]]
         offset = start if at >= start else log_records.SEGMENT_HEAD_BYTES
         assert len(journal.report) == 1 and f"{name}: a damaged record at offset {offset} " in journal.report[0]
-        assert disk.content(name) == bytes(damaged)
+        assert disk.content(name) == damaged
     survives_two_restarts(disk, [body for body in BODIES if body != BODIES[number]])
 
 
@@ -195,9 +199,7 @@ def test_a_damaged_segment_head(number: int) -> None:
     name = f"{number + 1:08d}.log"
     for at in range(log_records.SEGMENT_HEAD_BYTES):
         fresh = disk.crash()
-        data = bytearray(fresh.content(name))
-        data[at] ^= 1
-        fresh.put(name, bytes(data))
+        fresh.put(name, flipped(fresh.content(name), at))
         journal, found = open_journal(fresh.crash())
         assert found == {1: BODIES}
         assert any(name in line for line in journal.report)
@@ -212,7 +214,7 @@ def test_the_last_message_of_an_old_segment_is_damaged(at_end: bool) -> None:
     if at_end:
         disk.put(SECOND, data[: log_records.SEGMENT_HEAD_BYTES])
     first = disk.content(FIRST)
-    disk.put(FIRST, first[:-1] + bytes((first[-1] ^ 1,)))
+    disk.put(FIRST, flipped(first, len(first) - 1))
     journal, found = open_journal(disk)
     rest = [] if at_end else [b"two"]
     assert found.get(1, []) == rest
@@ -227,8 +229,7 @@ def test_the_last_message_of_an_old_segment_is_damaged(at_end: bool) -> None:
 
 def test_orphan_acks_are_ignored() -> None:
     """The acks survived a power cut and the messages did not; new messages get none of their ids."""
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk)
+    disk, journal = begun()
     append(journal, [1], b"one")
     data = disk.content(FIRST)
     disk.put(FIRST, data + log_records.encode_settled(salt_of(data), 50, 1, [40, 41, 49]))
@@ -241,11 +242,10 @@ def test_orphan_acks_are_ignored() -> None:
 
 
 def test_an_ack_outlives_its_message_from_the_same_batch() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk)
+    disk, journal = begun()
     append(journal, [1], b"one")
     start = len(disk.content(FIRST))
-    lost = [message(b"lost %d" % number) for number in range(5)]
+    lost = [new_message(b"lost %d" % number) for number in range(5)]
     journal.append([1], lost)
     journal.settle(1, lost[-1].id)
     commit(journal)
@@ -260,53 +260,43 @@ def test_an_ack_outlives_its_message_from_the_same_batch() -> None:
 
 
 def test_a_damaged_ack_brings_its_message_back_and_no_other() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk)
+    disk, journal = begun()
     messages = append(journal, [1], *BODIES)
     starts = []
     for each in messages[:3]:
         starts.append(len(disk.content(FIRST)))
         journal.settle(1, each.id)
         commit(journal)
-    data = bytearray(disk.content(FIRST))
-    data[starts[1] + log_records.BATCH_BYTES + 14] ^= 1
-    disk.put(FIRST, bytes(data))
+    disk.put(FIRST, flipped(disk.content(FIRST), starts[1] + log_records.BATCH_BYTES + 14))
     assert open_journal(disk.crash())[1] == {1: [b"two", b"four"]}
 
 
 @pytest.mark.parametrize("size", [0, 1, 30])
 def test_a_damaged_checkpoint_is_reported_and_not_used(size: int) -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk)
+    disk, journal = begun()
     messages = append(journal, [1], *BODIES)
     journal.settle(1, messages[0].id)
     commit(journal)
     journal.close()
-    name = next(name for name in disk.names() if not name.endswith(".log"))
-    disk.put(name, disk.content(name)[:size])
+    disk.put("checkpoint", disk.content("checkpoint")[:size])
     journal, found = open_journal(disk)
     assert found == {1: BODIES[1:]}
-    assert len(journal.report) == 1 and name in journal.report[0]
+    assert len(journal.report) == 1 and "checkpoint" in journal.report[0]
 
 
 def test_a_flipped_bit_in_the_checkpoint() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk)
+    disk, journal = begun()
     append(journal, [1, 2], *BODIES)
     journal.close()
-    name = next(name for name in disk.names() if not name.endswith(".log"))
-    for at in range(len(disk.content(name))):
+    for at in range(len(disk.content("checkpoint"))):
         fresh = disk.crash()
-        data = bytearray(fresh.content(name))
-        data[at] ^= 0x80
-        fresh.put(name, bytes(data))
+        fresh.put("checkpoint", flipped(fresh.content("checkpoint"), at, 0x80))
         journal, found = open_journal(fresh)
         assert found == {1: BODIES, 2: BODIES} and journal.report, f"byte {at}"
 
 
 def test_a_large_message_in_ten_queues_is_the_same_to_the_byte() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk)
+    disk, journal = begun()
     body = Random(1).randbytes(300_000)
     append(journal, list(range(1, 11)), body)
     assert len(disk.content(FIRST)) < len(body) + 1000
@@ -322,11 +312,9 @@ def test_one_damaged_while_the_broker_runs_is_left_out() -> None:
     for at in range(start, end):
         for bit in (0, 7):
             fresh = disk.crash()
-            journal = Journal(fresh, cast("Metadata", MemoryMetadata()), SEGMENT_BYTES)
+            journal = journal_on(fresh, SEGMENT_BYTES)
             ids = list(journal.recover()[1])
-            damaged = bytearray(data)
-            damaged[at] ^= 1 << bit
-            fresh.put(FIRST, bytes(damaged))
+            fresh.put(FIRST, flipped(data, at, 1 << bit))
             read = journal.read_all(ids)
             assert [m and m.body for m in read] == [b"one", None, b"three", b"four"], f"byte {at}, bit {bit}"
             assert len(journal.report) == 1 and f"offset {start}" in journal.report[0]
@@ -334,15 +322,13 @@ def test_one_damaged_while_the_broker_runs_is_left_out() -> None:
 
 def test_a_record_that_a_publisher_wrote_into_a_body_is_none() -> None:
     """Without the salt, recovery would find this record when it skips the damaged one around it."""
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk)
+    disk, journal = begun()
     append(journal, [1], b"one")
     frames = content_frames(1, b"\x00\x00", b"forged")
     planted = [log_records.encode_message(salt, 2, 0, 6, 1, 1, 1, b"\1\0\0\0\0\0", frames) for salt in range(100)]
     append(journal, [1], b"".join(planted), b"three")
-    data = bytearray(disk.content(FIRST))
-    data[records_of(bytes(data))[1][0] + 4] ^= 1
-    disk.put(FIRST, bytes(data))
+    data = disk.content(FIRST)
+    disk.put(FIRST, flipped(data, records_of(data)[1][0] + 4))
     assert open_journal(disk)[1] == {1: [b"one", b"three"]}
 
 
@@ -352,7 +338,7 @@ def test_a_damaged_head_of_the_only_segment() -> None:
     data = disk.content(FIRST)
     for at in range(log_records.SEGMENT_HEAD_BYTES):
         fresh = disk.crash()
-        fresh.put(FIRST, data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :])
+        fresh.put(FIRST, flipped(data, at))
         survives_two_restarts(fresh, BODIES)
 
 
@@ -361,9 +347,7 @@ def test_a_head_that_nothing_can_stand_in_for_is_refused_and_left_alone() -> Non
     data = bytes(1) + disk.content(FIRST)[1:]
     disk.put(FIRST, data)
     disk.put("checkpoint", b"nothing")
-    with pytest.raises(StorageFault, match=FIRST):
-        open_journal(disk)
-    assert disk.content(FIRST) == data
+    is_refused_and_left_alone(disk, FIRST)
 
 
 @pytest.mark.parametrize("name", [FIRST, SECOND])
@@ -372,25 +356,20 @@ def test_a_log_of_another_version_is_refused_and_left_alone(name: str) -> None:
     head = log_records.SEGMENT_HEAD.pack(log_records.SEGMENT_MAGIC, 2, 0, 1, 1)
     data = head + log_records.CRC.pack(log_records.crc32(head)) + b"records"
     disk.put(name, data)
-    before = {each: disk.content(each) for each in disk.names()}
-    with pytest.raises(StorageFault, match=f"{name}: of version 2 of the log, this broker reads version 4"):
-        open_journal(disk)
-    assert {each: disk.content(each) for each in disk.names()} == before
+    is_refused_and_left_alone(disk, f"{name}: of version 2 of the log, this broker reads version 4")
 
 
 def test_a_checkpoint_of_version_1_is_refused() -> None:
     disk = SimulatedDisk(Random(1))
     data = b"WARRCP\x01" + bytes(17)
     disk.put("checkpoint", data + log_records.CRC.pack(log_records.crc32(data)))
-    with pytest.raises(StorageFault, match="checkpoint: of version 1"):
-        open_journal(disk)
+    is_refused_and_left_alone(disk, "checkpoint: of version 1")
 
 
 def test_no_segment_gets_the_number_of_one_before() -> None:
     """The checkpoint, which may be older, would say of its messages that they are dead, or of its batches durable."""
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk, 300)
-    gone = message(b"x" * 300)
+    disk, journal = begun(300)
+    gone = new_message(b"x" * 300)
     journal.append([1], [gone])
     journal.settle(1, gone.id)
     commit(journal)  # fills the first segment
@@ -399,8 +378,8 @@ def test_no_segment_gets_the_number_of_one_before() -> None:
     assert disk.names() == ["checkpoint"]
     disk = disk.crash()
     journal, _ = open_journal(disk, 300)
-    settled = message(b"y" * 300)
-    journal.append([1], [settled, message(b"one")])
+    settled = new_message(b"y" * 300)
+    journal.append([1], [settled, new_message(b"one")])
     commit(journal)  # fills the first segment that has a file
     assert disk.names() == [SECOND, "checkpoint"]
     journal.settle(1, settled.id)
@@ -409,10 +388,9 @@ def test_no_segment_gets_the_number_of_one_before() -> None:
 
 
 def test_numbers_of_segments_go_on_where_the_last_one_has_no_file_so_that_a_missing_one_is_noticed() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk, 300)
+    disk, journal = begun(300)
     for _ in range(5):
-        gone = message(b"x" * 300)
+        gone = new_message(b"x" * 300)
         journal.append([1], [gone])
         journal.settle(1, gone.id)
         commit(journal)  # fills a segment
@@ -430,8 +408,7 @@ def test_numbers_of_segments_go_on_where_the_last_one_has_no_file_so_that_a_miss
 
 
 def test_a_segment_that_compaction_has_removed_does_not_return_after_a_power_cut() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk, 2000)
+    disk, journal = begun(2000)
     for number in range(60):
         (settled,) = append(journal, [1], b"%d" % number)
         journal.settle(1, settled.id)
@@ -454,19 +431,16 @@ def test_a_sound_checksum_of_impossible_values_is_a_fault_and_no_error_of_ours(p
     data = disk.content(FIRST)
     record = log_records._encode_record(salt_of(data), log_records.KIND_ID.pack(kind, 9) + payload)
     disk.put(FIRST, data + record)
-    with pytest.raises(StorageFault, match="with a valid checksum"):
-        open_journal(disk)
+    is_refused_and_left_alone(disk, "with a valid checksum")
 
 
 def test_a_checkpoint_with_a_sound_checksum_and_impossible_counts_is_a_fault() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk)
+    disk, journal = begun()
     append(journal, [1], *BODIES)
     journal.close()
     data = disk.content("checkpoint")[:-8] + b"\xff" * 4
     disk.put("checkpoint", data + crc32(data).to_bytes(4, "little"))
-    with pytest.raises(StorageFault, match="with a valid checksum"):
-        open_journal(disk)
+    is_refused_and_left_alone(disk, "with a valid checksum")
 
 
 def copied(data: bytes, number: int, over: int) -> bytes:
@@ -513,8 +487,7 @@ def test_a_record_copied_into_another_segment_is_not_taken_for_one_of_its_own(to
 
 
 def test_a_record_that_overwrites_an_acknowledgement_is_reported() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk)
+    disk, journal = begun()
     one, two = append(journal, [1], b"one", b"two")
     for each in (one, two):
         journal.settle(1, each.id)
@@ -533,10 +506,7 @@ def test_segments_in_another_order_are_refused_and_left_alone() -> None:
     """One file was restored under the name of another."""
     disk = write_log(*BODIES, segment_bytes=100)
     disk.put("00000003.log", disk.content(FIRST))
-    before = {each: disk.content(each) for each in disk.names()}
-    with pytest.raises(StorageFault, match=f"00000003.log: its messages are older than those of {SECOND}"):
-        open_journal(disk)
-    assert {each: disk.content(each) for each in disk.names()} == before
+    is_refused_and_left_alone(disk, f"00000003.log: its messages are older than those of {SECOND}")
 
 
 @pytest.mark.parametrize("queues", [[1], [1, 2], []])
@@ -580,12 +550,11 @@ def copied_log(queues: list[int]) -> tuple[SimulatedDisk, list[Message], int, by
     """Return the disk of a killed broker, messages of deleted segments that were copied, the segment with those, and an
     older checkpoint.
     """
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk, 2_000)
+    disk, journal = begun(2_000)
     kept: list[Message] = []
     old = b""
     for turn in range(6):
-        messages = [message(b"x" * 60) for _ in range(15)]
+        messages = [new_message(b"x" * 60) for _ in range(15)]
         for number, each in enumerate(messages):
             each.frames = content_frames(1, b"\0\0", b"%d" % (len(kept) * 100 + number) + b"x" * 60)
         journal.append(queues, messages)
@@ -617,7 +586,7 @@ def test_copies_of_deleted_segments_are_there_at_each_start(queues: list[int], c
     elif checkpoint == "missing":
         disk.remove("checkpoint")
     for _ in range(3):
-        journal = Journal(disk, cast("Metadata", MemoryMetadata()), 2_000)
+        journal = journal_on(disk, 2_000)
         found = journal.recover()
         for queue in queues:
             ids = [each.id for each in kept]
@@ -632,7 +601,7 @@ def test_a_damaged_head_of_a_segment_that_begins_with_copies(damaged: int) -> No
     name = f"{number:08d}.log"
     data = disk.content(name)
     disk.put(name, bytes(byte ^ 0xFF for byte in data[:damaged]) + data[damaged:])
-    journal = Journal(disk, cast("Metadata", MemoryMetadata()), 2_000)
+    journal = journal_on(disk, 2_000)
     ids = list(journal.recover().get(1, ()))
     assert set(ids) <= {each.id for each in kept} and any(name in line for line in journal.report)
 
@@ -640,9 +609,8 @@ def test_a_damaged_head_of_a_segment_that_begins_with_copies(damaged: int) -> No
 def test_what_is_served_of_a_damaged_segment_is_not_taken_for_torn_at_the_next_start() -> None:
     """The segment was the last but one, and an empty one behind it is removed."""
     disk = write_log(*BODIES)
-    data = bytearray(disk.content(FIRST))
-    data[records_of(bytes(data))[-1][0] + 30] ^= 1
-    disk.put(FIRST, bytes(data))
+    data = disk.content(FIRST)
+    disk.put(FIRST, flipped(data, records_of(data)[-1][0] + 30))
     disk.put(SECOND, b"")
     for _ in range(2):
         journal, found = open_journal(disk)
@@ -651,9 +619,8 @@ def test_what_is_served_of_a_damaged_segment_is_not_taken_for_torn_at_the_next_s
 
 
 def test_a_copy_of_a_message_that_another_queue_has_settled_in_the_same_batch_is_live_without_the_checkpoint() -> None:
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk, 2_000)
-    messages = [message(b"x" * 100) for _ in range(12)]
+    disk, journal = begun(2_000)
+    messages = [new_message(b"x" * 100) for _ in range(12)]
     journal.append([1, 2], messages)
     commit(journal)
     for each in messages[1:]:
@@ -689,9 +656,8 @@ def test_a_missing_segment_or_end_of_one_after_the_last_checkpoint_is_damage(num
 @pytest.mark.parametrize("kept", [0, 1, 2])
 def test_a_segment_that_is_cut_between_records_of_its_last_batch_is_damage(kept: int) -> None:
     """A later batch, in the next segment, says that this one was durable."""
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk, 200)
-    journal.append([1], [message(body) for body in BODIES])
+    disk, journal = begun(200)
+    journal.append([1], [new_message(body) for body in BODIES])
     commit(journal)
     append(journal, [1], b"later", b"last")
     disk = disk.crash()
@@ -716,8 +682,7 @@ def test_missing_segments_since_the_first_checkpoint_are_damage() -> None:
 @pytest.mark.pure("it changes the length of segments of a journal that is open")
 def test_a_lost_segment_that_has_nothing_but_copies_is_noticed() -> None:
     """Its first id is that of the next one, and the segments before it were deleted when they were compacted."""
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk, 420)
+    disk, journal = begun(420)
     settled = append(journal, [1], b"x" * 300, b"kept", b"x" * 400)[::2]
     for each in settled:
         journal.settle(1, each.id)
@@ -752,8 +717,7 @@ def test_a_segment_that_becomes_shorter_while_it_is_read_ends_there(monkeypatch:
 
 def test_a_log_whose_end_is_lost_goes_on_in_another_segment() -> None:
     """Ids of a segment have no gaps, and the checkpoint knows those that were lost."""
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk)
+    disk, journal = begun()
     append(journal, [1], *BODIES)
     journal.close()
     data = disk.content(FIRST)
@@ -769,9 +733,8 @@ def test_a_log_whose_end_is_lost_goes_on_in_another_segment() -> None:
 
 def test_a_copy_is_there_although_the_end_of_the_segment_with_the_original_is_damaged() -> None:
     """The id is above those of the records that are left, and below those of the next segment."""
-    disk = SimulatedDisk(Random(1))
-    journal, _ = open_journal(disk, 2_000)
-    dead, last = message(b"x" * 2_000), message(b"last")
+    disk, journal = begun(2_000)
+    dead, last = new_message(b"x" * 2_000), new_message(b"last")
     for each in (dead, last):
         journal.append([1], [each])
     commit(journal)
@@ -797,7 +760,7 @@ def test_a_copy_of_a_message_of_its_own_segment_is_out_of_order() -> None:
         salt_of(data), 1 << 40, 0, 1, 1, log_records.COPIED, 1, b"\1\0\0\0" + b"\0\0", frames
     )
     disk.put(name, data + record)
-    journal = Journal(disk, cast("Metadata", MemoryMetadata()), 2_000)
+    journal = journal_on(disk, 2_000)
     assert list(journal.recover()[1]) == [each.id for each in kept]
     assert any("out of order" in line for line in journal.report)
 

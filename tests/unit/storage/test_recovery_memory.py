@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import tracemalloc
 from random import Random
-from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
-from tests.faults.simulation.metadata import MemoryMetadata
+from tests.faults.simulation.metadata import journal_on
+from tests.support.journal import commit, new_message
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.storage import recovery
 from warren.broker.storage.journal import Journal
 
-if TYPE_CHECKING:
-    from warren.broker.storage.metadata import Metadata
-
 MESSAGES = 6_000
 PEAK_BYTES = {False: 40, True: 60}  # a message, of which 16 stay, by whether it has a deadline, which takes 8
 
 
 def new_journal(disk: SimulatedDisk) -> Journal:
-    return Journal(disk, cast("Metadata", MemoryMetadata()), 1 << 20)
+    return journal_on(disk, 1 << 20)
 
 
 @pytest.mark.parametrize("timed", [False, True], ids=["plain", "with deadlines"])
@@ -42,11 +39,7 @@ def test_recovery_takes_few_bytes_a_message(monkeypatch: pytest.MonkeyPatch, que
                 messages.append(Message(RoutingAddress("", "q"), frames, 1, 20, 0, True))
                 messages[-1].state = MessageState(deadline_ms=(1 << 41) + number) if timed else None
             journal.append([queue], messages)
-        batch = journal.seal()
-        assert batch is not None
-        batch.write()
-        batch.sync()
-        journal.committed(batch.number)
+        commit(journal)
     journal = new_journal(disk.crash())
     tracemalloc.start()
     found = journal.recover()
@@ -61,7 +54,7 @@ def test_a_batch_is_sealed_without_a_copy_of_its_records() -> None:
     journal = new_journal(SimulatedDisk(Random(1)))
     journal.recover()
     body = bytes(8 << 20)
-    journal.append([1], [Message(RoutingAddress("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)])
+    journal.append([1], [new_message(body)])
     tracemalloc.start()
     batch = journal.seal()
     peak = tracemalloc.get_traced_memory()[1]

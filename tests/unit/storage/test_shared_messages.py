@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import tracemalloc
 from random import Random
-from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
-from tests.faults.simulation.metadata import MemoryMetadata
-from tests.support.journal import commit_any
-from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Message, RoutingAddress
+from tests.faults.simulation.metadata import journal_on
+from tests.support.journal import commit_any, new_message
+from warren.broker.core.messages.message import Message
 from warren.broker.storage import journal as journal_module
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment import OFFSET_BITS
 from warren.broker.storage.shared_messages import LISTS, Sharing
-
-if TYPE_CHECKING:
-    from warren.broker.storage.metadata import Metadata
 
 SEGMENT_BYTES = 4000
 
 
 def open_journal(disk: SimulatedDisk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, dict[int, list[int]]]:
     """Start a journal, and return it with the ids of each queue."""
-    journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
+    journal = journal_on(disk, segment_bytes)
     found = journal.recover()
     return journal, {queue: list(pages) for queue, pages in found.items()}
 
 
 def append(journal: Journal, queues: list[int], count: int = 1, body: bytes = b"x" * 60) -> list[Message]:
-    messages = [
-        Message(RoutingAddress("", "q"), content_frames(1, b"\0\0", body), 1, len(body), 0, True) for _ in range(count)
-    ]
+    messages = [new_message(body) for _ in range(count)]
     journal.append(queues, messages)
     return messages
 

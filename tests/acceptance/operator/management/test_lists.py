@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.http import Api
+from warren.broker.amqp.field_table import Table
 from warren.plugins.http import time_slices
 from warren.plugins.http.responses import HTTPError
 from warren.plugins.management.framework.pagination import Item, Listing, list_response
@@ -129,6 +131,19 @@ def test_only_what_a_page_shows_is_described() -> None:
     listing = Listing(range(1000), describe, str)
     asyncio.run(list_response(listing, {"page": "2", "page_size": "10", "sort": "name"}, asyncio.Lock()))
     assert len(described) == 10
+
+
+def test_views_of_the_api_are_sorted_by_their_fields(api: Api) -> None:
+    for order, reverse in (("", False), ("&sort_reverse=true", True)):
+        listed = [one["name"] for one in api.get(f"/exchanges/%2F?sort=name{order}").json]
+        assert listed == sorted(listed, reverse=reverse) and len(listed) > 5
+
+
+def test_names_that_are_not_utf8_are_listed_by_views_of_the_api(api: Api) -> None:
+    vhost = api.peer.node.vhosts["/"]
+    vhost.bind("amq.direct", vhost.declare_queue("q"), "a\udcff", Table.EMPTY)
+    keys = [one["routing_key"] for one in api.get("/bindings/%2F").json]
+    assert "a\udcff" in keys
 
 
 def test_bytes_that_are_not_utf8_are_listed_as_escaped_surrogates() -> None:

@@ -194,6 +194,15 @@ def test_a_queue_has_its_messages_and_consumers(api: Api) -> None:
     assert api.get("/consumers/%2F").json == api.get("/consumers").json == [consumer]
 
 
+def test_of_two_consumers_of_a_single_active_one_the_second_waits(api: Api) -> None:
+    channel = api.peer.connect().channel()
+    channel.declare("q", arguments={"x-single-active-consumer": True})
+    for tag in ("first", "second"):
+        channel.consume("q", consumer_tag=tag)
+    found = {one["consumer_tag"]: (one["active"], one["activity_status"]) for one in api.get("/consumers/%2F").json}
+    assert found == {"first": (True, "single_active"), "second": (False, "waiting")}
+
+
 def test_a_classic_queue_has_the_timestamp_of_its_first_ready_message(api: Api) -> None:
     connection = api.peer.connect()
     channel = connection.channel()

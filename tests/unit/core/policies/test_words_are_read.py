@@ -47,6 +47,7 @@ WITHOUT_EFFECT = {
     **dict.fromkeys(("ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size"), "of RabbitMQ 3"),
     **dict.fromkeys(("ha-promote-on-shutdown", "ha-promote-on-failure"), "of RabbitMQ 3"),
     **dict.fromkeys(("credit", "purpose", "cancel-on-ha-failover", "ha-policy"), NO_EFFECT_ANYWHERE),  # unknown here
+    "customize_hostname_check": "names in certificates may have wildcards without it",
     "fail_if_no_peer_cert": "a server's option",
     "depth": "ssl has no limit for the length of a chain of certificates",
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pytest import CaptureFixture, MonkeyPatch
 
+from tests.support.journal import commit
 from tests.support.postgresql import Cluster
 from tests.unit.storage.test_sqlite_metadata import all_fields, everything, puts
 from warren.broker.amqp.framing import content_frames
@@ -48,14 +49,6 @@ def fill(disk: Disk, metadata: Metadata) -> None:
     commit(journal)
     journal.close()
     metadata.sync()
-
-
-def commit(journal: Journal) -> None:
-    batch = journal.seal()
-    assert batch is not None
-    batch.write()
-    batch.sync()
-    journal.committed(batch.number)
 
 
 @pytest.fixture

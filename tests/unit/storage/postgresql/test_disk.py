@@ -6,10 +6,8 @@ import errno
 
 import pytest
 
-from tests.support.journal import commit
+from tests.support.journal import commit, new_message
 from tests.support.postgresql import Cluster
-from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.postgresql.address import Address
@@ -25,10 +23,6 @@ def successor(address: Address) -> PostgreSQLStore:
     store = PostgreSQLStore(address, "warren@other", lease_s=-1)
     assert store.acquire() is None
     return store
-
-
-def message(body: bytes) -> Message:
-    return Message(RoutingAddress("", "q"), content_frames(1, b"\0\0", body), 1, len(body), 0, True)
 
 
 def test_what_is_synced_is_what_the_next_owner_reads(store: PostgreSQLStore, address: Address) -> None:
@@ -143,7 +137,7 @@ def test_a_segment_that_was_not_dropped_is_dropped_by_the_next_owner(store: Post
     metadata.apply([Change(True, StoredQueue("/", "q", 1, False, b""))])
     journal = Journal(disk, metadata, 2000)
     journal.recover()
-    messages = [message(b"%d" % number * 300) for number in range(10)]
+    messages = [new_message(b"%d" % number * 300) for number in range(10)]
     for each in messages:
         journal.append([1], [each])
         commit(journal)
@@ -156,7 +150,7 @@ def test_a_segment_that_was_not_dropped_is_dropped_by_the_next_owner(store: Post
     disk, metadata = after.open()
     journal = Journal(disk, metadata, 2000)
     assert journal.recover({1}) == {}
-    journal.append([1], [message(b"next")])
+    journal.append([1], [new_message(b"next")])
     commit(journal)
     assert list(disk.segments()) == [max(journal.segments)]
     after.close()

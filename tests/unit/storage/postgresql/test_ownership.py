@@ -16,6 +16,7 @@ from warren.broker.storage.postgresql.address import Address
 from warren.broker.storage.postgresql.database import WATCH
 from warren.broker.storage.postgresql.errors import Fenced
 from warren.broker.storage.postgresql.operations import quoted
+from warren.broker.storage.postgresql.ownership import TOKENS
 from warren.broker.storage.postgresql.store import PostgreSQLStore
 
 pytestmark = pytest.mark.sockets
@@ -37,7 +38,7 @@ def taken_over(store: PostgreSQLStore) -> bool:
 
 
 def test_another_broker_waits_and_knows_for_whom(store: PostgreSQLStore, standby: PostgreSQLStore) -> None:
-    assert store.ownership.takeovers == 1
+    assert store.ownership.epoch // TOKENS == 1
     standing = standby.acquire()
     assert standing is not None and (standing.epoch, standing.node) == (store.ownership.epoch, "warren@test")
     assert standing.age_s is not None and standing.age_s < 5
@@ -48,7 +49,7 @@ def test_another_broker_waits_and_knows_for_whom(store: PostgreSQLStore, standby
 def test_it_takes_over_when_the_owner_ends(store: PostgreSQLStore, standby: PostgreSQLStore) -> None:
     assert standby.acquire() is not None
     store.close()
-    assert standby.acquire() is None and standby.ownership.takeovers == 2
+    assert standby.acquire() is None and standby.ownership.epoch // TOKENS == 2
 
 
 def test_a_standby_takes_over_when_the_session_ends(store: PostgreSQLStore, standby: PostgreSQLStore) -> None:
@@ -60,7 +61,7 @@ def test_a_standby_takes_over_when_the_session_ends(store: PostgreSQLStore, stan
 
 def test_a_silent_owner_is_replaced_after_its_lease(store: PostgreSQLStore, address: Address) -> None:
     standby = PostgreSQLStore(address, "warren@other", lease_s=-1)
-    assert standby.acquire() is None and standby.ownership.takeovers == 2
+    assert standby.acquire() is None and standby.ownership.epoch // TOKENS == 2
     assert not store.ownership.beat()
     third = PostgreSQLStore(address, "warren@third")
     standing = third.acquire()
@@ -76,7 +77,7 @@ def test_of_several_standbys_one_takes_over(store: PostgreSQLStore, address: Add
     assert all(each.acquire() is not None for each in standbys)
     store.close()
     owners = [each for each in standbys if each.acquire() is None]
-    assert len(owners) == 1 and owners[0].ownership.takeovers == 2
+    assert len(owners) == 1 and owners[0].ownership.epoch // TOKENS == 2
     for each in standbys:
         each.close()
 
@@ -206,7 +207,7 @@ def test_an_epoch_is_not_used_twice(
     postgresql.execute(f"UPDATE {quoted(address.schema)}.owner SET epoch = 0")
     postgresql.execute(f"UPDATE {quoted(address.schema)}.beat SET epoch = 0, beaten = NULL")
     assert standby.acquire() is None
-    assert standby.ownership.takeovers == store.ownership.takeovers and standby.ownership.epoch != former
+    assert standby.ownership.epoch // TOKENS == store.ownership.epoch // TOKENS and standby.ownership.epoch != former
     store.database.disconnect(WATCH)
     assert not store.ownership.beat()
 

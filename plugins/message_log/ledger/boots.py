@@ -1,0 +1,310 @@
+"""The boots of all nodes: which rows each should have logged, what became of it, and which boot it followed.
+
+A boot is linked to the one before it by the name in the snapshot of its start. Only boots without such a link are put
+in an order by the clock, which may have been set back between two boots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from warren.broker.config import MessageLogExport
+
+from ..file_format import schema
+from ..file_format.schema import START, STOP
+from .facts import BOOT
+from .reduction import CheckedRange
+
+DAY_US = 86_400_000_000
+FILE_AGE_S = MessageLogExport().file_age_s  # of a writer whose files do not name theirs
+SILENCE_S = 3 * schema.SNAPSHOT_S  # how much longer than that nothing may be seen of a running boot
+Name = tuple[str, str]
+"""A node and the id of its boot."""
+
+
+@dataclass(slots=True)
+class Boot:
+    """A boot of a node.
+
+    first_row, end_row            the rows that its log should have, the second exclusive
+    from_row, to_row              the checked range, from one snapshot to another; the whole log without two snapshots
+    from_snapshot, to_snapshot    their numbers, or None if the log is a sample, or has no snapshots
+    first, last                   the times of its first and last record or snapshot
+    records, duplicated           rows in the log, and how many of them are there more than once
+    lost_records                  rows that are in no file, as the broker and its files say
+    clock_moved_us                how far the wall clock moved against the monotonic one
+    previous_boot ... comparable  what its first snapshot says of the boot before (`schema`)
+    next_boot_id                  the boot of the same node after it in this input
+    killed                        it did not stop, and the broker was started again
+    silent                        it did not stop, was not started again, and nothing was seen of it for too long
+    unfinished                    rows that its writer had received, and not finished when it was killed too
+    lacks_previous                the boot before it should be in this input, and is not
+    """
+
+    node: str
+    boot_id: str
+    first_row: int = 0
+    end_row: int = 0
+    from_row: int = 0
+    to_row: int = 0
+    from_snapshot: int | None = None
+    to_snapshot: int | None = None
+    first: datetime | None = None
+    last: datetime | None = None
+    stopped: bool = False
+    started: bool = False
+    killed: bool = False
+    silent: bool = False
+    sample_rate: float | None = None
+    records: int = 0
+    duplicated: int = 0
+    lost_records: int = 0
+    unfinished: int = 0
+    clock_moved_us: int = 0
+    previous_boot: str | None = None
+    previous_row: int | None = None
+    previous_at: datetime | None = None
+    retention_days: int | None = None
+    comparable: bool | None = None
+    next_boot_id: str | None = None
+    lacks_previous: bool = False
+
+    @property
+    def name(self) -> Name:
+        return self.node, self.boot_id
+
+    @property
+    def key(self) -> str:
+        """The beginning that the names of all its files have in common."""
+        return schema.boot_key(schema.file_name(self.node, self.boot_id, 0))
+
+    @property
+    def sampled(self) -> bool:
+        return self.sample_rate is not None and self.sample_rate < 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row that there was is in the log."""
+        rows = self.end_row - self.first_row + self.unfinished + self.lost_records
+        return self.records - self.duplicated == rows
+
+    @property
+    def whole_range(self) -> CheckedRange:
+        """The range in which the log is compared with snapshots, or all of it if there are none."""
+        return CheckedRange(self.from_row, self.to_row)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Facts about boots (`Boot.key`) from files, manifests and the selection, beside rows.
+
+    lost_records  the greatest count in the footers of a boot's files
+    file_age_s    for how long its writer keeps a file open
+    finished      the row after the last one in a file that its manifest lists; absent without a manifest
+    listed_us     the time when the files were listed
+    since_us      the time before which nothing was asked for, or None
+    """
+
+    lost_records: Mapping[str, int] = field(default_factory=dict)
+    file_age_s: Mapping[str, int] = field(default_factory=dict)
+    finished: Mapping[str, int] = field(default_factory=dict)
+    listed_us: int = 0
+    since_us: int | None = None
+
+
+def boots_of(rows: pa.Table, closings: pa.Table, known: Known) -> list[Boot]:
+    """Return all boots by node and order of their starts, from the facts of these names.
+
+    A running boot whose newest record is older than its file age and SILENCE_S is silent.
+    """
+    boots: dict[Name, Boot] = {}
+    for row in rows.to_pylist():
+        add_rows(boots.setdefault((row["node"], row["boot_id"]), Boot(row["node"], row["boot_id"])), row)
+    for name, (least, greatest) in offsets(rows).items():
+        boots[name].clock_moved_us = greatest - least
+    snapshots: dict[Name, list[dict[str, Any]]] = {}
+    for row in closings.to_pylist():
+        if row["queue_rows"] == row["queues"]:
+            snapshots.setdefault((row["node"], row["boot_id"]), []).append(row)
+    for name, of_boot in snapshots.items():
+        add_snapshots(boots.setdefault(name, Boot(*name)), of_boot)
+    for boot in boots.values():
+        boot.lost_records = max(boot.lost_records, known.lost_records.get(boot.key, 0))
+        boot.end_row = max(boot.end_row, known.finished.get(boot.key, 0))
+    ordered = [boot for of_node in by_node(boots.values()).values() for boot in link(of_node, known)]
+    newest_us = max([known.listed_us, *(micros(boot.last) for boot in ordered)])
+    for boot in ordered:
+        choose_range(boot, snapshots.get(boot.name, []))
+        running = not boot.stopped
+        boot.killed = running and boot.next_boot_id is not None
+        allowed_us = (known.file_age_s.get(boot.key, FILE_AGE_S) + SILENCE_S) * 1_000_000
+        boot.silent = running and not boot.killed and newest_us - micros(boot.last) > allowed_us
+    return ordered
+
+
+def add_rows(boot: Boot, row: Mapping[str, Any]) -> None:
+    """Add a range of rows that the log has."""
+    numbers = row["last_row"] - row["first_row"] + 1
+    boot.first_row = row["first_row"] if not boot.records else min(boot.first_row, row["first_row"])
+    boot.end_row = max(boot.end_row, row["last_row"] + 1)
+    boot.records += row["records"]
+    boot.duplicated += row["records"] - numbers
+    boot.first, boot.last = earliest(boot.first, row["first"]), latest(boot.last, row["last"])
+    boot.sample_rate = row["sample_rate"] if boot.sample_rate is None else min(boot.sample_rate, row["sample_rate"])
+
+
+def offsets(rows: pa.Table) -> dict[Name, tuple[int, int]]:
+    """Return the least and the greatest offset of the wall clock from the monotonic clock, by boot."""
+    sums = rows.group_by(list(BOOT), use_threads=False).aggregate([("least_offset", "min"), ("greatest_offset", "max")])
+    return {
+        (row["node"], row["boot_id"]): (row["least_offset_min"], row["greatest_offset_max"]) for row in sums.to_pylist()
+    }
+
+
+def add_snapshots(boot: Boot, snapshots: list[dict[str, Any]]) -> None:
+    """Add the complete snapshots of a boot."""
+    starts = min(row["row"] for row in snapshots)
+    if starts == 0 or not boot.records:
+        boot.first_row = starts
+    boot.end_row = max(boot.end_row, *(row["row"] for row in snapshots))
+    for row in snapshots:
+        boot.stopped |= row["kind"] == STOP
+        boot.started |= row["kind"] == START
+        boot.lost_records = max(boot.lost_records, row["lost_records"])
+        boot.first, boot.last = earliest(boot.first, row["at"]), latest(boot.last, row["at"])
+        rate = row["sample_rate"]
+        boot.sample_rate = rate if boot.sample_rate is None else min(boot.sample_rate, rate)
+        if row["kind"] == START:
+            for name in ("previous_boot", "previous_row", "previous_at", "retention_days", "comparable"):
+                setattr(boot, name, row[name])
+
+
+def choose_range(boot: Boot, snapshots: list[dict[str, Any]]) -> None:
+    """Choose the snapshots between which the boot is checked.
+
+    The rows before a snapshot are finished before it, so rows that the log lacks there are missing. A sample cannot be
+    compared with a snapshot.
+    """
+    boot.from_row, boot.to_row = boot.first_row, boot.end_row
+    usable = [row for row in snapshots if boot.first_row <= row["row"] <= boot.end_row and not boot.sampled]
+    if usable:
+        first, last = (choose(usable, key=lambda row: row["snapshot"]) for choose in (min, max))
+        boot.from_snapshot, boot.from_row = first["snapshot"], first["row"]
+        boot.to_snapshot, boot.to_row = last["snapshot"], last["row"]
+
+
+def link(boots: list[Boot], known: Known) -> list[Boot]:
+    """Link the boots of one node, and return them in their order.
+
+    What a boot says of the one before it raises `end_row` of that one: the rows in between are missing from the log.
+    Only if that boot was killed, and its manifest proves that its writer had not finished them, they were lost with the
+    writer, and are `unfinished`.
+    """
+    ordered = in_order(boots)
+    by_id = {boot.boot_id: boot for boot in ordered}
+    newest_us = max(micros(boot.last) for boot in boots)
+    for before, boot in zip(ordered, ordered[1:], strict=False):
+        if boot.previous_boot is None and not boot.started or boot.previous_boot == before.boot_id:
+            before.next_boot_id = boot.boot_id
+    for boot in ordered:
+        previous = by_id.get(boot.previous_boot) if boot.previous_boot is not None else None
+        if boot.previous_boot is not None and previous is None:
+            boot.lacks_previous = not is_excused(boot, ordered, newest_us, known)
+        if previous is not None and previous is not boot:
+            previous.next_boot_id = boot.boot_id
+            claim(previous, boot.previous_row or 0, known)
+    return ordered
+
+
+def in_order(boots: list[Boot]) -> list[Boot]:
+    """Return the boots of one node in chains of links, the chains by the time at which they start."""
+    by_id = {boot.boot_id: boot for boot in boots}
+    followers: dict[str | None, list[Boot]] = {}
+    for boot in sorted(boots, key=lambda each: (micros(each.first), each.boot_id)):
+        known = boot.previous_boot in by_id and boot.previous_boot != boot.boot_id
+        followers.setdefault(boot.previous_boot if known else None, []).append(boot)
+    ordered: list[Boot] = []
+    seen: set[str] = set()
+    waiting = list(reversed(followers.get(None, [])))
+    while waiting:
+        boot = waiting.pop()
+        if boot.boot_id not in seen:
+            seen.add(boot.boot_id)
+            ordered.append(boot)
+            waiting += reversed(followers.get(boot.boot_id, []))
+    return ordered + [boot for boot in boots if boot.boot_id not in seen]  # links in a circle, of damaged files
+
+
+def claim(boot: Boot, next_row: int, known: Known) -> None:
+    """Note that the log of a boot should reach up to `next_row` (exclusive)."""
+    if next_row > boot.end_row:
+        if boot.stopped or boot.key not in known.finished:
+            boot.end_row = next_row
+        else:
+            boot.unfinished = next_row - boot.end_row
+
+
+def is_excused(boot: Boot, boots: list[Boot], newest_us: int, known: Known) -> bool:
+    """Return whether the boot before this one is not here for a reason: removed by its age, or not asked for."""
+    if boot.previous_row == 0:
+        return True  # it had no records
+    ended_us = micros(boot.previous_at) if boot.previous_at is not None else micros(boot.first)
+    days = [each.retention_days for each in boots if each.retention_days is not None]
+    too_old = bool(days) and ended_us // DAY_US < newest_us // DAY_US - min(days)
+    return too_old or known.since_us is not None and ended_us < known.since_us
+
+
+def by_node(boots: Iterable[Boot]) -> dict[str, list[Boot]]:
+    of_nodes: dict[str, list[Boot]] = {}
+    for boot in sorted(boots, key=lambda each: each.name):
+        of_nodes.setdefault(boot.node, []).append(boot)
+    return of_nodes
+
+
+def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:
+    """Return pairs of successive boots of which the second began with what the first had stored."""
+    by_name = {boot.name: boot for boot in boots}
+    pairs = [
+        (boot, by_name[boot.node, boot.next_boot_id]) for boot in by_name.values() if boot.next_boot_id is not None
+    ]
+    return [
+        (boot, later)
+        for boot, later in pairs
+        if later.started and later.comparable is not False and later.previous_boot in (None, boot.boot_id)
+    ]
+
+
+def gaps(rows: pa.Table, boots: Iterable[Boot]) -> list[dict[str, Any]]:
+    """Return the rows that the logs of the boots lack, each gap with the time of the record beside it, or None."""
+    ranges: dict[Name, list[dict[str, Any]]] = {}
+    for row in rows.to_pylist():
+        ranges.setdefault((row["node"], row["boot_id"]), []).append(row)
+    found = []
+    for boot in boots:
+        next_row, at = boot.first_row, None
+        ends = [*sorted(ranges.get(boot.name, []), key=lambda row: row["first_row"]), {"first_row": boot.end_row}]
+        for row in ends:
+            last_row = min(row["first_row"], boot.end_row) - 1
+            if last_row >= next_row:
+                gap = {"node": boot.node, "boot_id": boot.boot_id, "first_row": next_row, "last_row": last_row}
+                found.append(gap | {"records": last_row - next_row + 1, "at": row.get("first", at)})
+            next_row, at = max(next_row, row.get("last_row", 0) + 1), row.get("last")
+    return found
+
+
+def earliest(one: datetime | None, other: datetime) -> datetime:
+    return other if one is None else min(one, other)
+
+
+def latest(one: datetime | None, other: datetime) -> datetime:
+    return other if one is None else max(one, other)
+
+
+def micros(at: datetime | None) -> int:
+    """Return a time in microseconds since 1970, 0 for none."""
+    return round(at.timestamp() * 1_000_000) if at is not None else 0

@@ -1,0 +1,207 @@
+"""The messages of federation links: what a link took from one broker must arrive at the other.
+
+An upstream queue at several brokers may have the same name, so a link is named by that queue and the upstream's node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from .boots import Boot, micros
+from .facts import Fact, bucket, group, measures, names, unified
+
+Link = tuple[str, str | None]
+"""The upstream queue and the node of the upstream."""
+
+
+@dataclass(slots=True)
+class LinkCount:
+    """The messages of a link.
+
+    taken       messages that left the upstream queue
+    arrived     messages that arrived downstream
+    discarded   arrived messages that were dropped: by max-hops or as repeats
+    duplicates  messages that arrived more often than they were taken
+    missing     messages that were taken and did not arrive; None if one of the brokers exported nothing of the link
+    pending     messages that may have arrived unlogged: the downstream's log does not reach that far yet, or was cut
+                short by a kill; None likewise
+    """
+
+    link: str
+    upstream_node: str | None
+    node: str | None = None
+    vhost: str | None = None
+    upstream: str | None = None
+    taken: int = 0
+    arrived: int = 0
+    discarded: int = 0
+    duplicates: int = 0
+    missing: int | None = None
+    pending: int | None = None
+    first_arrival_us: int | None = None
+    last_arrival_us: int | None = None
+    hops: int = 0
+    with_hops: int = 0
+    most_hops: int | None = None
+    negative_lags: int = 0
+
+
+LAGS = Fact(
+    {**names("link"), "upstream_node": pa.string(), "bucket": pa.int32()},
+    {**measures("sum", "records"), **measures("max", "highest_us")},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DownstreamLog:
+    """The extent of a node's log: its end, whether that is a stop, and the times that kills cut off."""
+
+    until_us: int
+    stopped: bool
+    dark: tuple[tuple[int, int], ...]
+
+    def has(self, at_us: int) -> bool:
+        """Return whether what arrived at this time is logged for certain."""
+        dark = any(since <= at_us <= until for since, until in self.dark)
+        return not dark and (self.stopped or at_us <= self.until_us)
+
+
+def logs_of(boots: Iterable[Boot]) -> dict[str, DownstreamLog]:
+    """Return the logs of all nodes. `boots` are in the order of their starts by node."""
+    by_node: dict[str, list[Boot]] = {}
+    for boot in boots:
+        by_node.setdefault(boot.node, []).append(boot)
+    logs = {}
+    for node, of_node in by_node.items():
+        pairs = zip(of_node, of_node[1:], strict=False)
+        dark = tuple((micros(boot.last), micros(later.first)) for boot, later in pairs if not boot.stopped)
+        logs[node] = DownstreamLog(max(micros(boot.last) for boot in of_node), of_node[-1].stopped, dark)
+    return logs
+
+
+class Ends(NamedTuple):
+    """The ends of links, as crossings show them.
+
+    upstreams    the node of the upstream, by upstream queue, downstream node and name of the upstream
+    downstreams  the downstream node by link
+    """
+
+    upstreams: dict[tuple[str, str | None, str | None], str]
+    downstreams: dict[Link, str]
+
+
+def ends(crossings: pa.Table) -> Ends:
+    """Return the ends of the links of crossings."""
+    columns = ["link", "node", "upstream", "upstream_node"]
+    found = Ends({}, {})
+    for row in unified(crossings.select(columns)).group_by(columns, use_threads=False).aggregate([]).to_pylist():
+        side = row["link"], row["node"], row["upstream"]
+        if row["upstream_node"] is not None:
+            found.upstreams[side] = max(found.upstreams.get(side, ""), row["upstream_node"])
+        if row["node"] is not None:
+            link = row["link"], row["upstream_node"]
+            found.downstreams[link] = max(found.downstreams.get(link, ""), row["node"])
+    return found
+
+
+def merge_ends(parts: Iterable[Ends]) -> Ends:
+    """Merge the ends of links. A message that the upstream did not log is of the link of which it logged others."""
+    merged = Ends({}, {})
+    unknown: dict[Link, str] = {}
+    for part in parts:
+        for side, node in part.upstreams.items():
+            merged.upstreams[side] = max(merged.upstreams.get(side, ""), node)
+        for link, node in part.downstreams.items():
+            merged.downstreams[link] = max(merged.downstreams.get(link, ""), node)
+    for (queue, downstream, _), upstream_node in merged.upstreams.items():
+        if downstream is not None:
+            named: Link = queue, upstream_node
+            unknown[named] = max(merged.downstreams.get(named, ""), downstream)
+    return Ends(merged.upstreams, merged.downstreams | unknown)
+
+
+def links(
+    crossings: pa.Table, known: Ends, logs: Mapping[str, DownstreamLog]
+) -> tuple[list[LinkCount], pa.Table, list[dict[str, Any]]]:
+    """Return the counts of links, histograms of their lags, and the messages that did not arrive, LOST at most."""
+    counts: dict[Link, LinkCount] = {}
+    lost: list[dict[str, Any]] = []
+    lags: list[tuple[str, str | None, int]] = []
+    for row in crossings.to_pylist():
+        side = row["link"], row["node"], row["upstream"]
+        upstream_node = row["upstream_node"] if row["upstream_node"] is not None else known.upstreams.get(side)
+        link = row["link"], upstream_node
+        count = counts.setdefault(link, LinkCount(*link))
+        add(count, row)
+        log = logs.get(known.downstreams.get(link, "")) if upstream_node is not None else None
+        short = max(row["taken"] - row["arrived"], 0)
+        if log is not None:
+            count.missing, count.pending = count.missing or 0, count.pending or 0
+            if short and row["left"] is not None and log.has(row["left"]):
+                count.missing += short
+                if len(lost) < LOST:
+                    named = {name: row[name] for name in ("link", "identity", "left")}
+                    lost.append(named | {"records": short, "node": upstream_node})
+            else:
+                count.pending += short
+        if row["entered"] is not None and row["published"] is not None:
+            lags.append((*link, row["entered"] - row["published"]))
+    return list(counts.values()), histograms(lags), lost
+
+
+def merge_counts(parts: Iterable[LinkCount]) -> list[LinkCount]:
+    """Merge the counts of the same links."""
+    merged: dict[Link, LinkCount] = {}
+    for part in parts:
+        link = part.link, part.upstream_node
+        count = merged.setdefault(link, LinkCount(*link))
+        for name, how in HOW_MERGED.items():
+            values = [value for value in (getattr(count, name), getattr(part, name)) if value is not None]
+            setattr(count, name, how(values) if values else None)
+    return list(merged.values())
+
+
+HOW_MERGED: dict[str, Callable[[list[Any]], Any]] = {
+    **dict.fromkeys(("node", "vhost", "upstream", "last_arrival_us", "most_hops"), max),
+    "first_arrival_us": min,
+    **dict.fromkeys(("taken", "arrived", "discarded", "duplicates", "missing", "pending"), sum),
+    **dict.fromkeys(("hops", "with_hops", "negative_lags"), sum),
+}
+LOST = 10_000
+
+
+def add(count: LinkCount, row: Mapping[str, Any]) -> None:
+    """Add the row of a message."""
+    for name in ("taken", "arrived", "discarded"):
+        setattr(count, name, getattr(count, name) + row[name])
+    for name in ("node", "vhost", "upstream"):
+        if row[name] is not None:
+            setattr(count, name, max(getattr(count, name) or "", row[name]))
+    count.duplicates += max(row["arrived"] - max(row["taken"], 1), 0)
+    if row["entered"] is not None:
+        count.first_arrival_us = min(row["entered"], count.first_arrival_us or row["entered"])
+        count.last_arrival_us = max(row["last_entered"], count.last_arrival_us or 0)
+        count.negative_lags += row["published"] is not None and row["entered"] < row["published"]
+    if row["hops"] is not None:
+        count.hops += row["hops"]
+        count.with_hops += 1
+        count.most_hops = max(row["hops"], count.most_hops or 0)
+
+
+def histograms(lags: list[tuple[str, str | None, int]]) -> pa.Table:
+    """Return histograms of lags by link."""
+    link, upstream_node, lag = zip(*lags, strict=True) if lags else ((), (), ())
+    lag_us = np.maximum(np.array(lag, "i8"), 0)
+    columns = {
+        "link": pa.array(link, pa.string()).dictionary_encode(),
+        "upstream_node": pa.array(upstream_node, pa.string()),
+        "bucket": bucket(lag_us),
+        "records": np.ones(len(lag_us), "i8"),
+        "highest_us": lag_us,
+    }
+    return group(LAGS, pa.table(columns).cast(LAGS.schema))

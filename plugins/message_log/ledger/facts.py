@@ -1,0 +1,322 @@
+"""Facts: the tables to which the files of the log are reduced, and their merge.
+
+A fact has keys and measures. Facts of parts of the log are merged by summing, or taking the least or the greatest of,
+the measures of rows with the same keys, so that the result is the same for any division into parts and any order:
+sums are of integers, and quantiles come from histograms with fixed buckets.
+
+    traffic    messages by second: what each queue, virtual host and user did
+    latencies  histograms of times since the publish, and of the stages of a message within a queue
+    routes     messages by exchange and routing key
+    transfers  messages between connections, exchanges and queues
+    attempts   messages that were redelivered or requeued
+    rows       the ranges of row numbers that the log has, by boot
+    balances   closed journeys by queue: how many messages entered, and how they left
+    journeys   open journeys: messages in a queue of which the log has no entry, no end, or several of them
+    messages   messages whose journeys are open, or that were routed to more or fewer queues than they entered
+    crossings  messages of federation links, by identity
+
+`journeys`, `messages` and `crossings` have a row for each message; all others are bounded by the numbers of queues,
+users, connections, keys and seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..file_format import schema
+from ..file_format.arrow_schema import ARROW
+
+NAME = pa.dictionary(pa.int32(), pa.string())
+TIME = pa.timestamp("us", "UTC")
+INT, BOOL, FLOAT = pa.int64(), pa.bool_(), pa.float32()
+Numbers = np.ndarray[Any, Any]
+
+
+class Measure(NamedTuple):
+    """A column that is merged: by sum, min or max, or the value of the row with the greatest first measure: last."""
+
+    merge: str
+    type: pa.DataType = INT
+
+
+class Fact(NamedTuple):
+    """The columns of a fact. Keys may be null."""
+
+    keys: Mapping[str, pa.DataType]
+    measures: Mapping[str, Measure]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*self.keys.items(), *((name, measure.type) for name, measure in self.measures.items())])
+
+
+def names(*columns: str) -> dict[str, pa.DataType]:
+    return dict.fromkeys(columns, NAME)
+
+
+def measures(merge: str, *columns: str, type: pa.DataType = INT) -> dict[str, Measure]:
+    return dict.fromkeys(columns, Measure(merge, type))
+
+
+BOOT = ("node", "boot_id")
+WAYS_OUT = ("delivered_without_ack", "acknowledged", "federated", "expired", "dropped", "dead_lettered")
+
+TRAFFIC = Fact(
+    {
+        **names(*BOOT, "vhost", "queue", "user", "event", "reason"),
+        **dict.fromkeys(("no_ack", "redelivered", "linked"), BOOL),
+        "ack_bucket": pa.int8(),
+        "second": INT,
+    },
+    {**measures("sum", "records", "weight", "bytes", "routed", "latency_us", "timed"), **measures("max", "highest_us")},
+)
+LATENCIES = Fact(
+    {**names("node", "vhost", "queue", "stage"), "bucket": pa.int32()},
+    {**measures("sum", "records"), **measures("max", "highest_us")},
+)
+ROUTES = Fact(
+    {**names("node", "vhost", "exchange"), "routing_key": pa.string()},
+    measures("sum", "published", "bytes", "unroutable", "returned"),
+)
+TRANSFERS = Fact(
+    names("node", "vhost", "event", "exchange", "queue", "user", "conn_id", "link"),
+    {**measures("sum", "weight", "bytes", "redelivered"), **measures("max", "last", type=TIME)},
+)
+ATTEMPTS = Fact(
+    {**names(*BOOT, "vhost", "queue"), "msg_seq": INT},
+    {
+        **measures("sum", "redelivered", "requeued"),
+        **measures("min", "first", type=TIME),
+        **measures("max", "last", type=TIME),
+    },
+)
+ROWS = Fact(
+    {**names(*BOOT), "first_row": INT, "last_row": INT},
+    {
+        **measures("sum", "records"),
+        **measures("min", "first", type=TIME),
+        **measures("max", "last", type=TIME),
+        **measures("min", "least_offset"),
+        **measures("max", "greatest_offset"),
+        **measures("min", "sample_rate", type=FLOAT),
+    },
+)
+BALANCES = Fact(names(*BOOT, "vhost", "queue"), measures("sum", "entered", *WAYS_OUT))
+JOURNEYS = Fact(
+    {**names(*BOOT, "vhost", "queue"), "msg_seq": INT},
+    {
+        **measures("sum", "entered", "delivered", "left", *WAYS_OUT),
+        **measures("min", "enter_row", "enter_ns", "deliver_ns"),
+        **measures("max", "leave_row", "last_deliver_ns", "leave_ns"),
+        **measures("max", "last", type=TIME),
+    },
+)
+MESSAGES = Fact(
+    {**names(*BOOT, "vhost"), "msg_seq": INT},
+    {
+        **measures("sum", "routed", "entered", "published"),
+        **measures("max", "persistent", "confirmed", type=BOOL),
+        **measures("max", "at", type=TIME),
+    },
+)
+CROSSINGS = Fact(
+    {**names("link"), "identity": pa.string()},
+    {
+        **measures("sum", "taken", "arrived", "discarded"),
+        **measures("max", "node", "vhost", "upstream", "upstream_node", type=pa.string()),
+        **measures("max", "hops", "left", "last_entered"),
+        **measures("min", "published", "entered"),
+    },
+)
+FACTS: dict[str, Fact] = {
+    "traffic": TRAFFIC,
+    "latencies": LATENCIES,
+    "routes": ROUTES,
+    "transfers": TRANSFERS,
+    "attempts": ATTEMPTS,
+    "rows": ROWS,
+    "balances": BALANCES,
+    "journeys": JOURNEYS,
+    "messages": MESSAGES,
+    "crossings": CROSSINGS,
+}
+Facts = dict[str, pa.Table]
+"""A table for each name of FACTS, with the columns of its schema."""
+
+BUCKETS = 128  # of a histogram for each factor of e: a quantile is off by 0.4 % at most
+
+
+def bucket(microseconds: Numbers) -> Numbers:
+    """Return the buckets of times in a histogram; negative times count as 0."""
+    numbers: Numbers = np.floor(np.log(np.maximum(microseconds, 0) + 1.0) * BUCKETS).astype("i4")
+    return numbers
+
+
+def unified(rows: pa.Table) -> pa.Table:
+    """Return rows in one chunk, each column of names with one dictionary.
+
+    `Table.unify_dictionaries` crashes the process when a chunk is empty (pyarrow 26).
+    """
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type) and rows.column(place).num_chunks != 1:
+            names = rows.column(place).cast(pa.string()).dictionary_encode()
+            rows = rows.set_column(place, field.name, names.cast(NAME))
+    return rows.combine_chunks()
+
+
+def group(fact: Fact, rows: pa.Table) -> pa.Table:
+    """Return a fact of rows that have its columns, with one row for each combination of keys."""
+    rows = unified(rows)
+    if any(measure.merge == "last" for measure in fact.measures.values()):
+        return last_of_group(fact, rows)
+    aggregations = [(name, measure.merge) for name, measure in fact.measures.items()]
+    grouped = rows.group_by(list(fact.keys), use_threads=False).aggregate(aggregations)
+    renamed = grouped.rename_columns([*fact.keys, *fact.measures])
+    return renamed.cast(fact.schema)
+
+
+def last_of_group(fact: Fact, rows: pa.Table) -> pa.Table:
+    """Return the row with the greatest first measure of each combination of keys."""
+    rows = in_order(rows.cast(fact.schema), *fact.keys, next(iter(fact.measures)))
+    changes = np.logical_or.reduce([np.diff(codes(rows[name])) != 0 for name in fact.keys])
+    return rows.filter(pa.array(np.r_[changes, True][: rows.num_rows]))
+
+
+def merge(parts: Iterable[Facts], facts: Mapping[str, Fact] = FACTS) -> Facts:
+    """Merge the facts of parts of the log, of which at least one is needed."""
+    parts = list(parts)
+    merged = {}
+    for name, fact in facts.items():
+        rows = pa.concat_tables([part[name] for part in parts])
+        merged[name] = merge_ranges(rows) if fact is ROWS else group(fact, rows)
+    return merged
+
+
+def merge_ranges(rows: pa.Table) -> pa.Table:
+    """Merge ranges of row numbers that overlap or follow each other.
+
+    A number that is in several parts counts in `records` each time, so a range has repeated records if these are more
+    than its numbers.
+    """
+    rows = in_order(rows, *BOOT, "first_row")
+    first, last = (rows[name].to_numpy() for name in ("first_row", "last_row"))
+    same_boot = np.logical_and.reduce([np.diff(codes(rows[name])) == 0 for name in BOOT])
+    begins = np.ones(len(first), bool)
+    # Of ranges in the order of their starts, one begins another range if it lies behind the end of all before it.
+    boot = np.r_[0, np.cumsum(~same_boot)] if len(first) else np.zeros(0, int)
+    span = int(last.max(initial=0)) + 2
+    reached = np.maximum.accumulate(last + boot * span)
+    begins[1:] = ~same_boot | ((first + boot * span)[1:] > reached[:-1] + 1)
+    starts = np.flatnonzero(begins)
+    if not len(starts):
+        return rows.cast(ROWS.schema)
+    number = np.cumsum(begins) - 1
+    ranges = {
+        "first_row": first[starts][number],
+        "last_row": np.maximum.reduceat(last, starts)[number],
+    }
+    for name, values in ranges.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(values))
+    return group(ROWS, rows)
+
+
+def in_order(rows: pa.Table, *keys: str) -> pa.Table:
+    """Return rows so that those with the same keys follow each other, numbers in ascending order."""
+    rows = unified(rows)
+    return rows.take(pa.array(np.lexsort([codes(rows[name]) for name in reversed(keys)])))
+
+
+def codes(column: pa.ChunkedArray) -> Numbers:
+    """Return numbers as they are, and a number for each value of a column of names, -1 for null."""
+    if pa.types.is_string(column.type):
+        column = column.dictionary_encode()
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(INT)
+    if not pa.types.is_dictionary(column.type):
+        return numbers_of(column)
+    return numbers_of(column.combine_chunks().indices.fill_null(-1))
+
+
+def numbers_of(column: pa.Array | pa.ChunkedArray) -> Numbers:
+    numbers: Numbers = column.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def quantile_table(histograms: pa.Table, keys: list[str], thousandths: Mapping[str, int]) -> pa.Table:
+    """Return quantiles, `messages` and `max_us` for each combination of keys of histograms.
+
+    `histograms` has the columns `bucket`, `records` and `highest_us`. Times are whole microseconds: the middle of the
+    bucket, but no more than the highest time.
+    """
+    rows = in_order(histograms, *keys, "bucket")
+    counts, buckets, highest = (rows[name].to_numpy() for name in ("records", "bucket", "highest_us"))
+    changes = [np.diff(codes(rows[name])) != 0 for name in keys]
+    starts = np.flatnonzero(np.r_[len(counts) > 0, np.logical_or.reduce(changes)] if len(counts) else [])
+    upto = np.cumsum(counts)
+    totals, greatest = np.add.reduceat(counts, starts), np.maximum.reduceat(highest, starts)
+    before = upto[starts] - counts[starts]
+    table = rows.select(keys).take(pa.array(starts))
+    table = table.append_column("messages", pa.array(totals)).append_column("max_us", pa.array(greatest))
+    for name, share in thousandths.items():
+        # the first row of the combination with which the messages so far reach the share of all
+        reached = np.searchsorted(upto * 1000, before * 1000 + totals * share)
+        middle = np.round(np.exp((buckets[reached] + 0.5) / BUCKETS) - 1).astype("i8")
+        table = table.append_column(name, pa.array(np.minimum(middle, greatest)))
+    return table
+
+
+class Table:
+    """Rows of a table of the export as columns; those that the file lacks are null. `rows` are all rows."""
+
+    def __init__(self, name: str, rows: pa.Table) -> None:
+        self.rows = unified(rows)
+        self.count = rows.num_rows
+        self._types = {column.name: ARROW[column.type] for column in schema.TABLES[name]}
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        """Return a column as the file has it."""
+        if name in self.rows.column_names:
+            return self.rows[name]
+        return pa.chunked_array([pa.nulls(self.count, self._types[name])])
+
+    def number(self, name: str, null: int = 0) -> Numbers:
+        """Return a column of numbers, times in microseconds, or truth values, with `null` for null."""
+        column = self[name]
+        column = column.cast(INT) if pa.types.is_timestamp(column.type) else column
+        return numbers_of(column.fill_null(bool(null) if pa.types.is_boolean(column.type) else null))
+
+    def has(self, name: str) -> Numbers:
+        """Return where a column is not null."""
+        return numbers_of(self[name].is_valid())
+
+    def grouped(self, fact: Fact, where: Numbers | None = None, **columns: Any) -> pa.Table:
+        """Return a fact of the rows `where`, from these columns and, for the others, those of the table."""
+        values = {name: columns.get(name) if name in columns else self[name] for name in fact.schema.names}
+        table = pa.table({name: as_column(value, fact.schema.field(name).type) for name, value in values.items()})
+        return group(fact, table if where is None else table.filter(pa.array(where)))
+
+
+def as_column(values: Any, type: pa.DataType) -> pa.ChunkedArray:
+    """Return values as a column of a type; a text column becomes a dictionary if the type is one."""
+    column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([pa.array(values)])
+    if pa.types.is_dictionary(type) and not pa.types.is_dictionary(column.type):
+        return column.cast(pa.string()).dictionary_encode()
+    return column.cast(type)
+
+
+def is_empty(facts: Facts) -> bool:
+    return not any(table.num_rows for table in facts.values())
+
+
+def empty() -> Facts:
+    """Return the facts of no rows."""
+    return {name: fact.schema.empty_table() for name, fact in FACTS.items()}
+
+
+def total(column: pa.ChunkedArray) -> int:
+    return int(pc.sum(column).as_py() or 0)

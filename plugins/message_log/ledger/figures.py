@@ -1,0 +1,219 @@
+"""The reports of queues, consumers, links and nodes, from snapshots and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..file_format import schema
+from ..file_format.schema import ACK, DELIVER, FED_IN, FED_OUT, PUBLISH
+from .boots import micros
+from .crossings import LinkCount
+from .facts import Facts, quantile_table
+from .reduction import HELD, WEIGHT
+from .snapshots import CONSUMED, MILLIONTHS
+from .timeline import ENDLESS, p99_bound
+from .traffic import QUEUE, THOUSANDTHS, Values, estimate, keyed
+
+DIGITS = {"consumers": 3, "prefetch": 3, "utilisation": 4, "unacked": 3, "ready": 3}  # of means
+TREND_INTERVALS = 6  # an hour: the least after which a trend is calculated
+COUNTED = (
+    *(schema.CONNECTIONS_CREATED, schema.CONNECTIONS_CLOSED, schema.CHANNELS_CREATED, schema.CHANNELS_CLOSED),
+    *(schema.QUEUES_CREATED, schema.QUEUES_DELETED),
+)
+HISTOGRAMS = (schema.LOOP_LAG_US, schema.SYNC_US, schema.BATCH_RECORDS)
+
+Handled = dict[tuple[str, str], dict[int, float]]
+"""The messages in and out by second of each boot."""
+
+
+def backlog(snapshots: Facts) -> list[Values]:
+    """Return the length of each queue: the last, the greatest and the mean one, and how much it grows by second.
+
+    `slope_per_s` is null if there are snapshots of less than an hour.
+    """
+    lengths = keyed(snapshots["lengths"].to_pylist(), *QUEUE)
+    rows = []
+    for row in snapshots["latest"].to_pylist():
+        of_queue = lengths[tuple(row[name] for name in QUEUE)]
+        count = sum(each["snapshots"] for each in of_queue)
+        points = [(each["interval"], each["length_sum"] / each["snapshots"]) for each in of_queue]
+        slope = theil_sen(points) if len(points) >= TREND_INTERVALS else None
+        rows.append(
+            {
+                **{name: row[name] for name in (*QUEUE, "ready", "unacked", "consumers")},
+                "snapshots": count,
+                "peak": max(each["peak"] for each in of_queue),
+                "mean": round(sum(each["length_sum"] for each in of_queue) / count, 3),
+                "slope_per_s": None if slope is None else round(slope, 3),
+            }
+        )
+    return rows
+
+
+def theil_sen(points: list[tuple[float, float]]) -> float:
+    """Return the median of the slopes between all pairs of points, which single extreme values do not change."""
+    x, y = np.array(points, "f8").T
+    first, second = np.triu_indices(len(x), 1)
+    return float(np.median((y[second] - y[first]) / (x[second] - x[first])))
+
+
+def peaks(snapshots: Facts) -> dict[tuple[str, str | None, str | None], int]:
+    """Return the greatest length of each queue."""
+    found: dict[tuple[str, str | None, str | None], int] = {}
+    for row in snapshots["lengths"].to_pylist():
+        name = row["node"], row["vhost"], row["queue"]
+        found[name] = max(found.get(name, 0), row["peak"])
+    return found
+
+
+def consumers(snapshots: Facts, kinds: list[Values], latency: list[Values]) -> list[Values]:
+    """Return the queues that had consumers, with means of the time in which they had them."""
+    held = {tuple(row[name] for name in QUEUE): row for row in latency if row["stage"] == HELD}
+    settled = [kind for kind in kinds if kind["event"] in (ACK, FED_OUT) or kind["event"] == DELIVER and kind["no_ack"]]
+    handled = keyed(settled, *QUEUE)
+    rows = []
+    for queue, parts in keyed(snapshots["lengths"].to_pylist(), *QUEUE).items():
+        counts = {name: sum(part[f"{name}_count"] for part in parts) for name in CONSUMED}
+        if not counts["consumers"]:
+            continue
+        row: Values = dict(zip(QUEUE, queue, strict=True))
+        for name in CONSUMED:
+            total = sum(part[f"{name}_sum"] for part in parts) / (MILLIONTHS if name == "utilisation" else 1)
+            shown = f"mean_{name}" if name in ("unacked", "ready") else name
+            row[shown] = round(total / counts[name], DIGITS[name]) if counts[name] else None
+        if queue in held:
+            row |= {f"held_{name}": held[queue][name] for name in ("p50_us", "p99_us", "max_us")}
+        of_queue = handled.get(queue, [])
+        if of_queue:
+            span_s = max(kind["last"] for kind in of_queue) - min(kind["first"] for kind in of_queue) + 1
+            row["handled_per_s"] = round(estimate(of_queue) / span_s, 3)
+        rows.append(row)
+    return rows
+
+
+def links(counts: Iterable[LinkCount], lags: pa.Table, readings: Iterable[Values]) -> list[Values]:
+    """Return one row for each link: its messages, its lag by the clocks of both brokers, its starts and failures."""
+    quantiles = {
+        (row["link"], row["upstream_node"]): row
+        for row in quantile_table(lags, ["link", "upstream_node"], THOUSANDTHS).to_pylist()
+    }
+    flaps: dict[tuple[Any, ...], dict[str, int]] = {}
+    for (node, _, link, name), rows in keyed(map(of_link, readings), "node", "boot_id", "link", "name").items():
+        if name in (schema.LINK_STARTS, schema.LINK_FAILURES):
+            short = "starts" if name == schema.LINK_STARTS else "failures"
+            of_node = flaps.setdefault((link, node), {})
+            of_node[short] = of_node.get(short, 0) + int(max(row["value"] for row in rows))
+    found = []
+    for each in counts:
+        seconds = ((each.last_arrival_us or 0) - (each.first_arrival_us or 0)) / 1e6
+        lag = quantiles.get((each.link, each.upstream_node), {})
+        row = {name: getattr(each, name) for name in ("link", "upstream_node", "node", "vhost", "upstream")}
+        row |= {name: getattr(each, name) for name in ("taken", "arrived", "discarded", "duplicates")}
+        row["missing"] = each.missing if each.arrived else None
+        row["messages_per_s"] = round(each.arrived / seconds, 3) if seconds > 0 else None
+        row |= {"most_hops": each.most_hops, "negative_lags": each.negative_lags}
+        row["mean_hops"] = round(each.hops / each.with_hops, 3) if each.with_hops else None
+        row |= {f"lag_{name}": lag.get(name) for name in (*THOUSANDTHS, "max_us")}
+        counted = flaps.get((each.link, each.node), {})
+        found.append(row | {name: counted.get(name) for name in ("starts", "failures")})
+    return found
+
+
+def of_link(reading: Values) -> Values:
+    """Return a reading with the link that it is about, or None."""
+    return reading | {"link": dict(reading["labels"] or ()).get("link")}
+
+
+def churn(readings: list[Values]) -> list[Values]:
+    """Return by node how many connections, channels and queues were opened and closed, and how many are open now."""
+    rows: list[Values] = []
+    for (node, name), of_name in keyed(readings, "node", "name").items():
+        boots = [sorted(some, key=at_us) for some in keyed(of_name, "boot_id").values()]
+        if name in COUNTED:
+            count = int(sum(boot[-1]["value"] - boot[0]["value"] for boot in boots))
+            hours = sum(at_us(boot[-1]) - at_us(boot[0]) for boot in boots) / 3.6e9
+            rows.append(
+                {"node": node, "name": name, "count": count, "per_hour": round(count / hours, 3) if hours else None}
+            )
+        elif name in (schema.CONNECTIONS, schema.CHANNELS):
+            rows.append({"node": node, "name": name, "now": int(max(of_name, key=at_us)["value"])})
+    return rows
+
+
+def at_us(reading: Values) -> int:
+    return micros(reading["ts_us"])
+
+
+def capacity(readings: list[Values], handled_in_hours: Iterable[Handled]) -> list[Values]:
+    """Return by node its memory and disk, quantiles of its loop and journal, and processor time for a message.
+
+    `cpu_us_per_message` is the slope of processor time over messages in and out, of intervals between two readings.
+    """
+    handled: Handled = {}
+    for hour in handled_in_hours:
+        for boot, seconds in hour.items():
+            handled.setdefault(boot, {}).update(seconds)
+    rows = []
+    for (node,), of_node in keyed(readings, "node").items():
+        row: Values = {"node": node}
+        named = keyed(of_node, "name")
+        for what, gauge in (("disk", schema.DISK_FREE_BYTES), ("memory", schema.RESIDENT_BYTES)):
+            if (gauge,) in named:
+                now = max(named[gauge,], key=at_us)["value"]
+                row[f"{what}_bytes"] = int(now) if now < ENDLESS else None
+        for name in HISTOGRAMS:
+            last = [max(some, key=at_us)["buckets"] for some in keyed(named.get((name,), []), "boot_id").values()]
+            row[f"{name}_p99"] = p99_bound(added(buckets for buckets in last if buckets))
+        row |= cost(named.get((schema.CPU_S,), []), handled)
+        if any(value is not None for name, value in row.items() if name != "node"):
+            rows.append(row)
+    return rows
+
+
+def added(histograms: Iterable[list[int]]) -> list[int]:
+    counts: list[int] = []
+    for histogram in histograms:
+        counts += [0] * (len(histogram) - len(counts))
+        for place, count in enumerate(histogram):
+            counts[place] += count
+    return counts
+
+
+def handled_by_second(traffic: pa.Table) -> Handled:
+    """Return the messages in and out by second of each boot."""
+    found: Handled = {}
+    rows = traffic.select(["node", "boot_id", "event", "second", "weight"])
+    sums = rows.group_by(["node", "boot_id", "event", "second"], use_threads=False).aggregate([("weight", "sum")])
+    for row in sums.to_pylist():
+        if row["event"] in (PUBLISH, FED_IN, DELIVER):
+            seconds = found.setdefault((row["node"], row["boot_id"]), {})
+            seconds[row["second"]] = seconds.get(row["second"], 0) + row["weight_sum"] / WEIGHT
+    return found
+
+
+def cost(readings: list[Values], handled: Handled) -> Values:
+    """Return processor time in relation to messages, from readings of one node."""
+    points = []
+    for boot, of_boot in keyed(readings, "node", "boot_id").items():
+        seconds = handled.get((boot[0], boot[1]), {})
+        ordered = sorted(of_boot, key=lambda row: int(row["mono_ns"]))
+        for before, after in zip(ordered, ordered[1:], strict=False):
+            begin, end = at_us(before) // 1_000_000, at_us(after) // 1_000_000
+            if end > begin:
+                count = sum(seconds.get(second, 0) for second in range(begin, end))
+                points.append((count, after["value"] - before["value"], end - begin))
+    if not points:
+        return {}
+    count, cpu, length = np.array(points, "f8").T
+    varied = len(points) > 1 and float(np.var(count)) > 0
+    per_message = float(np.cov(count, cpu, bias=True)[0, 1] / np.var(count)) if varied else None
+    return {
+        "peak_messages_per_s": round(float((count / length).max()), 3),
+        "peak_cpu": round(float((cpu / length).max()), 4),
+        "cpu_us_per_message": None if per_message is None else round(per_message * 1e6, 3),
+        "messages_per_s_at_one_cpu": round(1 / per_message, 0) if per_message is not None and per_message > 0 else None,
+    }

@@ -1,0 +1,306 @@
+"""The input: the files of an export, what their footers say, and how they differ from the manifests (`schema`).
+
+A file is accepted or skipped as a whole. The manifests reveal accidents: files that were deleted, cut, changed or
+added. They reveal no forgery by someone who can write to the folder, who can write the manifests as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+
+from ..file_format import compacted, schema
+
+READERS = 8  # files read at once
+BLOCK_BYTES = 1 << 20
+NOT_PARQUET, FOREIGN, UNKNOWN_SCHEMA, DUPLICATE = "not_parquet", "foreign", "unknown_schema", "duplicate"
+REASONS = {
+    NOT_PARQUET: "are damaged or not Parquet",
+    FOREIGN: "do not belong to an export",
+    UNKNOWN_SCHEMA: "have a version of the schema that this Warren does not read",
+    DUPLICATE: "have the name of another file",
+}
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A line of a manifest: a finished file, a removed one, or those that a compaction replaces."""
+
+    path: str = ""
+    table: str = ""
+    bytes: int = 0
+    rows: int = 0
+    first_row: int | None = None
+    last_row: int | None = None
+    sha256: str = ""
+    removed: str = ""
+    replaces: tuple[str, ...] = ()
+    by: str = ""
+
+
+@dataclass
+class Manifests:
+    """All manifests of a folder.
+
+    files     the finished files, by path
+    removed   paths of files that were taken away on purpose
+    replaced  paths of files that do not count once the file of a compaction is there, by its path
+    boots     the boots that have a manifest (`schema.boot_key`), with the row after their last finished one
+    damaged   manifests with lines that cannot be read
+    """
+
+    files: dict[str, Entry] = field(default_factory=dict)
+    removed: set[str] = field(default_factory=set)
+    replaced: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    boots: dict[str, int] = field(default_factory=dict)
+    damaged: list[str] = field(default_factory=list)
+
+    def add(self, name: str, text: str) -> None:
+        """Add the lines of one manifest. An incomplete last line is one that is being written."""
+        if not compacted.is_manifest(name):
+            self.boots.setdefault(name.removesuffix(".jsonl"), 0)
+        for line in text[: text.rfind("\n") + 1].splitlines():
+            try:
+                entry = msgspec.json.decode(line, type=Entry)
+            except msgspec.MsgspecError:
+                if name not in self.damaged:
+                    self.damaged.append(name)
+                continue
+            if entry.replaces:
+                self.replaced[entry.by] = entry.replaces
+            elif entry.removed:
+                self.removed.add(entry.removed)
+            elif entry.path:
+                self.files[entry.path] = entry
+                boot, end = schema.boot_key(entry.path), entry.last_row + 1 if entry.last_row is not None else 0
+                self.boots[boot] = max(self.boots.get(boot, 0), end)
+
+    def expected(self, present: Iterable[str]) -> dict[str, Entry]:
+        """Return the finished files that should be there, given the paths of those that are."""
+        here = set(present)
+        gone = {path for by, paths in self.replaced.items() if by in here for path in paths} | self.removed
+        return {path: entry for path, entry in self.files.items() if path not in gone}
+
+
+class LogFile(NamedTuple):
+    """An accepted file of a table, with what its footer says. `first_row` is null for tables other than events."""
+
+    path: str
+    table: str
+    bytes: int
+    records: int
+    lost_records: int
+    file_age_s: int | None
+    first_row: int | None
+
+
+class SkippedFile(NamedTuple):
+    path: str
+    reason: str
+    bytes: int
+
+
+@dataclass
+class Input:
+    """The files of an export.
+
+    files     the accepted ones, by path in the folder
+    skipped   the others
+    missing, changed  entries of manifests whose files are not there, or are not as they were written
+    unlisted  files of a boot with a manifest that does not list them
+    listed_us the time of the listing
+    """
+
+    folder: str
+    files: list[LogFile]
+    skipped: list[SkippedFile]
+    manifests: Manifests
+    listed_us: int
+    missing: list[Entry] = field(default_factory=list)
+    changed: list[Entry] = field(default_factory=list)
+    unlisted: list[str] = field(default_factory=list)
+
+    def of(self, table: str) -> list[LogFile]:
+        return [file for file in self.files if file.table == table]
+
+    def lost_records(self) -> dict[str, int]:
+        """Return the greatest count of lost records in the footers of each boot's files."""
+        return self._greatest((file, file.lost_records) for file in self.files)
+
+    def file_ages_s(self) -> dict[str, int]:
+        """Return for how long the writer of each boot keeps a file open."""
+        return self._greatest((file, file.file_age_s) for file in self.files if file.file_age_s is not None)
+
+    def _greatest(self, values: Iterable[tuple[LogFile, int]]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for file, value in values:
+            key = schema.boot_key(file.path)
+            found[key] = max(found.get(key, 0), value)
+        return found
+
+    def reasons(self) -> list[str]:
+        """Return why the input is not complete."""
+        skipped = Counter(file.reason for file in self.skipped)
+        reasons = [f"{skipped[reason]:,} skipped files {text}" for reason, text in REASONS.items() if reason in skipped]
+        if self.unlisted:
+            reasons.append(f"{len(self.unlisted):,} files are in no manifest (such as {self.unlisted[0]})")
+        if self.manifests.damaged:
+            damaged = self.manifests.damaged
+            reasons.append(f"{len(damaged):,} manifests are damaged ({damaged[0]})")
+        return reasons
+
+
+class Folder:
+    """A folder of an export, on a disk or at a URL such as s3://bucket/folder."""
+
+    def __init__(self, folder: str) -> None:
+        """Raises ValueError, OSError."""
+        self.name = folder
+        self.system, place = pa_fs.FileSystem.from_uri(folder) if "://" in folder else (pa_fs.LocalFileSystem(), folder)
+        self.place = place.rstrip("/")
+
+    def exists(self) -> bool:
+        return bool(self.system.get_file_info(self.place).type == pa_fs.FileType.Directory)
+
+    def list(self, below: str) -> dict[str, int]:
+        """Return the bytes of the files below a folder in this one, by path, without temporary ones."""
+        selector = pa_fs.FileSelector(f"{self.place}/{below}", recursive=True, allow_not_found=True)
+        infos = [info for info in self.system.get_file_info(selector) if info.is_file]
+        paths = {info.path.removeprefix(self.place).lstrip("/"): info.size for info in infos}
+        return {path: size for path, size in sorted(paths.items()) if not path.rpartition("/")[2].startswith(".")}
+
+    def open(self, path: str) -> pa.NativeFile:
+        return self.system.open_input_file(f"{self.place}/{path}")
+
+    def write(self, path: str, table: pa.Table) -> None:
+        """Write a table to a file below the folder."""
+        whole = f"{self.place}/{path}"
+        self.system.create_dir(whole.rpartition("/")[0])
+        with self.system.open_output_stream(whole) as stream:
+            pq.write_table(table, stream)
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        """Write a file below the folder."""
+        with self.system.open_output_stream(f"{self.place}/{path}") as stream:
+            stream.write(data)
+
+    def read(self, path: str, columns: pa.Schema) -> pa.Table:
+        """Return a table that was written."""
+        with self.open(path) as file:
+            return pq.ParquetFile(file).read(columns.names).cast(columns)
+
+    def text(self, path: str) -> str:
+        with self.open(path) as file:
+            return bytes(file.read()).decode("utf-8", "replace")
+
+    def sha256(self, path: str) -> str:
+        digest = hashlib.sha256()
+        with self.open(path) as file:
+            while block := file.read(BLOCK_BYTES):
+                digest.update(block)
+        return digest.hexdigest()
+
+
+def read_input(
+    folder: Folder, wanted: Callable[[str], bool] = bool, verified: Mapping[str, str] | None = None
+) -> Input:
+    """List the wanted files, by path, read their footers, and compare them with the manifests. Raises OSError.
+
+    `verified` has checksums of files that need not be read again. Manifests are read before the files are listed, and
+    again if they differ, since writers may go on meanwhile. Snapshots are listed before events: the events before a
+    snapshot are finished before it, and must not be missing.
+    """
+    manifests = read_manifests(folder)
+    sizes = {
+        path: size for table in reversed(schema.TABLES) for path, size in folder.list(table).items() if wanted(path)
+    }
+    listed_us = time.time_ns() // 1000
+    if sizes.keys() != {path for path in manifests.expected(sizes) if wanted(path)}:
+        manifests = read_manifests(folder)
+    expected = {path: entry for path, entry in manifests.expected(sizes).items() if wanted(path)}
+    replaced = {path for by, paths in manifests.replaced.items() if by in sizes for path in paths}
+    files, skipped = check_files(folder, {path: size for path, size in sizes.items() if path not in replaced})
+    found = Input(folder.name, files, skipped, manifests, listed_us)
+    found.missing = [entry for path, entry in expected.items() if path not in sizes]
+    found.changed = changed(folder, [entry for path, entry in expected.items() if path in sizes], sizes, verified or {})
+    named = manifests.files.keys() | manifests.replaced.keys()
+    of_manifests = [file.path for file in files if schema.boot_key(file.path) in manifests.boots]
+    found.unlisted = sorted(path for path in of_manifests if path not in named)
+    return found
+
+
+def read_manifests(folder: Folder) -> Manifests:
+    manifests = Manifests()
+    for path in folder.list(schema.MANIFEST):
+        if path.endswith(".jsonl"):
+            manifests.add(path.rpartition("/")[2], folder.text(path))
+    return manifests
+
+
+def check_files(folder: Folder, sizes: Mapping[str, int]) -> tuple[list[LogFile], list[SkippedFile]]:
+    """Accept or skip each file."""
+    accepted: dict[str, LogFile] = {}
+    skipped = []
+    with ThreadPoolExecutor(READERS) as readers:
+        results = readers.map(lambda item: check_file(folder, *item), sizes.items())
+        for file in results:
+            name = f"{file.path.partition('/')[0]}/{file.path.rpartition('/')[2]}"
+            if isinstance(file, SkippedFile):
+                skipped.append(file)
+            elif name in accepted:
+                skipped.append(SkippedFile(file.path, DUPLICATE, file.bytes))
+            else:
+                accepted[name] = file
+    return list(accepted.values()), skipped
+
+
+def check_file(folder: Folder, path: str, size: int) -> LogFile | SkippedFile:
+    """Accept or skip a file by its name and its footer."""
+    try:
+        with folder.open(path) as file:
+            footer = pq.read_metadata(file)
+    except (pa.ArrowException, OSError):
+        return SkippedFile(path, NOT_PARQUET, size)
+    about = {key.decode(): value.decode("utf-8", "replace") for key, value in (footer.metadata or {}).items()}
+    version = about.get(schema.SCHEMA_KEY)
+    if version is None or schema.parse_name(path.rpartition("/")[2]) is None:
+        return SkippedFile(path, FOREIGN, size)
+    if version != str(schema.SCHEMA):
+        return SkippedFile(path, UNKNOWN_SCHEMA, size)
+    table, age = path.partition("/")[0], about.get(schema.FILE_AGE_KEY)
+    first_row = min(least(footer, "row"), default=None) if table == schema.EVENTS else None
+    lost = int(about.get(schema.LOST_KEY, "0"))
+    return LogFile(path, table, size, footer.num_rows, lost, int(age) if age else None, first_row)
+
+
+def least(footer: pq.FileMetaData, name: str) -> Iterator[int]:
+    """Yield the least value of a column in each row group that has statistics of it."""
+    place = footer.schema.names.index(name) if name in footer.schema.names else -1
+    for group in range(footer.num_row_groups if place >= 0 else 0):
+        statistics = footer.row_group(group).column(place).statistics
+        if statistics is not None and statistics.has_min_max:
+            yield statistics.min
+
+
+def changed(
+    folder: Folder, entries: Iterable[Entry], sizes: Mapping[str, int], verified: Mapping[str, str]
+) -> list[Entry]:
+    """Return the entries whose files are not as they were written."""
+
+    def differs(entry: Entry) -> bool:
+        if sizes[entry.path] != entry.bytes:
+            return True
+        return (verified.get(entry.path) or folder.sha256(entry.path)) != entry.sha256
+
+    entries = list(entries)
+    with ThreadPoolExecutor(READERS) as readers:
+        return [entry for entry, is_other in zip(entries, readers.map(differs, entries), strict=True) if is_other]

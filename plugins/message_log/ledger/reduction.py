@@ -1,0 +1,362 @@
+"""The reduction of a file of the log to facts (`facts`): a function of rows that needs no Spark.
+
+The rows of a file are in the order of their numbers, and most messages enter and leave a queue within one file. What
+such messages did is counted, and only the others keep a row each, which meet those of other files when facts are
+merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..file_format import schema
+from ..file_format.schema import (
+    ACK,
+    CONFIRM,
+    DEAD_LETTER,
+    DELIVER,
+    DROP,
+    ENQUEUE,
+    EXPIRE,
+    FED_IN,
+    FED_OUT,
+    LEAVING,
+    PUBLISH,
+    REQUEUE,
+    RETURN,
+)
+from .facts import (
+    ATTEMPTS,
+    BALANCES,
+    BOOT,
+    CROSSINGS,
+    JOURNEYS,
+    LATENCIES,
+    MESSAGES,
+    ROUTES,
+    ROWS,
+    TRAFFIC,
+    TRANSFERS,
+    WAYS_OUT,
+    Facts,
+    Numbers,
+    Table,
+    bucket,
+    codes,
+    group,
+    numbers_of,
+    unified,
+)
+
+WEIGHT = 1000  # of a record that represents one message; at half the sampling rate it is twice that
+UNROUTABLE = "unroutable"  # the reason of a publish that no queue got
+ACK_BUCKETS = range(4, 18)  # bucket n begins at 10**(n / 2) microseconds: from 100 microseconds to 5 minutes
+STAGES = {ENQUEUE: "publish_enqueue", CONFIRM: "publish_confirm", DELIVER: "publish_deliver", ACK: "publish_ack"}
+WAITED, HELD = "enqueue_deliver", "deliver_ack"  # stages within a queue
+WAY_OF = dict(zip((ACK, FED_OUT, EXPIRE, DROP, DEAD_LETTER), WAYS_OUT[1:], strict=True))
+Boot = tuple[str, str]
+"""A node and the id of its boot."""
+NEVER = np.iinfo("i8").max
+
+
+class CheckedRange(NamedTuple):
+    """The rows of a boot that can be compared with snapshots of its queues: from one (inclusive) to another."""
+
+    from_row: int = 0
+    to_row: int = NEVER
+
+
+Ranges = Mapping[Boot, CheckedRange]
+"""The checked range of each boot; a boot without one is checked whole."""
+
+
+def reduce_rows(rows: pa.Table, checked: Ranges) -> Facts:
+    """Reduce rows of `events`, with some or all of its columns, to facts. `checked` has the range of each boot."""
+    events = Events(rows)
+    facts = {
+        "traffic": traffic(events),
+        "latencies": latencies(events),
+        "routes": routes(events),
+        "transfers": transfers(events),
+        "attempts": attempts(events),
+        "rows": row_ranges(events),
+        "balances": BALANCES.schema.empty_table(),
+        "journeys": journeys(events),
+        "messages": messages(events),
+        "crossings": crossings(events),
+    }
+    return settle(facts, checked)
+
+
+def settle(facts: Facts, checked: Ranges) -> Facts:
+    """Count the journeys that are closed, and drop the messages that are over; the others keep their rows.
+
+    A message is over if its publish is in the log, it entered as many queues as it was routed to, and all its journeys
+    are closed. A confirm without its publish is kept, since the publish may be in another part of the log.
+    """
+    closed, still_open = close(facts["journeys"], checked)
+    some = facts["messages"]
+    is_open = among(some, still_open, *BOOT, "vhost", "msg_seq")
+    over = (some["published"].to_numpy() > 0) & (some["routed"].to_numpy() == some["entered"].to_numpy()) & ~is_open
+    return facts | {
+        "balances": group(BALANCES, pa.concat_tables([facts["balances"], closed.select(BALANCES.schema.names)])),
+        "latencies": group(LATENCIES, pa.concat_tables([facts["latencies"], stages(closed)])),
+        "journeys": still_open,
+        "messages": some.filter(pa.array(~over)),
+    }
+
+
+class Events(Table):
+    """Rows of the log as columns.
+
+    kind    the event of each row, as the index of its name in `schema.EVENT_NAMES`
+    weight  WEIGHT times the number of messages that each row stands for
+    """
+
+    def __init__(self, rows: pa.Table) -> None:
+        super().__init__(schema.EVENTS, rows)
+        event = self["event"].combine_chunks()
+        places = {name: place for place, name in enumerate(schema.EVENT_NAMES)}
+        known = np.array([places.get(name, -1) for name in event.dictionary.to_pylist()] or [-1])
+        self.kind = known[event.indices.to_numpy()]
+        self.weight = np.floor(WEIGHT / self["sample_rate"].to_numpy().astype("f8") + 0.5).astype("i8")
+
+    def reason(self) -> pa.ChunkedArray:
+        return pc.fill_null(self["reason"].cast(pa.string()), "")
+
+    def is_event(self, *names: str) -> Numbers:
+        wanted: Numbers = np.array([name in names for name in (*schema.EVENT_NAMES, "")])[self.kind]
+        return wanted
+
+    def unroutable(self) -> Numbers:
+        """Return where a message was published that no queue got, although none refused it."""
+        nowhere: Numbers = self.is_event(PUBLISH, FED_IN) & (self.number("routed", -1) == 0) & self.without_reason()
+        return nowhere
+
+    def without_reason(self) -> Numbers:
+        return numbers_of(pc.equal(self.reason(), ""))
+
+
+def only(values: Numbers, where: Numbers) -> pa.Array:
+    """Return values, null but for these rows."""
+    return pa.array(values, mask=~where)
+
+
+def traffic(events: Events) -> pa.Table:
+    """Count events by queue, user, kind and second, acknowledgements also by the time since the publish."""
+    latency_us, timed = np.maximum(events.number("lat_us"), 0), events.has("lat_us")
+    place = np.floor(np.log10(np.maximum(latency_us, 1)) * 2).clip(ACK_BUCKETS[0], ACK_BUCKETS[-1]).astype("i1")
+    unroutable = pa.chunked_array([pa.array(events.unroutable())])
+    return events.grouped(
+        TRAFFIC,
+        reason=pc.if_else(unroutable, UNROUTABLE, events.reason()),
+        linked=events.has("link"),
+        ack_bucket=only(place, timed & events.is_event(ACK)),
+        second=events.number("ts_us") // 1_000_000,
+        records=np.ones(events.count, "i8"),
+        weight=events.weight,
+        bytes=events.number("size") * events.weight,
+        routed=events.number("routed"),
+        latency_us=np.where(timed, latency_us, 0),
+        timed=timed.astype("i8"),
+        highest_us=latency_us,
+    )
+
+
+def latencies(events: Events) -> pa.Table:
+    """Return histograms of times since the publish, of redeliveries none."""
+    wanted = events.is_event(*STAGES) & events.has("lat_us")
+    wanted &= ~(events.is_event(DELIVER) & events.number("redelivered").astype(bool))
+    stage_names = np.array([STAGES.get(name, "") for name in schema.EVENT_NAMES])
+    latency_us = np.maximum(events.number("lat_us"), 0)
+    return events.grouped(
+        LATENCIES,
+        wanted,
+        stage=pa.array(stage_names[events.kind]),
+        bucket=bucket(latency_us),
+        records=np.ones(events.count, "i8"),
+        highest_us=latency_us,
+    )
+
+
+def stages(journeys: pa.Table) -> pa.Table:
+    """Return histograms of how long messages waited in their queue, and how long consumers held them."""
+    entered, delivered, last_delivered, left = (
+        journeys[name].fill_null(-1).to_numpy() for name in ("enter_ns", "deliver_ns", "last_deliver_ns", "leave_ns")
+    )
+    settled = (journeys["acknowledged"].to_numpy() + journeys["federated"].to_numpy()) > 0
+    parts = []
+    for stage, where, nanoseconds in (
+        (WAITED, (delivered >= 0) & (entered >= 0), delivered - entered),
+        (HELD, (last_delivered >= 0) & settled, left - last_delivered),
+    ):
+        times = np.maximum(nanoseconds[where] // 1000, 0).astype("i8")
+        part = {name: journeys[name].filter(pa.array(where)) for name in ("node", "vhost", "queue")}
+        part |= {"stage": pa.array([stage] * len(times), pa.string()).dictionary_encode(), "bucket": bucket(times)}
+        part |= {"records": np.ones(len(times), "i8"), "highest_us": times}
+        parts.append(group(LATENCIES, pa.table(part).cast(LATENCIES.schema)))
+    return pa.concat_tables(parts)
+
+
+def routes(events: Events) -> pa.Table:
+    """Count by exchange and routing key what was published, was unroutable, and was returned."""
+    published, returned = events.is_event(PUBLISH, FED_IN), events.is_event(RETURN)
+    weights = np.where(published, events.weight, 0)
+    return events.grouped(
+        ROUTES,
+        published | returned,
+        published=weights,
+        bytes=events.number("size") * weights,
+        unroutable=np.where(events.unroutable(), events.weight, 0),
+        returned=np.where(returned, events.weight, 0),
+    )
+
+
+def transfers(events: Events) -> pa.Table:
+    """Count the messages between clients, exchanges and queues."""
+    return events.grouped(
+        TRANSFERS,
+        events.is_event(PUBLISH, FED_IN, ENQUEUE, DELIVER),
+        weight=events.weight,
+        bytes=events.number("size") * events.weight,
+        redelivered=np.where(events.number("redelivered"), events.weight, 0),
+        last=events["ts_us"],
+    )
+
+
+def attempts(events: Events) -> pa.Table:
+    """Count the redeliveries and returns of each message that has any."""
+    again = events.is_event(DELIVER) & events.number("redelivered").astype(bool)
+    back = events.is_event(REQUEUE)
+    counts = {"redelivered": again.astype("i8"), "requeued": back.astype("i8")}
+    return events.grouped(ATTEMPTS, again | back, **counts, first=events["ts_us"], last=events["ts_us"])
+
+
+def row_ranges(events: Events) -> pa.Table:
+    """Return the ranges of successive row numbers, with the offset of the wall clock from the monotonic clock."""
+    names = [codes(events[name]) for name in BOOT]
+    order = np.lexsort([events.number("row"), *names])
+    row, boots = events.number("row")[order], [name[order] for name in names]
+    begins = np.ones(len(row), bool)
+    begins[1:] = np.logical_or.reduce([(np.diff(row) > 1), *(np.diff(boot) != 0 for boot in boots)])
+    number = np.cumsum(begins) - 1
+    starts = np.flatnonzero(begins)
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    first = row[starts][number][back] if len(row) else row
+    last = row[np.r_[starts[1:] - 1, len(row) - 1]][number][back] if len(row) else row
+    offset = events.number("ts_us") - events.number("mono_ns") // 1000
+    return events.grouped(
+        ROWS,
+        first_row=first,
+        last_row=last,
+        records=np.ones(events.count, "i8"),
+        first=events["ts_us"],
+        last=events["ts_us"],
+        least_offset=offset,
+        greatest_offset=offset,
+    )
+
+
+def journeys(events: Events) -> pa.Table:
+    """Return a row for each message in each queue: how it entered, was delivered, and left, as `facts.JOURNEYS`."""
+    enters, delivers = events.is_event(ENQUEUE), events.is_event(DELIVER)
+    without_ack = delivers & events.number("no_ack").astype(bool)
+    leaves = events.is_event(*LEAVING) | without_ack
+    row, time = events.number("row"), events.number("mono_ns")
+    counts = {"entered": enters, "delivered": delivers, "left": leaves, "delivered_without_ack": without_ack}
+    counts |= {name: events.is_event(event) for event, name in WAY_OF.items()}
+    return events.grouped(
+        JOURNEYS,
+        enters | delivers | leaves,
+        **{name: where.astype("i8") for name, where in counts.items()},
+        enter_row=only(row, enters),
+        leave_row=only(row, leaves),
+        enter_ns=only(time, enters),
+        deliver_ns=only(time, delivers),
+        last_deliver_ns=only(time, delivers),
+        leave_ns=only(time, leaves),
+        last=events["ts_us"],
+    )
+
+
+def close(journeys: pa.Table, checked: Mapping[tuple[str, str], CheckedRange]) -> tuple[pa.Table, pa.Table]:
+    """Divide journeys into closed ones and open ones.
+
+    A journey is closed if the message entered once and left once, both within the checked range, and was delivered if
+    it was acknowledged.
+    """
+    low, high = bounds(journeys, checked)
+    entered, left, delivered = (journeys[name].to_numpy() for name in ("entered", "left", "delivered"))
+    settled = journeys["acknowledged"].to_numpy() + journeys["federated"].to_numpy()
+    enter_row = journeys["enter_row"].fill_null(-1).to_numpy()
+    leave_row = journeys["leave_row"].fill_null(NEVER).to_numpy()
+    closed = (entered == 1) & (left == 1) & ((settled == 0) | (delivered > 0))
+    closed &= (enter_row >= low) & (leave_row < high)
+    return journeys.filter(pa.array(closed)), journeys.filter(pa.array(~closed))
+
+
+def among(rows: pa.Table, others: pa.Table, *keys: str) -> Numbers:
+    """Return which rows have the keys of one of the others."""
+    both = unified(pa.concat_tables([rows.select(keys), others.select(keys)]))
+    columns = np.stack([codes(both[name]) for name in keys], axis=1)
+    _, number = np.unique(columns, axis=0, return_inverse=True)
+    return np.isin(number[: rows.num_rows], number[rows.num_rows :])
+
+
+def bounds(rows: pa.Table, checked: Ranges) -> tuple[Numbers, Numbers]:
+    """Return both ends of the checked range of the boot of each row."""
+    rows = unified(rows.select(BOOT))
+    boots, places = np.unique(np.stack([codes(rows[name]) for name in BOOT], axis=1), axis=0, return_inverse=True)
+    names = [rows[name].combine_chunks().dictionary.to_pylist() for name in BOOT]
+    ranges = [checked.get((names[0][node], names[1][boot]), CheckedRange()) for node, boot in boots]
+    ends = np.array(ranges or [CheckedRange()], "i8")
+    return ends[places, 0], ends[places, 1]
+
+
+def messages(events: Events) -> pa.Table:
+    """Return the messages that clients and links published: in how many queues each should be and is, and promises."""
+    published, confirmed = events.is_event(PUBLISH, FED_IN), events.is_event(CONFIRM)
+    empty = events.without_reason()
+    entered = events.is_event(ENQUEUE) & empty
+    flags = {"persistent": events.number("persistent").astype(bool) & published, "confirmed": confirmed & empty}
+    return events.grouped(
+        MESSAGES,
+        published | confirmed | entered,
+        routed=np.where(published, events.number("routed"), 0),
+        entered=entered.astype("i8"),
+        published=published.astype("i8"),
+        **flags,
+        at=events["ts_us"],
+    )
+
+
+def crossings(events: Events) -> pa.Table:
+    """Return the messages that links took from this broker, or brought to it, by identity."""
+    arrives = events.is_event(FED_IN)
+    at = events.number("ts_us")
+    return events.grouped(
+        CROSSINGS,
+        arrives | events.is_event(FED_OUT),
+        taken=(~arrives).astype("i8"),
+        arrived=arrives.astype("i8"),
+        discarded=(arrives & ~events.without_reason()).astype("i8"),
+        node=text_of(events, "node", arrives),
+        vhost=text_of(events, "vhost", arrives),
+        upstream=text_of(events, "upstream", arrives),
+        upstream_node=text_of(events, "node", ~arrives),
+        published=only(at - events.number("lat_us"), ~arrives & events.has("lat_us")),
+        left=only(at, ~arrives),
+        entered=only(at, arrives),
+        last_entered=only(at, arrives),
+    )
+
+
+def text_of(events: Events, name: str, where: Numbers) -> pa.ChunkedArray:
+    """Return a column of names as text, null but for these rows."""
+    return pc.if_else(pa.chunked_array([pa.array(where)]), events[name].cast(pa.string()), pa.scalar(None, pa.string()))

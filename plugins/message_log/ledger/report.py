@@ -1,0 +1,242 @@
+"""The report: report.json, made of a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from ..file_format import schema
+from ..file_format.schema import METRICS
+from . import figures, store, traffic
+from .boots import Boot, restarts
+from .engine import Engine
+from .facts import TRAFFIC
+from .input import Folder, LogFile
+from .ledger import Ledger, SelectedFolder, read_rows
+from .selection import HOUR, SPAN
+from .timeline import Frame, Queue, Steps, by_step, lengths_by_step, timeline
+from .traffic import EXCHANGE, QUEUE, SCOPED, Values
+from .verdict import MISSING
+
+SCHEMA = 1  # of report.json
+LISTED = 200  # rows of one list
+JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
+SKIPPED = 100  # skipped files that are listed
+MESSAGE = ("node", "boot_id", "msg_seq")
+ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for descending order
+    "throughput": ("-messages", *SCOPED, "grain"),
+    "latency": ("-p99_us", *QUEUE, "stage"),
+    "backlog": ("-peak", *QUEUE),
+    "clients": ("-messages", "node", "vhost", "user", "connection"),
+    "flow": ("-messages", "node", "vhost", "source_kind", "source", "target_kind", "target"),
+    "hot_exchanges": ("-published", *EXCHANGE),
+    "hot_keys": ("-published", *EXCHANGE, "place"),
+    "unroutable": ("-unroutable", *EXCHANGE, "routing_key"),
+    "given_up": ("-messages", *QUEUE, "event", "reason"),
+    "redelivered": ("-redelivered", *QUEUE),
+    "poison": ("-redelivered", "-requeued", *QUEUE, "msg_seq"),
+    "links": ("link", "upstream_node"),
+    "consumers": ("-mean_ready", *QUEUE),
+    "churn": ("node", "name"),
+    "capacity": ("node",),
+}
+LONG = {"throughput": 3 * LISTED}  # lists with more rows
+
+
+def make_report(engine: Engine, ledger: Ledger) -> Values:
+    """Return the content of report.json. Raises OSError."""
+    facts, snapshots = ledger.facts, ledger.snapshots
+    kinds = facts["kinds"].to_pylist()
+    latency = traffic.latency(facts["latencies"])
+    readings = [row for rows in engine.map(partial(metrics, ledger.folder), ledger.input.of(METRICS)) for row in rows]
+    oldest = facts["oldest"].to_pylist()
+    frame = Frame(kinds, oldest, ledger.boots, figures.peaks(snapshots))
+    seconds = list(engine.map(partial(of_hour, ledger.place, frame.steps, frame.chosen), ledger.hours))
+    made = {
+        "throughput": traffic.throughput(facts["series"]),
+        "latency": latency,
+        "backlog": figures.backlog(snapshots),
+        "clients": traffic.clients(facts["transfers"]),
+        "flow": traffic.flow(facts["transfers"]),
+        "hot_exchanges": traffic.hot_exchanges(facts["routes"]),
+        "hot_keys": traffic.hot_keys(facts["routes"]),
+        "unroutable": traffic.unroutable(facts["routes"]),
+        "given_up": traffic.given_up(kinds),
+        "redelivered": traffic.redelivered(kinds),
+        "poison": traffic.poison(facts["attempts"]),
+        "links": figures.links(ledger.links, ledger.lags, readings),
+        "consumers": figures.consumers(snapshots, kinds, latency),
+        "churn": figures.churn(readings),
+        "capacity": figures.capacity(readings, [rows for _, rows in seconds]),
+    }
+    lists = {name: first(rows, ORDERS[name], LONG.get(name, LISTED)) for name, rows in made.items()}
+    conservation = conservation_of(ledger)
+    named = [*conservation["imbalances"], *lists["poison"]]
+    add_names(ledger, [row for row in named if row["msg_seq"] is not None])
+    counts = [row for rows, _ in seconds for row in rows]
+    return {
+        "schema": SCHEMA,
+        "verdict": ledger.verdict.sentence(len(ledger.imbalances)),
+        "reasons": ledger.verdict.reasons,
+        "input": input_of(ledger) | {"engine": engine.name},
+        "totals": traffic.totals(kinds),
+        "conservation": conservation,
+        "durability": first(map(asdict, ledger.durability), ("-lost", "-missing", *QUEUE, "boot_id")),
+        "timeline": timeline(frame, counts, lengths(engine, ledger, frame), readings),
+        **lists,
+        "rows": {"durability": len(ledger.durability), **{name: len(rows) for name, rows in made.items()}},
+    }
+
+
+def first(rows: Iterable[Values], order: Sequence[str], limit: int = LISTED) -> list[Values]:
+    """Return the first rows in this order, with values for JSON; null is the least value."""
+    rows = list(rows)
+    for name in reversed(order):
+        column = name.removeprefix("-")
+        rows.sort(key=lambda row: (row[column] is not None, row[column]), reverse=name.startswith("-"))
+    return [plain(row) for row in rows[:limit]]
+
+
+def plain(values: Mapping[str, Any]) -> Values:
+    """Return values as JSON has them, times as text."""
+    return {
+        name: f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z" if isinstance(value, datetime) else value
+        for name, value in values.items()
+    }
+
+
+def metrics(folder: SelectedFolder, file: LogFile) -> list[Values]:
+    """Return the readings of metrics in a file."""
+    names = ["node", "boot_id", "ts_us", "mono_ns", "name", "labels", "value", "buckets"]
+    rows = read_rows(folder, file)
+    return [{name: row.get(name) for name in names} for row in rows.to_pylist()] if rows is not None else []
+
+
+def of_hour(
+    place: Folder, steps: Steps | None, chosen: list[Queue], hour: str
+) -> tuple[list[Values], dict[tuple[str, str], dict[int, float]]]:
+    """Return what the timeline and the capacity need of the seconds of an hour."""
+    seconds = place.read(f"hours/{hour}/{store.TRAFFIC}", TRAFFIC.schema)
+    return by_step(seconds, steps, chosen) if steps is not None else [], figures.handled_by_second(seconds)
+
+
+def lengths(engine: Engine, ledger: Ledger, frame: Frame) -> dict[tuple[Queue, int], int]:
+    """Return the lengths of the chosen queues by step."""
+    if frame.steps is None or not frame.chosen:
+        return {}
+    found: dict[tuple[Queue, int], int] = {}
+    look = partial(lengths_in, ledger.folder, frame.steps, frame.chosen)
+    for part in engine.map(look, ledger.input.of(schema.QUEUE_STATS)):
+        for key, length in part.items():
+            found[key] = max(found.get(key, 0), length)
+    return found
+
+
+def lengths_in(
+    folder: SelectedFolder, steps: Steps, chosen: list[Queue], file: LogFile
+) -> dict[tuple[Queue, int], int]:
+    columns = ["node", "boot_id", "snapshot", "ts_us", "vhost", "queue", "queues", "ready", "unacked"]
+    rows = read_rows(folder, file, columns)
+    return lengths_by_step([rows], steps, chosen) if rows is not None else {}
+
+
+def add_names(ledger: Ledger, rows: list[Values]) -> None:
+    """Add message_id, exchange and routing key to rows about messages, as far as the log has them."""
+    wanted: dict[tuple[Any, ...], list[Values]] = {}
+    for row in rows:
+        row |= dict.fromkeys(("message_id", "exchange", "routing_key"))
+        wanted.setdefault(tuple(row[name] for name in MESSAGE), []).append(row)
+    names = ("message_id", "exchange", "routing_key")
+    columns = [*MESSAGE, "ts_us", *names]
+    for file in ledger.input.of(schema.EVENTS) if wanted else []:
+        table = read_rows(ledger.folder, file, columns)
+        if table is None:
+            continue
+        numbers = pa.array([key[2] for key in wanted], pa.int64())
+        for found in table.filter(pa.compute.is_in(table["msg_seq"], numbers)).to_pylist():
+            for row in wanted.get(tuple(found[name] for name in MESSAGE), []):
+                for name in names:
+                    value = found.get(name)
+                    row[name] = value if row[name] is None else max(row[name], value or "")
+
+
+def input_of(ledger: Ledger) -> Values:
+    """Return the section "input"."""
+    files = ledger.input
+    skipped: dict[str, int] = {}
+    for file in files.skipped:
+        skipped[file.reason] = skipped.get(file.reason, 0) + 1
+    clock = ("node", "boot_id", "first", "last", "clock_moved_us")
+    jumped = [boot for boot in ledger.boots if boot.clock_moved_us > JUMP_US]
+    return {
+        "folder": files.folder,
+        "selection": ledger.folder.selection.describe(),
+        "files": len(files.files),
+        "events": sum(file.records for file in files.of(schema.EVENTS)),
+        "skipped": dict(sorted(skipped.items())),
+        "missing_hours": missing_hours(files.files),
+        "skipped_files": sorted(file.path for file in files.skipped)[:SKIPPED],
+        "unprocessed_files": 0,
+        "clock_jumps": [plain({name: getattr(boot, name) for name in clock}) for boot in jumped],
+    }
+
+
+def missing_hours(files: Iterable[LogFile]) -> list[str]:
+    """Return the hours without a file, such as `2026-11-22 05`, between the first and the last hour with one."""
+    found = (HOUR.search(file.path) for file in files)
+    covered = sorted({datetime.fromisoformat(f"{hour[1]}T{hour[2]}") for hour in found if hour is not None})
+    if not covered:
+        return []
+    between = (covered[-1] - covered[0]) // SPAN
+    hours = (covered[0] + number * SPAN for number in range(between))
+    return [f"{hour:%Y-%m-%d %H}" for hour in hours if hour not in set(covered)]
+
+
+def conservation_of(ledger: Ledger) -> Values:
+    """Return the section "conservation"."""
+    judged, files = ledger.verdict, ledger.input
+    ends = ("before", "after", "difference")
+    queues = [asdict(each) | {name: getattr(each, name) for name in ends} for each in ledger.balances]
+    links = ("link", "upstream_node", "taken", "arrived", "discarded", "missing", "pending")
+    order = ("problem", "node", "boot_id", "vhost", "queue", "msg_seq", "file", "first_row")
+    return {
+        "balanced": judged.status == "balanced",
+        **judged._asdict(),
+        "missing_records": sum(each.records or 0 for each in ledger.imbalances if each.problem == MISSING),
+        "imbalance_count": len(ledger.imbalances),
+        "imbalances": first(map(asdict, ledger.imbalances), order),
+        "queues": first(queues, ("-entered", *QUEUE, "boot_id")),
+        "links": first(({name: getattr(each, name) for name in links} for each in ledger.links), links[:2]),
+        "boots": first(map(asdict, ledger.boots), ("node", "first")),
+        "restarts": first(restarts_of(ledger), (*QUEUE, "boot_id")),
+        "files": {name: len(getattr(files, name)) for name in ("missing", "changed", "unlisted")},
+    }
+
+
+def restarts_of(ledger: Ledger) -> list[Values]:
+    """Return the queues that had messages before or after a restart; transient messages may be fewer.
+
+    `stopped` is false if the boot before was killed, so that the queue's last length is unknown.
+    """
+    after = {each.name: each for each in ledger.balances}
+    rows = []
+    followed: dict[tuple[str, str], tuple[Boot, Boot]] = {
+        boot.name: (boot, later) for boot, later in restarts(ledger.boots)
+    }
+    for each in ledger.balances:
+        pair = followed.get((each.node, each.boot_id))
+        if pair is None:
+            continue
+        boot, later = pair
+        found = after.get((later.node, later.boot_id, each.vhost, each.queue))
+        before, there = each.after or 0, found.before or 0 if found is not None else 0
+        if before or there:
+            names = {"node": each.node, "boot_id": each.boot_id, "vhost": each.vhost, "queue": each.queue}
+            counts = {"before": before, "after": there, "fewer": before - there}
+            rows.append(names | {"next_boot_id": later.boot_id, "stopped": boot.stopped} | counts)
+    return rows

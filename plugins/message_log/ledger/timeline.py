@@ -1,0 +1,361 @@
+"""The timeline: rates, lag, redeliveries, latencies and metrics in equal steps, for charts.
+
+A step without messages has the rate 0, and one without a reading of a metric has null.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..file_format import schema
+from .boots import Boot, micros
+from .facts import Fact, Numbers, group, measures, names, numbers_of, unified
+from .hours import KIND
+from .reduction import ACK_BUCKETS, WEIGHT
+from .traffic import QUEUE, Values, keyed
+
+Ends = dict[tuple[str, str], int]  # the last second of each boot, by node and boot
+Queue = tuple[str, str | None, str | None]  # node, vhost, name
+SCOPE = ("node", "vhost")
+STEPS = 240  # at most
+STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
+READING_S = 3 * schema.SNAPSHOT_S // 2  # the age up to which a reading counts
+LINES = 10  # queues that are chosen by each measure
+SCOPES = 20  # nodes and virtual hosts with most messages
+LEFT_UNDELIVERED = {schema.DROP: ("maxlen", "purged", "moved"), schema.DEAD_LETTER: ("expired", "maxlen")}
+COUNTED = {  # the events of each count; "redelivered" and "left" have some of the deliveries, too
+    "published": (schema.PUBLISH, schema.FED_IN),
+    "entered": (schema.ENQUEUE,),
+    "delivered": (schema.DELIVER,),
+    "redelivered": (),
+    "acknowledged": (schema.ACK, schema.FED_OUT),
+    "left": schema.LEAVING,
+}
+ENDLESS = 2**62  # bytes: exported by a broker without such a limit
+GAUGES = {  # each with what is kept of a step
+    schema.RESIDENT_BYTES: max,
+    schema.MEMORY_LIMIT_BYTES: max,
+    schema.DISK_FREE_BYTES: min,
+    schema.DISK_LIMIT_BYTES: max,
+    schema.OPEN_DESCRIPTORS: max,
+    schema.DESCRIPTOR_LIMIT: max,
+    schema.CONNECTIONS: max,
+}
+
+
+def lengths_s() -> Iterator[int]:
+    """Yield the lengths that a step may have, each in which steps of days or more consist of whole shorter ones."""
+    yield from STEPS_S
+    length_s = STEPS_S[-1]
+    while True:
+        length_s *= 2
+        yield length_s
+
+
+class Steps:
+    """The steps of a timeline: `count` of `step_s` seconds each, from `first`, in seconds since 1970."""
+
+    def __init__(self, first_s: int, last_s: int) -> None:
+        span_s = last_s - first_s + 1
+        self.step_s = next(step_s for step_s in lengths_s() if span_s <= step_s * (STEPS - 1))
+        self.first = first_s - first_s % self.step_s
+        self.count = (last_s - self.first) // self.step_s + 1
+
+    def of(self, seconds: Numbers) -> Numbers:
+        """Return the number of the step of each second."""
+        return (seconds - self.first) // self.step_s
+
+    def end(self, step: int) -> int:
+        return self.first + (step + 1) * self.step_s
+
+    def filled(self, values: dict[int, Any]) -> list[Any]:
+        """Return a value for each step, 0 for those without one."""
+        return [values.get(step, 0) for step in range(self.count)]
+
+    def read(self, values: dict[int, Any]) -> list[Any]:
+        """Return a reading for each step: the last one, if it is not older than READING_S, or null."""
+        kept: list[Any] = [None] * self.count
+        for step, value in sorted((step, value) for step, value in values.items() if 0 <= step < self.count):
+            end = min(max(step + 1, (step * self.step_s + READING_S) // self.step_s), self.count)
+            kept[step:end] = [value] * (end - step)
+        return kept
+
+
+class Frame:
+    """The frame of a timeline: its steps, None without events and snapshots, and the queues that it shows.
+
+    kinds   traffic of all seconds (`hours.KINDS`)
+    oldest  rows of `undelivered`
+    ends    the last second of each boot
+    """
+
+    def __init__(
+        self, kinds: list[Values], oldest: list[Values], boots: list[Boot], lengths: Mapping[Queue, int]
+    ) -> None:
+        """`lengths` has the greatest length of each queue."""
+        seconds = [kind[name] for kind in kinds for name in ("first", "last")]
+        seconds += [micros(at) // 1_000_000 for boot in boots for at in (boot.first, boot.last) if at is not None]
+        self.steps = Steps(min(seconds), max(seconds)) if seconds else None
+        self.ends: Ends = {boot.name: micros(boot.last) // 1_000_000 for boot in boots}
+        self.oldest = oldest
+        self.chosen = choose(kinds, oldest, self.ends, lengths)
+
+
+def timeline(
+    frame: Frame, counts: list[Values], lengths: Mapping[tuple[Queue, int], int], readings: Iterable[Values]
+) -> Values | None:
+    """Return the section "timeline" of report.json, or null if there are neither events nor snapshots.
+
+    `counts` are rows of `by_step`; `lengths` has the greatest length of a chosen queue in a step; `readings` are rows
+    of `metrics`.
+    """
+    steps = frame.steps
+    if steps is None:
+        return None
+    return {
+        "start": datetime.fromtimestamp(steps.first, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "step_s": steps.step_s,
+        "steps": steps.count,
+        "rates": rates(counts, steps),
+        "queues": queues(counts, lengths, frame, steps),
+        "ack_latency": ack_latency(counts, steps),
+        "nodes": nodes(by_node_and_step(readings, steps), steps),
+    }
+
+
+def departs(kind: Values) -> bool:
+    """Return whether messages left the ready ones of their queue for the first time, as far as an event shows."""
+    event = kind["event"]
+    first = event == schema.DELIVER and not kind["redelivered"]
+    return first or event == schema.EXPIRE or kind["reason"] in LEFT_UNDELIVERED.get(event, ())
+
+
+OLDEST = Fact(names("node", "boot_id", "vhost", "queue"), measures("min", "second"))
+
+
+def undelivered(journeys: pa.Table) -> pa.Table:
+    """Return when the oldest message that was neither delivered nor removed entered, by queue and boot."""
+    entered, delivered, left = (journeys[name].to_numpy() for name in ("entered", "delivered", "left"))
+    waiting = pa.array((entered > 0) & (delivered == 0) & (left == 0))
+    table = journeys.select([*OLDEST.keys, "last"]).filter(waiting)  # the only event of such a message is its enqueue
+    second = numbers_of(table["last"].cast(pa.int64())) // 1_000_000
+    return group(OLDEST, table.drop_columns("last").append_column("second", pa.array(second)))
+
+
+def by_step(traffic: pa.Table, steps: Steps, chosen: Sequence[Queue]) -> list[Values]:
+    """Return counts by step and chosen queue; the other queues together have the queue null.
+
+    `wait_us` is the longest wait of a message that left for the first time, `entered_us` when it entered.
+    """
+    timed = numbers_of(traffic["timed"]) > 0
+    highest_us, second = numbers_of(traffic["highest_us"]), numbers_of(traffic["second"])
+    table = traffic.select([*KIND, "ack_bucket", "weight"]).append_column("step", pa.array(steps.of(second)))
+    # That is the earliest time, since the end of the second is taken for the end of the wait.
+    entered_us = pa.array((second + 1) * 1_000_000 - highest_us, mask=~timed)
+    table = table.append_column("wait_us", pa.array(highest_us, mask=~timed)).append_column("entered_us", entered_us)
+    aggregations = [("weight", "sum"), ("wait_us", "max"), ("entered_us", "min")]
+    grouped = unified(table).group_by([*KIND, "ack_bucket", "step"], use_threads=False).aggregate(aggregations)
+    shown = set(chosen)
+    rows = []
+    for row in grouped.to_pylist():
+        counted = counts_of(row)
+        names = {name: row[name] for name in ("node", "boot_id", "vhost", "step", "ack_bucket")}
+        names["queue"] = row["queue"] if name_of(row) in shown else None
+        counts = {name: row["weight_sum"] if name in counted else 0 for name in COUNTED}
+        waits = {name: row[how] if departs(row) else None for name, how in WAITS.items()}
+        rows.append(names | counts | waits)
+    return rows
+
+
+WAITS = {"wait_us": "wait_us_max", "entered_us": "entered_us_min"}
+
+
+def counts_of(kind: Values) -> tuple[str, ...]:
+    """Return the names of the counts that include a kind of events."""
+    event = kind["event"]
+    names = [name for name, events in COUNTED.items() if event in events]
+    if event == schema.DELIVER:
+        names += ["redelivered"] * bool(kind["redelivered"]) + ["left"] * bool(kind["no_ack"])
+    return tuple(names)
+
+
+def lengths_by_step(tables: Iterable[pa.Table], steps: Steps, chosen: Sequence[Queue]) -> dict[tuple[Queue, int], int]:
+    """Return the greatest length of each chosen queue in each step, from tables of snapshots."""
+    names, found = set(chosen), dict[tuple[Queue, int], int]()
+    wanted = pa.array(sorted({name for _, _, name in chosen if name is not None}), pa.string())
+    for table in tables:
+        rows = table.filter(pc.is_in(table["queue"].cast(pa.string()), wanted)).to_pylist()
+        for row in rows:
+            queue = name_of(row)
+            if queue in names:
+                key = queue, (micros(row["ts_us"]) // 1_000_000 - steps.first) // steps.step_s
+                found[key] = max(found.get(key, 0), row["ready"] + row["unacked"])
+    return found
+
+
+def by_node_and_step(readings: Iterable[Values], steps: Steps) -> list[Values]:
+    """Return the gauges by node, boot and step, and the last state of the loop's histogram."""
+    found: dict[tuple[Any, ...], Values] = {}
+    for row in sorted(readings, key=lambda row: int(row["mono_ns"])):
+        name = row["name"]
+        if name not in GAUGES and name != schema.LOOP_LAG_US:
+            continue
+        step = (micros(row["ts_us"]) // 1_000_000 - steps.first) // steps.step_s
+        key = row["node"], row["boot_id"], step
+        of_step = found.setdefault(key, dict.fromkeys((*GAUGES, "buckets")))
+        if name == schema.LOOP_LAG_US:
+            of_step["buckets"] = row["buckets"]
+        else:
+            choose_one: Callable[..., float] = GAUGES[name]
+            before = of_step[name]
+            of_step[name] = row["value"] if before is None else choose_one(before, row["value"])
+    return [dict(zip(("node", "boot_id", "step"), key, strict=True)) | row for key, row in found.items()]
+
+
+def choose(kinds: list[Values], oldest: list[Values], ends: Ends, lengths: Mapping[Queue, int]) -> list[Queue]:
+    """Return the queues to show: the first LINES by age, by messages, by redeliveries and by length."""
+    measures: list[dict[Queue, float]] = [defaultdict(float) for _ in range(4)]
+    ages, entered, redelivered, peaks = measures
+    for row in kinds:
+        if row["queue"] is not None:
+            name, of_event = name_of(row), row["event"]
+            again = of_event == schema.DELIVER and row["redelivered"]
+            entered[name] += row["weight"] if of_event == schema.ENQUEUE else 0
+            redelivered[name] += row["weight"] if again else 0
+            if departs(row):
+                ages[name] = max(ages[name], row["highest_us"])
+    for row in oldest:
+        age_s = ends[row["node"], row["boot_id"]] + 1 - row["second"]
+        ages[name_of(row)] = max(ages[name_of(row)], age_s * 1_000_000)
+    peaks.update(lengths)
+    found: dict[Queue, None] = {}
+    for measure in measures:
+        order = sorted((-size, [part or "" for part in name], name) for name, size in measure.items() if size > 0)
+        found.update(dict.fromkeys(name for _, _, name in order[:LINES]))
+    return list(found)
+
+
+def name_of(row: Values) -> Queue:
+    return row["node"], row["vhost"], row["queue"]
+
+
+def rates(counts: list[Values], steps: Steps) -> list[Values]:
+    """Return the rates by node and virtual host, those with most messages first."""
+    scopes = keyed(counts, *SCOPE)
+    flows = ("published", "entered", "delivered", "acknowledged", "left")
+    order = sorted(scopes, key=lambda scope: (-sum(row["entered"] for row in scopes[scope]), str(scope)))
+    return [
+        {**dict(zip(SCOPE, scope, strict=True)), **{flow: per_s(scopes[scope], flow, steps) for flow in flows}}
+        for scope in order[:SCOPES]
+    ]
+
+
+def per_s(rows: Iterable[Values], name: str, steps: Steps) -> list[float]:
+    """Return messages a second, 0 for a silent step."""
+    sums: dict[int, int] = defaultdict(int)
+    for row in rows:
+        sums[row["step"]] += row[name]
+    return steps.filled({step: round(weight / WEIGHT / steps.step_s, 3) for step, weight in sums.items()})
+
+
+def queues(counts: list[Values], lengths: Mapping[tuple[Queue, int], int], frame: Frame, steps: Steps) -> list[Values]:
+    """Return the series of the chosen queues, those with the greatest lag first."""
+    rows, waiting = (keyed(each, *QUEUE) for each in (counts, frame.oldest))
+    series = []
+    for queue in frame.chosen:
+        of_queue = rows.get(queue, [])
+        series.append(
+            {
+                **dict(zip(QUEUE, queue, strict=True)),
+                "entered": per_s(of_queue, "entered", steps),
+                "left": per_s(of_queue, "left", steps),
+                "redelivered": per_s(of_queue, "redelivered", steps),
+                "lag_s": lag(of_queue, waiting.get(queue, []), frame.ends, steps),
+                "messages": steps.read({step: length for (name, step), length in lengths.items() if name == queue}),
+            }
+        )
+    return sorted(series, key=lambda each: -max(each["lag_s"]))
+
+
+def lag(rows: list[Values], oldest: list[Values], ends: Ends, steps: Steps) -> list[float]:
+    """Return the age in seconds of the oldest ready message by step.
+
+    It is the greatest age at which a message left in that step, or that which a message had at the step's end that left
+    later or is still there. Ages of messages from before their boot are unknown.
+    """
+    ages = [0.0] * steps.count
+    still = {(row["node"], row["boot_id"]): row["second"] for row in oldest}
+    by_boot = keyed(rows, "node", "boot_id")
+    for boot in {**by_boot, **still}:
+        waits = keyed([row for row in by_boot.get(boot, []) if row["wait_us"] is not None], "step")
+        last = min((ends[boot] - steps.first) // steps.step_s, steps.count - 1)
+        entered_s = float(still.get(boot, ends[boot] + 1))
+        for step in range(last, -1, -1):
+            end_s = min(steps.end(step), ends[boot] + 1)
+            ages[step] = max(ages[step], round(end_s - entered_s, 3))
+            for row in waits.get((step,), []):
+                ages[step] = max(ages[step], round(row["wait_us"] / 1e6, 6))
+                entered_s = min(entered_s, row["entered_us"] / 1e6)
+    return ages
+
+
+def ack_latency(counts: list[Values], steps: Steps) -> Values | None:
+    """Return the number of acknowledged messages by the time since their publish, and by step."""
+    cells: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for row in counts:
+        if row["ack_bucket"] is not None:
+            cells[row["ack_bucket"]][row["step"]] += row["acknowledged"]
+    if not cells:
+        return None
+    found = [number for number in ACK_BUCKETS if number in cells]
+    numbers = range(found[0], found[-1] + 1)
+    return {
+        "from_us": [0 if number == ACK_BUCKETS[0] else round(10 ** (number / 2)) for number in numbers],
+        "messages": [
+            steps.filled({step: round(weight / WEIGHT) for step, weight in cells[number].items()}) for number in numbers
+        ],
+    }
+
+
+def nodes(rows: list[Values], steps: Steps) -> list[Values]:
+    """Return the series of each node's metrics; null: no reading, or no such limit."""
+    series = []
+    for (node,), of_node in sorted(keyed(rows, "node").items()):
+        gauges = {
+            name: steps.read(
+                {row["step"]: row[name] for row in of_node if row[name] is not None and row[name] < ENDLESS}
+            )
+            for name in GAUGES
+        }
+        series.append({"node": node, **gauges, "loop_lag_p99_us": steps.read(loop_lag(of_node))})
+    return series
+
+
+def loop_lag(rows: list[Values]) -> dict[int, int]:
+    """Return the 99th percentile of the loop's turns by step, as the upper bound of its bucket."""
+    quantiles: dict[int, int] = {}
+    for of_boot in keyed([row for row in rows if row["buckets"]], "boot_id").values():
+        before: list[int] = []
+        for row in sorted(of_boot, key=lambda row: row["step"]):
+            now = row["buckets"]
+            turns = [count - (before[place] if place < len(before) else 0) for place, count in enumerate(now)]
+            before, bound = now, p99_bound(turns)
+            if bound is not None:
+                quantiles[row["step"]] = max(quantiles.get(row["step"], 0), bound)
+    return quantiles
+
+
+def p99_bound(counts: list[int]) -> int | None:
+    """Return the upper bound of the bucket with the 99th percentile, or None for an empty histogram."""
+    cumulated, total = 0, sum(counts)
+    for bucket, count in enumerate(counts):
+        cumulated += count
+        if total > 0 and cumulated * 100 >= total * 99:
+            return 1 << bucket
+    return None

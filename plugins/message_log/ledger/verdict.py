@@ -1,0 +1,234 @@
+"""The imbalances, and the verdict of the check: a status, its reasons, and one sentence for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ..file_format.schema import boot_key
+from .boots import Boot, Name
+from .durability import Durability
+from .input import Entry, Input
+from .queues import Balance
+
+BALANCED, IMBALANCED, INCOMPLETE, SAMPLED = "balanced", "imbalanced", "incomplete", "sampled"
+MISSING = "records are missing from the log"
+UNEQUAL = "more or fewer messages entered than left and remain"
+UNLOGGED_IN = "the queue counted more messages in than the log has"
+UNLOGGED_ACKS = "the queue counted more acknowledgements than the log has"
+UNROUTED = "published to more queues than it entered, or to fewer"
+NOT_ARRIVED = "taken by the link and not arrived"
+NOT_KEPT = "confirmed and persistent, and missing after the restart"
+FILE_MISSING = "a file of the export is missing"
+FILE_CHANGED = "a file of the export was changed"
+OF_FILES = (FILE_MISSING, FILE_CHANGED)
+NAMED = 3  # boots in one reason; more are counted
+
+
+@dataclass(slots=True)
+class Imbalance:
+    """A message, gap of the log, queue, link or file that violates conservation."""
+
+    problem: str
+    node: str | None = None
+    boot_id: str | None = None
+    vhost: str | None = None
+    queue: str | None = None
+    link: str | None = None
+    file: str | None = None
+    msg_seq: int | None = None
+    identity: str | None = None
+    first_row: int | None = None
+    last_row: int | None = None
+    records: int | None = None
+    at: datetime | None = None
+
+
+def imbalances(
+    boots: list[Boot],
+    missing: Iterable[dict[str, Any]],
+    balances: Iterable[Balance],
+    impossible: Iterable[Iterable[Mapping[str, Any]]],
+    kept: Iterable[Durability],
+    not_arrived: Iterable[Mapping[str, Any]],
+    unrouted: Iterable[Mapping[str, Any]],
+    files: Input,
+    routes_compared: bool = True,
+) -> list[Imbalance]:
+    """Return all imbalances; `missing` are gaps of the log, and `unrouted` rows of the function of this name.
+
+    `routes_compared`: the log has all queues that messages were routed to.
+    """
+    found = [
+        Imbalance(row["problem"], *place(row), msg_seq=row["msg_seq"], records=1, at=row["last"])
+        for rows in impossible
+        for row in rows
+    ]
+    found += [Imbalance(MISSING, **gap) for gap in missing]
+    for each in balances:
+        for problem, count in (
+            (UNEQUAL, each.difference),
+            (UNLOGGED_IN, each.unlogged_in),
+            (UNLOGGED_ACKS, each.unlogged_acks),
+        ):
+            wrong = count if problem == UNEQUAL else max(count or 0, 0)
+            if wrong and each.difference is not None:
+                found.append(Imbalance(problem, *each.name, records=abs(wrong)))
+    for row in not_arrived:
+        at = datetime.fromtimestamp(row["left"] / 1_000_000, UTC)
+        found.append(
+            Imbalance(
+                NOT_ARRIVED, row["node"], link=row["link"], identity=row["identity"], records=row["records"], at=at
+            )
+        )
+    if routes_compared:
+        whole = {boot.name for boot in boots if boot.stopped and boot.first_row == 0}
+        found += [Imbalance(UNROUTED, **row, records=1) for row in unrouted if (row["node"], row["boot_id"]) in whole]
+    found += [
+        Imbalance(NOT_KEPT, each.node, each.boot_id, each.vhost, each.queue, records=each.lost)
+        for each in kept
+        if each.lost
+    ]
+    names = {boot.key: boot.name for boot in boots}
+    found += [of_file(FILE_MISSING, entry, names) for entry in files.missing]
+    found += [of_file(FILE_CHANGED, entry, names) for entry in files.changed]
+    return found
+
+
+def place(row: Mapping[str, Any]) -> tuple[str, str, str | None, str | None]:
+    return row["node"], row["boot_id"], row["vhost"], row["queue"]
+
+
+def of_file(problem: str, entry: Entry, names: Mapping[str, Name]) -> Imbalance:
+    node, boot_id = names.get(boot_key(entry.path), (None, None))
+    first, last = entry.first_row, entry.last_row
+    return Imbalance(problem, node, boot_id, file=entry.path, first_row=first, last_row=last, records=entry.rows)
+
+
+def unrouted(messages: pa.Table, limit: int) -> list[dict[str, Any]]:
+    """Return the first messages that entered more or fewer queues than they were routed to."""
+    odd = messages["routed"].to_numpy() != messages["entered"].to_numpy()
+    names = ["node", "boot_id", "vhost", "msg_seq", "at"]
+    rows: list[dict[str, Any]] = messages.select(names).filter(pa.array(odd)).slice(0, limit).to_pylist()
+    return rows
+
+
+class Verdict(NamedTuple):
+    """The verdict. `reasons` say why it is not "balanced". Rows after a boot's last snapshot are not checked."""
+
+    status: str
+    reasons: list[str]
+    checked_records: int
+    unchecked_records: int
+    lost_records: int
+    duplicated_records: int
+
+    def sentence(self, imbalances: int) -> str:
+        """Return the verdict in words; `imbalances` is their number."""
+        checked, unchecked = f"{self.checked_records:,}", f"{self.unchecked_records:,}"
+        text = {
+            BALANCED: f"Nothing is missing: {checked} records were checked, "
+            "and every message that entered a queue left it or is still in it.",
+            IMBALANCED: f"The log does not balance: {number_of(imbalances, 'imbalance')} in {checked} checked records.",
+            INCOMPLETE: "The log is not complete, so the result is not certain: "
+            f"{checked} records were checked, {number_of(len(self.reasons), 'reason')} below.",
+            SAMPLED: "The log is a sample: all numbers are estimates, and no loss can be excluded.",
+        }[self.status]
+        if self.unchecked_records and self.status != SAMPLED:
+            text += f" {unchecked} records are not checked, because no snapshot follows them."
+        return text
+
+
+def verdict(boots: list[Boot], found: list[Imbalance], kept: Iterable[Durability], reasons: Iterable[str]) -> Verdict:
+    """Judge. `reasons` are those of the input."""
+    applying = [*reasons_of_boots(boots), *not_kept(kept), *reasons]
+    sampled = any(boot.sampled for boot in boots)
+    if certain(found, boots):
+        status = IMBALANCED
+    elif found or applying:
+        status = INCOMPLETE
+    else:
+        status = SAMPLED if sampled else BALANCED
+    if sampled:
+        applying.append("the log is a sample: numbers are estimates, and queues cannot be compared with it")
+    checked = sum(boot.to_row - boot.from_row for boot in boots if boot.to_snapshot is not None)
+    return Verdict(
+        status,
+        applying,
+        checked,
+        sum(boot.end_row - boot.first_row for boot in boots) - checked,
+        sum(boot.lost_records for boot in boots),
+        sum(boot.duplicated for boot in boots),
+    )
+
+
+def certain(found: Iterable[Imbalance], boots: Iterable[Boot]) -> list[Imbalance]:
+    """Return the imbalances that lost records cannot explain.
+
+    They are those of files, those of boots that lost none, gaps of more records than the boot lost, and those of links
+    if no boot lost any.
+    """
+    lacking: dict[Name, int] = {}
+    found = list(found)
+    for each in found:
+        if each.problem == MISSING:
+            name = each.node or "", each.boot_id or ""
+            lacking[name] = lacking.get(name, 0) + (each.records or 0)
+    lossy = [boot for boot in boots if boot.lost_records]
+    explained = {boot.name for boot in lossy if lacking.get(boot.name, 0) <= boot.lost_records}
+    return [
+        each
+        for each in found
+        if each.problem in OF_FILES
+        or ((each.node, each.boot_id) not in explained and not (each.boot_id is None and lossy))
+    ]
+
+
+def reasons_of_boots(boots: list[Boot]) -> list[str]:
+    """Return why the logs of these boots are not complete."""
+    reasons = {
+        "records were lost: the broker's buffer was full, its writer died, or they could not be written": [
+            boot for boot in boots if boot.lost_records
+        ],
+        "records are in the log twice": [boot for boot in boots if boot.duplicated],
+        "a broker was killed: its last records are unknown": [boot for boot in boots if boot.killed],
+        "a log ends without a stop and is not continued: its broker or the writer of its export is dead": [
+            boot for boot in boots if boot.silent
+        ],
+        "the log of the boot before is missing": [boot for boot in boots if boot.lacks_previous],
+        "records that a killed writer had not finished are lost": [boot for boot in boots if boot.unfinished],
+        "there is no snapshot to compare with": [
+            boot for boot in boots if boot.to_snapshot is None and not boot.sampled
+        ],
+    }
+    applying = [f"{reason} ({names_of(some)})" for reason, some in reasons.items() if some]
+    return applying if boots else ["there is no log"]
+
+
+def not_kept(kept: Iterable[Durability]) -> list[str]:
+    """Return the reasons for messages that are not there after a restart, and are not certainly lost."""
+    after = {True: 0, False: 0}
+    for each in kept:
+        if each.whole:
+            after[each.stopped] += each.missing - each.lost
+    reasons = {
+        "a stop; the log does not show whether they had to be kept": after[True],
+        "a kill; they may have been settled after the last record": after[False],
+    }
+    noun = "confirmed persistent message"
+    return [f"{number_of(count, noun)} missing after {text}" for text, count in reasons.items() if count]
+
+
+def names_of(boots: Iterable[Boot]) -> str:
+    """Return nodes and boots, the first NAMED of them by name."""
+    names = [f"{boot.node} {boot.boot_id}" for boot in boots]
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def number_of(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,134 @@
+"""`warren analyze --in-process`: reports and exit statuses without Spark."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from warren.plugins.message_log.file_format import schema
+
+from .checking import REPORT_SCHEMA
+from .commands import run_here
+from .log import Log
+from .scenes import DAMAGES, well
+
+
+def analyze(folder: Path, *options: str, output: str = "report") -> subprocess.CompletedProcess[str]:
+    where = "--input", str(folder / "log"), "--output", str(folder / output)
+    return run_here("analyze", "--in-process", *where, *options)
+
+
+def report_in(folder: Path, output: str = "report") -> dict[str, Any]:
+    made: dict[str, Any] = json.loads((folder / output / "report.json").read_text())
+    Draft202012Validator(json.loads(REPORT_SCHEMA.read_text())).validate(made)
+    return made
+
+
+def one(folder: Path, damage: str = "jumped") -> Log:
+    log = Log(folder / "log", "rabbit@one")
+    log.declare("work")
+    log.snapshot(schema.START)
+    DAMAGES[damage](log, [log.round_trip("work") for _ in range(20)])
+    return log
+
+
+@pytest.mark.parametrize(
+    ("damage", "status", "verdict"),
+    [
+        ("jumped", 0, "balanced"),
+        ("vanished", 1, "imbalanced"),
+        ("dropping", 2, "incomplete"),
+        ("unstopped", 2, "incomplete"),
+    ],
+)
+def test_the_exit_status_is_the_verdict(tmp_path: Path, damage: str, status: int, verdict: str) -> None:
+    one(tmp_path, damage)
+    done = analyze(tmp_path)
+    made = report_in(tmp_path)
+    assert (done.returncode, made["conservation"]["status"]) == (status, verdict)
+    assert done.stderr.splitlines()[-1] == f"warren analyze: {made['verdict']}"
+    assert made["input"]["engine"] == "in-process"
+    tolerated = analyze(tmp_path, "--fail-on", "never", output="again")
+    assert tolerated.returncode == 0
+
+
+def test_the_output_is_a_page_and_a_report(tmp_path: Path) -> None:
+    logs = well(tmp_path / "log")
+    analyze(tmp_path)
+    made = report_in(tmp_path)
+    (run,) = (tmp_path / "report" / "runs").iterdir()
+    assert {path.name for path in run.iterdir()} == {"index.html", "report.json", "summary.json"}
+    assert {path.name for path in (tmp_path / "report").iterdir()} == {
+        *("current.json", "index.html", "report.json", "runs")
+    }
+    assert made["verdict"] in (run / "index.html").read_text()
+    assert made["totals"]["published"] == sum(log.counts[schema.PUBLISH] for log in logs)
+    assert made["throughput"] and made["timeline"]["steps"] > 1
+
+
+def test_a_stream_reads_only_new_hours_and_refuses_another_input(tmp_path: Path) -> None:
+    log = one(tmp_path)
+    assert analyze(tmp_path, "--stream").returncode == 0
+    state = tmp_path / "report.state"
+    (record,) = state.glob("hours/*/record.json")
+    written = record.stat().st_mtime_ns
+    assert analyze(tmp_path, "--stream").returncode == 0
+    assert record.stat().st_mtime_ns == written
+    assert len(list((tmp_path / "report" / "runs").iterdir())) == 2
+    again = Log(tmp_path / "log", "rabbit@two", "b9")
+    again.snapshot(schema.START)
+    again.round_trip("other")
+    again.snapshot(schema.STOP)
+    again.write()
+    assert analyze(tmp_path, "--stream").returncode == 0
+    assert report_in(tmp_path)["totals"]["published"] == log.counts[schema.PUBLISH] + 1
+    elsewhere = run_here(
+        *("analyze", "--in-process", "--stream", "--input", str(tmp_path)), "--output", str(tmp_path / "report")
+    )
+    assert elsewhere.returncode == 73 and f"was made of {tmp_path}/log" in elsewhere.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "text"),
+    [
+        (("--master", "local[2]"), 64, "--in-process runs without Spark"),
+        (("--conf", "a=b"), 64, "--in-process runs without Spark"),
+        (("--since", "2026-11-22T05:30", "--stream"), 64, "cannot be given with it"),
+    ],
+)
+def test_options_that_contradict_it_are_refused(
+    tmp_path: Path, options: tuple[str, ...], status: int, text: str
+) -> None:
+    one(tmp_path)
+    done = analyze(tmp_path, *options)
+    assert done.returncode == status and text in done.stderr and not (tmp_path / "report").exists()
+
+
+def test_an_input_without_a_log_and_an_output_that_exists_are_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    done = analyze(tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (66, 2) and "no export of a broker" in done.stderr
+    assert not any((tmp_path / "report").rglob("*.json"))
+    one(tmp_path)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    done = analyze(tmp_path, output="taken")
+    assert done.returncode == 73 and [path.name for path in (tmp_path / "taken").iterdir()] == ["file"]
+
+
+def test_neither_java_nor_spark_is_needed(tmp_path: Path) -> None:
+    one(tmp_path)
+    program = (
+        "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None\n"
+        "from warren.broker import cli; sys.exit(cli.run(sys.argv[1:]))"
+    )
+    words = "analyze", "--in-process", "--input", str(tmp_path / "log"), "--output", str(tmp_path / "report")
+    environment = {"PATH": "/nonexistent", "PYTHONPATH": ":".join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", program, *words], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
