@@ -85,6 +85,7 @@ STARTING = PROCESSES | {
 MAY_IMPORT: dict[str, set[str]] = {
     "amqp": set(),
     "compilation": set(),
+    "control_socket": set(),
     "product": set(),
     "stable_hash": set(),
     "standard_streams": {"system_errors"},
@@ -97,13 +98,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "net": {"system_errors", "amqp", "core", "wire", "session", "runtime"},
     "config": {"system_errors", "amqp.errors", "core.metadata.patterns"},
     "logs": {"config", "structlog"},
-    "operator": {"system_errors", "amqp", "core", "net", "runtime", "config", "logs"},
+    "operator": {"control_socket", "system_errors", "amqp", "core", "net", "runtime", "config", "logs"},
     "plugin_host": {
         *("compilation", "system_errors", "amqp", "core", "session", "net", "runtime", "config", "operator"),
         "structlog",
     },
     "plugin": {"amqp", "stable_hash", "core", "session", "net", "runtime", "plugin_host"},
-    "ctl": {"product", "standard_streams", "system_errors", "click", "pamqp"},
+    "ctl": {"control_socket", "product", "standard_streams", "system_errors", "click", "pamqp"},
     "system": {"click"},
     "app": {"*"},
     "cli": {"*"},

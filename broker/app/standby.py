@@ -11,7 +11,8 @@ from pathlib import Path
 import structlog
 
 from ..config import Config
-from ..operator.local_socket import NAME, bind
+from ..control_socket import NAME
+from ..operator.local_socket import bind
 from ..plugin_host.host import Service
 from ..plugin_host.standby_host import StandbyHost
 from ..runtime.supervisor import Supervisor

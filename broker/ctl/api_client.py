@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
+from ..control_socket import NAME, address_in
 from ..system_errors import file_error, read_text
 from .errors import USAGE, APIError, ExitError, NotFound, Unreachable
 
 PORTS = {"http": 15672, "https": 15671}
-SOCKET_NAME = "ctl.sock"  # in the node's data folder
-ADDRESS_LIMIT = 100  # bytes of a path that each system accepts as the address of a unix socket
 ANSWER_LIMIT = 256 << 20  # bytes: the lists and definitions of a large broker are one response
 WHERE = "the log of the broker says at which port its HTTP API does, usually 15672"
 NO_LISTENER = f"nothing listens there; {WHERE}"
@@ -225,7 +224,7 @@ class LocalAPI(API):
 
     def __init__(self, folder: Path, timeout_s: float | None) -> None:
         """Prepare the connection, which the first request opens."""
-        self.address = str((folder / SOCKET_NAME).absolute())
+        self.address = str((folder / NAME).absolute())
         self._prefix, self._authorization = "/api/", ""
         self._begin(UnixConnection(folder, timeout_s), timeout_s)
 
@@ -242,29 +241,12 @@ class UnixConnection(http.client.HTTPConnection):
         connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connecting.settimeout(self.timeout)
-            with socket_address(self._folder) as name:
+            with address_in(self._folder) as name:
                 connecting.connect(name)
         except OSError:
             connecting.close()
             raise
         self.sock = connecting
-
-
-@contextmanager
-def socket_address(folder: Path) -> Iterator[str]:
-    """The address of the socket in a folder, inside the context; a long path goes through the folder's descriptor.
-
-    Raises OSError.
-    """
-    path = str(folder / SOCKET_NAME)
-    if len(os.fsencode(path)) <= ADDRESS_LIMIT:
-        yield path
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"
-    finally:
-        os.close(descriptor)
 
 
 def password_of(file: str) -> str:

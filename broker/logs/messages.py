@@ -15,6 +15,13 @@ STARS = "*" * 58
 OMITTED = ("process", "category", "node")  # the first begins the line, the others never differ
 
 
+class Shown(dict[str, object]):
+    """The fields of an event for a format; missing ones are None."""
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
 def printable(value: object) -> str:
     """Replace unprintable characters: peers choose some logged texts, which must not contain terminal escapes."""
     text = value if isinstance(value, str) else str(value)
@@ -26,9 +33,9 @@ def printable(value: object) -> str:
 def phrase(event: str, fields: Fields) -> str:
     """Return the message of an event, of one or several lines, without terminal escapes."""
     known = PHRASES.get(event)
-    shown = {name: printable(value) if isinstance(value, str) else value for name, value in fields.items()}
+    shown = Shown({name: printable(value) if isinstance(value, str) else value for name, value in fields.items()})
     if known is not None:
-        return known(shown)
+        return known.format_map(shown) if isinstance(known, str) else known(shown)
     words = [printable(event)]
     words += [f"{name}={_value(value)}" for name, value in shown.items() if name not in OMITTED]
     return " ".join(words)
@@ -73,11 +80,8 @@ def duration(seconds: object) -> str:
 
 def _opened(fields: Fields) -> str:
     name = f" - {fields['client_name']}" if fields.get("client_name") else ""
-    user, vhost = fields.get("user"), fields.get("vhost")
-    return (
-        f"connection {fields.get('connection')}{name}: user '{user}' authenticated and granted access to "
-        f"vhost '{vhost}'"
-    )
+    who = f"user '{fields.get('user')}' authenticated and granted access to vhost '{fields.get('vhost')}'"
+    return f"connection {fields.get('connection')}{name}: {who}"
 
 
 def _closing(reason: str = "") -> Phrase:
@@ -86,10 +90,6 @@ def _closing(reason: str = "") -> Phrase:
         return f"closing AMQP connection {_connection(fields)}" + (f":\n{after}" if after else "")
 
     return closing
-
-
-def _refused(fields: Fields) -> str:
-    return f"Error on AMQP connection {fields.get('process')} {_connection(fields)}:\n{fields.get('reason')}"
 
 
 def _failed(fields: Fields) -> str:
@@ -106,27 +106,9 @@ def _caused(kind: str, fields: Fields) -> str:
     return f"operation {fields.get('operation', 'none')} caused a {kind} exception {error.lower()}: {text}"
 
 
-def _listening(fields: Fields) -> str:
-    kind = "TLS (SSL)" if fields.get("tls") else "TCP"
-    return f"started {kind} listener on {fields.get('address')}"
-
-
-def _ready(fields: Fields) -> str:
-    return f"Server startup complete; {fields.get('plugins', 0)} plugins started."
-
-
 def _build(fields: Fields) -> str:
     reason = fields.get("reason")
     return f"Warren runs in pure Python: {reason}" if reason else "Warren runs compiled"
-
-
-def _alarm_set(fields: Fields) -> str:
-    lines = [f"{fields.get('resource')} resource limit alarm set on node {fields.get('node')}.", STARS]
-    return "\n".join([*lines, "*** Publishers will be blocked until this alarm clears ***", STARS])
-
-
-def _alarm_cleared(fields: Fields) -> str:
-    return f"{fields.get('resource')} resource limit alarm cleared on node {fields.get('node')}"
 
 
 def _not_listening(fields: Fields) -> str:
@@ -137,11 +119,6 @@ def _not_listening(fields: Fields) -> str:
 
 def _not_opened(fields: Fields) -> str:
     return f"cannot use the {'data folder' if fields.get('data') else 'store'}: {fields.get('reason')}"
-
-
-def _at_limit(fields: Fields) -> str:
-    line = f"{fields.get('closed')} connections were refused or closed, the last from {fields.get('source')}: "
-    return f"{line}at most {fields.get('most')} {fields.get('limit')} may be open"
 
 
 def _reloaded(fields: Fields) -> str:
@@ -166,36 +143,39 @@ def _linked(what: str) -> Phrase:
     return linked
 
 
-PHRASES: dict[str, Phrase] = {
-    "connection_accepted": lambda fields: f"accepting AMQP connection {fields.get('connection')}",
+PHRASES: dict[str, str | Phrase] = {  # formats of the fields, or functions of them
+    "connection_accepted": "accepting AMQP connection {connection}",
     "connection_opened": _opened,
     "connection_closed": _closing(),
     "connection_lost": _closing(),
     "handshake_timeout": _closing("handshake timeout"),
     "bad_header": lambda fields: f"{_closing()(fields)}:\nbad header {fields.get('header')}",
-    "login_refused": _refused,
+    "login_refused": lambda fields: (
+        f"Error on AMQP connection {fields.get('process')} {_connection(fields)}:\n{fields.get('reason')}"
+    ),
     "connection_closing": _failed,
     "channel_closing": _channel_failed,
-    "listener_started": _listening,
-    "ready": _ready,
+    "listener_started": lambda fields: (
+        f"started {'TLS (SSL)' if fields.get('tls') else 'TCP'} listener on {fields.get('address')}"
+    ),
+    "ready": "Server startup complete; {plugins} plugins started.",
     "build": _build,
-    "alarm_set": _alarm_set,
-    "alarm_cleared": _alarm_cleared,
-    "http_login_refused": lambda fields: f"HTTP access denied: {fields.get('reason')}",
-    "default_user_generated": lambda fields: (
-        f"The new user '{fields.get('user')}' has a random password, which was printed once on the standard output"
+    "alarm_set": (
+        f"{{resource}} resource limit alarm set on node {{node}}.\n{STARS}\n"
+        f"*** Publishers will be blocked until this alarm clears ***\n{STARS}"
     ),
-    "started": lambda fields: f"Time to start Warren: {fields.get('ms')} ms",
+    "alarm_cleared": "{resource} resource limit alarm cleared on node {node}",
+    "http_login_refused": "HTTP access denied: {reason}",
+    "default_user_generated": (
+        "The new user '{user}' has a random password, which was printed once on the standard output"
+    ),
+    "started": "Time to start Warren: {ms} ms",
     "cannot_listen": _not_listening,
-    "cannot_start": lambda fields: f"the service {fields.get('service')} cannot start: {fields.get('reason')}",
+    "cannot_start": "the service {service} cannot start: {reason}",
     "cannot_open_data": _not_opened,
-    "data_in_use": lambda fields: (
-        f"{fields.get('reason')}; stop that one, or keep the data of this one in another folder (--data)"
-    ),
+    "data_in_use": "{reason}; stop that one, or keep the data of this one in another folder (--data)",
     "cannot_use_certificates": _sentence("cannot listen with TLS", "reason"),
-    "certificate_expired": lambda fields: (
-        f"the certificate {fields.get('certfile')} expired on {fields.get('expired')}: clients that verify it refuse it"
-    ),
+    "certificate_expired": "the certificate {certfile} expired on {expired}: clients that verify it refuse it",
     "certificates_not_loaded": _sentence("the certificates were not loaded again, those in use stay", "reason"),
     "cannot_load_definitions": _sentence("cannot load the definitions", "reason"),
     "cannot_load_plugin": _sentence("cannot load a plugin", "reason"),
@@ -204,18 +184,12 @@ PHRASES: dict[str, Phrase] = {
     "configuration_not_reloaded": _sentence("the configuration was not reloaded, the one in effect stays", "reason"),
     "definitions": _sentence("definitions", "what"),
     "cannot_accept": _sentence("no connection can be accepted for a second", "reason"),
-    "connection_limit": _at_limit,
-    "few_descriptors": lambda fields: (
-        f"the limit of open files is {fields.get('descriptors')}, enough for {fields.get('connections')} connections: "
-        f"{fields.get('advice')}"
+    "connection_limit": (
+        "{closed} connections were refused or closed, the last from {source}: at most {most} {limit} may be open"
     ),
-    "too_few_descriptors": lambda fields: (
-        f"the limit of open files is {fields.get('descriptors')}, and a broker needs {fields.get('needed')}: "
-        f"{fields.get('advice')}"
-    ),
-    "tls_handshake_failed": lambda fields: (
-        f"the TLS handshake with {fields.get('peer')} failed: {fields.get('reason')}"
-    ),
+    "few_descriptors": "the limit of open files is {descriptors}, enough for {connections} connections: {advice}",
+    "too_few_descriptors": "the limit of open files is {descriptors}, and a broker needs {needed}: {advice}",
+    "tls_handshake_failed": "the TLS handshake with {peer} failed: {reason}",
     "no_control_socket": _sentence("warrenctl can reach this broker by --url only: it has no unix socket", "reason"),
     "not_durable": _sentence("messages are not safe", "means"),
     "log_damaged": _sentence("the journal is damaged", "what"),
@@ -226,20 +200,19 @@ PHRASES: dict[str, Phrase] = {
     "storage_failed": _sentence("the journal cannot be written, so the broker ends at once", "reason"),
     "storage_delayed": _sentence("the journal cannot be written now, and is tried again", "reason"),
     "store_unavailable": _sentence("the store cannot be reached, and is tried again", "reason"),
-    "takeover_waits": lambda fields: (
+    "takeover_waits": (
         "the store is not taken over yet: the server has not confirmed that,"
         " perhaps because no synchronous standby server answers"
     ),
-    "store_available": lambda fields: "the store can be reached again",
+    "store_available": "the store can be reached again",
     "http_log_not_written": _sentence("the log of HTTP requests cannot be written", "reason"),
     "federation_connected": _linked("connected to"),
     "federation_disconnected": _linked("disconnected from"),
     "federation_not_connected": _linked("did not connect to"),
     "federation_not_removed": _linked("could not delete its own objects at"),
     "federation_message_rejected": _linked("rejected a message from"),
-    "federation_link_limit": lambda fields: (
-        f"{fields.get('refused')} federation links do not start, because {fields.get('limit')} run already"
-        " (warren.federation_link_limit)"
+    "federation_link_limit": (
+        "{refused} federation links do not start, because {limit} run already (warren.federation_link_limit)"
     ),
 }
 CATEGORIES: dict[str, str] = {

@@ -9,19 +9,17 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Protocol
 
 from ..config import Config
+from ..control_socket import NAME, address_in
 from ..net.connection_limits import ConnectionLimits, Pool
 from ..net.listener import Listener, SocketOptions
 from ..runtime.supervisor import Report, Supervisor
 
-NAME = "ctl.sock"
-ADDRESS_LIMIT = 100  # bytes of a path that every system takes as an address
 CONNECTIONS_LIMIT = 256
 ROOT = 0
 CREDENTIALS = struct.Struct("3i")  # of Linux: pid, uid, gid
@@ -114,23 +112,6 @@ def peer_uid(accepted: socket.socket) -> int:
     return uid
 
 
-@contextmanager
-def address(folder: Path) -> Iterator[str]:
-    """Context with the address of the socket in a folder; too long a path is replaced by the folder's descriptor.
-
-    Raises OSError.
-    """
-    path = str(folder / NAME)
-    if len(os.fsencode(path)) <= ADDRESS_LIMIT:
-        yield path
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{descriptor}/{NAME}"
-    finally:
-        os.close(descriptor)
-
-
 def bind(folder: Path) -> socket.socket:
     """Return a listening socket in the folder, for this user alone. Raises OSError.
 
@@ -140,7 +121,7 @@ def bind(folder: Path) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)  # so that it has this mode from the start
     try:
-        with address(folder) as name:
+        with address_in(folder) as name:
             listening.bind(name)
         listening.listen()
     except OSError:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pika
 import pytest
+from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.broker_process import BrokerProcess
 
@@ -74,6 +75,20 @@ def vhost(api: API) -> Iterator[str]:
     api.put(f"/permissions/{quote(name, '')}/guest", {"configure": ".*", "write": ".*", "read": ".*"})
     yield name
     api.delete(f"/vhosts/{quote(name, '')}")
+
+
+@pytest.fixture
+def path(vhost: str) -> str:
+    """The virtual host in a path of the HTTP API."""
+    return quote(vhost, "")
+
+
+@pytest.fixture
+def channel(api: API, vhost: str) -> Iterator[BlockingChannel]:
+    """A channel of AMQP in the virtual host."""
+    host, _, port = api.amqp.rpartition(":")
+    with pika.BlockingConnection(pika.ConnectionParameters(host, int(port), vhost)) as connection:
+        yield connection.channel()
 
 
 class Names:

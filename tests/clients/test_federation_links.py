@@ -2,7 +2,6 @@
 
 import socket
 from contextlib import closing
-from urllib.parse import quote
 
 import pytest
 
@@ -10,11 +9,6 @@ from tests.support.polling import until_result
 
 WITHIN_S = 60
 RECONNECT_S = 1
-
-
-@pytest.fixture
-def path(vhost):
-    return quote(vhost, "")
 
 
 @pytest.fixture

@@ -31,45 +31,38 @@ def decoded(queue):
     return queue["name"], queue.get("messages", 0), rates
 
 
-@pytest.fixture
-def channel(api, vhost):
-    host, _, port = api.amqp.rpartition(":")
-    with pika.BlockingConnection(pika.ConnectionParameters(host, int(port), vhost)) as connection:
-        yield connection.channel()
-
-
-def test_a_queue_by_its_name(api, vhost, channel):
+def test_a_queue_by_its_name(api, path, channel):
     channel.queue_declare("jobs/a b")
     for _ in range(3):
         channel.basic_publish("", "jobs/a b", b"x")
-    path = f"/queues/{quote(vhost, '')}/{quote('jobs/a b', '')}"
-    name, _, _ = until_result(lambda: queue_info(api.call("GET", path)), lambda found: found[1] == 3)
+    queue = f"/queues/{path}/{quote('jobs/a b', '')}"
+    name, _, _ = until_result(lambda: queue_info(api.call("GET", queue)), lambda found: found[1] == 3)
     assert name == "jobs/a b"
 
 
-def test_a_queue_that_is_not_there_is_an_error(api, vhost):
-    assert api.call("GET", f"/queues/{quote(vhost, '')}/none").status == 404
+def test_a_queue_that_is_not_there_is_an_error(api, path):
+    assert api.call("GET", f"/queues/{path}/none").status == 404
 
 
 @pytest.mark.parametrize(("pattern", "names"), [("^jobs", ["jobs.a", "jobs.b"]), ("b$", ["jobs.b", "web.b"])])
-def test_queues_by_a_regular_expression(api, vhost, channel, pattern, names):
+def test_queues_by_a_regular_expression(api, path, channel, pattern, names):
     for name in ("jobs.a", "jobs.b", "web.b"):
         channel.queue_declare(name)
     query = f"?page=1&use_regex=true&pagination=false&name={quote(pattern)}&page_size=100"
-    reply = api.call("GET", f"/queues/{quote(vhost, '')}{query}")
+    reply = api.call("GET", f"/queues/{path}{query}")
     assert reply.status == 200 and reply.body["page_count"] <= 1, reply
     assert sorted(decoded(queue)[0] for queue in reply.body["items"]) == names
 
 
-def test_no_queue_matches(api, vhost):
+def test_no_queue_matches(api, path):
     query = "?page=1&use_regex=true&pagination=false&name=%5Enone&page_size=100"
-    reply = api.call("GET", f"/queues/{quote(vhost, '')}{query}")
+    reply = api.call("GET", f"/queues/{path}{query}")
     assert reply.status == 200 and reply.body["items"] == [] and reply.body["page_count"] <= 1
 
 
-def test_the_message_rate_is_seen_under_load(api, vhost, channel):
+def test_the_message_rate_is_seen_under_load(api, vhost, path, channel):
     channel.queue_declare("q")
-    path, over = f"/queues/{quote(vhost, '')}/q", threading.Event()
+    over = threading.Event()
     host, _, port = api.amqp.rpartition(":")
 
     def publish():
@@ -82,7 +75,7 @@ def test_the_message_rate_is_seen_under_load(api, vhost, channel):
     load = threading.Thread(target=publish, daemon=True)
     load.start()
     try:
-        until_result(lambda: queue_info(api.call("GET", path)), lambda found: found[2][0] > 0)
+        until_result(lambda: queue_info(api.call("GET", f"/queues/{path}/q")), lambda found: found[2][0] > 0)
     finally:
         over.set()
         load.join(WITHIN_S)

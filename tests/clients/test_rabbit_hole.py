@@ -7,9 +7,6 @@ object succeeds; 401 is a separate error.
 import uuid
 from urllib.parse import quote, unquote
 
-import pika
-import pytest
-
 from tests.support.polling import until
 
 WITHIN_S = 60
@@ -69,18 +66,6 @@ def check(found, shape, needs=()):
         assert type_ is bool or not isinstance(value, bool), (key, value)
     missing = set(needs or shape) - found.keys()
     assert not missing, (missing, found)
-
-
-@pytest.fixture
-def path(vhost):
-    return quote(vhost, "")
-
-
-@pytest.fixture
-def channel(api, vhost):
-    host, _, port = api.amqp.rpartition(":")
-    with pika.BlockingConnection(pika.ConnectionParameters(host, int(port), vhost)) as connection:
-        yield connection.channel()
 
 
 def test_overview_and_nodes(api):
@@ -212,39 +197,3 @@ def test_global_parameters(api):
         assert "internal_cluster_id" in [parameter["name"] for parameter in api.get("/global-parameters")]
     finally:
         assert api.delete("/global-parameters/rabbit-hole") == 204
-
-
-def test_health_checks(api):
-    for check_ in ("alarms", "local-alarms", "virtual-hosts", "protocol-listener/amqp", "node-is-quorum-critical"):
-        assert api.get(f"/health/checks/{check_}")["status"] == "ok"
-    assert api.get(f"/health/checks/port-listener/{api.amqp.rpartition(':')[2]}")["status"] == "ok"
-    closed = api.call("GET", "/health/checks/port-listener/1")
-    assert closed.status == 503 and closed.body["missing"] == 1
-    assert api.get("/health/checks/certificate-expiration/1/days")["status"] == "ok"
-    assert api.get("/aliveness-test/%2F") == {"status": "ok"}
-
-
-def test_a_wrong_password_is_401_and_an_unknown_place_404(api):
-    assert api.call("GET", "/overview", password="wrong").status == 401
-    assert api.call("GET", "/vhosts/none").status == 404
-    assert api.call("GET", "/queues/none/q").status == 404
-
-
-def test_definitions_are_exported_and_imported_again(api, path):
-    api.put(f"/queues/{path}/q", {"durable": True, "arguments": {"x-max-length": 3}})
-    document = api.get("/definitions")
-    assert {"users", "vhosts", "permissions", "queues", "exchanges", "bindings", "policies"} <= document.keys()
-    mine = api.get(f"/definitions/{path}")
-    api.delete(f"/queues/{path}/q")
-    assert api.call("POST", f"/definitions/{path}", mine).status == 204
-    assert api.get(f"/queues/{path}/q")["arguments"]["x-max-length"] == 3
-
-
-@pytest.mark.parametrize("kind", ["policies", "operator-policies"])
-def test_policies(api, vhost, path, kind):
-    wanted = {"pattern": ".*", "definition": {"expires": 100000}, "priority": 0, "apply-to": "queues"}
-    assert api.put(f"/{kind}/{path}/p", wanted) == 201
-    assert api.get(f"/{kind}/{path}/p") == {"vhost": vhost, "name": "p", **wanted}
-    assert [policy["name"] for policy in api.get(f"/{kind}/{path}")] == ["p"]
-    assert api.delete(f"/{kind}/{path}/p") == 204
-    assert api.delete(f"/{kind}/{path}/p") == 404

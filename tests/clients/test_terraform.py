@@ -12,11 +12,6 @@ ALL = {"configure": ".*", "write": ".*", "read": ".*"}
 
 
 @pytest.fixture
-def path(vhost):
-    return quote(vhost, "")
-
-
-@pytest.fixture
 def user(api):
     name = f"terraform.{uuid.uuid4().hex[:8]}"
     api.put(f"/users/{name}", {"password": "foobar", "tags": "administrator,management"})

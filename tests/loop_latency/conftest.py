@@ -5,7 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.amqp_client import Channel
 from tests.support.in_process import FakeSocket
+from warren.broker.core.vhost.vhost import VHost
 from warren.broker.runtime.garbage_collection import THRESHOLDS
 
 from .broker import MeasuredPeer, StepMeter
@@ -51,3 +53,14 @@ def peer(step_meter: StepMeter) -> Iterator[MeasuredPeer]:
     made = MeasuredPeer(step_meter)
     yield made
     made.close()
+
+
+@pytest.fixture
+def vhost(peer: MeasuredPeer) -> VHost:
+    return peer.node.vhosts["/"]
+
+
+@pytest.fixture
+def channel(peer: MeasuredPeer) -> Channel:
+    """A channel of a new client."""
+    return peer.connect().channel()

@@ -40,6 +40,19 @@ def attempts() -> Iterator[None]:
         yield
 
 
+def attempts_within(limit_ms: float) -> Iterator[list[float]]:
+    """The attempts of a test, each of which adds its longest turn to the list, until one has none above the limit.
+
+    Raises AssertionError if all have a turn that is too long.
+    """
+    longest_ms: list[float] = []
+    for _ in range(ATTEMPTS):
+        yield longest_ms
+        if within(longest_ms[-1], limit_ms):
+            return
+    raise AssertionError(f"longest turns of the attempts: {longest_ms} ms")
+
+
 def collect_young() -> None:
     """Collect the young objects of the preparations, as the broker does every 50 ms of work.
 

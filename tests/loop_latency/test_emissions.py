@@ -133,8 +133,7 @@ def test_notices_of_presences_that_begin_and_end_for_very_many_listeners(
 
 
 @best_of_some
-def test_summaries_of_very_many_presences(peer: MeasuredPeer, step_meter: StepMeter) -> None:
-    vhost = peer.node.vhosts["/"]
+def test_summaries_of_very_many_presences(peer: MeasuredPeer, step_meter: StepMeter, vhost: VHost) -> None:
     vhost.declare_exchange("p", "x-presence")
     one_read(peer, presences("s", SUMMARY))()
     listeners = b"".join([declare(f"l{number}") + bind(f"l{number}", "p") for number in range(BINDINGS)])
@@ -168,8 +167,7 @@ def bring(vhost: VHost, action: str, key: str = "", **headers: object) -> None:
 
 
 @best_of_some
-def test_presences_at_other_sites(peer: MeasuredPeer, step_meter: StepMeter) -> None:
-    vhost = peer.node.vhosts["/"]
+def test_presences_at_other_sites(peer: MeasuredPeer, step_meter: StepMeter, vhost: VHost) -> None:
     vhost.declare_exchange("p", "x-presence")
     for number in range(SUMMARY):
         bring(vhost, "bind", f"k{number}")
@@ -248,8 +246,7 @@ def test_a_long_history_for_many_new_bindings(
 
 
 @best_of_some
-def test_a_history_before_very_many_queues(peer: MeasuredPeer, step_meter: StepMeter) -> None:
-    vhost = peer.node.vhosts["/"]
+def test_a_history_before_very_many_queues(peer: MeasuredPeer, step_meter: StepMeter, vhost: VHost) -> None:
     vhost.declare_exchange("h", "x-recent-history", arguments=Table.of({"x-recent-history-length": MESSAGES}))
     vhost.declare_exchange("f", "fanout")
     listen(vhost, "f")

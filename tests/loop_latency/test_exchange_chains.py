@@ -66,9 +66,8 @@ def test_headers_that_each_exchange_on_the_way_reads(
     assert vhost.queues["end"].ready == attempts * (1 if "x-message-deduplication" in arguments else 2)
 
 
-def test_different_headers_that_one_exchange_decodes(peer: MeasuredPeer, step_meter: StepMeter) -> None:
+def test_different_headers_that_one_exchange_decodes(peer: MeasuredPeer, step_meter: StepMeter, vhost: VHost) -> None:
     """Each table is decoded anew. Those of arrays have the most values in the fewest bytes."""
-    vhost = peer.node.vhosts["/"]
     chain(vhost, HASH, {"hash-header": "h1"}, count=1)
     data = b"".join([frames("x0", "1", {"headers": {"h1": [None] * 1_000, "number": number}}) for number in range(100)])
     for _ in step_meter.attempts():
@@ -77,9 +76,8 @@ def test_different_headers_that_one_exchange_decodes(peer: MeasuredPeer, step_me
 
 
 def test_very_many_consistent_hash_exchanges_with_one_message_take_little_memory(
-    peer: MeasuredPeer, step_meter: StepMeter
+    peer: MeasuredPeer, step_meter: StepMeter, vhost: VHost
 ) -> None:
-    vhost = peer.node.vhosts["/"]
     chain(vhost, HASH, {})
     gc.collect()
     tracemalloc.start()
@@ -94,9 +92,8 @@ def test_very_many_consistent_hash_exchanges_with_one_message_take_little_memory
 
 
 def test_the_first_message_of_a_consistent_hash_exchange_with_very_many_queues(
-    peer: MeasuredPeer, step_meter: StepMeter
+    peer: MeasuredPeer, step_meter: StepMeter, vhost: VHost
 ) -> None:
-    vhost = peer.node.vhosts["/"]
     count = 40_000
     vhost.declare_exchange("x", HASH)
     for number in range(count):

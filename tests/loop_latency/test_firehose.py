@@ -26,8 +26,7 @@ def bind_traces(vhost: VHost, limit: int = 1_000_000) -> None:
     vhost.bind(TRACE, traces, "#", Table.EMPTY)
 
 
-def test_very_many_deliveries_in_one_turn(peer: MeasuredPeer, step_meter: StepMeter) -> None:
-    vhost = peer.node.vhosts["/"]
+def test_very_many_deliveries_in_one_turn(peer: MeasuredPeer, step_meter: StepMeter, vhost: VHost) -> None:
     vhost.declare_queue("q")
     bind_traces(vhost)
     copied = vhost.queues["traces"]

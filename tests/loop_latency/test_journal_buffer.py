@@ -4,32 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from pamqp.commands import Tx
 
+from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
 from tests.support.in_process import FakeSocket, socket_of
 from warren.broker.amqp.errors import NotNow
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.app import open_storage
-from warren.broker.app.build import build_settings
-from warren.broker.core.access.users import InternalUser
-from warren.broker.core.definitions.importer import DefinitionsImport
 from warren.broker.core.jobs import unfinished_publishes
 from warren.broker.core.messages.journal_port import Batch
-from warren.broker.core.messages.message import Message, RoutingAddress, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost import emissions
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.session.management_channel import ManagementChannel
-from warren.broker.session.transport import Peer
-from warren.broker.storage.journal import BUFFER_LIMIT, Journal
+from warren.broker.storage.journal import BUFFER_LIMIT
 from warren.plugins.exchanges.recent_history import DEFAULT_LENGTH
 
-from .broker import StepMeter, StoredPeer
+from .broker import StepMeter
+from .journal import DiskPeer, MeasuredJournal
 
 LONG = bytes(1 << 20)
 QUEUES = 40
@@ -39,22 +36,8 @@ TURNS = 20  # of jobs, for which each batch is on its way to the disk
 LARGEST = 2 * BUFFER_LIMIT + len(LONG)
 
 
-class MeasuredJournal(Journal):
-    """A journal that notes the longest buffer."""
-
-    longest_bytes = 0
-    tickets: ClassVar[list[int]] = []  # of the batches of all messages
-
-    def append(self, queues: list[int], messages: list[Message]) -> None:
-        super().append(queues, messages)
-        MeasuredJournal.tickets.append(self.ticket())
-        MeasuredJournal.longest_bytes = max(MeasuredJournal.longest_bytes, len(self._buffer))
-
-
-class SlowPeer(StoredPeer):
+class SlowPeer(DiskPeer):
     """A broker on a slow disk: its jobs have many turns before a batch is durable."""
-
-    clock: FakeClock
 
     def _commit_soon(self) -> None:
         batch = self.journal.seal()
@@ -86,11 +69,6 @@ class SlowPeer(StoredPeer):
             assert socket.feed() | self.loop.turn(), "nothing is left to serve"
         assert len(self.node.scheduler)
 
-    def later(self, ms: int) -> None:
-        """Let time pass, during which the disk is no faster."""
-        self._pass(ms)
-        self.settle()
-
 
 @pytest.fixture
 def peer(step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowPeer]:
@@ -99,11 +77,6 @@ def peer(step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     MeasuredJournal.longest_bytes, MeasuredJournal.tickets = 0, []
     yield made
     made.close()
-
-
-@pytest.fixture
-def vhost(peer: SlowPeer) -> VHost:
-    return peer.node.vhosts["/"]
 
 
 def fan(vhost: VHost, exchange: str = "amq.fanout", count: int = QUEUES, alike: bool = False) -> list[Queue]:
@@ -124,10 +97,9 @@ def check(queues: list[Queue], count: int = 1) -> None:
 
 @pytest.mark.parametrize("expiration", [{}, {"expiration": "60000000"}])
 def test_a_publish_to_queues_that_each_store_it(
-    peer: SlowPeer, vhost: VHost, step_meter: StepMeter, expiration: dict[str, str]
+    vhost: VHost, step_meter: StepMeter, expiration: dict[str, str], channel: Channel
 ) -> None:
     queues = fan(vhost)
-    channel = peer.connect().channel()
     channel.confirm()
     step_meter.begin()
     channel.publish("amq.fanout", "", LONG, PERSISTENT | expiration)
@@ -137,10 +109,9 @@ def test_a_publish_to_queues_that_each_store_it(
 
 
 def test_a_publish_is_confirmed_once_its_last_record_is_durable_and_those_behind_it_keep_their_order(
-    peer: SlowPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch
+    peer: SlowPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch, channel: Channel
 ) -> None:
     queues = fan(vhost)
-    channel = peer.connect().channel()
     channel.confirm()
     durable: list[int] = []
     write = FakeSocket.write
@@ -203,11 +174,10 @@ def test_publishes_of_clients_that_go_do_not_gather_in_memory(
 
 
 def test_moves_of_clients_that_go_do_not_gather_in_memory(
-    peer: SlowPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch
+    peer: SlowPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch, channel: Channel
 ) -> None:
     monkeypatch.setattr(unfinished_publishes, "LIMIT_BYTES", 1 << 20)
     queues = fan(vhost)
-    channel = peer.connect().channel()
     channel.declare("from", durable=True)
     for _ in range(20):
         channel.publish("", "from", b"", LONG_HEADERS)
@@ -215,7 +185,7 @@ def test_moves_of_clients_that_go_do_not_gather_in_memory(
     source = vhost.queues["from"]
     begun = 0
     while source.ready:
-        gone = operator_of(peer, vhost)
+        gone = peer.operator()
         try:
             assert gone.move("from", "amq.fanout", None).step(1).unfinished
         except NotNow:
@@ -227,45 +197,36 @@ def test_moves_of_clients_that_go_do_not_gather_in_memory(
     peer.settle()
     check(queues, begun)
     assert not peer.node.unfinished_of("")._bytes
-    stays = operator_of(peer, vhost).move("from", "amq.fanout", None)
+    stays = peer.operator().move("from", "amq.fanout", None)
     assert stays.step(1).unfinished
     peer.settle()
     assert stays.step(1).moved and not peer.node.unfinished_of("")._bytes
 
 
-def test_a_move_whose_message_was_not_taken_is_finished(peer: SlowPeer, vhost: VHost) -> None:
+def test_a_move_whose_message_was_not_taken_is_finished(peer: SlowPeer, vhost: VHost, channel: Channel) -> None:
     queues = fan(vhost)
-    channel = peer.connect().channel()
     channel.declare("from", durable=True)
     channel.bind("from", "amq.fanout")
     channel.publish("", "from", b"", LONG_HEADERS)
     peer.settle()
-    move = operator_of(peer, vhost).move("from", "amq.fanout", None)
+    move = peer.operator().move("from", "amq.fanout", None)
     move.step(1)
     peer.settle()
     assert move.step(1).problem.endswith("leads back to the queue")
     assert not any(queue.ready for queue in queues) and not peer.node.unfinished_of("")._bytes
 
 
-def operator_of(peer: SlowPeer, vhost: VHost) -> ManagementChannel:
-    there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
-    return ManagementChannel(
-        peer.node, build_settings(peer.config), InternalUser("/"), vhost, there, peer.server.report
-    )
-
-
 def test_a_publish_of_an_operator(peer: SlowPeer, vhost: VHost) -> None:
     queues = fan(vhost)
-    channel = operator_of(peer, vhost)
+    channel = peer.operator()
     channel.publish("amq.fanout", "", Properties(delivery_mode=2), LONG, in_slices=True)
     peer.settle()
     assert channel.outcome().routed and not channel.busy
     check(queues)
 
 
-def test_a_publish_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter) -> None:
+def test_a_publish_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter, channel: Channel) -> None:
     queues = fan(vhost, count=300)
-    channel = peer.connect().channel()
     step_meter.begin()
     channel.publish("amq.fanout", "", b"", LONG_HEADERS)
     peer.settle()
@@ -285,9 +246,8 @@ def test_publishes_of_long_headers_that_are_read_together(peer: SlowPeer, vhost:
     check(queues, 40)
 
 
-def test_a_commit_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter) -> None:
+def test_a_commit_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter, channel: Channel) -> None:
     queues = fan(vhost, count=100)
-    channel = peer.connect().channel()
     channel.transact()
     for _ in range(3):
         channel.publish("amq.fanout", "", b"", LONG_HEADERS)
@@ -298,9 +258,8 @@ def test_a_commit_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: Step
     check(queues, 3)
 
 
-def test_dead_letters_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter) -> None:
+def test_dead_letters_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter, channel: Channel) -> None:
     queues = fan(vhost, count=200)
-    channel = peer.connect().channel()
     channel.declare("from", durable=True, arguments={"x-dead-letter-exchange": "amq.fanout"})
     channel.publish("", "from", b"", LONG_HEADERS)
     channel.get("from", no_ack=False)
@@ -311,10 +270,9 @@ def test_dead_letters_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: 
     check(queues)
 
 
-def test_a_history_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter) -> None:
+def test_a_history_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter, channel: Channel) -> None:
     arguments = Table.of({"x-recent-history-length": 200})
     vhost.declare_exchange("x", "x-recent-history", durable=True, arguments=arguments)
-    channel = peer.connect().channel()
     for _ in range(200):
         channel.publish("x", "", b"", LONG_HEADERS)
     peer.settle()
@@ -327,9 +285,8 @@ def test_a_history_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: Ste
 
 
 @pytest.mark.parametrize("count", [1, QUEUES])
-def test_a_commit(peer: SlowPeer, vhost: VHost, count: int) -> None:
+def test_a_commit(vhost: VHost, count: int, channel: Channel) -> None:
     queues = fan(vhost, count=count)
-    channel = peer.connect().channel()
     channel.transact()
     publishes = 1 if count > 1 else 20
     for _ in range(publishes):
@@ -339,10 +296,9 @@ def test_a_commit(peer: SlowPeer, vhost: VHost, count: int) -> None:
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_dead_letters(peer: SlowPeer, vhost: VHost, deleted: bool) -> None:
+def test_dead_letters(peer: SlowPeer, vhost: VHost, deleted: bool, channel: Channel) -> None:
     """The queue may be deleted while they wait."""
     queues = fan(vhost)
-    channel = peer.connect().channel()
     channel.declare("from", durable=True, arguments={"x-dead-letter-exchange": "amq.fanout"})
     channel.fill("from", LONG, LONG, **PERSISTENT)
     for _ in range(2):
@@ -363,9 +319,8 @@ def test_a_message_that_becomes_due(peer: SlowPeer, vhost: VHost) -> None:
     check(queues)
 
 
-def test_the_history_that_a_new_queue_gets(peer: SlowPeer, vhost: VHost) -> None:
+def test_the_history_that_a_new_queue_gets(peer: SlowPeer, vhost: VHost, channel: Channel) -> None:
     vhost.declare_exchange("x", "x-recent-history", durable=True)
-    channel = peer.connect().channel()
     for _ in range(DEFAULT_LENGTH):
         channel.publish("x", "", LONG, PERSISTENT)
     peer.settle()
@@ -381,12 +336,8 @@ def test_histories_that_imported_bindings_get(peer: SlowPeer, vhost: VHost, monk
         channel.publish("x", "", LONG, PERSISTENT)
     peer.settle()
     queues = [vhost.declare_queue(f"q{number}", durable=True) for number in range(3)]
-    of_vhost = {"vhost": "/", "source": "x", "destination_type": "queue", "routing_key": "", "arguments": {}}
-    bindings = [of_vhost | {"destination": queue.name} for queue in queues]
     monkeypatch.setattr(emissions, "LIMIT_BYTES", 1)
-    plan = DefinitionsImport(peer.node, {"bindings": bindings})
-    list(plan.check())
-    for wait in plan.carry_out():
+    for wait in peer.import_bindings("x", queues).carry_out():
         if wait is not None:
             wait(lambda: None)
             peer.settle()
@@ -404,20 +355,18 @@ def test_messages_of_the_broker_wait_and_are_dropped_when_too_many_do(peer: Slow
     check([queue], sum(taken))
 
 
-def test_copies_of_the_firehose_that_a_queue_stores(peer: SlowPeer, vhost: VHost) -> None:
+def test_copies_of_the_firehose_that_a_queue_stores(peer: SlowPeer, vhost: VHost, channel: Channel) -> None:
     queue = vhost.declare_queue("traced", durable=True, arguments=Table.of({"x-queue-type": "quorum"}))
     vhost.bind("amq.rabbitmq.trace", queue, "#", Table.EMPTY)
     peer.node.set_tracing("/", True)
-    channel = peer.connect().channel()
     for _ in range(40):
         channel.publish("amq.fanout", "", LONG)
     peer.settle()
     check([queue], 40)
 
 
-def test_the_stop_of_the_node_waits_too(peer: SlowPeer, vhost: VHost) -> None:
+def test_the_stop_of_the_node_waits_too(peer: SlowPeer, vhost: VHost, channel: Channel) -> None:
     queues = fan(vhost)
-    channel = peer.connect().channel()
     channel.publish("amq.fanout", "", LONG, PERSISTENT)
     peer.begin(socket_of(channel.client), queues[0])
     assert not peer.node.finish()

@@ -13,14 +13,11 @@ import pytest
 from pamqp.commands import Basic, Queue, Tx
 
 from tests.support import codec
-from tests.support.clock import FakeClock
+from tests.support.amqp_client import Channel
 from tests.support.in_process import socket_of
 from warren.broker.amqp.errors import NotNow
 from warren.broker.amqp.field_table import Table
 from warren.broker.app import open_storage
-from warren.broker.app.build import build_settings
-from warren.broker.core.access.users import InternalUser
-from warren.broker.core.definitions.importer import DefinitionsImport
 from warren.broker.core.jobs.scheduler import SLICE
 from warren.broker.core.messages.journal_port import BEHIND, DISK_FULL, Batch
 from warren.broker.core.messages.message import Message
@@ -30,13 +27,11 @@ from warren.broker.core.telemetry.firehose import TRACE
 from warren.broker.core.telemetry.resource_alarms import DISK
 from warren.broker.core.vhost import emissions
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.session.management_channel import ManagementChannel
-from warren.broker.session.move_messages import Move
-from warren.broker.session.transport import Peer
-from warren.broker.storage.journal import BUFFER_LIMIT, Journal
+from warren.broker.storage.journal import BUFFER_LIMIT
 from warren.broker.storage.journal import Batch as JournalBatch
 
-from .broker import StepMeter, StoredPeer
+from .broker import StepMeter
+from .journal import DiskPeer, MeasuredJournal
 
 COUNT = 60  # messages that are done with in each way
 BODY = bytes(256 << 10)
@@ -46,20 +41,9 @@ DELAY_MS = 1_000
 TURNS = 60  # of the loop, in which all that has to wait could be done
 
 
-class MeasuredJournal(Journal):
-    """A journal that notes the longest buffer."""
-
-    longest_bytes = 0
-
-    def append(self, queues: list[int], messages: list[Message]) -> None:
-        super().append(queues, messages)
-        MeasuredJournal.longest_bytes = max(MeasuredJournal.longest_bytes, len(self._buffer))
-
-
-class StuckPeer(StoredPeer):
+class StuckPeer(DiskPeer):
     """A broker whose disk takes no batch while it is `stuck`, or `full`, when the alarm is on as well."""
 
-    clock: FakeClock
     stuck = False
 
     def stick(self, full: bool) -> None:
@@ -88,22 +72,12 @@ class StuckPeer(StoredPeer):
             self._commit_soon()
             self._pass(0)
 
-    def later(self, ms: int) -> None:
-        self._pass(ms)
-        self.settle()
-
     def _commit_soon(self) -> None:
         batch = self.journal.seal()
         if batch is not None and self.stuck:
             self._batches.append(batch)
         elif batch is not None:
             self.call_unmeasured(self._commit, batch)
-
-    def mover(self) -> Move:
-        there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
-        user, vhost = InternalUser("/"), self.node.vhosts["/"]
-        channel = ManagementChannel(self.node, build_settings(self.config), user, vhost, there, self.server.report)
-        return channel.move("moved", "", "dead")
 
 
 @pytest.fixture
@@ -114,16 +88,10 @@ def peer(step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     made.close()
 
 
-@pytest.fixture
-def vhost(peer: StuckPeer) -> VHost:
-    return peer.node.vhosts["/"]
-
-
 @pytest.mark.parametrize("full", [True, False])
 def test_messages_that_expire_are_dead_lettered_delayed_and_moved_wait_outside_of_the_buffer(
-    peer: StuckPeer, vhost: VHost, full: bool
+    peer: StuckPeer, vhost: VHost, full: bool, channel: Channel
 ) -> None:
-    channel = peer.connect().channel()
     dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
     at_least_once = {
         "x-queue-type": "quorum",
@@ -150,7 +118,7 @@ def test_messages_that_expire_are_dead_lettered_delayed_and_moved_wait_outside_o
     for name in ("rejected", "deleted"):
         for _ in range(COUNT):
             channel.get(name, no_ack=False)
-    moves = [peer.mover() for _ in range(3)]
+    moves = [peer.operator().move("moved", "", "dead") for _ in range(3)]
     peer.stick(full)
     channel.send(Basic.Nack, delivery_tag=0, multiple=True, requeue=False)
     peer.settle()
@@ -253,12 +221,11 @@ def test_copies_of_the_firehose_that_are_not_stored_are_delivered_on_a_full_disk
 
 @pytest.mark.parametrize("full", [True, False])
 def test_few_copies_of_the_firehose_are_stored_without_room_however_many_queues_there_are(
-    peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch, full: bool
+    peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch, full: bool, channel: Channel
 ) -> None:
     monkeypatch.setattr(firehose, "KEYS", 2)
     traced = vhost.declare_queue("traced", durable=True, arguments=Table.of({"x-queue-type": "quorum"}))
     vhost.bind(TRACE, traced, "deliver.#", Table.EMPTY)
-    channel = peer.connect().channel()
     queues = [f"q{number}" for number in range(COUNT)]
     for name in queues:
         channel.declare(name)
@@ -275,22 +242,18 @@ def test_few_copies_of_the_firehose_are_stored_without_room_however_many_queues_
 
 
 def test_histories_that_imported_bindings_get_wait_for_a_full_disk(
-    peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch
+    peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch, channel: Channel
 ) -> None:
     arguments = Table.of({"x-recent-history-length": COUNT})
     vhost.declare_exchange("x", "x-recent-history", durable=True, arguments=arguments)
-    channel = peer.connect().channel()
     for _ in range(COUNT):
         channel.publish("x", "", BODY, PERSISTENT)
     queues = [vhost.declare_queue(f"q{number}", durable=True) for number in range(2)]
     peer.stick(full=True)
-    of_vhost = {"vhost": "/", "source": "x", "destination_type": "queue", "routing_key": "", "arguments": {}}
     monkeypatch.setattr(emissions, "LIMIT_BYTES", 1)
-    plan = DefinitionsImport(peer.node, {"bindings": [of_vhost | {"destination": queue.name} for queue in queues]})
-    list(plan.check())
     called: list[bool] = []
     waits = 0
-    for wait in plan.carry_out():
+    for wait in peer.import_bindings("x", queues).carry_out():
         if wait is not None:
             waits += 1
             wait(lambda: called.append(True))
@@ -304,11 +267,10 @@ def test_histories_that_imported_bindings_get_wait_for_a_full_disk(
 
 
 def test_what_a_commit_that_fails_had_settled_returns_to_its_queue(
-    peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch
+    peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch, channel: Channel
 ) -> None:
     """A commit of many publishes is refused memory in the middle of them."""
     settled, count = 10, 2_000
-    channel = peer.connect().channel()
     for name in ("in", "out"):
         channel.declare(name, durable=True)
     channel.fill("in", *[b""] * settled)
@@ -334,11 +296,10 @@ def test_what_a_commit_that_fails_had_settled_returns_to_its_queue(
 
 
 def test_what_a_commit_that_fails_has_not_settled_returns_to_its_queue(
-    peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch
+    peer: StuckPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch, channel: Channel
 ) -> None:
     """A commit of many acknowledgements is refused memory after the first ones: one step of them is not settled."""
     count = 5 * SLICE
-    channel = peer.connect().channel()
     channel.declare("in", durable=True)
     channel.fill("in", *[b""] * count, **PERSISTENT)
     channel.transact()
@@ -363,12 +324,11 @@ def test_what_a_commit_that_fails_has_not_settled_returns_to_its_queue(
 
 @pytest.mark.parametrize("exceeded", [True, False])
 def test_a_long_message_that_many_queues_page_out_in_ways_of_their_own_is_stored_in_steps(
-    peer: StuckPeer, vhost: VHost, exceeded: bool
+    peer: StuckPeer, vhost: VHost, exceeded: bool, channel: Channel
 ) -> None:
     """A transient message for queues with different times to live, some of whose messages are only on the disk."""
     queues = 100
     vhost.ledger.limit_bytes = 1
-    channel = peer.connect().channel()
     channel.exchange("fan", "fanout")
     for number in range(queues):
         channel.declare(f"q{number}", arguments={"x-message-ttl": 1_000_000 + number})

@@ -15,6 +15,7 @@ from warren.broker.amqp.framing import header_frame
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange_type import UpstreamExchange
 from warren.broker.core.messages.message import Message, RoutingAddress
+from warren.broker.core.vhost.vhost import VHost
 from warren.plugins.exchanges.presence import PresenceExchange
 
 from .broker import MeasuredPeer, StepMeter
@@ -120,9 +121,8 @@ def test_a_message_that_a_link_relays_to_very_many_listeners(meter: Meter, liste
 @pytest.mark.parametrize("end", ["summary", "detach", "detach during a summary"])
 @pytest.mark.parametrize("presences", [3_000, pytest.param(50_000, marks=FULL)])
 def test_very_many_presences_that_a_link_announces_no_longer(
-    peer: MeasuredPeer, step_meter: StepMeter, presences: int, end: str
+    peer: MeasuredPeer, step_meter: StepMeter, presences: int, end: str, vhost: VHost
 ) -> None:
-    vhost = peer.node.vhosts["/"]
     vhost.declare_exchange("p", "x-presence")
     type_ = vhost.exchanges["p"].type
     vhost.bind("p", vhost.declare_queue("q"), "", Table.EMPTY)
@@ -154,9 +154,8 @@ def test_very_many_presences_that_a_link_announces_no_longer(
 @pytest.mark.parametrize("queues", [3_000, pytest.param(25_000, marks=FULL)])
 @pytest.mark.parametrize("source", ["firehose", "event"])
 def test_messages_of_the_broker_itself_for_very_many_queues(
-    peer: MeasuredPeer, step_meter: StepMeter, source: str, queues: int
+    peer: MeasuredPeer, step_meter: StepMeter, source: str, queues: int, vhost: VHost
 ) -> None:
-    vhost = peer.node.vhosts["/"]
     exchange, key = TRACE if source == "firehose" else EVENT
     for number in range(queues):
         vhost.bind(exchange, vhost.declare_queue(f"q{number}"), key, Table.EMPTY)

@@ -72,8 +72,7 @@ def published(vhost: VHost) -> set[int]:
     return {queue.published for name, queue in vhost.queues.items() if name.startswith("q")}
 
 
-def test_publishes_to_many_queues_with_deduplication(peer: MeasuredPeer, step_meter: StepMeter) -> None:
-    vhost = peer.node.vhosts["/"]
+def test_publishes_to_many_queues_with_deduplication(peer: MeasuredPeer, step_meter: StepMeter, vhost: VHost) -> None:
     deduplicating(100)(vhost)
     count = 0
     for _ in step_meter.attempts():
@@ -89,8 +88,7 @@ def test_publishes_to_many_queues_with_deduplication(peer: MeasuredPeer, step_me
 @pytest.mark.parametrize(
     "make, count", [(delayed, 250), (deduplicating(1), 250), (deduplicating(100), 60), (listened, 10)]
 )
-def test_commits(peer: MeasuredPeer, step_meter: StepMeter, make: Make, count: int) -> None:
-    vhost = peer.node.vhosts["/"]
+def test_commits(peer: MeasuredPeer, step_meter: StepMeter, make: Make, count: int, vhost: VHost) -> None:
     make(vhost)
     attempts = 0
     for _ in step_meter.attempts():
@@ -103,9 +101,8 @@ def test_commits(peer: MeasuredPeer, step_meter: StepMeter, make: Make, count: i
 
 
 def test_the_release_of_delayed_messages_to_many_queues_with_deduplication(
-    peer: MeasuredPeer, step_meter: StepMeter
+    peer: MeasuredPeer, step_meter: StepMeter, vhost: VHost
 ) -> None:
-    vhost = peer.node.vhosts["/"]
     vhost.declare_exchange("x", DELAYED, arguments=Table.of({"x-delayed-type": "fanout"}))
     deduplicating(40, "y")(vhost)
     vhost.bind("x", vhost.exchanges["y"], "", Table.EMPTY)

@@ -32,8 +32,7 @@ def published(vhost: VHost) -> set[int]:
     return {queue.published for name, queue in vhost.queues.items() if name.startswith("q")}
 
 
-def test_a_message_that_is_moved_to_very_many_queues(peer: MeasuredPeer, step_meter: StepMeter) -> None:
-    vhost = peer.node.vhosts["/"]
+def test_a_message_that_is_moved_to_very_many_queues(peer: MeasuredPeer, step_meter: StepMeter, vhost: VHost) -> None:
     fan(vhost, QUEUES)
     channel = peer.connect().channel()
     channel.declare("source")
@@ -50,8 +49,7 @@ def test_a_message_that_is_moved_to_very_many_queues(peer: MeasuredPeer, step_me
     assert published(vhost) == {moved}
 
 
-def test_a_long_message_that_is_moved_to_queues_with_records_of_their_own(peer: MeasuredPeer) -> None:
-    vhost = peer.node.vhosts["/"]
+def test_a_long_message_that_is_moved_to_queues_with_records_of_their_own(peer: MeasuredPeer, vhost: VHost) -> None:
     for number in range(300):
         queue = vhost.declare_queue(
             f"q{number}", durable=True, arguments=Table.of({"x-message-ttl": 1_000_000 + number})
@@ -68,9 +66,8 @@ def test_a_long_message_that_is_moved_to_queues_with_records_of_their_own(peer: 
 
 @pytest.mark.parametrize("problem", ["it is full", "leads back to the queue", "still being dead-lettered"])
 def test_a_long_move_that_ends_puts_its_message_back(
-    peer: MeasuredPeer, problem: str, monkeypatch: pytest.MonkeyPatch
+    peer: MeasuredPeer, problem: str, monkeypatch: pytest.MonkeyPatch, vhost: VHost
 ) -> None:
-    vhost = peer.node.vhosts["/"]
     fan(vhost, 4_000, **({"x-max-length": 0, "x-overflow": "reject-publish"} if problem == "it is full" else {}))
     channel = peer.connect().channel()
     channel.declare("source")

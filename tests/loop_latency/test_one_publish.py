@@ -180,10 +180,9 @@ def test_one_publish(
 @pytest.mark.parametrize("strategy", ["at-most-once", "at-least-once"])
 @pytest.mark.parametrize("queues", [2_000, pytest.param(10_000, marks=FULL)])
 def test_a_dead_letter_with_very_many_keys_and_queues(
-    peer: MeasuredPeer, step_meter: StepMeter, queues: int, strategy: str
+    peer: MeasuredPeer, step_meter: StepMeter, queues: int, strategy: str, vhost: VHost
 ) -> None:
     """Each queue has a name that the properties contain, as that of a queue which the message has passed."""
-    vhost = peer.node.vhosts["/"]
     star("topic", queues)(vhost)
     arguments: Headers = {"x-dead-letter-exchange": "x"}
     if strategy == "at-least-once":
@@ -258,9 +257,8 @@ def test_one_publish_by_http(meter: Meter, limited: bool) -> None:
     api.close()
 
 
-def test_a_commit_looks_at_very_many_queues_in_steps(peer: MeasuredPeer, step_meter: StepMeter) -> None:
+def test_a_commit_looks_at_very_many_queues_in_steps(peer: MeasuredPeer, step_meter: StepMeter, vhost: VHost) -> None:
     """The steps before the first queues have the message take no longer with more queues."""
-    vhost = peer.node.vhosts["/"]
     queue = vhost.declare_queue("q", arguments=Table.of({"x-message-deduplication": True}))
     peer.connect().channel().transact()
     session = next(iter(peer.server.connections.values())).channels[1]

@@ -18,7 +18,7 @@ from warren.broker.core.metadata.records import StoredParameter
 from warren.broker.core.policies.policies import POLICIES_LIMIT
 
 from .broker import Prompter, StepMeter
-from .meter import ATTEMPTS, LIMIT_MS, MANY, TURN_MS, Meter
+from .meter import ATTEMPTS, LIMIT_MS, MANY, TURN_MS, Meter, attempts_within
 
 COSTLY = "^(a|aa|aaa)+N$"
 RIGHTS = ("configure", "write", "read")
@@ -69,12 +69,10 @@ def test_a_policy_with_a_costly_pattern_is_applied_in_short_turns(api: Api, mete
 
 
 def test_a_long_pattern_is_compiled_on_no_turn_of_the_loop(api: Api, meter: Meter) -> None:
-    best_ms = float("inf")
-    for number in range(ATTEMPTS):  # each time another one, as the last ones are kept
+    for number, took_ms in enumerate(attempts_within(TURN_MS)):  # each time another one, as the last ones are kept
         pattern = LONG.replace("name", f"name{number}")
         body = json.dumps({"pattern": pattern, "definition": {"max-length": 1}}).encode()
-        best_ms = min(best_ms, put(api, meter, "/policies/%2F/p", body))
-    assert within(best_ms, TURN_MS)
+        took_ms.append(put(api, meter, "/policies/%2F/p", body))
 
 
 INVALID = "a|" * 4_000 + r"\g<nope>"  # which the library finds at its end
@@ -114,17 +112,15 @@ def test_a_pattern_that_threads_have_compiled_is_not_compiled_in_the_loop(
 @pytest.mark.parametrize("path", ["/permissions/%2F/u", "/topic-permissions/%2F/u", "/users/u"])
 def test_long_patterns_of_a_permission_are_compiled_on_no_turn_of_the_loop(api: Api, meter: Meter, path: str) -> None:
     api.peer.node.users.add("u")
-    best_ms = float("inf")
-    for number in range(ATTEMPTS):
+    for number, took_ms in enumerate(attempts_within(TURN_MS)):
         given: dict[str, object] = {
             key: LONG.replace("name", f"{key}{number}") for key in ("configure", "write", "read")
         }
         if path == "/users/u":
             given = {"tags": "", "permissions": {"/": given}}
-        best_ms = min(best_ms, put(api, meter, path, json.dumps({"exchange": "x", **given}).encode()))
+        took_ms.append(put(api, meter, path, json.dumps({"exchange": "x", **given}).encode()))
     user = api.peer.node.users.find("u")
     assert user.topic_permissions["/"]["x"] if "topic" in path else user.permissions["/"]
-    assert within(best_ms, TURN_MS)
 
 
 def test_one_of_very_many_parameters_is_read_and_a_virtual_host_with_all_is_deleted_in_short_turns(
@@ -140,19 +136,15 @@ def test_one_of_very_many_parameters_is_read_and_a_virtual_host_with_all_is_dele
             response = await asyncio.wait_for(call_application(api.application, scope, receive), 60)
             assert response.status == status, response.body
 
-    best_ms = float("inf")
-    for _ in range(ATTEMPTS):
+    for took_ms in attempts_within(LIMIT_MS):
         api = Api()
         parameters = api.peer.node.parameters
         api.peer.node.add_vhost("v")
         for number in range(MANY):
             parameters.restore(StoredParameter("v", "shovel", f"s{number}", "1"))
         meter.run(work(api))
-        best_ms = min(best_ms, meter.longest_s * 1000)
+        took_ms.append(meter.longest_s * 1000)
         assert not parameters.unsorted()
-        if within(best_ms, LIMIT_MS):
-            break
-    assert within(best_ms, LIMIT_MS)
 
 
 def put(api: Api, meter: Meter, path: str, body: bytes) -> float:

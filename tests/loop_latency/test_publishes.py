@@ -14,6 +14,7 @@ from warren.broker.core.jobs.unfinished_publishes import LIMIT_BYTES
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import ready_messages
 from warren.broker.core.queues.route_target import PER_MESSAGE_COST, RouteTarget
+from warren.broker.core.vhost.vhost import VHost
 from warren.broker.net import transport
 from warren.broker.session.methods import publish
 from warren.broker.session.methods.publish import may_take_long
@@ -165,9 +166,8 @@ def test_methods_between_publishes_whose_dead_letters_go_to_very_many_queues(ste
         assert peer.node.vhosts["/"].queues["q0"].published == 40
 
 
-def test_the_order_of_publishes_stays_where_the_rest_waits_for_a_later_turn(peer: MeasuredPeer) -> None:
+def test_the_order_of_publishes_stays_where_the_rest_waits_for_a_later_turn(peer: MeasuredPeer, vhost: VHost) -> None:
     bound(peer, "x", "fanout", count=100)
-    vhost = peer.node.vhosts["/"]
     kept = vhost.declare_queue("kept")
     vhost.bind("x", kept, "", Table.EMPTY)
     client = peer.connect()
@@ -181,11 +181,10 @@ def test_the_order_of_publishes_stays_where_the_rest_waits_for_a_later_turn(peer
 
 
 def test_a_body_in_frames_of_one_byte_is_moved_on_and_delivered_as_one(
-    peer: MeasuredPeer, step_meter: StepMeter
+    peer: MeasuredPeer, step_meter: StepMeter, vhost: VHost
 ) -> None:
     """The message is dead-lettered, fetched and delivered on another channel, each of which copies the body."""
     size = 100_000
-    vhost = peer.node.vhosts["/"]
     vhost.declare_queue("dead")
     letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
     vhost.declare_queue("q", arguments=Table.of(letters))

@@ -9,13 +9,7 @@ from tests.support.amqp_client import CAPABILITIES, Channel, Client
 from tests.support.codec import Typed
 from tests.support.peer import Name, Peer
 
-
-def fill(ch: Channel, queue: str, count: int) -> list[bytes]:
-    bodies = [str(at).encode() for at in range(count)]
-    for body in bodies:
-        ch.publish("", queue, body)
-    ch.sync()
-    return bodies
+from .numbers import fill
 
 
 def test_consume_ok_comes_before_the_first_delivery(ch: Channel, queue: str) -> None:
@@ -68,7 +62,7 @@ def test_an_exclusive_consumer_is_alone(client: Client, ch: Channel, queue: str,
 def test_an_exclusive_consumer_does_not_stop_get(client: Client, ch: Channel, queue: str) -> None:
     ch.qos(1)
     ch.consume(queue, exclusive=True)
-    fill(ch, queue, 2)
+    fill(ch, queue, 2, start=0)
     assert client.channel().drain(queue) == [b"1"]
 
 
@@ -115,7 +109,7 @@ def test_consumers_are_served_by_priority(client: Client, ch: Channel, queue: st
         ch.consume(queue, consumer_tag=tag, arguments={"x-priority": Typed("b", priority)} if priority else {})
         for tag, priority in (("high", 1), ("middle", 0), ("low", -1))
     )
-    fill(ch, queue, 4)
+    fill(ch, queue, 4, start=0)
     first, second, third = ch.deliveries(3)
     assert [item.method.consumer_tag for item in (first, second, third)] == [high, middle, low]
     ch.nothing(queue)
@@ -236,7 +230,7 @@ def test_clients_that_cannot_be_told_are_not(broker: Peer, queue: str, said: dic
 
 
 def test_get_tells_how_many_are_left(ch: Channel, queue: str) -> None:
-    fill(ch, queue, 3)
+    fill(ch, queue, 3, start=0)
     for left in (2, 1, 0):
         message = ch.get(queue)
         method = message.method

@@ -6,13 +6,7 @@ from pamqp.commands import Basic
 from tests.support.amqp_client import Channel, Client
 from tests.support.peer import Name
 
-
-def fill(ch: Channel, queue: str, count: int) -> None:
-    publisher = ch.client.channel()
-    for at in range(count):
-        publisher.publish("", queue, str(at).encode())
-    publisher.sync()
-    publisher.close()
+from .numbers import fill
 
 
 @pytest.mark.parametrize("settle", ["ack", "ack multiple", "nack", "nack multiple", "reject", "recover"])
@@ -74,7 +68,7 @@ def test_zero_is_no_limit(ch: Channel, queue: str) -> None:
 def test_the_limit_holds_for_a_queue_that_fills_later(ch: Channel, queue: str) -> None:
     ch.qos(2)
     ch.consume(queue)
-    fill(ch, queue, 3)
+    fill(ch, queue, 3, start=0)
     out = ch.deliveries(2)
     ch.nothing(queue)
     ch.ack(out[0].tag)
@@ -183,7 +177,7 @@ def test_queues_share_a_channel_fairly(ch: Channel, name: Name) -> None:
 
 @pytest.mark.parametrize("globally", [False, True])
 def test_in_a_transaction_room_is_made_by_the_commit(ch: Channel, queue: str, globally: bool) -> None:
-    fill(ch, queue, 3)
+    fill(ch, queue, 3, start=0)
     ch.transact()
     ch.qos(1, globally=globally)
     ch.consume(queue)

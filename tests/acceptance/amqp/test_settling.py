@@ -7,16 +7,7 @@ from pamqp.commands import Basic, Queue
 from tests.support.amqp_client import Channel, Client, Content
 from tests.support.peer import Name, Peer
 
-
-def fill(ch: Channel, queue: str, count: int, start: int = 1) -> list[bytes]:
-    """Publish the numbers from `start` on a channel that is closed again."""
-    bodies = [str(at).encode() for at in range(start, start + count)]
-    publisher = ch.client.channel()
-    for body in bodies:
-        publisher.publish("", queue, body)
-    publisher.sync()
-    publisher.close()
-    return bodies
+from .numbers import fill
 
 
 def held(ch: Channel, queue: str) -> Content:

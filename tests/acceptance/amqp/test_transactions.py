@@ -6,13 +6,7 @@ from pamqp.commands import Basic, Tx
 from tests.support.amqp_client import Channel, Client, Content
 from tests.support.peer import Name
 
-
-def fill(ch: Channel, queue: str, count: int) -> None:
-    publisher = ch.client.channel()
-    for at in range(1, count + 1):
-        publisher.publish("", queue, str(at).encode())
-    publisher.sync()
-    publisher.close()
+from .numbers import fill
 
 
 def get_tags(ch: Channel, queue: str, count: int) -> list[int]:

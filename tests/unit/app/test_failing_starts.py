@@ -91,113 +91,70 @@ def check(found: tuple[int, str], status: int, sentence: str) -> None:
     assert len(said) == 1 and said[0].startswith(sentence), found
 
 
-CASES: list[tuple[str, int, Callable[[Start], list[str]], Callable[[Start], str]]] = [
-    (
-        "port in use",
-        69,
-        lambda start: ["serve", "--memory", "--amqp", f"{HOST}:{start.taken}", *start.config()[-2:]],
-        lambda start: f"cannot listen at {HOST}:{start.taken}: {IN_USE}; --amqp HOST:PORT {OTHER}",
-    ),
-    (
-        "port of HTTP in use",
-        69,
-        lambda start: [*start.config(), "--http", f"{HOST}:{start.taken}"],
-        lambda start: (
-            f"the service management cannot start: cannot listen at {HOST}:{start.taken}: {IN_USE}; --http HOST:PORT"
-        ),
-    ),
-    (
-        "port of metrics in use",
-        69,
-        lambda start: start.config(f"prometheus.tcp.ip = {HOST}", f"prometheus.tcp.port = {start.taken}"),
-        lambda start: f"the service prometheus cannot start: cannot listen at {HOST}:{start.taken}: {IN_USE}; the key",
-    ),
-    (
-        "address of another machine",
-        69,
-        lambda start: ["serve", "--memory", "--amqp", "203.0.113.9:0", *start.config()[-2:]],
-        lambda start: f"cannot listen at 203.0.113.9:0: this machine has no such address; --amqp HOST:PORT {OTHER}",
-    ),
-    (
-        "data is a file",
-        69,
-        lambda start: start.stored(start.file("data")),
-        lambda start: f"cannot use the data folder: {start.folder}/data: it is a file, and a folder is needed",
-    ),
-    (
-        "data below a file",
-        69,
-        lambda start: start.stored(start.file("file") / "data"),
-        lambda start: f"cannot use the data folder: {start.folder}/file/data: a part of the path is a file",
-    ),
-    (
-        "metadata of something else",
-        69,
-        lambda start: start.stored(start.file("meta.sqlite", "garbage" * 1000).parent),
-        lambda start: (
-            f"cannot use the data folder: {start.folder}/meta.sqlite: file is not a database: restore the file"
-        ),
-    ),
-    (
-        "no certificate",
-        69,
-        lambda start: start.tls(start.folder / "none.pem", start.folder / "none.pem"),
-        lambda start: f"cannot listen with TLS: {start.folder}/none.pem: there is no such file or folder",
-    ),
-    (
-        "key of another certificate",
-        69,
-        lambda start: start.tls(start.authority()[0], start.file("other.pem", other_key())),
-        lambda start: f"cannot listen with TLS: {start.folder}/other.pem is not the key of the certificate in",
-    ),
-    (
-        "no PEM",
-        69,
-        lambda start: start.tls(start.file("junk.pem", "junk"), start.authority()[1]),
-        lambda start: f"cannot listen with TLS: {start.folder}/junk.pem: it has no certificate in PEM format",
-    ),
-    (
-        "certificate of HTTP",
-        69,
-        lambda start: start.config("management.ssl.port = 0", f"management.ssl.certfile = {start.folder}/none.pem"),
-        lambda start: f"the service management cannot start: {start.folder}/none.pem: there is no such file",
-    ),
-    ("unknown key", 78, lambda start: start.config("hartbeat = 1"), lambda start: f"{start.folder}/broker.conf:2: "),
-    ("no configuration", 78, lambda start: ["serve", "--config", "/none"], lambda start: "/none: there is no such"),
-    (
-        "log file is a folder",
-        78,
-        lambda start: start.config("log.file = ."),
-        lambda start: (
-            f"{start.folder}/broker.conf:2: log.file: {start.folder}: it is a folder, and a file is needed: "
-            f"{OTHER_PATH}"
-        ),
-    ),
-    (
-        "definitions that are no JSON",
-        78,
-        lambda start: start.config(f"load_definitions = {start.file('definitions', '{')}"),
-        lambda start: f"cannot load the definitions: {start.folder}/definitions: failed to parse JSON",
-    ),
-    (
-        "log of requests below a file",
-        69,
-        lambda start: start.config(f"management.http_log_dir = {start.file('file')}/log"),
-        lambda start: "the service management cannot start: management.http_log_dir: ",
-    ),
-    ("doctor without a folder", 66, lambda start: ["doctor", "--data", "/none"], lambda start: "/none: there is no"),
-]
+TAKEN = f"cannot listen at {HOST}:{{taken}}: {IN_USE}; "
+DATA = "cannot use the data folder: {folder}/"
+CERTIFICATES = "cannot listen with TLS: {folder}/"
+MANAGEMENT = "the service management cannot start: "
+# name -> exit status, beginning of the error with the folder and the taken port, words of the command
+# fmt: off
+CASES: dict[str, tuple[int, str, Callable[[Start], list[str]]]] = {
+    "port in use": (
+        69, f"{TAKEN}--amqp HOST:PORT {OTHER}", lambda start: at(start, f"{HOST}:{start.taken}")),
+    "port of HTTP in use": (
+        69, f"{MANAGEMENT}{TAKEN}--http HOST:PORT", lambda start: [*start.config(), "--http", f"{HOST}:{start.taken}"]),
+    "port of metrics in use": (
+        69, f"the service prometheus cannot start: {TAKEN}the key",
+        lambda start: start.config(f"prometheus.tcp.ip = {HOST}", f"prometheus.tcp.port = {start.taken}")),
+    "address of another machine": (
+        69, f"cannot listen at 203.0.113.9:0: this machine has no such address; --amqp HOST:PORT {OTHER}",
+        lambda start: at(start, "203.0.113.9:0")),
+    "data is a file": (
+        69, f"{DATA}data: it is a file, and a folder is needed", lambda start: start.stored(start.file("data"))),
+    "data below a file": (
+        69, f"{DATA}file/data: a part of the path is a file", lambda start: start.stored(start.file("file") / "data")),
+    "metadata of something else": (
+        69, f"{DATA}meta.sqlite: file is not a database: restore the file",
+        lambda start: start.stored(start.file("meta.sqlite", "garbage" * 1000).parent)),
+    "no certificate": (
+        69, f"{CERTIFICATES}none.pem: there is no such file or folder",
+        lambda start: start.tls(start.folder / "none.pem", start.folder / "none.pem")),
+    "key of another certificate": (
+        69, f"{CERTIFICATES}other.pem is not the key of the certificate in",
+        lambda start: start.tls(start.authority()[0], start.file("other.pem", other_key()))),
+    "no PEM": (
+        69, f"{CERTIFICATES}junk.pem: it has no certificate in PEM format",
+        lambda start: start.tls(start.file("junk.pem", "junk"), start.authority()[1])),
+    "certificate of HTTP": (
+        69, f"{MANAGEMENT}{{folder}}/none.pem: there is no such file",
+        lambda start: start.config("management.ssl.port = 0", f"management.ssl.certfile = {start.folder}/none.pem")),
+    "unknown key": (78, "{folder}/broker.conf:2: ", lambda start: start.config("hartbeat = 1")),
+    "no configuration": (78, "/none: there is no such", lambda start: ["serve", "--config", "/none"]),
+    "log file is a folder": (
+        78, f"{{folder}}/broker.conf:2: log.file: {{folder}}: it is a folder, and a file is needed: {OTHER_PATH}",
+        lambda start: start.config("log.file = .")),
+    "definitions that are no JSON": (
+        78, "cannot load the definitions: {folder}/definitions: failed to parse JSON",
+        lambda start: start.config(f"load_definitions = {start.file('definitions', '{')}")),
+    "log of requests below a file": (
+        69, f"{MANAGEMENT}management.http_log_dir: ",
+        lambda start: start.config(f"management.http_log_dir = {start.file('file')}/log")),
+    "doctor without a folder": (66, "/none: there is no", lambda start: ["doctor", "--data", "/none"]),
+}
+# fmt: on
+
+
+def at(start: Start, address: str) -> list[str]:
+    return ["serve", "--memory", "--amqp", address, *start.config()[-2:]]
 
 
 def other_key() -> str:
     return trustme.CA().issue_cert("other").private_key_pem.bytes().decode()
 
 
-@pytest.mark.parametrize(("status", "words", "sentence"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_a_start_that_fails_ends_with_one_sentence(
-    start: Start, status: int, words: Callable[[Start], list[str]], sentence: Callable[[Start], str]
-) -> None:
-    check(ended(start.folder, words(start)), status, sentence(start))
+@pytest.mark.parametrize("case", CASES)
+def test_a_start_that_fails_ends_with_one_sentence(start: Start, case: str) -> None:
+    status, sentence, words = CASES[case]
+    check(ended(start.folder, words(start)), status, sentence.format(folder=start.folder, taken=start.taken))
 
 
 def test_a_folder_that_another_broker_has_is_named_with_what_to_do(start: Start) -> None:

@@ -14,6 +14,7 @@ from tests.support.prepared import path_of
 from tests.support.users import set_tags
 from tests.support.warrenctl import Controlled, commanded
 from warren.broker.config import Config, HTTPListener, Management
+from warren.broker.control_socket import NAME
 from warren.broker.core.definitions.importer import begin_import
 from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of
 from warren.broker.core.policies.parameters import CLUSTER_ID
@@ -265,7 +266,7 @@ def test_a_node_that_ends_ends_streams_and_connections(tmp_path: Path) -> None:
     node.close()
     waiting.wait_for_end()
     assert list(lines) == []
-    assert not (tmp_path / local_socket.NAME).exists()
+    assert not (tmp_path / NAME).exists()
     reader.close()
     waiting.close()
     with pytest.raises(OSError):
