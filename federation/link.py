@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from warren.broker.plugin import Child, Exchange, Host, InternalPublisher, Invalid, Queue
 
-from .admission import Admission, Place
+from .connection_attempts import Admission, Place
 from .demand import PREFETCH_MAX
 from .link_permissions import acting_user, check_rights
 from .link_spec import LinkSpec

@@ -115,7 +115,7 @@ class Channel(ChannelState):
         return self.freed
 
     def shed(self) -> int:
-        """Shed the contents of some deliveries (`core.queues.shedding`)."""
+        """Shed the contents of some deliveries (`core.queues.paging`)."""
         node = self.connection.node
         cost = self.unacked.shed_some(self.delivery_tag, self.vhost.traffic_log, node.journal.room() == ROOM)
         node.shedding.awaits_room = node.shedding.awaits_room or self.unacked.passed_over > 0

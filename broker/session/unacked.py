@@ -1,6 +1,6 @@
 """Unsettled deliveries of a channel, and the four ways to settle a delivery.
 
-While memory is used up, deliveries are shed (`core.queues.shedding`): the rest of each is in a row, until they are
+While memory is used up, deliveries are shed (`core.queues.paging`): the rest of each is in a row, until they are
 settled, when each is a delivery again whose message has no content.
 """
 

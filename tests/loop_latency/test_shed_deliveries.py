@@ -9,7 +9,7 @@ from pamqp.commands import Basic, Tx
 
 from tests.support import codec
 from tests.support.in_process import FakeSocket
-from warren.broker.core.queues import ready_messages, shedding
+from warren.broker.core.queues import paging, ready_messages
 
 from .broker import BODY_BYTES, Prompter, StepMeter, StoredPeer, fill
 
@@ -19,7 +19,7 @@ DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shedding, "KEEP_BYTES", 0)
+    monkeypatch.setattr(paging, "KEEP_BYTES", 0)
 
 
 def consumed(peer: StoredPeer, delivery_mode: int, transactional: bool = False) -> Prompter:

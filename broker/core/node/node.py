@@ -25,9 +25,9 @@ from ..policies.parameters import CLUSTER_NAME, Parameters
 from ..policies.policies import Policies
 from ..policies.upstream_parameters import register_upstreams
 from ..queues.ledger import Ledger
+from ..queues.paging import Shedding
 from ..queues.queue import Queue
 from ..queues.queue_journal import QueueNumbers
-from ..queues.shedding import Shedding
 from ..telemetry.detailed_rates import DetailedRates
 from ..telemetry.event_exchange import Events
 from ..telemetry.firehose import Firehose

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.federation import Place, Site
 from tests.support.polling import WITHIN_S, until, until_steady
-from warren.federation.admission import EACH
+from warren.federation.connection_attempts import EACH
 
 from .conftest import NewProxy
 

@@ -23,7 +23,7 @@ from tests.support.hypothesis_settings import examples
 from tests.support.queues import held_by, rows_of, stored_ids
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.messages.message import Message, ShedMessage
-from warren.broker.core.queues import chunks, dead_lettering, ready_messages, shedding, sorted_rows
+from warren.broker.core.queues import chunks, dead_lettering, paging, ready_messages, sorted_rows
 from warren.broker.core.queues import queue as queues
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.session import channel as channels
@@ -33,7 +33,7 @@ NAMES = ("a", "b", "c")
 SMALL = {
     ready_messages: {"PAGE_ABOVE": 3, "UNPAGE": 2, "PACK_ABOVE": 1, "UNPACK_BELOW": 2, "RUN": 2},
     chunks: {"RUN": 2, "BLOCK": 2},
-    shedding: {"KEEP_BYTES": 500, "STEP_BYTES": 0},
+    paging: {"KEEP_BYTES": 500, "STEP_BYTES": 0},
     sorted_rows: {"BLOCK": 2},
     queues: {"SLICE": 2},
     dead_lettering: {"SLICE": 2, "MANY": 4},

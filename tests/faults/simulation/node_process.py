@@ -29,7 +29,7 @@ from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.core.jobs import scheduler
 from warren.broker.core.messages.journal_port import EXHAUSTED
-from warren.broker.core.queues import chunks, ready_messages, shedding, sorted_rows
+from warren.broker.core.queues import chunks, paging, ready_messages, sorted_rows
 from warren.broker.core.queues import ready_messages as line
 from warren.broker.session import settlements
 from warren.broker.session.methods import acknowledge, tx
@@ -108,8 +108,8 @@ def set_small_sizes(monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
     monkeypatch.setattr(chunks, "RUN", 2)
     monkeypatch.setattr(line, "RUN", 2)
     monkeypatch.setattr(chunks, "BLOCK", 2)
-    monkeypatch.setattr(shedding, "KEEP_BYTES", 500)
-    monkeypatch.setattr(shedding, "STEP_BYTES", 0)
+    monkeypatch.setattr(paging, "KEEP_BYTES", 500)
+    monkeypatch.setattr(paging, "STEP_BYTES", 0)
     monkeypatch.setattr(sorted_rows, "BLOCK", 2)
     monkeypatch.setattr(compaction, "SLICE_BYTES", 1000)
     monkeypatch.setattr(segment_reader, "READ_BYTES", read_bytes)

@@ -11,7 +11,7 @@ from pamqp.commands import Queue as QueueMethods
 from tests.loop_latency.broker import StepMeter, StoredPeer, fill
 from tests.support import codec
 from tests.support.in_process import InProcessPeer
-from warren.broker.core.queues import queue, ready_messages, shedding
+from warren.broker.core.queues import paging, queue, ready_messages
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
 
@@ -54,8 +54,8 @@ def test_one_long_message_of_each_of_many_queues_is_paged_out_and_read_for_few_c
     count, body = 100, bytes(50_000)
     monkeypatch.setattr(ready_messages, "PAGE_BYTES", len(body) // 2)
     monkeypatch.setattr(queue, "DELIVERED_BYTES", len(body) // 2)  # a read takes as long as a turn may
-    monkeypatch.setattr(shedding, "KEEP_BYTES", 0)
-    monkeypatch.setattr(shedding, "STEP_BYTES", 0)
+    monkeypatch.setattr(paging, "KEEP_BYTES", 0)
+    monkeypatch.setattr(paging, "STEP_BYTES", 0)
     monkeypatch.setattr(Ledger, "FARTHEST", 4 * len(body))
     meter = StepMeter()
     peer = StoredPeer(meter, tmp_path, message_memory_bytes=1 << 20)

@@ -19,7 +19,7 @@ from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.jobs.scheduler import AWAITS_OTHERS
 from warren.broker.core.messages.message import Message
-from warren.broker.core.queues import dead_lettering, ready_messages, shedding
+from warren.broker.core.queues import dead_lettering, paging, ready_messages
 from warren.broker.core.queues import queue as queues
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.session.settlements import dead_lettered
@@ -107,8 +107,8 @@ class Scene:
 
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shedding, "KEEP_BYTES", 0)
-    monkeypatch.setattr(shedding, "STEP_BYTES", 0)
+    monkeypatch.setattr(paging, "KEEP_BYTES", 0)
+    monkeypatch.setattr(paging, "STEP_BYTES", 0)
 
 
 KINDS = [(True, 2), (True, 1), (False, 2)]

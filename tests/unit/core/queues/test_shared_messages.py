@@ -23,7 +23,7 @@ from warren.broker.core.messages.message import (
     shared_message,
 )
 from warren.broker.core.messages.message_state import MessageState
-from warren.broker.core.queues import chunks, ready_messages, shedding
+from warren.broker.core.queues import chunks, paging, ready_messages
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue as BrokerQueue
 from warren.broker.session.channel import Channel
@@ -41,8 +41,8 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ready_messages, "UNPAGE", 4)
     monkeypatch.setattr(ready_messages, "RUN", RUN)
     monkeypatch.setattr(chunks, "RUN", RUN)
-    monkeypatch.setattr(shedding, "KEEP_BYTES", 0)
-    monkeypatch.setattr(shedding, "STEP_BYTES", 0)
+    monkeypatch.setattr(paging, "KEEP_BYTES", 0)
+    monkeypatch.setattr(paging, "STEP_BYTES", 0)
 
 
 class Scene:

@@ -12,8 +12,8 @@ from tests.support.session import SureJournal, connected, new_node
 from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.queues import chunks, ready_messages
 from warren.broker.core.queues.ledger import Ledger
+from warren.broker.core.queues.paging import SWEEP_MS
 from warren.broker.core.queues.ready_messages import Fifo
-from warren.broker.core.queues.shedding import SWEEP_MS
 
 PAGE_ABOVE, BODY_BYTES = 10, 100
 LIMIT = 100  # messages in memory

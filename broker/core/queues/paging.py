@@ -1,4 +1,4 @@
-"""Shedding: contents of messages leave memory while the node's memory for messages is used up.
+"""Paging: contents of messages leave memory while the node's memory for messages is used up.
 
 A message that was written to the socket is needed again only if it returns to its queue or is dead-lettered, and is
 read from the journal then. The oldest deliveries of each channel are shed first, as far as the journal has them or has

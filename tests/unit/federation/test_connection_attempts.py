@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from warren.federation import admission as module
-from warren.federation.admission import AT_ONCE, EACH, Admission, Place, Upstream
+from warren.federation import connection_attempts as module
+from warren.federation.connection_attempts import AT_ONCE, EACH, Admission, Place, Upstream
 
 ONE, OTHER = ("/", "one"), ("/", "other")
 
