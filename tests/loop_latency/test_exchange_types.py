@@ -78,7 +78,7 @@ def test_a_change_of_what_is_bound_does_not_look_at_all_of_it() -> None:
 def test_a_long_message_that_displaces_very_many_of_a_history(
     step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept_bytes, count = 12 << 20, 19_000
+    kept_bytes, count = 9 << 20, 14_000
     monkeypatch.setattr(recent_history, "HISTORY_BYTES", kept_bytes)
     long = codec.method_frame(1, Basic.Publish, {"exchange": "h", "routing_key": ""})
     long += codec.header_frame(1, kept_bytes) + codec.body_frames(1, bytes(kept_bytes), 1 << 17)
