@@ -10,9 +10,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from warren.plugins.message_log.file_format import schema
+from warren.plugins.message_log.ledger import job
 from warren.plugins.message_log.ledger import ledger as module
 from warren.plugins.message_log.ledger.boots import Known
 from warren.plugins.message_log.ledger.engine import InProcess
@@ -123,3 +126,107 @@ def test_a_file_that_cannot_be_read_is_named_in_each_run(tmp_path: Path, whole: 
         made = report(whole, tmp_path / "stored")
         assert made["input"]["skipped_files"] == [str(path.relative_to(whole))]
         assert made["conservation"]["status"] == "imbalanced"
+
+
+def test_facts_of_changed_bytes_do_not_outlive_them(tmp_path: Path, whole: Path) -> None:
+    path = min((whole / schema.EVENTS).rglob("*hour=06/*.parquet"))
+    sound = path.read_bytes()
+    rows = pq.ParquetFile(path).read()
+    names = ["drop" if name == "ack" else name for name in rows["event"].to_pylist()]
+    place = rows.schema.get_field_index("event")
+    pq.write_table(rows.set_column(place, rows.schema.field(place), pa.array(names).dictionary_encode()), path)
+    assert report(whole, tmp_path / "stored")["conservation"]["status"] == "imbalanced"
+    path.write_bytes(sound)
+    assert report(whole, tmp_path / "stored")["conservation"]["status"] == "balanced"
+
+
+@pytest.mark.parametrize("name", ["facts.parquet", "traffic.parquet", "0000.parquet"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "gone"])
+def test_stored_facts_that_are_damaged_are_made_again(tmp_path: Path, whole: Path, name: str, damage: str) -> None:
+    first = report(whole, tmp_path / "stored")
+    (path,) = (tmp_path / "stored" / "hours").glob(f"*hour=07/{name}")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.unlink()
+    if damage != "gone":
+        path.write_bytes(data if damage == "flipped" else data[: len(data) // 2])
+    assert report(whole, tmp_path / "stored") == first
+
+
+def test_a_run_that_was_killed_leaves_no_record_of_files_that_it_replaced(
+    tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = min((whole / schema.EVENTS).rglob("*hour=07/*.parquet"))
+    data = late.read_bytes()
+    late.unlink()
+    without = report(whole, tmp_path / "stored")
+    late.write_bytes(data)
+    monkeypatch.setattr(module.store, "save", lambda *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        report(whole, tmp_path / "stored")
+    monkeypatch.undo()
+    late.unlink()
+    assert report(whole, tmp_path / "stored") == without
+
+
+def test_a_file_of_no_manifest_is_known_by_its_bytes(tmp_path: Path, whole: Path) -> None:
+    shutil.rmtree(whole / schema.MANIFEST)
+    for path in (whole / schema.EVENTS).rglob("*.parquet"):
+        pq.write_table(pq.ParquetFile(path).read(), path, compression="none")
+    assert report(whole, tmp_path / "stored")["conservation"]["status"] == "balanced"
+    path = min((whole / schema.EVENTS).rglob("*hour=06/*.parquet"))
+    path.write_bytes(path.read_bytes().replace(b"work", b"wirk"))
+    assert report(whole, tmp_path / "stored")["conservation"]["status"] == "imbalanced"
+
+
+def test_files_that_are_removed_during_a_run_are_listed_anew(
+    tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The retention removes all files of snapshots of an hour once they were read the first time."""
+    removed = [path for table in schema.TABLES for path in (whole / table).rglob("*hour=05/*.parquet")]
+    reading = module.edge_rows
+
+    def vanish(*arguments: Any) -> Any:
+        monkeypatch.setattr(module, "edge_rows", reading)
+        for path in removed:
+            (manifest,) = (whole / schema.MANIFEST).glob(f"{schema.boot_key(path.name)}.jsonl")
+            line = {"removed": path.relative_to(whole).as_posix(), "reason": "retention"}
+            manifest.write_text(f"{manifest.read_text()}{json.dumps(line)}\n")
+            path.unlink()
+        return reading(*arguments)
+
+    monkeypatch.setattr(module, "edge_rows", vanish)
+    made = job.analyze(str(whole), str(tmp_path / "report"), lambda step: None)
+    assert made["conservation"]["imbalance_count"] == 0 and made["input"]["skipped"] == {}
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("msg_seq", None),
+        ("node", None),
+        ("event", pa.int64()),
+        ("row", pa.string()),
+        ("row", 2**63 - 1),
+        ("ts_us", 2**62),
+        ("vhost", "null"),
+    ],
+)
+def test_a_file_with_columns_that_no_export_writes_is_skipped_by_name(
+    tmp_path: Path, whole: Path, column: str, values: Any
+) -> None:
+    path = min((whole / schema.EVENTS).rglob("*hour=07/*.parquet"))
+    rows = pq.ParquetFile(path).read()
+    place, count = rows.schema.get_field_index(column), rows.num_rows
+    if values is None:
+        rows = rows.drop_columns(column)
+    elif values == "null":
+        rows = rows.set_column(place, column, pa.nulls(count, rows.schema.field(place).type))
+    elif isinstance(values, pa.DataType):
+        rows = rows.set_column(place, column, pa.array(range(count)).cast(values))
+    else:
+        rows = rows.set_column(place, column, pa.array([values] * count, rows.schema.field(place).type))
+    pq.write_table(rows, path)
+    made = report(whole, tmp_path / "stored")
+    assert made["input"]["skipped_files"] == [str(path.relative_to(whole))]
+    assert made["conservation"]["status"] == "imbalanced"

@@ -148,6 +148,7 @@ FACTS: dict[str, Fact] = {
 Facts = dict[str, pa.Table]
 """A table for each name of FACTS, with the columns of its schema."""
 
+MOST = 1 << 60  # of a number in a row
 BUCKETS = 128  # of a histogram for each factor of e: a quantile is off by 0.4 % at most
 
 
@@ -277,6 +278,16 @@ class Table:
         self.rows = unified(rows)
         self.count = rows.num_rows
         self._types = {column.name: ARROW[column.type] for column in schema.TABLES[name]}
+        for column in schema.TABLES[name]:
+            if column.type in ("int64", "timestamp"):
+                self._check_range(column.name)
+
+    def _check_range(self, name: str) -> None:
+        """Raise ValueError for a number that no broker counts up to, with which sums would not fit into 64 bits."""
+        if name in self.rows.column_names and self.count:
+            ends = pc.min_max(self.rows[name].cast(INT)).as_py()
+            if ends["min"] is not None and not -MOST <= ends["min"] <= ends["max"] <= MOST:
+                raise ValueError(f"{name}: {ends['min']} to {ends['max']}")
 
     def __getitem__(self, name: str) -> pa.ChunkedArray:
         """Return a column as the file has it."""

@@ -7,12 +7,15 @@ added. They reveal no forgery by someone who can write to the folder, who can wr
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
+from zlib import crc32
 
 import msgspec
 import pyarrow as pa
@@ -20,7 +23,9 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from ..file_format import compacted, schema
+from ..file_format.arrow_schema import ARROW
 
+HOUR = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 READERS = 8  # files read at once
 BLOCK_BYTES = 1 << 20
 NOT_PARQUET, FOREIGN, UNKNOWN_SCHEMA, DUPLICATE = "not_parquet", "foreign", "unknown_schema", "duplicate"
@@ -103,6 +108,10 @@ class LogFile(NamedTuple):
     first_row: int | None
 
 
+class Vanished(OSError):
+    """A file that was listed is not there any more: a compaction or the retention has removed it."""
+
+
 class SkippedFile(NamedTuple):
     path: str
     reason: str
@@ -179,7 +188,17 @@ class Folder:
         return {path: size for path, size in sorted(paths.items()) if not path.rpartition("/")[2].startswith(".")}
 
     def open(self, path: str) -> pa.NativeFile:
-        return self.system.open_input_file(f"{self.place}/{path}")
+        """Open a file that was listed. Raises OSError, which is Vanished if it is not there any more."""
+        try:
+            return self.system.open_input_file(f"{self.place}/{path}")
+        except FileNotFoundError as error:
+            raise Vanished(str(error)) from None
+
+    def remove(self, path: str) -> None:
+        """Remove a file below the folder, if it is there."""
+        whole = f"{self.place}/{path}"
+        if self.system.get_file_info(whole).is_file:
+            self.system.delete_file(whole)
 
     def write(self, path: str, table: pa.Table) -> None:
         """Write a table to a file below the folder."""
@@ -201,6 +220,14 @@ class Folder:
     def text(self, path: str) -> str:
         with self.open(path) as file:
             return bytes(file.read()).decode("utf-8", "replace")
+
+    def crc(self, path: str) -> int:
+        """Return the CRC of a file."""
+        crc = 0
+        with self.open(path) as file:
+            while block := file.read(BLOCK_BYTES):
+                crc = crc32(block, crc)
+        return crc
 
     def sha256(self, path: str) -> str:
         digest = hashlib.sha256()
@@ -268,27 +295,77 @@ def check_file(folder: Folder, path: str, size: int) -> LogFile | SkippedFile:
     try:
         with folder.open(path) as file:
             footer = pq.read_metadata(file)
+            has_columns = fits(path.partition("/")[0], footer)
+    except Vanished:
+        raise
     except (pa.ArrowException, OSError):
         return SkippedFile(path, NOT_PARQUET, size)
-    about = {key.decode(): value.decode("utf-8", "replace") for key, value in (footer.metadata or {}).items()}
+    about = {
+        key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+        for key, value in (footer.metadata or {}).items()
+    }
     version = about.get(schema.SCHEMA_KEY)
-    if version is None or schema.parse_name(path.rpartition("/")[2]) is None:
+    if version is None or schema.parse_name(path.rpartition("/")[2]) is None or not has_hour(path):
         return SkippedFile(path, FOREIGN, size)
     if version != str(schema.SCHEMA):
         return SkippedFile(path, UNKNOWN_SCHEMA, size)
-    table, age = path.partition("/")[0], about.get(schema.FILE_AGE_KEY)
+    table, age, lost = path.partition("/")[0], about.get(schema.FILE_AGE_KEY, ""), about.get(schema.LOST_KEY, "0")
+    if not has_columns or not lost.isdecimal() or not (age.isdecimal() or not age):
+        return SkippedFile(path, FOREIGN, size)
     first_row = min(least(footer, "row"), default=None) if table == schema.EVENTS else None
-    lost = int(about.get(schema.LOST_KEY, "0"))
-    return LogFile(path, table, size, footer.num_rows, lost, int(age) if age else None, first_row)
+    return LogFile(path, table, size, footer.num_rows, int(lost), int(age) if age else None, first_row)
+
+
+def has_hour(path: str) -> bool:
+    """Return whether the folder of a file is that of an hour."""
+    found = HOUR.search(path)
+    try:
+        return found is not None and bool(datetime.fromisoformat(f"{found[1]}T{found[2]}"))
+    except ValueError:
+        return False
+
+
+def fits(table: str, footer: pq.FileMetaData) -> bool:
+    """Return whether a file has the columns of its table, of their types, those that must not be null without nulls."""
+    fields = {field.name: field.type for field in footer.schema.to_arrow_schema()}
+    for name, kind, optional in schema.TABLES[table]:
+        type = fields.get(name)
+        if type is None:
+            if not optional:
+                return False
+            continue
+        wanted = ARROW[kind]
+        text = pa.types.is_string(type) or pa.types.is_dictionary(type) and pa.types.is_string(type.value_type)
+        if kind in ("map", "list"):
+            continue  # nothing is computed with these
+        if not (type == wanted or text and pa.types.is_dictionary(wanted)):
+            return False
+        if not optional and any(nulls(footer, name)):
+            return False
+    return True
+
+
+def nulls(footer: pq.FileMetaData, name: str) -> Iterator[int]:
+    """Yield the number of nulls of a column in each row group that has statistics of it."""
+    for statistics in statistics_of(footer, name):
+        if statistics.has_null_count:
+            yield statistics.null_count
 
 
 def least(footer: pq.FileMetaData, name: str) -> Iterator[int]:
     """Yield the least value of a column in each row group that has statistics of it."""
-    place = footer.schema.names.index(name) if name in footer.schema.names else -1
-    for group in range(footer.num_row_groups if place >= 0 else 0):
-        statistics = footer.row_group(group).column(place).statistics
-        if statistics is not None and statistics.has_min_max:
+    for statistics in statistics_of(footer, name):
+        if statistics.has_min_max:
             yield statistics.min
+
+
+def statistics_of(footer: pq.FileMetaData, name: str) -> Iterator[pq.Statistics]:
+    places = [place for place in range(footer.num_columns) if footer.schema.column(place).path == name]
+    for group in range(footer.num_row_groups):
+        for place in places:
+            statistics = footer.row_group(group).column(place).statistics
+            if statistics is not None:
+                yield statistics
 
 
 def changed(

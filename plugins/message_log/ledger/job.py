@@ -17,12 +17,13 @@ from ..analysis.publication import is_free, new_run, publish, report_of
 from ..file_format import schema
 from ..file_format.report_folder import PAGE, REPORT, SUMMARY, summary_of
 from .engine import InProcess
-from .input import Folder
+from .input import Folder, Vanished
 from .ledger import Ledger, make_ledger
 from .report import make_report
 from .selection import ALL, Selection
 
 NO_INPUT, NO_OUTPUT = 66, 73  # EX_NOINPUT and EX_CANTCREAT of sysexits.h
+LISTINGS = 5  # at most
 STATE = ".state"  # the suffix of the folder with the facts of a stream
 Values = dict[str, Any]
 LogProgress = Callable[[str], None]  # logs the step that begins
@@ -96,7 +97,7 @@ def analyze(
         with new_run(disk, output) as place:
             facts = state if stream else f"{place}/_facts"
             Path(facts).mkdir(parents=True, exist_ok=True)
-            ledger = make_ledger(InProcess(), Folder(folder), Folder(facts), selection)
+            ledger = make_whole_ledger(folder, facts, selection)
             check_input(folder, ledger)
             log("report")
             made = make_report(InProcess(), ledger)
@@ -111,6 +112,16 @@ def analyze(
             return made
         log(f"next look in {every_s:g} s")
         time.sleep(every_s)
+
+
+def make_whole_ledger(folder: str, facts: str, selection: Selection) -> Ledger:
+    """Make a ledger, again if listed files are gone: a compaction or the retention removes some at any time."""
+    for _ in range(LISTINGS - 1):
+        try:
+            return make_ledger(InProcess(), Folder(folder), Folder(facts), selection)
+        except Vanished:
+            continue
+    return make_ledger(InProcess(), Folder(folder), Folder(facts), selection)
 
 
 def check_input(folder: str, ledger: Ledger) -> None:

@@ -28,7 +28,7 @@ from .crossings import LinkCount
 from .durability import WAITING, Durability, durability, waiting_in
 from .engine import Engine
 from .facts import FACTS, Fact, Facts, Numbers, empty, group, merge, numbers_of
-from .input import NOT_PARQUET, Folder, Input, LogFile, SkippedFile, read_input
+from .input import NOT_PARQUET, Folder, Input, LogFile, SkippedFile, Vanished, read_input
 from .queues import OPEN_COUNTS, Balance, QueueName, balances, impossible, open_counts, overfull
 from .reduction import Boot as BootName
 from .reduction import CheckedRange, Events, Ranges, reduce_rows, row_ranges, settle, stages
@@ -157,7 +157,10 @@ def snapshots_of(engine: Engine, folder: SelectedFolder, files: Input) -> Facts:
 def reduce_snapshots(folder: SelectedFolder, file: LogFile) -> tuple[str, Facts | None]:
     """Return the path of a file and its facts, or None if it cannot be read."""
     rows = read_rows(folder, file)
-    return file.path, snapshots.reduce_snapshots(rows) if rows is not None else None
+    try:
+        return file.path, snapshots.reduce_snapshots(rows) if rows is not None else None
+    except BAD_ROWS:
+        return file.path, None
 
 
 def read_rows(folder: SelectedFolder, file: LogFile, columns: list[str] | None = None) -> pa.Table | None:
@@ -165,9 +168,15 @@ def read_rows(folder: SelectedFolder, file: LogFile, columns: list[str] | None =
     try:
         with folder.folder.open(file.path) as opened:
             rows = pq.ParquetFile(opened).read(columns)
+    except Vanished:
+        raise
     except (pa.ArrowException, OSError):
         return None
     return folder.selection.rows(file.table, rows)
+
+
+BAD_ROWS = (ArithmeticError, LookupError, TypeError, ValueError, pa.ArrowException)
+"""What functions of rows raise for values that no export writes."""
 
 
 def empty_rows(table: str) -> pa.Table:
@@ -209,7 +218,9 @@ def edge_rows(engine: Engine, folder: SelectedFolder, files: Input, boots: Itera
 
 def rows_of_snapshots(folder: SelectedFolder, wanted: set[tuple[str, str, int]], file: LogFile) -> list[dict[str, Any]]:
     rows = read_rows(folder, file)
-    found = snapshots.rows_of(rows, wanted).to_pylist() if rows is not None else []
+    if rows is None:  # it could be read before
+        raise Vanished(file.path)
+    found = snapshots.rows_of(rows, wanted).to_pylist()
     return [{column.name: row.get(column.name) for column in schema.QUEUE_STATS_COLUMNS} for row in found]
 
 
@@ -222,10 +233,11 @@ def store_hours(
     """Store the facts of all hours that are not stored yet. Returns the hours, and the number of parts."""
     events = files.of(schema.EVENTS)
     count = sum(file.bytes for file in events) // PART_BYTES + 1
-    records = store.records(files, ranges, count)
+    records = store.records(folder.folder, files, ranges, count)
     known = store.kept(place, records)
     changed = [file for file in events if store.hour_of(file.path) not in known]
-    finish = partial(store_hour, place, ranges, records)
+    unsure = {store.hour_of(entry.path) for entry in files.changed}  # their checksums are not those of the manifest
+    finish = partial(store_hour, place, ranges, records, unsure)
     unreadable = engine.reduce(partial(reduce_events, folder, ranges), changed, merge_reduced, finish)
     skip(files, [path for paths in unreadable for path in paths])
     return sorted(records), count
@@ -234,7 +246,10 @@ def store_hours(
 def reduce_events(folder: SelectedFolder, ranges: Ranges, file: LogFile) -> Iterator[tuple[str, Reduced]]:
     """Yield the hour of a file and its facts."""
     rows = read_rows(folder, file)
-    found = Reduced(reduce_selected(folder.selection, rows, ranges), []) if rows is not None else None
+    try:
+        found = Reduced(reduce_selected(folder.selection, rows, ranges), []) if rows is not None else None
+    except BAD_ROWS:
+        found = None
     yield store.hour_of(file.path), found or Reduced(empty(), [file.path])
 
 
@@ -251,12 +266,21 @@ def merge_reduced(one: Reduced, other: Reduced) -> Reduced:
 
 
 def store_hour(
-    place: Folder, ranges: Ranges, records: Mapping[str, store.Record], keyed: tuple[str, Reduced]
+    place: Folder,
+    ranges: Ranges,
+    records: Mapping[str, store.Record],
+    unsure: set[str],
+    keyed: tuple[str, Reduced],
 ) -> list[str]:
-    """Store the facts of an hour. Returns the files that could not be read; then the hour gets no record."""
+    """Store the facts of an hour. Returns the files that could not be read.
+
+    The hour gets no record if there are any, or if it is among those that are `unsure`: it is reduced again by the next
+    run.
+    """
     hour, reduced = keyed
     facts = settle(reduced.facts, ranges)
     path, count = f"hours/{hour}", records[hour].parts
+    place.remove(f"{path}/{store.RECORD}")
     place.write(f"{path}/{store.TRAFFIC}", facts["traffic"])
     of_message = {name: numbers_of(facts[name]["msg_seq"]) % count for name in ("journeys", "messages")}
     of_message["crossings"] = hashes(facts["crossings"]["identity"]) % count
@@ -265,8 +289,9 @@ def store_hour(
         store.save(place, f"{path}/{part:04}.parquet", still_open)
     summary = hours.summarize(facts["traffic"]) | {name: facts[name] for name in OF_HOURS if name in facts}
     store.save(place, f"{path}/{store.FACTS}", summary)
-    if not reduced.unreadable:
-        store.write_record(place, path, records[hour])
+    if not reduced.unreadable and hour not in unsure:
+        parts = [f"{part:04}.parquet" for part in range(count)]
+        store.write_record(place, path, records[hour], [store.TRAFFIC, store.FACTS, *parts])
     return reduced.unreadable
 
 

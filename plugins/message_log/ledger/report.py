@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -187,14 +188,18 @@ def input_of(ledger: Ledger) -> Values:
 
 
 def missing_hours(files: Iterable[LogFile]) -> list[str]:
-    """Return the hours without a file, such as `2026-11-22 05`, between the first and the last hour with one."""
+    """Return the first hours without a file, such as `2026-11-22 05`, between the first and the last with one."""
     found = (HOUR.search(file.path) for file in files)
     covered = sorted({datetime.fromisoformat(f"{hour[1]}T{hour[2]}") for hour in found if hour is not None})
     if not covered:
         return []
-    between = (covered[-1] - covered[0]) // SPAN
-    hours = (covered[0] + number * SPAN for number in range(between))
-    return [f"{hour:%Y-%m-%d %H}" for hour in hours if hour not in set(covered)]
+    missing: list[str] = []
+    for before, after in pairwise(covered):
+        hour = before + SPAN
+        while hour < after and len(missing) < LISTED:
+            missing.append(f"{hour:%Y-%m-%d %H}")
+            hour += SPAN
+    return missing
 
 
 def conservation_of(ledger: Ledger) -> Values:

@@ -69,7 +69,10 @@ class Selection:
         begun = HOUR.search(path)
         if begun is None:
             return True
-        hour = datetime.fromisoformat(f"{begun[1]}T{begun[2]}+00:00")
+        try:
+            hour = datetime.fromisoformat(f"{begun[1]}T{begun[2]}+00:00")
+        except ValueError:
+            return True  # no hour: a file that is skipped
         if self.until is not None and hour >= self.until:
             return False
         return self.since is None or hour + 2 * SPAN > self.since

@@ -32,12 +32,14 @@ class Record(msgspec.Struct):
     files   the checksums of its files by path, or their sizes if no manifest lists them
     ranges  for each boot with files in the hour: node, boot, and the checked range
     parts   the number of parts into which open facts are divided
+    stored  the checksums of the stored files by name
     """
 
     files: dict[str, str]
     ranges: list[tuple[str, str, int, int]]
     parts: int
     version: int = VERSION
+    stored: dict[str, int] = {}
 
 
 def hour_of(path: str) -> str:
@@ -53,13 +55,13 @@ def by_hour(files: Iterable[LogFile]) -> dict[str, list[LogFile]]:
     return found
 
 
-def records(files: Input, ranges: Ranges, parts: int) -> dict[str, Record]:
-    """Return what the facts of each hour are to be made of."""
+def records(folder: Folder, files: Input, ranges: Ranges, parts: int) -> dict[str, Record]:
+    """Return the sources of each hour's facts. Files that no manifest lists are read for their checksums."""
     keys = {schema.boot_key(schema.file_name(*name, 0)): name for name in ranges}
     found = {}
     for hour, of_hour in by_hour(files.of(schema.EVENTS)).items():
         listed = {file.path: files.manifests.files.get(file.path) for file in of_hour}
-        sums = {file.path: entry.sha256 if (entry := listed[file.path]) else f"{file.bytes}" for file in of_hour}
+        sums = {path: entry.sha256 if entry is not None else folder.sha256(path) for path, entry in listed.items()}
         boots = {keys[key]: rows_of(of_hour, key) for key in map(boot_of, of_hour) if key in keys}
         bounds = sorted((*boot, *clip(ranges[boot], rows)) for boot, rows in boots.items())
         found[hour] = Record(sums, bounds, parts)
@@ -89,9 +91,18 @@ def kept(place: Folder, wanted: Mapping[str, Record]) -> set[str]:
     found = set()
     for hour, record in wanted.items():
         path = f"hours/{hour}/{RECORD}"
-        if path in stored and read_record(place, path) == record:
+        made = read_record(place, path) if path in stored else None
+        if made is not None and msgspec.structs.replace(made, stored={}) == record and is_sound(place, hour, made):
             found.add(hour)
     return found
+
+
+def is_sound(place: Folder, hour: str, record: Record) -> bool:
+    """Return whether the stored files of an hour are as they were written."""
+    try:
+        return all(place.crc(f"hours/{hour}/{name}") == crc for name, crc in record.stored.items())
+    except OSError:
+        return False
 
 
 def read_record(place: Folder, path: str) -> Record | None:
@@ -102,9 +113,10 @@ def read_record(place: Folder, path: str) -> Record | None:
         return None
 
 
-def write_record(place: Folder, path: str, record: Record) -> None:
-    """Write the record of an hour, whose facts are complete then."""
-    place.write_bytes(f"{path}/{RECORD}", msgspec.json.encode(record))
+def write_record(place: Folder, path: str, record: Record, names: Iterable[str]) -> None:
+    """Write the record of an hour, of which all files are stored."""
+    stored = {name: place.crc(f"{path}/{name}") for name in names}
+    place.write_bytes(f"{path}/{RECORD}", msgspec.json.encode(msgspec.structs.replace(record, stored=stored)))
 
 
 def save(place: Folder, path: str, facts: Facts) -> None:
