@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -15,8 +18,10 @@ from warren.plugins.message_log.file_format import schema
 
 from .checking import REPORT_SCHEMA
 from .commands import run_here
+from .exporting import whole_files
 from .log import Log
 from .scenes import DAMAGES, well
+from .test_export_broker import Broker, traffic
 
 
 def analyze(folder: Path, *options: str, output: str = "report") -> subprocess.CompletedProcess[str]:
@@ -132,3 +137,20 @@ def test_neither_java_nor_spark_is_needed(tmp_path: Path) -> None:
     environment = {"PATH": "/nonexistent", "PYTHONPATH": ":".join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", program, *words], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.sockets
+def test_the_log_of_a_broker_balances_and_a_record_that_is_removed_is_found(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker:
+        traffic(broker)
+        broker.stop()
+    where = "--input", str(tmp_path / "out"), "--output"
+    assert run_here("analyze", "--in-process", *where, str(tmp_path / "report")).returncode == 0
+    made = report_in(tmp_path)
+    assert made["input"]["skipped"] == {} and made["conservation"]["checked_records"] == made["totals"]["records"] > 0
+    file = whole_files(tmp_path / "out")[-1]
+    events = pq.ParquetFile(file).read()
+    removed = pc.index(pc.equal(events["event"], schema.DELIVER), pa.scalar(True)).as_py()
+    pq.write_table(events.filter(pc.not_equal(events["row"], events["row"][removed])), file)
+    assert run_here("analyze", "--in-process", *where, str(tmp_path / "again")).returncode == 1
+    assert report_in(tmp_path, "again")["conservation"]["missing_records"] == 1

@@ -334,11 +334,10 @@ def fits(table: str, footer: pq.FileMetaData) -> bool:
             if not optional:
                 return False
             continue
-        wanted = ARROW[kind]
-        text = pa.types.is_string(type) or pa.types.is_dictionary(type) and pa.types.is_string(type.value_type)
         if kind in ("map", "list"):
             continue  # nothing is computed with these
-        if not (type == wanted or text and pa.types.is_dictionary(wanted)):
+        text = pa.types.is_string(type) or pa.types.is_dictionary(type) and pa.types.is_string(type.value_type)
+        if not (text if kind in ("string", "dictionary") else type == ARROW[kind]):
             return False
         if not optional and any(nulls(footer, name)):
             return False
