@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from ..file_format import compacted, schema
 from ..file_format.arrow_schema import ARROW
 
-HOUR = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
+HOUR = re.compile(r"(?:^|/)dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 READERS = 8  # files read at once
 BLOCK_BYTES = 1 << 20
 NOT_PARQUET, FOREIGN, UNKNOWN_SCHEMA, DUPLICATE = "not_parquet", "foreign", "unknown_schema", "duplicate"

@@ -178,7 +178,7 @@ def one_line(error: BaseException) -> str:
 
 
 FAILURES = (OSError, ValueError, pa.ArrowException)
-"""What a run raises for folders that cannot be read or written."""
+"""The errors of a run whose folders cannot be read or written."""
 
 
 def progress() -> LogProgress:

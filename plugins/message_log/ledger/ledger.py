@@ -176,7 +176,7 @@ def read_rows(folder: SelectedFolder, file: LogFile, columns: list[str] | None =
 
 
 BAD_ROWS = (ArithmeticError, LookupError, TypeError, ValueError, pa.ArrowException)
-"""What functions of rows raise for values that no export writes."""
+"""The errors of functions of rows for values that no export writes."""
 
 
 def empty_rows(table: str) -> pa.Table:

@@ -17,12 +17,12 @@ from . import figures, store, traffic
 from .boots import Boot, restarts
 from .engine import Engine
 from .facts import TRAFFIC
-from .input import Folder, LogFile
+from .input import HOUR, Folder, LogFile
 from .ledger import Ledger, SelectedFolder, read_rows
-from .selection import HOUR, SPAN
+from .selection import SPAN
 from .timeline import Frame, Queue, Steps, by_step, lengths_by_step, timeline
 from .traffic import EXCHANGE, QUEUE, SCOPED, Values
-from .verdict import MISSING
+from .verdict import BALANCED, MISSING
 
 SCHEMA = 1  # of report.json
 LISTED = 200  # rows of one list
@@ -210,7 +210,7 @@ def conservation_of(ledger: Ledger) -> Values:
     links = ("link", "upstream_node", "taken", "arrived", "discarded", "missing", "pending")
     order = ("problem", "node", "boot_id", "vhost", "queue", "msg_seq", "file", "first_row")
     return {
-        "balanced": judged.status == "balanced",
+        "balanced": judged.status == BALANCED,
         **judged._asdict(),
         "missing_records": sum(each.records or 0 for each in ledger.imbalances if each.problem == MISSING),
         "imbalance_count": len(ledger.imbalances),

@@ -11,7 +11,6 @@ The check of conservation stays valid for the part:
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,8 +21,8 @@ import pyarrow.compute as pc
 
 from ..file_format import schema
 from .facts import Numbers, Table, numbers_of
+from .input import HOUR
 
-HOUR = re.compile(r"(?:^|/)dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 # Snapshots nearer to a limit are left out: the wall clock of events is corrected between batches by a few milliseconds.
 MARGIN = timedelta(seconds=1)
 SPAN = timedelta(hours=1)  # of a folder; a file begins in it, and ends in the next one at the latest
