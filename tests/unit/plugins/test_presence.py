@@ -7,7 +7,7 @@ import pytest
 from tests.support.clock import FakeClock
 from tests.support.queues import Delivery, Taker
 from tests.support.session import SlowJournal, new_node
-from tests.support.speed import within
+from tests.support.speed import within, without_collector
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
@@ -308,13 +308,14 @@ def test_two_thousand_bind_in_less_than_a_fifth_of_a_second(listeners, producers
         vhost = new_vhost()
         listening = [queue(vhost, f"l{number}") for number in range(listeners)]
         present = [queue(vhost, f"q{number}") for number in range(producers)]
-        begin = time.thread_time()
-        for each in present:
-            vhost.bind("p", each, "here", Table.EMPTY)
-        for each in listening:
-            vhost.bind("p", each, "", Table.EMPTY)
-        vhost.scheduler.finish_all()
-        spent_s = time.thread_time() - begin
+        with without_collector():
+            begin = time.thread_time()
+            for each in present:
+                vhost.bind("p", each, "here", Table.EMPTY)
+            for each in listening:
+                vhost.bind("p", each, "", Table.EMPTY)
+            vhost.scheduler.finish_all()
+            spent_s = time.thread_time() - begin
         assert {each.ready for each in listening} == {producers}
         return spent_s
 
