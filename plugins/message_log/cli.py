@@ -13,24 +13,27 @@ import signal
 import sys
 import traceback
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from warren.broker.plugin import Command, command_failed
 
 from .analysis.java_check import java_fault
 
+if TYPE_CHECKING:
+    from .analysis.engine import Engine
+
 failed = partial(command_failed, "analyze")
-USAGE, NO_INPUT, UNAVAILABLE, FAILED = 64, 66, 69, 70  # of sysexits.h
-# The exit status by the status of the verdict (`analysis.conservation.verdict`), and the least that --fail-on reports.
+USAGE, UNAVAILABLE, FAILED = 64, 69, 70  # of sysexits.h
+# The exit status by the status of the verdict (`analysis.verdict`), and the least that --fail-on reports.
 STATUS = {"balanced": 0, "imbalanced": 1, "incomplete": 2, "sampled": 2}
 FAIL_ON = {"imbalanced": ("imbalanced",), "incomplete": ("imbalanced", "incomplete", "sampled"), "never": ()}
-NEEDED = ("pyspark",)
+NEEDED = ("pyarrow", "numpy")
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # a variable that spark-submit sets
 SPARK_HOSTS = r"spark://[^,\s]+:\d+(,[^,\s]+:\d+)*"
 MASTER = re.compile(
@@ -42,11 +45,7 @@ NO_START = "Spark did not start, for the reason above: check --master, --driver-
 AGO = re.compile(r"(\d+)([smhd])")
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 PARTS = {"node": "node", "vhost": "virtual host", "queue": "queue"}
-CHATTY = (
-    "py4j",
-    "DataFrameQueryContextLogger",
-    "SQLQueryContextLogger",
-)  # log exceptions that are reported
+CHATTY = ("py4j",)  # log exceptions that are reported
 
 
 class Analyze(Command):
@@ -58,7 +57,7 @@ class Analyze(Command):
         parser.add_argument(
             "--master", metavar="URL", type=master, help="a Spark cluster; default: all cores of this machine"
         )
-        about = "memory of the driver's Java, such as 2g; default: a quarter of this machine's, at most 4 GiB"
+        about = "memory of the driver's Java, such as 2g; default: 1 GiB"
         parser.add_argument("--driver-memory", metavar="SIZE", type=memory, help=about)
         for name, about in (("--since", "analyse only what happened from"), ("--until", "only what happened before")):
             about += " TIME: ISO 8601 in UTC, or a time ago such as 90m, 6h, 2d"
@@ -86,10 +85,7 @@ class Analyze(Command):
         fault = missing(options.in_process)
         if fault:
             return failed(fault, UNAVAILABLE)
-        fault = input_fault(options)
-        if fault:
-            return failed(fault, NO_INPUT)
-        return analyze_in_process(options) if options.in_process else analyze(options)
+        return analyze(options)
 
 
 def moment(text: str) -> datetime:
@@ -152,8 +148,6 @@ def contradiction(options: Namespace) -> str:
         return "--every is the interval of --stream, which is not given"
     if options.in_process and (options.master or options.driver_memory or options.conf):
         return "--in-process runs without Spark, which --master, --driver-memory and --conf are for"
-    if options.in_process and "://" in options.output:
-        return "--in-process writes only to a folder of this machine"
     if options.stream and (options.since or options.until or options.node or options.vhost or options.queue):
         return "--stream reports on everything: --since, --until, --node, --vhost and --queue cannot be given with it"
     if options.since and options.until and options.since >= options.until:
@@ -163,80 +157,27 @@ def contradiction(options: Namespace) -> str:
 
 def missing(in_process: bool = False) -> str:
     """Return the missing requirement of the job in one line, or an empty string."""
-    lacking = [name for name in (("pyarrow",) if in_process else NEEDED) if find_spec(name) is None]
+    lacking = [name for name in (*NEEDED, *(() if in_process else ("pyspark",))) if find_spec(name) is None]
     if lacking:
         return f"needs {' and '.join(lacking)}: in a clone of Warren, pip install '.[analytics]'"
     return "" if in_process or SUBMITTED in os.environ else java_fault()
 
 
-def input_fault(options: Namespace) -> str:
-    """Return the fault of the input in one line, or an empty string, also for an input that only Spark can read."""
-    settings = dict(options.conf)
-    cluster = options.master or settings.get("spark.master") or "local"
-    # With any of these, a path without a scheme may be somewhere other than on this machine.
-    configured = {SUBMITTED, "HADOOP_CONF_DIR", "SPARK_CONF_DIR"} & os.environ.keys()
-    configured |= {name for name in settings if name.startswith("spark.hadoop.fs.")}
-    if "://" in options.input or configured or not cluster.startswith("local"):
-        return ""
-    return "" if Path(options.input).is_dir() else f"{options.input}: no such folder"
-
-
 def analyze(options: Namespace) -> int:
     """Run the job and return the exit status."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    from .analysis import job, streaming
-    from .analysis.input_files import DamagedFile, local_records
-    from .analysis.report_inputs import AmbiguousKind
+    from .analysis import job
     from .analysis.selection import Selection
-    from .analysis.spark_session import session
-
-    signal.signal(signal.SIGTERM, interrupted)
-    for name in CHATTY:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    progress = job.progress()
-    started = False
-    try:
-        progress("start Spark")
-        names = [tuple(each) for each in (options.node, options.vhost, options.queue)]
-        selection = Selection(options.since, options.until, *names)
-        # None for a log that grows.
-        records = local_records(options.input, selection.has_file) if options.every is None else None
-        with session(options.master, records, options.driver_memory, dict(options.conf)) as spark:
-            started = True
-            if options.stream:
-                where = options.input, options.output, options.every
-                report = streaming.follow(spark, *where, progress, options.compare)
-            else:
-                report = job.batch(spark, options.input, options.output, progress, options.compare, selection)
-    except job.JobRefused as refused:
-        return failed(str(refused), refused.status)
-    except (OSError, DamagedFile, AmbiguousKind, Py4JError, PySparkException) as error:
-        no_start = not started and isinstance(error, Py4JError | PySparkException)
-        return failed(NO_START if no_start else job.one_line(error), FAILED)
-    except KeyboardInterrupt:
-        return failed("stopped", 128 + signal.SIGTERM)
-    except Exception:
-        traceback.print_exc()
-        return FAILED  # Python's default status 1 is a verdict
-    progress(f"done: {options.output}/index.html")
-    print(f"warren analyze: {report['verdict']}", file=sys.stderr)
-    return exit_status(report["conservation"]["status"], options.fail_on)
-
-
-def analyze_in_process(options: Namespace) -> int:
-    """Run the job without Spark and return the exit status."""
-    from .ledger import job
-    from .ledger.selection import Selection
 
     signal.signal(signal.SIGTERM, interrupted)
     progress = job.progress()
     names = [tuple(each) for each in (options.node, options.vhost, options.queue)]
     selection = Selection(options.since, options.until, *names)
-    where = options.input, options.output, progress, selection, options.compare
     try:
-        report = job.analyze(*where, options.stream, options.every)
+        made = job.Job(options.input, options.output, progress, selection, options.compare, options.stream)
+        with engine(options, progress) as started:
+            if options.every is not None:
+                made.follow(started, options.every)
+            report = made.run(started)
     except job.JobRefused as refused:
         return failed(str(refused), refused.status)
     except job.FAILURES as error:
@@ -249,6 +190,33 @@ def analyze_in_process(options: Namespace) -> int:
     progress(f"done: {options.output}/index.html")
     print(f"warren analyze: {report['verdict']}", file=sys.stderr)
     return exit_status(report["conservation"]["status"], options.fail_on)
+
+
+@contextmanager
+def engine(options: Namespace, progress: Callable[[str], None]) -> Iterator[Engine]:
+    """Start the engine. Raises OSError if Spark does not start."""
+    from .analysis.engine import InProcess, Spark
+
+    if options.in_process:
+        yield InProcess()
+        return
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from .analysis.session import session
+
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    progress("start Spark")
+    with ExitStack() as stack:
+        try:
+            spark = stack.enter_context(session(options.master, options.driver_memory, dict(options.conf)))
+        except (Py4JError, PySparkException):
+            raise OSError(NO_START) from None
+        try:
+            yield Spark(spark)
+        except (Py4JError, PySparkException) as error:
+            raise OSError(str(error)) from None
 
 
 def exit_status(verdict: str, fail_on: str) -> int:

@@ -1,1 +1,1 @@
-"""The analysis: makes reports from the exported log, with Spark."""
+"""The analysis of the message log: facts of its files, the check that every message is accounted for, and reports."""

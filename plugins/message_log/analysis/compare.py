@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 
-from .tables import LISTED, Values
+from .report import LISTED
+from .traffic import Values
 
 RATE = ("scope", "node", "vhost", "name", "flow")
 LATENCY = ("node", "vhost", "queue", "stage")

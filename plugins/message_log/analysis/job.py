@@ -1,38 +1,35 @@
-"""The batch job: checks the input, reduces it to aggregates, writes the reports, and publishes them when complete."""
+"""The run of an analysis: it makes the ledger of an export and publishes its report."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import sys
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from ..file_format import schema
-from ..file_format.report_folder import REPORT, SUMMARY, summary_of
-from .aggregate_store import ALL, Aggregates, Store
-from .aggregates import CROSSINGS, METRICS, STATS, Aggregate
+from ..file_format.report_folder import PAGE, REPORT, SUMMARY, TABLES, summary_of
 from .compare import UnusableReport, compare, parse
-from .conservation import checked_range
-from .conservation.evidence import Evidence, evidence
-from .conservation.manifest import check_files, read_manifest
-from .hadoop_fs import Folders
-from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read, skipped_files
-from .journeys import BALANCES, JOURNEYS, STAGES, mark_closed
+from .engine import Engine
+from .folder import Folder, Vanished
+from .ledger import Ledger, make_ledger
 from .page.document import document
 from .publication import is_free, new_run, publish, report_of
-from .reports.run import make_reports
-from .row_numbers import ROWS
-from .selection import ALL as EVERYTHING
-from .selection import Selection
-from .spark_session import fit, is_small
-from .tables import Tables, Values
+from .report import Report, make_report
+from .selection import ALL, Selection
+from .traffic import Values
+
+NO_INPUT, NO_OUTPUT = 66, 73  # EX_NOINPUT and EX_CANTCREAT of sysexits.h
+LISTINGS = 5  # at most
+STATE, LOCK, MARK = ".state", "lock", "input"  # the suffix of the folder with the facts of a stream, and files in it
+FAILURES = (OSError, ValueError, pa.ArrowException)
+"""The errors of a run whose folders cannot be read or written."""
+LogProgress = Callable[[str], None]  # logs the step that begins
 
 
 class JobRefused(Exception):
@@ -43,129 +40,130 @@ class JobRefused(Exception):
         self.status = status
 
 
-NO_INPUT, NO_OUTPUT = 66, 73  # EX_NOINPUT and EX_CANTCREAT of sysexits.h
+class Job:
+    """An analysis of the export in a folder, or of a selection of it.
 
-
-LogProgress = Callable[[str], None]  # logs the beginning of a step
-
-
-def progress() -> LogProgress:
-    """Return a log of the job's steps on stderr, with the seconds since this call."""
-    started_s = time.monotonic()
-
-    def log(step: str) -> None:
-        print(f"warren analyze: {time.monotonic() - started_s:6.1f} s  {step}", file=sys.stderr, flush=True)
-
-    return log
-
-
-def find_input(folders: Folders, folder: str, selection: Selection = EVERYTHING) -> dict[str, TableFiles]:
-    """Return the files of all three tables. Raises JobRefused if there is no log to read."""
-    if not folders.exists(folder):
-        raise JobRefused(f"{folder}: no such folder", NO_INPUT)
-    inputs = list_files(folders, folder, selection.has_file)
-    if not inputs[schema.EVENTS].accepted and not inputs[schema.QUEUE_STATS].accepted:
-        skipped = sum(len(files.skipped) for files in inputs.values())
-        raise JobRefused(f"{folder}: no export of a broker ({skipped} files that are none, or damaged)", NO_INPUT)
-    return inputs
-
-
-def event_count(inputs: dict[str, TableFiles]) -> int:
-    return sum(file.records for file in inputs[schema.EVENTS].accepted)
-
-
-def describe_input(folder: str, inputs: dict[str, TableFiles], selection: Selection) -> Values:
-    """Return the section "input" of report.json."""
-    everything = [file for files in inputs.values() for file in files.accepted]
-    return {
-        "folder": folder,
-        "selection": selection.describe(),
-        "files": len(everything),
-        "events": event_count(inputs),
-        "skipped": skipped_files(inputs),
-        "skipped_files": sorted(file.path for files in inputs.values() for file in files.skipped)[:100],
-        "missing_hours": missing_hours(everything),
-    }
-
-
-def reduce_all(
-    spark: SparkSession, inputs: dict[str, TableFiles], selection: Selection, store: Store, log: LogProgress
-) -> Aggregates:
-    """Make all aggregates from the files, as one batch. Those of a small log stay in memory."""
-    small = is_small(event_count(inputs))
-
-    def table(name: str) -> DataFrame:
-        rows = read(spark, name, inputs[name].paths)
-        # Tables with one partition are aggregated and joined without a shuffle: most queries are a single task.
-        return rows.coalesce(1).localCheckpoint(eager=False) if small and inputs[name].paths else rows
-
-    def reduced(aggregate: Aggregate) -> DataFrame:
-        log(f"reduce {aggregate.name}")
-        part = aggregate.make(sources.get(aggregate.name, events))
-        if small:
-            return part.localCheckpoint(eager=False)
-        store.write(aggregate, 0, part)
-        return store.load(aggregate)
-
-    tables = {name: table(name) for name in schema.TABLES}
-    every_row = selection.times(tables[schema.EVENTS])
-    events = selection.events(every_row)
-    sources = {ROWS.name: every_row, CROSSINGS.name: selection.crossings(every_row)}
-    snapshots = selection.snapshots(tables[schema.QUEUE_STATS])
-
-    def marked(rows: Future[DataFrame]) -> DataFrame:
-        spans = checked_range.spans(snapshots, rows.result())
-        log(f"reduce {JOURNEYS.name}")
-        return store.write_marked(mark_closed(JOURNEYS.make(events), spans, F.lit(NEVER)))
-
-    others = [each for each in ALL if each.table == schema.EVENTS and each not in (ROWS, JOURNEYS, BALANCES, STAGES)]
-    with ThreadPoolExecutor(AT_ONCE) as workers:
-        rows = workers.submit(reduced, ROWS)
-        journeys = workers.submit(reduced, JOURNEYS) if small else workers.submit(marked, rows)
-        made: dict[str, Any] = dict(zip((each.name for each in others), workers.map(reduced, others), strict=True))
-        made[ROWS.name] = rows.result()
-        made[JOURNEYS.name] = journeys.result() if small else store.write_closed(journeys.result(), workers)
-    made.update({STATS.name: snapshots, METRICS.name: selection.times(tables[schema.METRICS])})
-    for aggregate in (BALANCES, STAGES):
-        made[aggregate.name] = store.load(aggregate)
-    return Aggregates(**made)
-
-
-NEVER = datetime(9999, 1, 1, tzinfo=UTC)  # so that all journeys are final
-AT_ONCE = 2  # aggregates that are reduced concurrently
-
-
-def report(
-    spark: SparkSession,
-    aggregates: Aggregates,
-    aggregate_bytes: int,
-    inputs: dict[str, TableFiles],
-    evidence: Evidence,
-    folder: str,
-    place: str,
-    log: LogProgress,
-    old: Values | None = None,
-    selection: Selection = EVERYTHING,
-) -> Values:
-    """Write the tables, report.json, summary.json and index.html below `place`. Returns the content of report.json.
-
-    `old` is the content of another report.json, to compare with.
+    compared  the folder of a report to compare with, or None
+    stream    keep the facts beside the output, and reduce only the hours that have changed since the run before
     """
-    events = selection.events(read(spark, schema.EVENTS, inputs[schema.EVENTS].paths))
-    fit(spark, aggregate_bytes // ROW_BYTES)
-    tables = Tables(spark, place, is_small(event_count(inputs)), log)
-    made = make_reports(spark, aggregates, events, evidence, tables, describe_input(folder, inputs, selection))
-    jumped = [boot for boot in made["conservation"]["boots"] if boot["clock_moved_us"] > JUMP_US]
-    made["input"]["unprocessed_files"] = evidence.unprocessed
-    made["input"]["clock_jumps"] = [{name: boot[name] for name in CLOCK} for boot in jumped]
-    log("page")
-    folders = Folders(spark)
-    if old is not None:
-        made["compared"] = compare(old, made)
-    folders.write(f"{place}/{REPORT}", dump(made))
-    folders.write(f"{place}/{SUMMARY}", json.dumps(summary_of(made), allow_nan=False))
-    folders.write(f"{place}/index.html", document(made))
-    return made
+
+    def __init__(
+        self,
+        folder: str,
+        output: str,
+        log: LogProgress,
+        selection: Selection = ALL,
+        compared: str | None = None,
+        stream: bool = False,
+    ) -> None:
+        """Check the folders. Raises JobRefused, OSError or ValueError."""
+        self.folder, self.output, self.state = Folder(folder), Folder(output), Folder(output.rstrip("/") + STATE)
+        self._log = log
+        self._selection = selection
+        self._stream = stream
+        self._old = read_old(compared)
+        self._check_input()
+        self._check_output()
+
+    def run(self, engine: Engine) -> Values:
+        """Report once. Returns the content of report.json.
+
+        Raises JobRefused or one of FAILURES, and publishes nothing then.
+        """
+        with self._lock(), new_run(self.output) as run:
+            facts = self.state if self._stream else Folder(f"{self.output.name.rstrip('/')}/{run}/_facts")
+            self._log("reduce")
+            ledger = self._make_ledger(engine, facts)
+            self._log("report")
+            report = make_report(engine, ledger)
+            if self._old is not None:
+                report.values["compared"] = compare(self._old, report.values)
+            self._write(run, report)
+            self.output.remove(f"{run}/_facts")
+            publish(self.output, run)
+        return report.values
+
+    def follow(self, engine: Engine, every_s: float) -> None:
+        """Report again and again, also after a run that failed. Raises JobRefused."""
+        while True:
+            try:
+                self._log(f"{self.run(engine)['verdict']} Next look in {every_s:g} s")
+            except FAILURES as error:
+                self._log(f"{one_line(error)}. Next look in {every_s:g} s")
+            time.sleep(every_s)
+
+    def _make_ledger(self, engine: Engine, facts: Folder) -> Ledger:
+        """Make a ledger, again if listed files are gone: a compaction or the retention removes some at any time."""
+        for left in reversed(range(LISTINGS)):
+            try:
+                ledger = make_ledger(engine, self.folder, facts, self._selection)
+                break
+            except Vanished:
+                if not left:
+                    raise
+        if not ledger.input.of(schema.EVENTS) and not ledger.input.of(schema.QUEUE_STATS):
+            text = f"no export of a broker ({len(ledger.input.skipped)} files that are none, or damaged)"
+            raise JobRefused(f"{self.folder.name}: {text}", NO_INPUT)
+        return ledger
+
+    def _write(self, run: str, report: Report) -> None:
+        self.output.write_bytes(f"{run}/{REPORT}", dump(report.values).encode())
+        self.output.write_bytes(f"{run}/{SUMMARY}", json.dumps(summary_of(report.values), allow_nan=False).encode())
+        self.output.write_bytes(f"{run}/{PAGE}", document(report.values).encode())
+        for name, rows in report.tables.items():
+            self.output.write(f"{run}/{TABLES}/{name}.parquet", pa.Table.from_pylist(rows))
+
+    def _check_input(self) -> None:
+        """Raise JobRefused if there is no log to read."""
+        if not self.folder.exists():
+            raise JobRefused(f"{self.folder.name}: no such folder", NO_INPUT)
+        if not any(self.folder.files(table) for table in (schema.EVENTS, schema.QUEUE_STATS)):
+            text = f"no export of a broker: no files below {schema.EVENTS} and {schema.QUEUE_STATS}"
+            raise JobRefused(f"{self.folder.name}: {text}", NO_INPUT)
+
+    def _check_output(self) -> None:
+        """Raise JobRefused if the output was not made by a stream, or was made from another input."""
+        if self._stream and self.state.exists():
+            made_of = self.state.read_text(MARK) if self.state.exists(MARK) else "no stream of this kind"
+            if made_of != self.folder.place:
+                raise JobRefused(f"{self.output.name}: was made of {made_of}", NO_OUTPUT)
+            return
+        if not is_free(self.output):
+            text = "exists already, and no stream made it" if self._stream else "exists already"
+            raise JobRefused(f"{self.output.name}: {text}", NO_OUTPUT)
+        if self._stream:
+            self.state.write_bytes(MARK, self.folder.place.encode())
+
+    def _lock(self) -> AbstractContextManager[None]:
+        """Hold the lock of the state, which is that of the stream. Raises JobRefused if another run holds it."""
+        return locked(self.state) if self._stream else locked(None)
+
+
+@contextmanager
+def locked(state: Folder | None) -> Iterator[None]:
+    """Hold the lock of a folder of this machine; there are none in an object store. Raises JobRefused."""
+    if state is None or state.local is None:
+        yield
+        return
+    file = os.open(state.local / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise JobRefused(f"{state.name}: another stream has this output", NO_OUTPUT) from None
+    finally:
+        os.close(file)
+
+
+def read_old(folder: str | None) -> Values | None:
+    """Return the report in a folder, to compare with. Raises JobRefused if there is none."""
+    if folder is None:
+        return None
+    try:
+        place = Folder(folder)
+        return parse(place.read_text(report_of(place)))
+    except (OSError, ValueError, UnusableReport) as error:
+        raise JobRefused(f"{folder}: cannot be compared with: {one_line(error)}", NO_INPUT) from None
 
 
 def dump(made: Values) -> str:
@@ -175,75 +173,16 @@ def dump(made: Values) -> str:
     return text.replace('\n "timeline": null', f'\n "timeline": {timeline}', 1) + "\n"
 
 
-def read_old(spark: SparkSession, folder: str | None) -> Values | None:
-    """Return the report in a folder, to compare with. Raises JobRefused if there is none."""
-    if folder is None:
-        return None
-    try:
-        folders = Folders(spark)
-        return parse(folders.text(report_of(folders, folder)))
-    except (OSError, ValueError, UnusableReport) as error:
-        raise JobRefused(f"{folder}: cannot be compared with: {one_line(error)}", NO_INPUT) from None
-
-
-CLOCK = ("node", "boot_id", "first", "last", "clock_moved_us")
-ROW_BYTES = 10  # approximate size of a row of an aggregate in a file
-JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
-
-
-def batch(
-    spark: SparkSession,
-    folder: str,
-    output: str,
-    log: LogProgress,
-    compared: str | None = None,
-    selection: Selection = EVERYTHING,
-) -> Values:
-    """Report on the input, or a selection of it; `compared` is the folder of a report to compare with.
-
-    Raises JobRefused, OSError, DamagedFile or an exception of Spark, and publishes nothing then.
-    """
-    folders = Folders(spark)
-    if not is_free(folders, output):
-        raise JobRefused(f"{output}: exists already", NO_OUTPUT)
-    old = read_old(spark, compared)
-    manifest = read_manifest(folders, folder).part(selection.has_file)
-    inputs = find_input(folders, folder, selection)
-    fit(spark, event_count(inputs))
-    with new_run(folders, output) as place:
-        store = Store(spark, f"{place}/_aggregates")
-        with ThreadPoolExecutor(1) as aside:
-            log("check files")
-            checking = aside.submit(check_files, spark, folder, manifest, inputs, {}, selection.has_file)
-            aggregates = reduce_all(spark, inputs, selection, store, log)
-            faults = checking.result()
-        known = of_part(evidence(inputs, manifest.boots, faults), selection)
-        made = report(spark, aggregates, store.bytes(), inputs, known, folder, place, log, old, selection)
-        if not selection.of_rows:
-            check_records(made, inputs)
-        folders.remove(store.folder)
-        publish(folders, place)
-    return made
-
-
-def of_part(known: Evidence, selection: Selection) -> Evidence:
-    """Return the evidence that holds for a part of the input."""
-    if selection.of_time:
-        known = replace(known, finished={})  # files may extend beyond the selected time
-    if selection.since is not None:
-        known = replace(known, since_us=round(selection.since.timestamp() * 1_000_000))
-    if selection.until is not None:
-        known = replace(known, now_us=min(known.now_us, round(selection.until.timestamp() * 1_000_000)))
-    return replace(known, routes_compared=not selection.queues)
-
-
-def check_records(made: Values, inputs: dict[str, TableFiles]) -> None:
-    """Raise DamagedFile if the number of rows read differs from that in the files' footers."""
-    promised, got = event_count(inputs), made["totals"]["records"]
-    if promised != got:
-        raise DamagedFile(f"the files of the log have {promised} records, and {got} were read")
-
-
 def one_line(error: BaseException) -> str:
-    text: Any = str(error).strip().splitlines()
+    text = str(error).strip().splitlines()
     return text[0] if text else type(error).__name__
+
+
+def progress() -> LogProgress:
+    """Return a log of the steps on stderr, with the seconds since this call."""
+    started_s = time.monotonic()
+
+    def log(step: str) -> None:
+        print(f"warren analyze: {time.monotonic() - started_s:6.1f} s  {step}", file=sys.stderr, flush=True)
+
+    return log

@@ -16,75 +16,51 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
-from ..file_format.report_folder import PAGE, POINTER, REPORT, RUNS, TABLES, pointer, run_folder, runs
+from ..file_format.report_folder import PAGE, POINTER, REPORT, RUNS, TABLES, pointer, runs
+from .folder import Folder
 
 EARLIER = 2  # runs that are kept besides the current one, for readers that have them open
 
 
-class Folders(Protocol):
-    """The folders in which reports are published: of this machine, or of a store that Hadoop reads."""
-
-    def names(self, path: str) -> list[str]: ...
-    def exists(self, path: str) -> bool: ...
-    def text(self, path: str) -> str: ...
-    def replace(self, path: str, text: str) -> None: ...
-    def remove(self, path: str) -> None: ...
-    def local(self, path: str) -> Path | None: ...
-
-
-def run_id() -> str:
-    """Return the name of a new run, which begins with the time in UTC."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
-
-
-def is_free(folders: Folders, output: str) -> bool:
+def is_free(output: Folder) -> bool:
     """Return whether a first report can be made there: the folder has at most unfinished runs."""
-    return not set(folders.names(output)) - {RUNS}
+    return not set(output.names()) - {RUNS}
 
 
 @contextmanager
-def new_run(folders: Folders, output: str) -> Iterator[str]:
-    """Yield the folder of a new run. It is removed at the end unless the run was published."""
-    run = run_id()
-    folder = run_folder(output, run)
+def new_run(output: Folder) -> Iterator[str]:
+    """Yield the path of a new run, which begins with the time in UTC. It is removed unless it was published."""
+    run = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
     try:
-        yield folder
+        yield f"{RUNS}/{run}"
     finally:
-        if run not in published(folders, output):
-            folders.remove(folder)
+        if run not in published(output):
+            output.remove(f"{RUNS}/{run}")
 
 
-def published(folders: Folders, output: str) -> list[str]:
+def published(output: Folder) -> list[str]:
     """Return the published runs, the current one first, or none. Raises OSError, ValueError."""
-    place = f"{output.rstrip('/')}/{POINTER}"
-    return runs(folders.text(place)) if folders.exists(place) else []
+    return runs(output.read_text(POINTER)) if output.exists(POINTER) else []
 
 
-def publish(folders: Folders, folder: str) -> None:
+def publish(output: Folder, path: str) -> None:
     """Make a complete run the current one, and remove all runs but it and the EARLIER ones before it."""
-    place, _, run = folder.rpartition("/")
-    output = place.removesuffix(f"/{RUNS}")
-    earlier = published(folders, output)[:EARLIER]
-    folders.replace(f"{output}/{POINTER}", pointer(run, earlier))
-    folders.replace(f"{output}/{PAGE}", front_page(f"{RUNS}/{run}/{PAGE}"))
-    local = folders.local(output)
-    if local is not None:
+    run = path.rpartition("/")[2]
+    earlier = published(output)[:EARLIER]
+    output.replace(POINTER, pointer(run, earlier).encode())
+    output.replace(PAGE, front_page(f"{path}/{PAGE}").encode())
+    if output.local is not None:
         for name in (REPORT, TABLES):
-            if (local / RUNS / run / name).exists():
-                link(local / name, f"{RUNS}/{run}/{name}")
-            else:
-                (local / name).unlink(missing_ok=True)  # of a run before, which had tables
-    for other in set(folders.names(place)) - {run, *earlier}:
-        folders.remove(f"{place}/{other}")
+            link(output.local / name, f"{path}/{name}")
+    for other in set(output.names(RUNS)) - {run, *earlier}:
+        output.remove(f"{RUNS}/{other}")
 
 
-def report_of(folders: Folders, folder: str) -> str:
+def report_of(folder: Folder) -> str:
     """Return the path of the report.json in an output folder, or in the folder of one run."""
-    top = folder.rstrip("/")
-    named = published(folders, top)
-    return f"{run_folder(top, named[0]) if named else top}/{REPORT}"
+    named = published(folder)
+    return f"{RUNS}/{named[0]}/{REPORT}" if named else REPORT
 
 
 def front_page(address: str) -> str:

@@ -1,13 +1,12 @@
-"""The selection of a part of the input, so that the other rows are not read.
+"""The selection of a part of the input: files by folders and names, then rows by columns.
 
-A time and a node select files, by folders and names; Parquet's statistics and Spark's filters select the rows. The
-conservation check stays valid for the part:
+The check of conservation stays valid for the part:
 
-- For a time, it compares the first snapshot in it with the last one. Messages from before are in the first one.
-- For virtual hosts and queues, it compares their queues. Gaps are found in the rows of all queues.
-- Arrivals by links are read of all virtual hosts, because the ends of a link are mostly in different ones.
-- Publishes belong to no queue: a selection of queues includes all publishes of its virtual hosts, and does not compare
-  the number of queues that each was routed to.
+- Of a time, it compares the first snapshot in it with the last one. What was in the queues before counts as there.
+- Of virtual hosts and queues, it compares their queues; gaps are looked for in the rows of all.
+- Arrivals by links are read of all virtual hosts, since the two ends of a link are mostly in different ones.
+- Publishes are of no queue: a selection of queues keeps those of its virtual hosts, and does not compare how many
+  queues each was routed to.
 """
 
 from __future__ import annotations
@@ -16,20 +15,22 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..file_format import schema
-from .input_files import HOUR
+from .facts import Numbers, Table, numbers_of
+from .input import HOUR
 
 # Snapshots nearer to a limit are left out: the wall clock of events is corrected between batches by a few milliseconds.
 MARGIN = timedelta(seconds=1)
-SPAN = timedelta(hours=1)  # the time of a folder; its files begin in that hour, and end in the next one at the latest
+SPAN = timedelta(hours=1)  # of a folder; a file begins in it, and ends in the next one at the latest
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The selected part of the input: times from `since` to `until` (exclusive), and names; empty for all."""
+    """The part of the input that is asked for: from `since` to `until` (exclusive), and names; empty for all."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -38,16 +39,19 @@ class Selection:
     queues: tuple[str, ...] = ()
 
     @property
+    def is_whole(self) -> bool:
+        return self == Selection()
+
+    @property
+    def of_names(self) -> bool:
+        return bool(self.vhosts or self.queues)
+
+    @property
     def of_time(self) -> bool:
         return self.since is not None or self.until is not None
 
-    @property
-    def of_rows(self) -> bool:
-        """Whether only some rows of the selected files are selected."""
-        return self.of_time or bool(self.vhosts or self.queues)
-
     def describe(self) -> dict[str, Any]:
-        """Return the selection as JSON for report.json."""
+        """Return it for report.json."""
         return {
             "since": self.since.isoformat() if self.since is not None else None,
             "until": self.until.isoformat() if self.until is not None else None,
@@ -57,60 +61,80 @@ class Selection:
         }
 
     def has_file(self, path: str) -> bool:
-        """Whether a file may have selected rows, by its path."""
+        """Return whether a file may have rows that are asked for, by its path."""
         name = path.rpartition("/")[2]
         if self.nodes and not any(name.startswith(f"part-{schema.safe_name(node)}-") for node in self.nodes):
             return False
-        begun = HOUR.search(path if path.startswith("/") else f"/{path}")
+        begun = HOUR.search(path)
         if begun is None:
             return True
-        hour = datetime.fromisoformat(f"{begun[1]}T{begun[2]}+00:00")
+        try:
+            hour = datetime.fromisoformat(f"{begun[1]}T{begun[2]}+00:00")
+        except ValueError:
+            return True  # no hour: a file that is skipped
         if self.until is not None and hour >= self.until:
             return False
         return self.since is None or hour + 2 * SPAN > self.since
 
-    def times(self, rows: DataFrame, margin: timedelta = timedelta()) -> DataFrame:
-        """Return the rows of the selected nodes and time."""
-        if self.nodes:
-            rows = rows.where(F.col("node").isin(*self.nodes))
-        if self.since is not None:
-            rows = rows.where(F.col("ts_us") >= F.lit(self.since + margin))
-        if self.until is not None:
-            rows = rows.where(F.col("ts_us") < F.lit(self.until - margin))
-        return rows
-
-    def events(self, rows: DataFrame) -> DataFrame:
-        """Return the selected events."""
-        return self._named(self.times(rows), F.lit(True))
-
-    def crossings(self, rows: DataFrame) -> DataFrame:
-        """Return the events by which links are checked: the selected ones, and all arrivals."""
-        arrival = F.col("event") == schema.FED_IN
-        return self._named(self.times(rows), ~arrival, arrival)
-
-    def snapshots(self, rows: DataFrame) -> DataFrame:
-        """Return the snapshots of the selected queues, as if there were no others."""
-        rows = self.times(rows, MARGIN)
-        if not self.vhosts and not self.queues:
+    def rows(self, table: str, rows: pa.Table) -> pa.Table:
+        """Return the rows of a table that are asked for, of events those of any virtual host and queue."""
+        if self.is_whole or not rows.num_rows:
             return rows
-        closing = F.col("queue").isNull()
-        wanted = self._named(rows.where(~closing), F.lit(True))
-        key = ["node", "boot_id", "snapshot"]
-        counts = rows.where(~closing).groupBy(*key).agg(F.count("*").alias("all"))
-        chosen = wanted.groupBy(*key).agg(F.count("*").alias("chosen"))
-        ends = rows.where(closing).join(counts, key, "left").join(chosen, key, "left")
-        complete = F.coalesce("all", F.lit(0)) == F.col("queues")
-        number = F.when(complete, F.coalesce("chosen", F.lit(0))).otherwise(-1).cast("int")
-        return wanted.unionByName(ends.withColumn("queues", number).select(*rows.columns))
+        if table == schema.QUEUE_STATS:
+            return self._snapshots(rows.filter(pa.array(self._times(rows, MARGIN))))
+        return rows.filter(pa.array(self._times(rows)))
 
-    def _named(self, rows: DataFrame, of_these: Column, always: Column | None = None) -> DataFrame:
-        """Return the rows of the selected virtual hosts and queues, and those for which `always` is true."""
-        condition = of_these
-        if self.vhosts:
-            condition &= F.coalesce(F.col("vhost").isin(*self.vhosts), F.lit(True))
-        if self.queues:
-            condition &= F.coalesce(F.col("queue").isin(*self.queues), F.lit(True))
-        return rows.where(condition if always is None else condition | always)
+    def events(self, rows: pa.Table) -> pa.Table:
+        """Return the events of the selected virtual hosts and queues."""
+        return rows.filter(pa.array(self._names(Table(schema.EVENTS, rows))))
+
+    def crossings(self, rows: pa.Table) -> pa.Table:
+        """Return the events by which links are checked: those that are asked for, and all arrivals."""
+        arrivals = numbers_of(pc.equal(rows["event"].cast(pa.string()), schema.FED_IN))
+        return rows.filter(pa.array(self._names(Table(schema.EVENTS, rows)) | arrivals))
+
+    def _times(self, rows: pa.Table, margin: timedelta = timedelta()) -> Numbers:
+        """Return which rows are of the selected nodes and time."""
+        wanted = np.ones(rows.num_rows, bool)
+        if self.nodes:
+            wanted &= numbers_of(pc.is_in(rows["node"].cast(pa.string()), pa.array(self.nodes)))
+        if self.since is not None:
+            wanted &= numbers_of(pc.greater_equal(rows["ts_us"], pa.scalar(self.since + margin, rows["ts_us"].type)))
+        if self.until is not None:
+            wanted &= numbers_of(pc.less(rows["ts_us"], pa.scalar(self.until - margin, rows["ts_us"].type)))
+        return wanted
+
+    def _names(self, table: Table) -> Numbers:
+        """Return which rows are of the selected virtual hosts and queues, or of none."""
+        wanted = np.ones(table.count, bool)
+        for column, chosen in (("vhost", self.vhosts), ("queue", self.queues)):
+            if chosen:
+                named = numbers_of(pc.is_in(table[column].cast(pa.string()), pa.array(chosen)))
+                wanted &= named | ~table.has(column)
+        return wanted
+
+    def _snapshots(self, rows: pa.Table) -> pa.Table:
+        """Return the snapshots of the selected queues, as if there were no others."""
+        if not self.of_names:
+            return rows
+        table = Table(schema.QUEUE_STATS, rows)
+        closing, chosen = ~table.has("queue"), self._names(table)
+        keys = list(zip(*(table[name].to_pylist() for name in ("node", "boot_id", "snapshot")), strict=True))
+        counts: dict[Any, list[int]] = {}
+        for key, is_closing, is_chosen in zip(keys, closing, chosen, strict=True):
+            if not is_closing:
+                count = counts.setdefault(key, [0, 0])
+                count[0] += 1
+                count[1] += bool(is_chosen)
+        whole = table.number("queues", -1)
+        queues = [
+            (counts.get(key, [0, 0])[1] if counts.get(key, [0, 0])[0] == number else -1) if is_closing else None
+            for key, is_closing, number in zip(keys, closing, whole, strict=True)
+        ]
+        column = pa.array(queues, pa.int32())
+        place = rows.schema.get_field_index("queues")
+        rows = rows.set_column(place, "queues", column) if place >= 0 else rows.append_column("queues", column)
+        return rows.filter(pa.array(chosen))
 
 
 ALL = Selection()

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from ..file_format import schema
 from .facts import Facts
-from .input import Folder, Input, LogFile
+from .folder import Folder
+from .input import Input, LogFile
 from .reduction import CheckedRange, Ranges
 
 RECORD, TRAFFIC, FACTS = "record.json", "traffic.parquet", "facts.parquet"
@@ -87,7 +88,7 @@ def clip(checked: CheckedRange, rows: range) -> tuple[int, int]:
 
 def kept(place: Folder, wanted: Mapping[str, Record]) -> set[str]:
     """Return the hours whose stored facts are those that are wanted."""
-    stored = {path: size for path, size in place.list("hours").items() if path.endswith(RECORD)}
+    stored = {path: size for path, size in place.files("hours").items() if path.endswith(RECORD)}
     found = set()
     for hour, record in wanted.items():
         path = f"hours/{hour}/{RECORD}"
@@ -95,6 +96,13 @@ def kept(place: Folder, wanted: Mapping[str, Record]) -> set[str]:
         if made is not None and msgspec.structs.replace(made, stored={}) == record and is_sound(place, hour, made):
             found.add(hour)
     return found
+
+
+def verified(place: Folder) -> dict[str, str]:
+    """Return the checksums of files that were compared with the manifest before, by path."""
+    paths = [path for path in place.files("hours") if path.endswith(f"/{RECORD}")]
+    made = [read_record(place, path) for path in paths]
+    return {path: text for record in made if record is not None for path, text in record.files.items()}
 
 
 def is_sound(place: Folder, hour: str, record: Record) -> bool:
@@ -108,7 +116,7 @@ def is_sound(place: Folder, hour: str, record: Record) -> bool:
 def read_record(place: Folder, path: str) -> Record | None:
     """Return a record, or None if it is damaged."""
     try:
-        return msgspec.json.decode(place.text(path), type=Record)
+        return msgspec.json.decode(place.read_text(path), type=Record)
     except (msgspec.MsgspecError, OSError):
         return None
 

@@ -28,7 +28,8 @@ from .crossings import LinkCount
 from .durability import WAITING, Durability, durability, waiting_in
 from .engine import Engine
 from .facts import FACTS, Fact, Facts, Numbers, empty, group, merge, numbers_of
-from .input import NOT_PARQUET, Folder, Input, LogFile, SkippedFile, Vanished, read_input
+from .folder import Folder, Vanished
+from .input import NOT_PARQUET, Input, LogFile, SkippedFile, read_input
 from .queues import OPEN_COUNTS, Balance, QueueName, balances, impossible, open_counts, overfull
 from .reduction import Boot as BootName
 from .reduction import CheckedRange, Events, Ranges, reduce_rows, row_ranges, settle, stages
@@ -96,12 +97,12 @@ def make_ledger(
     Facts are stored below `place`, and those of an earlier run over the same files are used. `known` replaces what the
     input says of boots.
     """
-    files = read_input(folder, selection.has_file)
+    files = read_input(engine, folder, selection.has_file, store.verified(place))
     log = SelectedFolder(folder, selection)
     of_snapshots = snapshots_of(engine, log, files)
     ranges = checked_ranges(of_snapshots["closings"], files.of(schema.EVENTS))
     stored, count = store_hours(engine, log, place, files, ranges)
-    hourly = engine.reduce(partial(facts_of_hour, place), stored, merge_pair, facts_of)
+    hourly = engine.reduce(partial(facts_of_hour, place), stored, merge_hours, facts_of)
     parts = list(engine.map(partial(meet, place, ranges, stored), [f"{part:04}" for part in range(count)]))
     facts = merge([EMPTY, *(EMPTY | each for each in [*hourly, *(part.summary for part in parts)])], SUMMARY)
     paths = [part.path for part in parts]
@@ -261,8 +262,8 @@ def reduce_selected(selection: Selection, rows: pa.Table, ranges: Ranges) -> Fac
     return facts | {"rows": row_ranges(Events(rows)), "crossings": crossings_of(Events(selection.crossings(rows)))}
 
 
-def merge_reduced(one: Reduced, other: Reduced) -> Reduced:
-    return Reduced(merge([one.facts, other.facts]), one.unreadable + other.unreadable)
+def merge_reduced(parts: list[Reduced]) -> Reduced:
+    return Reduced(merge([part.facts for part in parts]), [path for part in parts for path in part.unreadable])
 
 
 def store_hour(
@@ -304,8 +305,8 @@ def facts_of(keyed: tuple[str, Facts]) -> Facts:
     return keyed[1]
 
 
-def merge_pair(one: Facts, other: Facts) -> Facts:
-    return merge([one, other], OF_HOURS)
+def merge_hours(facts: list[Facts]) -> Facts:
+    return merge(facts, OF_HOURS)
 
 
 def hashes(texts: pa.ChunkedArray) -> Numbers:

@@ -6,28 +6,25 @@ added. They reveal no forgery by someone who can write to the folder, who can wr
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
-from zlib import crc32
 
 import msgspec
 import pyarrow as pa
-import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from ..file_format import compacted, schema
 from ..file_format.arrow_schema import ARROW
+from .engine import Engine
+from .folder import Folder, Vanished
 
 HOUR = re.compile(r"(?:^|/)dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
-READERS = 8  # files read at once
-BLOCK_BYTES = 1 << 20
 NOT_PARQUET, FOREIGN, UNKNOWN_SCHEMA, DUPLICATE = "not_parquet", "foreign", "unknown_schema", "duplicate"
 REASONS = {
     NOT_PARQUET: "are damaged or not Parquet",
@@ -108,10 +105,6 @@ class LogFile(NamedTuple):
     first_row: int | None
 
 
-class Vanished(OSError):
-    """A file that was listed is not there any more: a compaction or the retention has removed it."""
-
-
 class SkippedFile(NamedTuple):
     path: str
     reason: str
@@ -168,97 +161,30 @@ class Input:
         return reasons
 
 
-class Folder:
-    """A folder of an export, on a disk or at a URL such as s3://bucket/folder."""
-
-    def __init__(self, folder: str) -> None:
-        """Raises ValueError, OSError."""
-        self.name = folder
-        self.system, place = pa_fs.FileSystem.from_uri(folder) if "://" in folder else (pa_fs.LocalFileSystem(), folder)
-        self.place = place.rstrip("/")
-
-    def exists(self) -> bool:
-        return bool(self.system.get_file_info(self.place).type == pa_fs.FileType.Directory)
-
-    def list(self, below: str) -> dict[str, int]:
-        """Return the bytes of the files below a folder in this one, by path, without temporary ones."""
-        selector = pa_fs.FileSelector(f"{self.place}/{below}", recursive=True, allow_not_found=True)
-        infos = [info for info in self.system.get_file_info(selector) if info.is_file]
-        paths = {info.path.removeprefix(self.place).lstrip("/"): info.size for info in infos}
-        return {path: size for path, size in sorted(paths.items()) if not path.rpartition("/")[2].startswith(".")}
-
-    def open(self, path: str) -> pa.NativeFile:
-        """Open a file that was listed. Raises OSError, which is Vanished if it is not there any more."""
-        try:
-            return self.system.open_input_file(f"{self.place}/{path}")
-        except FileNotFoundError as error:
-            raise Vanished(str(error)) from None
-
-    def remove(self, path: str) -> None:
-        """Remove a file below the folder, if it is there."""
-        whole = f"{self.place}/{path}"
-        if self.system.get_file_info(whole).is_file:
-            self.system.delete_file(whole)
-
-    def write(self, path: str, table: pa.Table) -> None:
-        """Write a table to a file below the folder."""
-        whole = f"{self.place}/{path}"
-        self.system.create_dir(whole.rpartition("/")[0])
-        with self.system.open_output_stream(whole) as stream:
-            pq.write_table(table, stream)
-
-    def write_bytes(self, path: str, data: bytes) -> None:
-        """Write a file below the folder."""
-        with self.system.open_output_stream(f"{self.place}/{path}") as stream:
-            stream.write(data)
-
-    def read(self, path: str, columns: pa.Schema) -> pa.Table:
-        """Return a table that was written."""
-        with self.open(path) as file:
-            return pq.ParquetFile(file).read(columns.names).cast(columns)
-
-    def text(self, path: str) -> str:
-        with self.open(path) as file:
-            return bytes(file.read()).decode("utf-8", "replace")
-
-    def crc(self, path: str) -> int:
-        """Return the CRC of a file."""
-        crc = 0
-        with self.open(path) as file:
-            while block := file.read(BLOCK_BYTES):
-                crc = crc32(block, crc)
-        return crc
-
-    def sha256(self, path: str) -> str:
-        digest = hashlib.sha256()
-        with self.open(path) as file:
-            while block := file.read(BLOCK_BYTES):
-                digest.update(block)
-        return digest.hexdigest()
-
-
 def read_input(
-    folder: Folder, wanted: Callable[[str], bool] = bool, verified: Mapping[str, str] | None = None
+    engine: Engine, folder: Folder, wanted: Callable[[str], bool] = bool, verified: Mapping[str, str] | None = None
 ) -> Input:
     """List the wanted files, by path, read their footers, and compare them with the manifests. Raises OSError.
 
-    `verified` has checksums of files that need not be read again. Manifests are read before the files are listed, and
-    again if they differ, since writers may go on meanwhile. Snapshots are listed before events: the events before a
-    snapshot are finished before it, and must not be missing.
+    `verified` has checksums of files, by path, that need not be read again. Manifests are read before the files are
+    listed, and again if they differ, since writers may go on meanwhile. Snapshots are listed before events: the events
+    before a snapshot are finished before it, and must not be missing.
     """
     manifests = read_manifests(folder)
     sizes = {
-        path: size for table in reversed(schema.TABLES) for path, size in folder.list(table).items() if wanted(path)
+        path: size for table in reversed(schema.TABLES) for path, size in folder.files(table).items() if wanted(path)
     }
     listed_us = time.time_ns() // 1000
     if sizes.keys() != {path for path in manifests.expected(sizes) if wanted(path)}:
         manifests = read_manifests(folder)
     expected = {path: entry for path, entry in manifests.expected(sizes).items() if wanted(path)}
     replaced = {path for by, paths in manifests.replaced.items() if by in sizes for path in paths}
-    files, skipped = check_files(folder, {path: size for path, size in sizes.items() if path not in replaced})
+    counted = {path: size for path, size in sizes.items() if path not in replaced}
+    files, skipped = unique(engine.map(partial(check_file, folder), list(counted.items())))
     found = Input(folder.name, files, skipped, manifests, listed_us)
     found.missing = [entry for path, entry in expected.items() if path not in sizes]
-    found.changed = changed(folder, [entry for path, entry in expected.items() if path in sizes], sizes, verified or {})
+    present = [entry for path, entry in expected.items() if path in sizes]
+    found.changed = changed(engine, folder, present, sizes, verified or {})
     named = manifests.files.keys() | manifests.replaced.keys()
     of_manifests = [file.path for file in files if schema.boot_key(file.path) in manifests.boots]
     found.unlisted = sorted(path for path in of_manifests if path not in named)
@@ -267,31 +193,30 @@ def read_input(
 
 def read_manifests(folder: Folder) -> Manifests:
     manifests = Manifests()
-    for path in folder.list(schema.MANIFEST):
+    for path in folder.files(schema.MANIFEST):
         if path.endswith(".jsonl"):
-            manifests.add(path.rpartition("/")[2], folder.text(path))
+            manifests.add(path.rpartition("/")[2], folder.read_text(path))
     return manifests
 
 
-def check_files(folder: Folder, sizes: Mapping[str, int]) -> tuple[list[LogFile], list[SkippedFile]]:
-    """Accept or skip each file."""
+def unique(checked: Iterable[LogFile | SkippedFile]) -> tuple[list[LogFile], list[SkippedFile]]:
+    """Return the accepted files, only the first one of each name, and the skipped ones."""
     accepted: dict[str, LogFile] = {}
     skipped = []
-    with ThreadPoolExecutor(READERS) as readers:
-        results = readers.map(lambda item: check_file(folder, *item), sizes.items())
-        for file in results:
-            name = f"{file.path.partition('/')[0]}/{file.path.rpartition('/')[2]}"
-            if isinstance(file, SkippedFile):
-                skipped.append(file)
-            elif name in accepted:
-                skipped.append(SkippedFile(file.path, DUPLICATE, file.bytes))
-            else:
-                accepted[name] = file
+    for file in checked:
+        name = f"{file.path.partition('/')[0]}/{file.path.rpartition('/')[2]}"
+        if isinstance(file, SkippedFile):
+            skipped.append(file)
+        elif name in accepted:
+            skipped.append(SkippedFile(file.path, DUPLICATE, file.bytes))
+        else:
+            accepted[name] = file
     return list(accepted.values()), skipped
 
 
-def check_file(folder: Folder, path: str, size: int) -> LogFile | SkippedFile:
-    """Accept or skip a file by its name and its footer."""
+def check_file(folder: Folder, listed: tuple[str, int]) -> LogFile | SkippedFile:
+    """Accept or skip a file, given by path and bytes, by its name and its footer."""
+    path, size = listed
     try:
         with folder.open(path) as file:
             footer = pq.read_metadata(file)
@@ -368,15 +293,10 @@ def statistics_of(footer: pq.FileMetaData, name: str) -> Iterator[pq.Statistics]
 
 
 def changed(
-    folder: Folder, entries: Iterable[Entry], sizes: Mapping[str, int], verified: Mapping[str, str]
+    engine: Engine, folder: Folder, entries: Iterable[Entry], sizes: Mapping[str, int], verified: Mapping[str, str]
 ) -> list[Entry]:
     """Return the entries whose files are not as they were written."""
-
-    def differs(entry: Entry) -> bool:
-        if sizes[entry.path] != entry.bytes:
-            return True
-        return (verified.get(entry.path) or folder.sha256(entry.path)) != entry.sha256
-
     entries = list(entries)
-    with ThreadPoolExecutor(READERS) as readers:
-        return [entry for entry, is_other in zip(entries, readers.map(differs, entries), strict=True) if is_other]
+    unread = [entry.path for entry in entries if sizes[entry.path] == entry.bytes and entry.path not in verified]
+    sums = {**verified, **dict(zip(unread, engine.map(folder.sha256, unread), strict=True))}
+    return [entry for entry in entries if sizes[entry.path] != entry.bytes or sums[entry.path] != entry.sha256]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -17,7 +17,8 @@ from . import figures, store, traffic
 from .boots import Boot, restarts
 from .engine import Engine
 from .facts import TRAFFIC
-from .input import HOUR, Folder, LogFile
+from .folder import Folder
+from .input import HOUR, LogFile
 from .ledger import Ledger, SelectedFolder, read_rows
 from .selection import SPAN
 from .timeline import Frame, Queue, Steps, by_step, lengths_by_step, timeline
@@ -30,6 +31,7 @@ JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is
 SKIPPED = 100  # skipped files that are listed
 MESSAGE = ("node", "boot_id", "msg_seq")
 ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for descending order
+    "durability": ("-lost", "-missing", *QUEUE, "boot_id"),
     "throughput": ("-messages", *SCOPED, "grain"),
     "latency": ("-p99_us", *QUEUE, "stage"),
     "backlog": ("-peak", *QUEUE),
@@ -49,8 +51,15 @@ ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for desc
 LONG = {"throughput": 3 * LISTED}  # lists with more rows
 
 
-def make_report(engine: Engine, ledger: Ledger) -> Values:
-    """Return the content of report.json. Raises OSError."""
+class Report(NamedTuple):
+    """The content of report.json, and all rows of its lists, by name."""
+
+    values: Values
+    tables: dict[str, list[Values]]
+
+
+def make_report(engine: Engine, ledger: Ledger) -> Report:
+    """Make the report of a ledger. Raises OSError."""
     facts, snapshots = ledger.facts, ledger.snapshots
     kinds = facts["kinds"].to_pylist()
     latency = traffic.latency(facts["latencies"])
@@ -74,24 +83,25 @@ def make_report(engine: Engine, ledger: Ledger) -> Values:
         "consumers": figures.consumers(snapshots, kinds, latency),
         "churn": figures.churn(readings),
         "capacity": figures.capacity(readings, [rows for _, rows in seconds]),
+        "durability": [asdict(each) for each in ledger.durability],
     }
     lists = {name: first(rows, ORDERS[name], LONG.get(name, LISTED)) for name, rows in made.items()}
     conservation = conservation_of(ledger)
     named = [*conservation["imbalances"], *lists["poison"]]
     add_names(ledger, [row for row in named if row["msg_seq"] is not None])
     counts = [row for rows, _ in seconds for row in rows]
-    return {
+    values = {
         "schema": SCHEMA,
         "verdict": ledger.verdict.sentence(len(ledger.imbalances)),
         "reasons": ledger.verdict.reasons,
         "input": input_of(ledger) | {"engine": engine.name},
         "totals": traffic.totals(kinds),
         "conservation": conservation,
-        "durability": first(map(asdict, ledger.durability), ("-lost", "-missing", *QUEUE, "boot_id")),
         "timeline": timeline(frame, counts, lengths(engine, ledger, frame), readings),
         **lists,
-        "rows": {"durability": len(ledger.durability), **{name: len(rows) for name, rows in made.items()}},
+        "rows": {name: len(rows) for name, rows in made.items()},
     }
+    return Report(values, made)
 
 
 def first(rows: Iterable[Values], order: Sequence[str], limit: int = LISTED) -> list[Values]:

@@ -1,0 +1,132 @@
+"""The engines: where the files of a log are reduced and their facts are merged.
+
+Both give the same facts. `InProcess` uses the threads of this process; `Spark` distributes files, and merges what they
+give on its executors, so that only results reach this process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from .folder import Vanished
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Item = TypeVar("Item")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Result = TypeVar("Result")
+
+AT_ONCE = 16  # values that are merged in one step, and at most so many of a key are held
+PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$(?=\s+at )", re.MULTILINE)  # the last line of a traceback
+TASKS = 4  # for each core, of many small files
+
+
+class Engine(Protocol):
+    """The interface of an engine. Functions must be importable where they run, and their values picklable."""
+
+    name: str
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
+        """Return the result of each item, in their order."""
+
+    def reduce(
+        self,
+        function: Callable[[Item], Iterable[tuple[Key, Value]]],
+        items: Sequence[Item],
+        merge: Callable[[list[Value]], Value],
+        finish: Callable[[tuple[Key, Value]], Result],
+    ) -> list[Result]:
+        """Merge the values that the function yields for all items, by key, and return what `finish` makes of each."""
+
+
+class InProcess:
+    """The threads of this process."""
+
+    name = "in-process"
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
+        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+            return list(threads.map(function, items))
+
+    def reduce(
+        self,
+        function: Callable[[Item], Iterable[tuple[Key, Value]]],
+        items: Sequence[Item],
+        merge: Callable[[list[Value]], Value],
+        finish: Callable[[tuple[Key, Value]], Result],
+    ) -> list[Result]:
+        groups: dict[Key, list[Value]] = {}
+        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+            for pairs in threads.map(lambda item: list(function(item)), items):
+                for key, value in pairs:
+                    groups[key] = append(merge, groups.get(key, []), value)
+        return [finish((key, merge(groups.pop(key)))) for key in list(groups)]
+
+
+class Spark:
+    """The executors of a session."""
+
+    name = "spark"
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
+        if not items:
+            return []
+        with errors_of_tasks():
+            return self._context.parallelize(items, self._tasks(items)).map(function).collect()
+
+    def reduce(
+        self,
+        function: Callable[[Item], Iterable[tuple[Key, Value]]],
+        items: Sequence[Item],
+        merge: Callable[[list[Value]], Value],
+        finish: Callable[[tuple[Key, Value]], Result],
+    ) -> list[Result]:
+        if not items:
+            return []
+        pairs = self._context.parallelize(items, self._tasks(items)).flatMap(function)
+        groups = pairs.combineByKey(one_of, partial(append, merge), partial(extend, merge))
+        with errors_of_tasks():
+            return groups.mapValues(merge).map(finish).collect()
+
+    def _tasks(self, items: Sequence[Item]) -> int:
+        return min(len(items), max(TASKS * self._context.defaultParallelism, len(items) // AT_ONCE))
+
+
+@contextmanager
+def errors_of_tasks() -> Iterator[None]:
+    """Raise an error of a function on an executor as OSError, with its own text: Vanished if it was that."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        raised = PYTHON_ERROR.findall(str(error))
+        if not raised:
+            raise
+        name, text = raised[-1]
+        raise (Vanished if name.endswith(f".{Vanished.__name__}") else OSError)(text or name) from None
+
+
+def one_of(value: Value) -> list[Value]:
+    return [value]
+
+
+def append(merge: Callable[[list[Value]], Value], values: list[Value], value: Value) -> list[Value]:
+    """Add a value to those of a key, which are merged if they are many."""
+    return extend(merge, values, [value])
+
+
+def extend(merge: Callable[[list[Value]], Value], values: list[Value], others: list[Value]) -> list[Value]:
+    values = values + others
+    return values if len(values) < AT_ONCE else [merge(values)]
