@@ -85,10 +85,10 @@ class Folder:
                 digest.update(block)
         return digest.hexdigest()
 
-    def write(self, path: str, table: pa.Table) -> None:
+    def write(self, path: str, table: pa.Table, row_group_size: int | None = None) -> None:
         """Write a table to a file."""
         with self._create(path) as stream:
-            pq.write_table(table, stream, compression="zstd")
+            pq.write_table(table, stream, row_group_size, compression="zstd")
 
     def write_bytes(self, path: str, data: bytes) -> None:
         """Write a file."""

@@ -2,22 +2,22 @@
 
     snapshots  each file of `queue_stats` is reduced; the closing rows say which rows of each boot can be checked
     hours      each file of events is reduced, and the facts of its hour are stored, unless they are already (`store`)
-    parts      open journeys, messages and crossings of all hours meet by the number or identity of the message
-    check      the sums of all hours and parts are compared with the snapshots
+    slices     facts of all hours meet in slices, by queue, by the number or identity of the message, or by key
+    check      the sums of all slices are compared with the snapshots
 
 What reaches this process is bounded by the numbers of queues, users, hours, keys and faults, not by that of messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..file_format import schema
@@ -27,43 +27,55 @@ from .boots import Boot, Known, boots_of, gaps, micros, restarts
 from .crossings import LinkCount
 from .durability import WAITING, Durability, durability, waiting_in
 from .engine import Engine
-from .facts import FACTS, Fact, Facts, Numbers, empty, group, merge, numbers_of
+from .facts import FACTS, Fact, Facts, codes, divide, group, merge, numbers_of, unified
 from .folder import Folder, Vanished
+from .hours import HOUR_S, complete, interval_s, summarize
 from .input import NOT_PARQUET, Input, LogFile, SkippedFile, read_input
 from .queues import OPEN_COUNTS, Balance, QueueName, balances, impossible, open_counts, overfull
+from .queues import QUEUE as QUEUE_OF_BOOT
 from .reduction import Boot as BootName
 from .reduction import CheckedRange, Events, Ranges, reduce_rows, row_ranges, settle, stages
 from .reduction import crossings as crossings_of
 from .selection import ALL, Selection
 from .timeline import OLDEST, undelivered
+from .traffic import Values, latency, throughput
 from .verdict import Imbalance, Verdict, imbalances, unrouted, verdict
 
 OPEN = ("journeys", "messages", "crossings")  # facts with a row for each message
-OF_HOURS: dict[str, Fact] = {
-    **hours.SUMMARY,
-    **{name: fact for name, fact in FACTS.items() if name not in (*OPEN, "traffic")},
+OF_FILES: dict[str, Fact] = {**hours.SUMMARY, **{name: fact for name, fact in FACTS.items() if name != "traffic"}}
+OF_TIMELINE = ("moments", "waits", "handled")  # which are read when its steps are known
+LATENCIES = ("latencies",)
+IN_SLICES = {name: fact for name, fact in OF_FILES.items() if name not in (*OF_TIMELINE, *LATENCIES)}
+SUMMARY: dict[str, Fact] = {
+    **{name: OF_FILES[name] for name in ("kinds", "routes", "transfers", "attempts", "rows", "balances", "paces")},
+    "open": OPEN_COUNTS,
+    "waiting": WAITING,
+    "oldest": OLDEST,
 }
-SUMMARY: dict[str, Fact] = {**OF_HOURS, "open": OPEN_COUNTS, "waiting": WAITING, "oldest": OLDEST}
 EMPTY: Facts = {name: fact.schema.empty_table() for name, fact in SUMMARY.items()}
-PART_BYTES = 256 << 20  # of files of events, for which there is a part
-UNROUTED = 10_000  # messages of a part that are listed
+KEYS = 10_000  # routing keys of an exchange in a slice that have counts of their own
+LISTED = 1_000  # messages of a slice that are listed
 
 
 @dataclass(frozen=True)
 class Ledger:
     """The results of the check of a log.
 
-    place      the folder with the seconds of each hour, `hours`, by path
-    facts      the merged facts of all hours and parts, as SUMMARY
-    snapshots  the merged facts of `snapshots`
-    lags       histograms of the lags of links
+    place       the folder with the stored facts of hours
+    stored      the paths in it of the slices of all hours
+    facts       the merged facts of all slices, as SUMMARY
+    throughput, latency  rows of these reports
+    snapshots   the merged facts of `snapshots`
+    lags        histograms of the lags of links
     """
 
     folder: SelectedFolder
     input: Input
     place: Folder
-    hours: list[str]
+    stored: list[str]
     facts: Facts
+    throughput: list[Values]
+    latency: list[Values]
     snapshots: Facts
     boots: list[Boot]
     balances: list[Balance]
@@ -81,11 +93,37 @@ class Reduced(NamedTuple):
     unreadable: list[str]
 
 
-class Part(NamedTuple):
-    """A part: the folder of its stored facts, its summary, and the first messages that were routed wrongly."""
+class Stored(NamedTuple):
+    """A slice of an hour, stored: its number and checksum, and the files of the hour that could not be read."""
 
-    path: str
+    hour: str
+    number: int
+    crc: int
+    unreadable: list[str]
+
+
+class Slices(NamedTuple):
+    """The slices of all hours: their number in each hour, and that of the log, a multiple of all others."""
+
+    place: Folder
+    of_hours: dict[str, int]
+    whole: int
+
+    def load(self, number: int, names: Collection[str]) -> list[Facts]:
+        """Return some facts of a slice of the log, by hour."""
+        return [self._load(hour, number, names) for hour in self.of_hours]
+
+    def _load(self, hour: str, number: int, names: Collection[str]) -> Facts:
+        count = self.of_hours[hour]
+        facts = store.load(self.place, store.slice_path(hour, number % count), names)
+        return divide(facts, self.whole)[number] if count < self.whole else facts
+
+
+class Part(NamedTuple):
+    """A slice of the log: its summary, rows of the report `throughput`, and messages that were routed wrongly."""
+
     summary: Facts
+    throughput: list[Values]
     unrouted: list[dict[str, Any]]
 
 
@@ -101,24 +139,43 @@ def make_ledger(
     log = SelectedFolder(folder, selection)
     of_snapshots = snapshots_of(engine, log, files)
     ranges = checked_ranges(of_snapshots["closings"], files.of(schema.EVENTS))
-    stored, count = store_hours(engine, log, place, files, ranges)
-    hourly = engine.reduce(partial(facts_of_hour, place), stored, merge_hours, facts_of)
-    parts = list(engine.map(partial(meet, place, ranges, stored), [f"{part:04}" for part in range(count)]))
-    facts = merge([EMPTY, *(EMPTY | each for each in [*hourly, *(part.summary for part in parts)])], SUMMARY)
-    paths = [part.path for part in parts]
+    slices = store_hours(engine, log, place, files, ranges)
+    numbers = range(slices.whole)
+    place.remove(PARTS)
+    parts = list(engine.map(partial(meet, slices, ranges), numbers))
+    facts = merge([EMPTY, *(part.summary for part in parts)], SUMMARY)
+    latency = [row for rows in engine.map(partial(latency_of, slices), numbers) for row in rows]
     boots = boots_of(facts["rows"], of_snapshots["closings"], known or known_of(files, selection))
     rows = edge_rows(engine, log, files, boots)
     of_queues = balances(facts["balances"], facts["open"], boots, rows)
     pace = {row["node"]: row["settled_per_s"] for row in facts["paces"].to_pylist()}
     kept = durability(facts["waiting"], restarts(boots), rows, pace)
-    wrong = list(engine.map(partial(impossible_of, place, ranges, *overfull(of_queues)), paths))
-    of_links, lags, lost = check_links(engine, place, paths, boots)
+    wrong = list(engine.map(partial(impossible_of, place, ranges, *overfull(of_queues)), numbers))
+    of_links, lags, lost = check_links(engine, place, numbers, boots)
     odd = [row for part in parts for row in part.unrouted]
     found = imbalances(
         boots, gaps(facts["rows"], boots), of_queues, wrong, kept, lost, odd, files, not selection.queues
     )
     judged = verdict(boots, found, kept, files.reasons())
-    return Ledger(log, files, place, stored, facts, of_snapshots, boots, of_queues, kept, of_links, lags, found, judged)
+    stored = [store.slice_path(hour, number) for hour, count in slices.of_hours.items() for number in range(count)]
+    throughput = [row for part in parts for row in part.throughput]
+    return Ledger(
+        log,
+        files,
+        place,
+        stored,
+        facts,
+        throughput,
+        latency,
+        of_snapshots,
+        boots,
+        of_queues,
+        kept,
+        of_links,
+        lags,
+        found,
+        judged,
+    )
 
 
 class SelectedFolder(NamedTuple):
@@ -149,26 +206,39 @@ def skip(files: Input, paths: Iterable[str]) -> None:
 
 def snapshots_of(engine: Engine, folder: SelectedFolder, files: Input) -> Facts:
     """Reduce the snapshots of queues."""
-    found = list(engine.map(partial(reduce_snapshots, folder), files.of(schema.QUEUE_STATS)))
-    skip(files, [path for path, facts in found if facts is None])
-    none = snapshots.reduce_snapshots(empty_rows(schema.QUEUE_STATS))
-    return merge([none, *(facts for _, facts in found if facts is not None)], snapshots.FACTS)
+    none = Reduced(snapshots.reduce_snapshots(empty_rows(schema.QUEUE_STATS)), [])
+    merge_all = partial(merge_reduced, snapshots.FACTS)
+    found = engine.reduce(partial(reduce_snapshots, folder), files.of(schema.QUEUE_STATS), merge_all, value_of)
+    facts, unreadable = merge_all([none, *found])
+    skip(files, unreadable)
+    return facts
 
 
-def reduce_snapshots(folder: SelectedFolder, file: LogFile) -> tuple[str, Facts | None]:
-    """Return the path of a file and its facts, or None if it cannot be read."""
+def reduce_snapshots(folder: SelectedFolder, file: LogFile) -> Iterator[tuple[int, Reduced]]:
+    """Yield the facts of a file, all with one key."""
     rows = read_rows(folder, file)
     try:
-        return file.path, snapshots.reduce_snapshots(rows) if rows is not None else None
+        found = Reduced(snapshots.reduce_snapshots(rows), []) if rows is not None else None
     except BAD_ROWS:
-        return file.path, None
+        found = None
+    yield 0, found or Reduced({}, [file.path])
 
 
-def read_rows(folder: SelectedFolder, file: LogFile, columns: list[str] | None = None) -> pa.Table | None:
-    """Return the rows of a file, or None if it cannot be read."""
+def value_of(keyed: tuple[int, Reduced]) -> Reduced:
+    return keyed[1]
+
+
+def merge_reduced(facts: Mapping[str, Fact], parts: list[Reduced]) -> Reduced:
+    return Reduced(merge([part.facts for part in parts], facts), [path for part in parts for path in part.unreadable])
+
+
+def read_rows(
+    folder: SelectedFolder, file: LogFile, columns: list[str] | None = None, filters: pc.Expression | None = None
+) -> pa.Table | None:
+    """Return the rows of a file, or those that a filter selects, or None if the file cannot be read."""
     try:
         with folder.folder.open(file.path) as opened:
-            rows = pq.ParquetFile(opened).read(columns)
+            rows = pq.read_table(opened, columns=columns, filters=filters, partitioning=None, use_threads=False)
     except Vanished:
         raise
     except (pa.ArrowException, OSError):
@@ -218,7 +288,8 @@ def edge_rows(engine: Engine, folder: SelectedFolder, files: Input, boots: Itera
 
 
 def rows_of_snapshots(folder: SelectedFolder, wanted: set[tuple[str, str, int]], file: LogFile) -> list[dict[str, Any]]:
-    rows = read_rows(folder, file)
+    numbers = pa.array({number for _, _, number in wanted}, pa.int64())
+    rows = read_rows(folder, file, filters=pc.field("snapshot").isin(numbers))
     if rows is None:  # it could be read before
         raise Vanished(file.path)
     found = snapshots.rows_of(rows, wanted).to_pylist()
@@ -227,31 +298,96 @@ def rows_of_snapshots(folder: SelectedFolder, wanted: set[tuple[str, str, int]],
 
 # Events
 
+PARTS = "parts"  # the folder of what is open in each slice of the log
 
-def store_hours(
-    engine: Engine, folder: SelectedFolder, place: Folder, files: Input, ranges: Ranges
-) -> tuple[list[str], int]:
-    """Store the facts of all hours that are not stored yet. Returns the hours, and the number of parts."""
-    events = files.of(schema.EVENTS)
-    count = sum(file.bytes for file in events) // PART_BYTES + 1
-    records = store.records(folder.folder, files, ranges, count)
-    known = store.kept(place, records)
-    changed = [file for file in events if store.hour_of(file.path) not in known]
+
+def store_hours(engine: Engine, folder: SelectedFolder, place: Folder, files: Input, ranges: Ranges) -> Slices:
+    """Store the facts of all hours and days that are not stored yet."""
+    sums = store.sums_of(engine, folder.folder, files)
+    hours = store.grouped(files.of(schema.EVENTS))
+    wanted = {hour: store.record_of(of_hour, sums, ranges) for hour, of_hour in hours.items()}
+    known = store.kept(engine, place, wanted)
+    changed = {hour: of_hour for hour, of_hour in hours.items() if hour not in known}
+    items = sources(engine, place, changed, sums, ranges)
+    for hour in changed:
+        store.forget(place, hour)
+    keys = [(hour, number) for hour in changed for number in range(wanted[hour].slices)]
+    places = {key: place for place, key in enumerate(keys)}
+    interval = interval_s(hours_between(files.of(schema.EVENTS)))
+    function = partial(reduce_events, folder, place, ranges, interval, places)
+    finish = partial(store_slice, place, ranges, keys)
+    written = engine.reduce(function, items, partial(merge_reduced, OF_FILES), finish, len(keys))
+    unreadable = {path for slice_ in written for path in slice_.unreadable}
+    skip(files, unreadable)
     unsure = {store.hour_of(entry.path) for entry in files.changed}  # their checksums are not those of the manifest
-    finish = partial(store_hour, place, ranges, records, unsure)
-    unreadable = engine.reduce(partial(reduce_events, folder, ranges), changed, merge_reduced, finish)
-    skip(files, [path for paths in unreadable for path in paths])
-    return sorted(records), count
+    for hour, of_hour in changed.items():
+        if not any(file.path in unreadable or store.hour_of(file.path) in unsure for file in of_hour):
+            stored = {f"{each.number:02}.parquet": each.crc for each in written if each.hour == hour}
+            store.write_record(place, hour, wanted[hour], stored)
+    store.retain(place, wanted)
+    whole = store.slices_of(files.of(schema.EVENTS))
+    counts = {hour: record.slices for hour, record in wanted.items()}
+    return Slices(place, counts, max([whole, *counts.values()]))
 
 
-def reduce_events(folder: SelectedFolder, ranges: Ranges, file: LogFile) -> Iterator[tuple[str, Reduced]]:
-    """Yield the hour of a file and its facts."""
-    rows = read_rows(folder, file)
+def hours_between(files: Iterable[LogFile]) -> int:
+    """Return the number of hours from the first file to the last one."""
+    times = {store.time_of(file.path) for file in files}
+    return int((max(times) - min(times)).total_seconds() // HOUR_S) if times else 0
+
+
+class Source(NamedTuple):
+    """A file of an hour, or a slice of facts that are stored for an hour of a day."""
+
+    hour: str
+    file: LogFile | None = None
+    stored: str | None = None
+
+
+def sources(
+    engine: Engine, place: Folder, changed: Mapping[str, list[LogFile]], sums: Mapping[str, str], ranges: Ranges
+) -> list[Source]:
+    """Return what must be reduced or merged for some hours and days."""
+    parts = {part: files for of_hour in changed.values() for part, files in store.by_hour(of_hour).items()}
+    wanted = {part: store.record_of(files, sums, ranges) for part, files in parts.items() if part not in changed}
+    known = store.kept(engine, place, wanted)
+    found = []
+    for hour, files in changed.items():
+        found += [Source(hour, file) for file in files if store.hour_of(file.path) not in known]
+        for part in sorted({store.hour_of(file.path) for file in files} & known):
+            found += [Source(hour, stored=store.slice_path(part, number)) for number in range(wanted[part].slices)]
+    return found
+
+
+def reduce_events(
+    folder: SelectedFolder,
+    place: Folder,
+    ranges: Ranges,
+    interval: int,
+    places: Mapping[tuple[str, int], int],
+    source: Source,
+) -> Iterator[tuple[int, Reduced]]:
+    """Yield the facts of a file, or of a stored slice, in slices of their hour, by the number of the slice."""
+    facts = facts_of_source(folder, place, ranges, interval, source)
+    count = sum(hour == source.hour for hour, _ in places)
+    if facts is None and source.file is not None:
+        yield places[source.hour, 0], Reduced({}, [source.file.path])
+    for number, part in enumerate(divide(facts or {}, count)):
+        yield places[source.hour, number], Reduced(part, [])
+
+
+def facts_of_source(
+    folder: SelectedFolder, place: Folder, ranges: Ranges, interval: int, source: Source
+) -> Facts | None:
+    """Return the facts of a file or of a stored slice, or None if the file cannot be read."""
+    if source.file is None:
+        return store.load(place, source.stored or "")
+    rows = read_rows(folder, source.file)
     try:
-        found = Reduced(reduce_selected(folder.selection, rows, ranges), []) if rows is not None else None
+        facts = reduce_selected(folder.selection, rows, ranges) if rows is not None else None
+        return None if facts is None else facts | summarize(facts.pop("traffic"), interval)
     except BAD_ROWS:
-        found = None
-    yield store.hour_of(file.path), found or Reduced(empty(), [file.path])
+        return None
 
 
 def reduce_selected(selection: Selection, rows: pa.Table, ranges: Ranges) -> Facts:
@@ -262,94 +398,92 @@ def reduce_selected(selection: Selection, rows: pa.Table, ranges: Ranges) -> Fac
     return facts | {"rows": row_ranges(Events(rows)), "crossings": crossings_of(Events(selection.crossings(rows)))}
 
 
-def merge_reduced(parts: list[Reduced]) -> Reduced:
-    return Reduced(merge([part.facts for part in parts]), [path for part in parts for path in part.unreadable])
+def store_slice(place: Folder, ranges: Ranges, keys: list[tuple[str, int]], keyed: tuple[int, Reduced]) -> Stored:
+    """Store a slice of an hour."""
+    number, reduced = keyed
+    hour, part = keys[number]
+    path = store.slice_path(hour, part)
+    store.save(place, path, complete(settle(reduced.facts, ranges)))
+    return Stored(hour, part, place.crc(path), reduced.unreadable)
 
 
-def store_hour(
-    place: Folder,
-    ranges: Ranges,
-    records: Mapping[str, store.Record],
-    unsure: set[str],
-    keyed: tuple[str, Reduced],
-) -> list[str]:
-    """Store the facts of an hour. Returns the files that could not be read.
-
-    The hour gets no record if there are any, or if it is among those that are `unsure`: it is reduced again by the next
-    run.
-    """
-    hour, reduced = keyed
-    facts = settle(reduced.facts, ranges)
-    path, count = f"hours/{hour}", records[hour].parts
-    place.remove(f"{path}/{store.RECORD}")
-    place.write(f"{path}/{store.TRAFFIC}", facts["traffic"])
-    of_message = {name: numbers_of(facts[name]["msg_seq"]) % count for name in ("journeys", "messages")}
-    of_message["crossings"] = hashes(facts["crossings"]["identity"]) % count
-    for part in range(count):
-        still_open = {name: facts[name].filter(pa.array(of_message[name] == part)) for name in OPEN}
-        store.save(place, f"{path}/{part:04}.parquet", still_open)
-    summary = hours.summarize(facts["traffic"]) | {name: facts[name] for name in OF_HOURS if name in facts}
-    store.save(place, f"{path}/{store.FACTS}", summary)
-    if not reduced.unreadable and hour not in unsure:
-        parts = [f"{part:04}.parquet" for part in range(count)]
-        store.write_record(place, path, records[hour], [store.TRAFFIC, store.FACTS, *parts])
-    return reduced.unreadable
-
-
-def facts_of_hour(place: Folder, hour: str) -> Iterator[tuple[str, Facts]]:
-    """Yield the facts of an hour, all with one key."""
-    yield "all", store.load(place, f"hours/{hour}/{store.FACTS}")
-
-
-def facts_of(keyed: tuple[str, Facts]) -> Facts:
-    return keyed[1]
-
-
-def merge_hours(facts: list[Facts]) -> Facts:
-    return merge(facts, OF_HOURS)
-
-
-def hashes(texts: pa.ChunkedArray) -> Numbers:
-    """Return a number for each text, the same in all processes."""
-    return np.array([crc32((text or "").encode()) for text in texts.to_pylist()], "i8")
-
-
-def meet(place: Folder, ranges: Ranges, stored: list[str], part: str) -> Part:
-    """Merge what is open of all hours in a part, store it, and return its summary."""
-    still_open = [store.load(place, f"hours/{hour}/{part}.parquet") for hour in stored]
-    settled = settle(merge([empty(), *(empty() | each for each in still_open)]), ranges)
-    path = f"parts/{part}"
-    for name in ("journeys", "crossings"):
-        place.write(f"{path}/{name}.parquet", settled[name])
+def meet(slices: Slices, ranges: Ranges, number: int) -> Part:
+    """Merge a slice of all hours, store what is open in it, and return its summary."""
+    none = {"latencies": FACTS["latencies"].schema.empty_table()}
+    settled = settle(merge(slices.load(number, IN_SLICES), IN_SLICES) | none, ranges)
     journeys, messages = settled["journeys"], settled["messages"]
-    summary = {
-        "balances": settled["balances"],
-        "latencies": pa.concat_tables([settled["latencies"], stages(journeys)]),
+    open_facts = {"journeys": journeys, "crossings": settled["crossings"]}
+    late = divide({"latencies": pa.concat_tables([settled["latencies"], stages(journeys)])}, slices.whole)
+    late_facts = {str(place): each["latencies"] for place, each in enumerate(late)}
+    store.save(slices.place, f"{PARTS}/{number}.parquet", open_facts | late_facts)
+    summary = {name: settled[name] for name in SUMMARY if name in settled}
+    summary |= {
+        "attempts": repeated(settled["attempts"]),
+        "routes": busiest(settled["routes"], KEYS),
         "open": open_counts(journeys, ranges),
         "waiting": waiting_in(journeys, messages),
         "oldest": undelivered(journeys),
     }
-    return Part(path, summary, unrouted(messages, UNROUTED))
+    return Part(summary, throughput(settled["series"]), unrouted(messages, LISTED))
+
+
+def repeated(attempts: pa.Table) -> pa.Table:
+    """Return the messages that were redelivered or requeued more than once."""
+    return attempts.filter(pc.greater(pc.max_element_wise(attempts["redelivered"], attempts["requeued"]), 1))
+
+
+def busiest(routes: pa.Table, limit: int) -> pa.Table:
+    """Return the keys of each exchange with most messages, and as many with most unroutable ones, and all others.
+
+    The others of an exchange are one row, whose key is null.
+    """
+    if routes.num_rows <= limit:
+        return routes
+    kept = np.zeros(routes.num_rows, bool)
+    exchange = [codes(unified(routes)[name]) for name in ("node", "vhost", "exchange")]
+    for count in ("published", "unroutable"):
+        order = np.lexsort([-numbers_of(routes[count]), *exchange])
+        begins = np.r_[True, np.logical_or.reduce([np.diff(each[order]) != 0 for each in exchange])]
+        starts = np.flatnonzero(begins)
+        rank = np.arange(len(order)) - starts[np.cumsum(begins) - 1]
+        kept[order[rank < limit]] = True
+    keys = pc.if_else(pa.array(kept), routes["routing_key"], None)
+    return group(FACTS["routes"], routes.set_column(3, "routing_key", keys))
+
+
+def latency_of(slices: Slices, number: int) -> list[Values]:
+    """Return the rows of the report `latency` of a slice: those of all hours, and those of what ended in the slices."""
+    late = [store.load(slices.place, f"{PARTS}/{each}.parquet", (str(number),)) for each in range(slices.whole)]
+    found = [*slices.load(number, LATENCIES), *({"latencies": each[str(number)]} for each in late)]
+    return latency(merge(found, {"latencies": FACTS["latencies"]})["latencies"])
 
 
 def impossible_of(
-    place: Folder, ranges: Ranges, orphaned: set[QueueName], remaining: set[QueueName], part: str
+    place: Folder, ranges: Ranges, orphaned: set[QueueName], remaining: set[QueueName], number: int
 ) -> list[dict[str, Any]]:
-    """Return the messages of a part whose journey is impossible."""
-    journeys = place.read(f"{part}/journeys.parquet", FACTS["journeys"].schema)
-    rows: list[dict[str, Any]] = impossible(journeys, ranges, orphaned, remaining).to_pylist()
-    return rows
+    """Return messages of a slice whose journey is impossible, LISTED at most, and the numbers of the others."""
+    journeys = store.load(place, f"{PARTS}/{number}.parquet", ("journeys",))["journeys"]
+    found = impossible(journeys, ranges, orphaned, remaining)
+    rows: list[dict[str, Any]] = found.slice(0, LISTED).to_pylist()
+    keys = [*QUEUE_OF_BOOT, "problem"]
+    rest = found.slice(LISTED).group_by(keys, use_threads=False).aggregate([([], "count_all"), ("last", "max")])
+    return (
+        rows
+        + rest.rename_columns([*keys, "records", "last"])
+        .append_column("msg_seq", pa.nulls(rest.num_rows, pa.int64()))
+        .to_pylist()
+    )
 
 
 # Links
 
 
 def check_links(
-    engine: Engine, place: Folder, parts: list[str], boots: list[Boot]
+    engine: Engine, place: Folder, numbers: Sequence[int], boots: list[Boot]
 ) -> tuple[list[LinkCount], pa.Table, list[dict[str, Any]]]:
     """Return the counts of all links, histograms of their lags, and the messages that did not arrive."""
-    known = crossings.merge_ends(engine.map(partial(ends_of_links, place), parts))
-    found = list(engine.map(partial(count_links, place, known, crossings.logs_of(boots)), parts))
+    known = crossings.merge_ends(engine.map(partial(ends_of_links, place), numbers))
+    found = list(engine.map(partial(count_links, place, known, crossings.logs_of(boots)), numbers))
     counts = crossings.merge_counts(each for counts, _, _ in found for each in counts)
     lags = group(
         crossings.LAGS, pa.concat_tables([crossings.LAGS.schema.empty_table(), *(lags for _, lags, _ in found)])
@@ -357,11 +491,15 @@ def check_links(
     return counts, lags, [row for _, _, lost in found for row in lost]
 
 
-def ends_of_links(place: Folder, part: str) -> crossings.Ends:
-    return crossings.ends(place.read(f"{part}/crossings.parquet", FACTS["crossings"].schema))
+def crossings_in(place: Folder, number: int) -> pa.Table:
+    return store.load(place, f"{PARTS}/{number}.parquet", ("crossings",))["crossings"]
+
+
+def ends_of_links(place: Folder, number: int) -> crossings.Ends:
+    return crossings.ends(crossings_in(place, number))
 
 
 def count_links(
-    place: Folder, known: crossings.Ends, logs: dict[str, crossings.DownstreamLog], part: str
+    place: Folder, known: crossings.Ends, logs: dict[str, crossings.DownstreamLog], number: int
 ) -> tuple[list[LinkCount], pa.Table, list[dict[str, Any]]]:
-    return crossings.links(place.read(f"{part}/crossings.parquet", FACTS["crossings"].schema), known, logs)
+    return crossings.links(crossings_in(place, number), known, logs)

@@ -16,10 +16,9 @@ from ..file_format.schema import METRICS
 from . import figures, store, traffic
 from .boots import Boot, restarts
 from .engine import Engine
-from .facts import TRAFFIC
 from .folder import Folder
 from .input import HOUR, LogFile
-from .ledger import Ledger, SelectedFolder, read_rows
+from .ledger import OF_TIMELINE, Ledger, SelectedFolder, read_rows
 from .selection import SPAN
 from .timeline import Frame, Queue, Steps, by_step, lengths_by_step, timeline
 from .traffic import EXCHANGE, QUEUE, SCOPED, Values
@@ -62,14 +61,13 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     """Make the report of a ledger. Raises OSError."""
     facts, snapshots = ledger.facts, ledger.snapshots
     kinds = facts["kinds"].to_pylist()
-    latency = traffic.latency(facts["latencies"])
     readings = [row for rows in engine.map(partial(metrics, ledger.folder), ledger.input.of(METRICS)) for row in rows]
     oldest = facts["oldest"].to_pylist()
     frame = Frame(kinds, oldest, ledger.boots, figures.peaks(snapshots))
-    seconds = list(engine.map(partial(of_hour, ledger.place, frame.steps, frame.chosen), ledger.hours))
+    counts, handled = counts_of(engine, ledger, frame)
     made = {
-        "throughput": traffic.throughput(facts["series"]),
-        "latency": latency,
+        "throughput": ledger.throughput,
+        "latency": ledger.latency,
         "backlog": figures.backlog(snapshots),
         "clients": traffic.clients(facts["transfers"]),
         "flow": traffic.flow(facts["transfers"]),
@@ -80,16 +78,15 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
         "redelivered": traffic.redelivered(kinds),
         "poison": traffic.poison(facts["attempts"]),
         "links": figures.links(ledger.links, ledger.lags, readings),
-        "consumers": figures.consumers(snapshots, kinds, latency),
+        "consumers": figures.consumers(snapshots, kinds, ledger.latency),
         "churn": figures.churn(readings),
-        "capacity": figures.capacity(readings, [rows for _, rows in seconds]),
+        "capacity": figures.capacity(readings, handled),
         "durability": [asdict(each) for each in ledger.durability],
     }
     lists = {name: first(rows, ORDERS[name], LONG.get(name, LISTED)) for name, rows in made.items()}
     conservation = conservation_of(ledger)
     named = [*conservation["imbalances"], *lists["poison"]]
     add_names(ledger, [row for row in named if row["msg_seq"] is not None])
-    counts = [row for rows, _ in seconds for row in rows]
     values = {
         "schema": SCHEMA,
         "verdict": ledger.verdict.sentence(len(ledger.imbalances)),
@@ -128,12 +125,24 @@ def metrics(folder: SelectedFolder, file: LogFile) -> list[Values]:
     return [{name: row.get(name) for name in names} for row in rows.to_pylist()] if rows is not None else []
 
 
-def of_hour(
-    place: Folder, steps: Steps | None, chosen: list[Queue], hour: str
-) -> tuple[list[Values], dict[tuple[str, str], dict[int, float]]]:
-    """Return what the timeline and the capacity need of the seconds of an hour."""
-    seconds = place.read(f"hours/{hour}/{store.TRAFFIC}", TRAFFIC.schema)
-    return by_step(seconds, steps, chosen) if steps is not None else [], figures.handled_by_second(seconds)
+def counts_of(engine: Engine, ledger: Ledger, frame: Frame) -> tuple[list[Values], figures.Handled]:
+    """Return the counts of the timeline (`by_step`), and the messages in and out of each boot by second."""
+    counts: list[Values] = []
+    handled: figures.Handled = {}
+    for rows, seconds in engine.map(partial(of_slice, ledger.place, frame.steps, frame.chosen), ledger.stored):
+        counts += rows
+        for boot, of_boot in seconds.items():
+            handled.setdefault(boot, {}).update(of_boot)
+    return counts, handled
+
+
+def of_slice(
+    place: Folder, steps: Steps | None, chosen: list[Queue], path: str
+) -> tuple[list[Values], figures.Handled]:
+    """Return what the timeline and the capacity need of a slice of an hour."""
+    facts = store.load(place, path, OF_TIMELINE)
+    rows = by_step(facts["moments"], facts["waits"], steps, chosen) if steps is not None else []
+    return rows, figures.handled_by_second(facts["handled"])
 
 
 def lengths(engine: Engine, ledger: Ledger, frame: Frame) -> dict[tuple[Queue, int], int]:
