@@ -92,7 +92,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     counts = [row for rows, _ in seconds for row in rows]
     values = {
         "schema": SCHEMA,
-        "verdict": ledger.verdict.sentence(len(ledger.imbalances)),
+        "verdict": ledger.verdict.sentence(),
         "reasons": ledger.verdict.reasons,
         "input": input_of(ledger) | {"engine": engine.name},
         "totals": traffic.totals(kinds),
