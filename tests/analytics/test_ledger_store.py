@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from warren.plugins.message_log.analysis import ledger as module
+from warren.plugins.message_log.analysis.boots import Known
+from warren.plugins.message_log.analysis.engine import InProcess
+from warren.plugins.message_log.analysis.folder import Folder
+from warren.plugins.message_log.analysis.ledger import make_ledger
+from warren.plugins.message_log.analysis.report import make_report
 from warren.plugins.message_log.file_format import schema
-from warren.plugins.message_log.ledger import job
-from warren.plugins.message_log.ledger import ledger as module
-from warren.plugins.message_log.ledger.boots import Known
-from warren.plugins.message_log.ledger.engine import InProcess
-from warren.plugins.message_log.ledger.input import Folder
-from warren.plugins.message_log.ledger.ledger import make_ledger
-from warren.plugins.message_log.ledger.report import make_report
 
+from .checking import report_of
 from .log import START, Log
 
 
@@ -57,7 +57,7 @@ def report(folder: Path, stored: Path) -> dict[str, Any]:
     """The report, but for the name of its folder and what depends on the clock of this machine."""
     listed_us = int((START + timedelta(hours=5)).timestamp() * 1_000_000)
     ledger = make_ledger(InProcess(), Folder(str(folder)), Folder(str(stored)), known=Known(listed_us=listed_us))
-    made: dict[str, Any] = json.loads(json.dumps(make_report(InProcess(), ledger)))
+    made: dict[str, Any] = json.loads(json.dumps(make_report(InProcess(), ledger).values))
     return made | {"input": made["input"] | {"folder": ""}}
 
 
@@ -65,13 +65,14 @@ def report(folder: Path, stored: Path) -> dict[str, Any]:
 def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The files of events that were reduced."""
     found: list[str] = []
-    reduce = module.reduce_events
+    reduce = module.facts_of_source
 
-    def counted(folder: Folder, ranges: Any, file: Any) -> Any:
-        found.append(file.path)
-        return reduce(folder, ranges, file)
+    def counted(*arguments: Any) -> Any:
+        source = arguments[-1]
+        found.append(source.stored or source.file.path)
+        return reduce(*arguments)
 
-    monkeypatch.setattr(module, "reduce_events", counted)
+    monkeypatch.setattr(module, "facts_of_source", counted)
     return iter([found])
 
 
@@ -140,11 +141,10 @@ def test_facts_of_changed_bytes_do_not_outlive_them(tmp_path: Path, whole: Path)
     assert report(whole, tmp_path / "stored")["conservation"]["status"] == "balanced"
 
 
-@pytest.mark.parametrize("name", ["facts.parquet", "traffic.parquet", "0000.parquet"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone"])
-def test_stored_facts_that_are_damaged_are_made_again(tmp_path: Path, whole: Path, name: str, damage: str) -> None:
+def test_stored_facts_that_are_damaged_are_made_again(tmp_path: Path, whole: Path, damage: str) -> None:
     first = report(whole, tmp_path / "stored")
-    (path,) = (tmp_path / "stored" / "hours").glob(f"*hour=07/{name}")
+    (path,) = (tmp_path / "stored" / "hours").glob("*hour=07/00.parquet")
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.unlink()
@@ -173,7 +173,7 @@ def test_a_file_of_no_manifest_is_known_by_its_bytes(tmp_path: Path, whole: Path
     shutil.rmtree(whole / schema.MANIFEST)
     for path in (whole / schema.EVENTS).rglob("*.parquet"):
         pq.write_table(pq.ParquetFile(path).read(), path, compression="none")
-    assert report(whole, tmp_path / "stored")["conservation"]["status"] == "balanced"
+    assert report(whole, tmp_path / "stored")["conservation"]["imbalance_count"] == 0
     path = min((whole / schema.EVENTS).rglob("*hour=06/*.parquet"))
     path.write_bytes(path.read_bytes().replace(b"work", b"wirk"))
     assert report(whole, tmp_path / "stored")["conservation"]["status"] == "imbalanced"
@@ -196,7 +196,7 @@ def test_files_that_are_removed_during_a_run_are_listed_anew(
         return reading(*arguments)
 
     monkeypatch.setattr(module, "edge_rows", vanish)
-    made = job.analyze(str(whole), str(tmp_path / "report"), lambda step: None)
+    made = report_of(whole, tmp_path / "report")
     assert made["conservation"]["imbalance_count"] == 0 and made["input"]["skipped"] == {}
 
 

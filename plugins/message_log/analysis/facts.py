@@ -159,17 +159,27 @@ def bucket(microseconds: Numbers) -> Numbers:
 
 
 def unified(rows: pa.Table) -> pa.Table:
-    """Return rows in one chunk, each column of names with one dictionary.
-
-    `Table.unify_dictionaries` crashes the process when a chunk is empty (pyarrow 26).
-    """
+    """Return rows in one chunk, each column of names with one dictionary."""
     for place, field in enumerate(rows.schema):
-        column = rows.column(place)
-        if pa.types.is_dictionary(field.type) and column.num_chunks != 1:
-            filled = pa.chunked_array([chunk for chunk in column.chunks if len(chunk)], field.type)
-            column = filled.unify_dictionaries() if filled.num_chunks else pa.chunked_array([pa.array([], field.type)])
-            rows = rows.set_column(place, field, column)
+        if pa.types.is_dictionary(field.type) and rows.column(place).num_chunks != 1:
+            rows = rows.set_column(place, field, with_one_dictionary(rows.column(place)))
     return rows.combine_chunks()
+
+
+def with_one_dictionary(names: pa.ChunkedArray) -> pa.Array:
+    """Return a column of names with one dictionary. `ChunkedArray.unify_dictionaries` may crash (pyarrow 26)."""
+    if not names.num_chunks:
+        return pa.array([], names.type)
+    ends = np.cumsum([len(chunk.dictionary) for chunk in names.chunks])
+    coded = pa.concat_arrays([chunk.dictionary for chunk in names.chunks]).dictionary_encode()
+    places = np.r_[numbers_of(coded.indices), 0]
+    codes = [
+        places[numbers_of(chunk.indices.fill_null(0)) + end]
+        for chunk, end in zip(names.chunks, [0, *ends], strict=False)
+    ]
+    absent = [numbers_of(chunk.indices.is_null()) for chunk in names.chunks]
+    indices = pa.array(np.concatenate(codes).astype("i4"), mask=np.concatenate(absent))
+    return pa.DictionaryArray.from_arrays(indices, coded.dictionary)
 
 
 def group(fact: Fact, rows: pa.Table) -> pa.Table:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from ..file_format import schema
 from ..file_format.arrow_schema import ARROW
 from . import crossings, hours, snapshots, store
-from .boots import Boot, Known, boots_of, gaps, micros, restarts
+from .boots import Boot, Known, boots_of, gaps, hours_without_snapshots, micros, missing_newest, restarts
 from .crossings import LinkCount
 from .durability import WAITING, Durability, durability, waiting_in
 from .engine import Engine
@@ -145,7 +145,8 @@ def make_ledger(
     parts = list(engine.map(partial(meet, slices, ranges), numbers))
     facts = merge([EMPTY, *(part.summary for part in parts)], SUMMARY)
     latency = [row for rows in engine.map(partial(latency_of, slices), numbers) for row in rows]
-    boots = boots_of(facts["rows"], of_snapshots["closings"], known or known_of(files, selection))
+    known = known or known_of(files, selection)
+    boots = boots_of(facts["rows"], of_snapshots["closings"], known)
     rows = edge_rows(engine, log, files, boots)
     of_queues = balances(facts["balances"], facts["open"], boots, rows)
     pace = {row["node"]: row["settled_per_s"] for row in facts["paces"].to_pylist()}
@@ -156,7 +157,9 @@ def make_ledger(
     found = imbalances(
         boots, gaps(facts["rows"], boots), of_queues, wrong, kept, lost, odd, files, not selection.queues
     )
-    judged = verdict(boots, found, kept, files.reasons())
+    reasons = [*missing_newest(boots, known), *hours_without_snapshots(boots, of_snapshots["closings"])]
+    reasons += crossings.unknown_ends(of_links) if not selection.nodes else []
+    judged = verdict(boots, found, kept, [*reasons, *files.reasons()])
     stored = [store.slice_path(hour, number) for hour, count in slices.of_hours.items() for number in range(count)]
     throughput = [row for part in parts for row in part.throughput]
     return Ledger(
@@ -190,7 +193,9 @@ def known_of(files: Input, selection: Selection) -> Known:
     since, until = (micros(at) if at is not None else None for at in (selection.since, selection.until))
     finished = {} if selection.of_time else files.manifests.boots  # files reach beyond the time
     listed_us = files.listed_us if until is None else min(files.listed_us, until)
-    return Known(files.lost_records(), files.file_ages_s(), finished, listed_us, since)
+    wanted = {} if selection.of_time else files.manifests.newest
+    newest = {name: end for name, end in wanted.items() if not selection.nodes or name[0] in selection.nodes}
+    return Known(files.lost_records(), files.file_ages_s(), finished, newest, listed_us, since)
 
 
 def skip(files: Input, paths: Iterable[str]) -> None:
@@ -466,13 +471,9 @@ def impossible_of(
     found = impossible(journeys, ranges, orphaned, remaining)
     rows: list[dict[str, Any]] = found.slice(0, LISTED).to_pylist()
     keys = [*QUEUE_OF_BOOT, "problem"]
-    rest = found.slice(LISTED).group_by(keys, use_threads=False).aggregate([([], "count_all"), ("last", "max")])
-    return (
-        rows
-        + rest.rename_columns([*keys, "records", "last"])
-        .append_column("msg_seq", pa.nulls(rest.num_rows, pa.int64()))
-        .to_pylist()
-    )
+    groups = unified(found.slice(LISTED)).group_by(keys, use_threads=False)
+    rest = groups.aggregate([([], "count_all"), ("last", "max")]).rename_columns([*keys, "records", "last"])
+    return [*rows, *({"msg_seq": None} | row for row in rest.to_pylist())]
 
 
 # Links

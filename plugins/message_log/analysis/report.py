@@ -89,7 +89,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     add_names(ledger, [row for row in named if row["msg_seq"] is not None])
     values = {
         "schema": SCHEMA,
-        "verdict": ledger.verdict.sentence(len(ledger.imbalances)),
+        "verdict": ledger.verdict.sentence(),
         "reasons": ledger.verdict.reasons,
         "input": input_of(ledger) | {"engine": engine.name},
         "totals": traffic.totals(kinds),
@@ -201,7 +201,6 @@ def input_of(ledger: Ledger) -> Values:
         "skipped": dict(sorted(skipped.items())),
         "missing_hours": missing_hours(files.files),
         "skipped_files": sorted(file.path for file in files.skipped)[:SKIPPED],
-        "unprocessed_files": 0,
         "clock_jumps": [plain({name: getattr(boot, name) for name in clock}) for boot in jumped],
     }
 
@@ -260,7 +259,8 @@ def restarts_of(ledger: Ledger) -> list[Values]:
         found = after.get((later.node, later.boot_id, each.vhost, each.queue))
         before, there = each.after or 0, found.before or 0 if found is not None else 0
         if before or there:
-            names = {"node": each.node, "boot_id": each.boot_id, "vhost": each.vhost, "queue": each.queue}
+            names = dict(zip((*QUEUE, "boot_id"), (each.node, each.vhost, each.queue, each.boot_id), strict=True))
             counts = {"before": before, "after": there, "fewer": before - there}
-            rows.append(names | {"next_boot_id": later.boot_id, "stopped": boot.stopped} | counts)
+            about = {"next_boot_id": later.boot_id, "durable": each.durable, "stopped": boot.stopped}
+            rows.append(names | about | counts)
     return rows
