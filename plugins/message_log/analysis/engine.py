@@ -24,7 +24,6 @@ Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 AT_ONCE = 16  # values that are merged in one step, and at most so many of a key are held
-FILES = 4  # of a task that merges: what it holds until then
 PARTITIONS = 256  # at most, of the keys of a merge
 PYTHON_ERROR = re.compile(r"^Traceback .*\n(?:[ \t].*\n)*([\w.]+)(?:: (.*))?$", re.MULTILINE)
 TASKS = 4  # for each core, of many small files
@@ -45,10 +44,11 @@ class Engine(Protocol):
         merge: Callable[[list[Value]], Value],
         finish: Callable[[tuple[int, Value]], Result],
         keys: int = 1,
+        tasks: int = 1,
     ) -> list[Result]:
         """Merge the values that the function yields for all items, by key, and return what `finish` makes of each.
 
-        Keys are the numbers below `keys`.
+        Keys are the numbers below `keys`. The items are divided into at least so many `tasks`.
         """
 
 
@@ -68,6 +68,7 @@ class InProcess:
         merge: Callable[[list[Value]], Value],
         finish: Callable[[tuple[int, Value]], Result],
         keys: int = 1,
+        tasks: int = 1,
     ) -> list[Result]:
         groups: dict[int, list[Value]] = {}
         for first in range(0, len(items), AT_ONCE):  # so that what waits for its merge is bounded
@@ -98,10 +99,11 @@ class Spark:
         merge: Callable[[list[Value]], Value],
         finish: Callable[[tuple[int, Value]], Result],
         keys: int = 1,
+        tasks: int = 1,
     ) -> list[Result]:
         if not items:
             return []
-        tasks = max(self._tasks(items), len(items) // FILES)
+        tasks = max(self._tasks(items), min(tasks, len(items)))
         pairs = self._context.parallelize(items, tasks).flatMap(function)
         steps = one_of, partial(append, merge), partial(extend, merge)
         groups = pairs.combineByKey(*steps, min(keys, PARTITIONS), int)

@@ -57,7 +57,8 @@ class Job:
         stream: bool = False,
     ) -> None:
         """Check the folders. Raises JobRefused, OSError or ValueError."""
-        self.folder, self.output, self.state = Folder(folder), Folder(output), Folder(output.rstrip("/") + STATE)
+        self.folder, self.output = Folder(folder), Folder(output)
+        self.state = self.output.beside(STATE)
         self._log = log
         self._selection = selection
         self._stream = stream
@@ -71,7 +72,7 @@ class Job:
         Raises JobRefused or one of FAILURES, and publishes nothing then.
         """
         with self._lock(), new_run(self.output) as run:
-            facts = self.state if self._stream else Folder(f"{self.output.name.rstrip('/')}/{run}/_facts")
+            facts = self.state if self._stream else self.output.below(f"{run}/_facts")
             self._log("reduce")
             ledger = self._make_ledger(engine, facts)
             self._log("report")
@@ -159,11 +160,11 @@ def read_old(folder: str | None) -> Values | None:
     """Return the report in a folder, to compare with. Raises JobRefused if there is none."""
     if folder is None:
         return None
+    place = Folder(folder)
     try:
-        place = Folder(folder)
         return parse(place.read_text(report_of(place)))
     except (OSError, ValueError, UnusableReport) as error:
-        raise JobRefused(f"{folder}: cannot be compared with: {one_line(error)}", NO_INPUT) from None
+        raise JobRefused(f"{place.name}: cannot be compared with: {one_line(error)}", NO_INPUT) from None
 
 
 def dump(made: Values) -> str:

@@ -10,7 +10,7 @@ What reaches this process is bounded by the numbers of queues, users, hours, key
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -55,6 +55,9 @@ SUMMARY: dict[str, Fact] = {
 EMPTY: Facts = {name: fact.schema.empty_table() for name, fact in SUMMARY.items()}
 KEYS = 10_000  # routing keys of an exchange in a slice that have counts of their own
 LISTED = 1_000  # messages of a slice that are listed
+ROWS_AT_ONCE = 1 << 19  # of a file
+TASK_BYTES = 24 << 20  # of files that are reduced in one task, whose facts it holds
+NOT_REDUCED = ("message_id", "headers")  # columns
 
 
 @dataclass(frozen=True)
@@ -221,12 +224,11 @@ def snapshots_of(engine: Engine, folder: SelectedFolder, files: Input) -> Facts:
 
 def reduce_snapshots(folder: SelectedFolder, file: LogFile) -> Iterator[tuple[int, Reduced]]:
     """Yield the facts of a file, all with one key."""
-    rows = read_rows(folder, file)
-    try:
-        found = Reduced(snapshots.reduce_snapshots(rows), []) if rows is not None else None
-    except BAD_ROWS:
-        found = None
-    yield 0, found or Reduced({}, [file.path])
+    found = reduce_file(folder, file, snapshots.reduce_snapshots)
+    if found is None:
+        yield 0, Reduced({}, [file.path])
+    for facts in found or ():
+        yield 0, Reduced(facts, [])
 
 
 def value_of(keyed: tuple[int, Reduced]) -> Reduced:
@@ -237,13 +239,11 @@ def merge_reduced(facts: Mapping[str, Fact], parts: list[Reduced]) -> Reduced:
     return Reduced(merge([part.facts for part in parts], facts), [path for part in parts for path in part.unreadable])
 
 
-def read_rows(
-    folder: SelectedFolder, file: LogFile, columns: list[str] | None = None, filters: pc.Expression | None = None
-) -> pa.Table | None:
-    """Return the rows of a file, or those that a filter selects, or None if the file cannot be read."""
+def read_rows(folder: SelectedFolder, file: LogFile, columns: list[str] | None = None) -> pa.Table | None:
+    """Return the rows of a file, or None if it cannot be read."""
     try:
         with folder.folder.open(file.path) as opened:
-            rows = pq.read_table(opened, columns=columns, filters=filters, partitioning=None, use_threads=False)
+            rows = pq.ParquetFile(opened).read(columns, use_threads=False)
     except Vanished:
         raise
     except (pa.ArrowException, OSError):
@@ -251,8 +251,29 @@ def read_rows(
     return folder.selection.rows(file.table, rows)
 
 
-BAD_ROWS = (ArithmeticError, LookupError, TypeError, ValueError, pa.ArrowException)
-"""The errors of functions of rows for values that no export writes."""
+Reduce = Callable[[pa.Table], Facts]  # reduces rows of a file
+
+
+def reduce_file(folder: SelectedFolder, file: LogFile, reduce: Reduce) -> list[Facts] | None:
+    """Reduce a file, ROWS_AT_ONCE rows at a time. Returns None if it cannot be read, or has values that none has.
+
+    Snapshots of selected queues are only known to be complete if they are read at once.
+    """
+    at_once = ROWS_AT_ONCE if file.table == schema.EVENTS or not folder.selection.of_names else file.records
+    try:
+        with folder.folder.open(file.path) as opened:
+            parquet = pq.ParquetFile(opened)
+            columns = [name for name in parquet.schema_arrow.names if name not in NOT_REDUCED]
+            batches = parquet.iter_batches(max(at_once, 1), columns=columns, use_threads=False)
+            return [reduce(folder.selection.rows(file.table, pa.Table.from_batches([batch]))) for batch in batches]
+    except Vanished:
+        raise
+    except BAD_ROWS:
+        return None
+
+
+BAD_ROWS = (ArithmeticError, LookupError, OSError, TypeError, ValueError, pa.ArrowException)
+"""The errors of files that cannot be read, and of functions of rows for values that no export writes."""
 
 
 def empty_rows(table: str) -> pa.Table:
@@ -293,8 +314,10 @@ def edge_rows(engine: Engine, folder: SelectedFolder, files: Input, boots: Itera
 
 
 def rows_of_snapshots(folder: SelectedFolder, wanted: set[tuple[str, str, int]], file: LogFile) -> list[dict[str, Any]]:
-    numbers = pa.array({number for _, _, number in wanted}, pa.int64())
-    rows = read_rows(folder, file, filters=pc.field("snapshot").isin(numbers))
+    names = read_rows(folder, file, ["node", "boot_id", "snapshot", "queue"])
+    if names is not None and not snapshots.rows_of(names, wanted).num_rows:
+        return []
+    rows = read_rows(folder, file) if names is not None else None
     if rows is None:  # it could be read before
         raise Vanished(file.path)
     found = snapshots.rows_of(rows, wanted).to_pylist()
@@ -321,7 +344,8 @@ def store_hours(engine: Engine, folder: SelectedFolder, place: Folder, files: In
     interval = interval_s(hours_between(files.of(schema.EVENTS)))
     function = partial(reduce_events, folder, place, ranges, interval, places)
     finish = partial(store_slice, place, ranges, keys)
-    written = engine.reduce(function, items, partial(merge_reduced, OF_FILES), finish, len(keys))
+    tasks = sum(item.file.bytes for item in items if item.file is not None) // TASK_BYTES
+    written = engine.reduce(function, items, partial(merge_reduced, OF_FILES), finish, len(keys), tasks)
     unreadable = {path for slice_ in written for path in slice_.unreadable}
     skip(files, unreadable)
     unsure = {store.hour_of(entry.path) for entry in files.changed}  # their checksums are not those of the manifest
@@ -373,26 +397,27 @@ def reduce_events(
     source: Source,
 ) -> Iterator[tuple[int, Reduced]]:
     """Yield the facts of a file, or of a stored slice, in slices of their hour, by the number of the slice."""
-    facts = facts_of_source(folder, place, ranges, interval, source)
+    found = facts_of_source(folder, place, ranges, interval, source)
     count = sum(hour == source.hour for hour, _ in places)
-    if facts is None and source.file is not None:
+    if found is None and source.file is not None:
         yield places[source.hour, 0], Reduced({}, [source.file.path])
-    for number, part in enumerate(divide(facts or {}, count)):
-        yield places[source.hour, number], Reduced(part, [])
+    for facts in found or ():
+        for number, part in enumerate(divide(facts, count)):
+            yield places[source.hour, number], Reduced(part, [])
 
 
 def facts_of_source(
     folder: SelectedFolder, place: Folder, ranges: Ranges, interval: int, source: Source
-) -> Facts | None:
-    """Return the facts of a file or of a stored slice, or None if the file cannot be read."""
+) -> list[Facts] | None:
+    """Return the facts of parts of a file, or of a stored slice, or None if the file cannot be read."""
     if source.file is None:
-        return store.load(place, source.stored or "")
-    rows = read_rows(folder, source.file)
-    try:
-        facts = reduce_selected(folder.selection, rows, ranges) if rows is not None else None
-        return None if facts is None else facts | summarize(facts.pop("traffic"), interval)
-    except BAD_ROWS:
-        return None
+        return [store.load(place, source.stored or "")]
+
+    def reduce(rows: pa.Table) -> Facts:
+        facts = reduce_selected(folder.selection, rows, ranges)
+        return facts | summarize(facts.pop("traffic"), interval)
+
+    return reduce_file(folder, source.file, reduce)
 
 
 def reduce_selected(selection: Selection, rows: pa.Table, ranges: Ranges) -> Facts:
