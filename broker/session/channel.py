@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from ..core.exchanges.exchange import Exchange
     from ..core.exchanges.route_cache import RouteCache
     from ..core.messages.message import Message
-    from ..core.queues.deduplication import DeduplicationRecorder
-    from ..core.queues.route_target import RouteTarget
+    from ..core.queues.deduplication import Recorders
+    from ..core.queues.route_target import Targets
 
 KEYS_S = 0.01  # processor time to check the permission for all routing keys of one message
 
 
-Publish = tuple["Exchange", "Message", tuple["RouteTarget", ...], bool, tuple["DeduplicationRecorder", ...]]
+Publish = tuple["Exchange", "Message", "Targets", bool, "Recorders"]
 """A publish of a transaction: exchange, message, targets, whether it is mandatory, and its recorders."""
 
 
@@ -48,12 +48,7 @@ class OpenTransaction(Protocol):
     settlements: list[tuple[int, Unacked, Settlement]]
 
     def publish(
-        self,
-        exchange: Exchange,
-        message: Message,
-        queues: tuple[RouteTarget, ...],
-        mandatory: bool,
-        recorders: tuple[DeduplicationRecorder, ...],
+        self, exchange: Exchange, message: Message, queues: Targets, mandatory: bool, recorders: Recorders
     ) -> None:
         """Add a publish; raises PreconditionFailed (406) beyond the limit."""
 

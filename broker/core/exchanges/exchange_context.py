@@ -13,12 +13,12 @@ from ..messages.clock import Clock, Timer
 from ..messages.journal_port import RecoveredQueue
 from ..messages.message import Message
 from ..messages.message_state import NEVER
-from ..queues.route_target import EnqueueResult, RouteTarget
+from ..queues.route_target import EnqueueResult, Targets
 
 EnqueueSteps = Generator[int, None, EnqueueResult]
 """A part of a job that enqueues messages: it yields the cost of each step, and returns the result."""
 
-LookSteps = Generator[int, None, tuple[tuple[RouteTarget, ...], bool]]
+LookSteps = Generator[int, None, tuple[Targets, bool]]
 """A part of a job that looks for room: it yields the cost of each step, and returns the queues and `has_room`."""
 
 RoomSteps = Generator[int, None, bool]
@@ -43,7 +43,7 @@ class TryLater(Exception):
     targets  these queues, and sinks
     """
 
-    def __init__(self, targets: tuple[RouteTarget, ...]) -> None:
+    def __init__(self, targets: Targets) -> None:
         super().__init__()
         self.targets = targets
 
@@ -114,7 +114,7 @@ class ExchangeContext:
         """Return the queues to which `forward` would route a message, whose body is not needed, and `has_room`."""
         raise NotImplementedError
 
-    def has_room(self, targets: tuple[RouteTarget, ...]) -> bool:
+    def has_room(self, targets: Targets) -> bool:
         """Return whether a message may be enqueued: not if all of the queues must not reject more messages."""
         raise NotImplementedError
 

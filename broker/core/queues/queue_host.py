@@ -14,7 +14,7 @@ from ..messages.message import NO_ADDRESS, Message, SharedMessage, header_bytes_
 from .deduplication import Deduplication
 from .ledger import Ledger
 from .queue_settings import QueueSettings, QueueSettingsCache
-from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget, TargetSearch
+from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget, Targets, TargetSearch
 from .traffic_log import MADE, TrafficLog
 from .waiting_outboxes import WaitingOutboxes
 
@@ -175,7 +175,7 @@ class QueueHost:
         messages: list[Message],
         body_bytes: int,
         persistent: bool,
-        targets: tuple[RouteTarget, ...],
+        targets: Targets,
         source: str = MADE,
         shared: bool = False,
         header_bytes: int = -1,
@@ -218,13 +218,7 @@ class QueueHost:
         return DURABLE if numbers else ACCEPTED
 
     def _enqueue_apart(
-        self,
-        messages: list[Message],
-        body_bytes: int,
-        persistent: bool,
-        targets: tuple[RouteTarget, ...],
-        source: str,
-        shared: bool,
+        self, messages: list[Message], body_bytes: int, persistent: bool, targets: Targets, source: str, shared: bool
     ) -> EnqueueResult:
         """Enqueue where some targets look at each message; the other targets share one stored copy."""
         plain = tuple([target for target in targets if not target.per_message])
@@ -238,7 +232,7 @@ class QueueHost:
         return result if result.stored or not stored else EnqueueResult(True, result.refused)
 
     def _enqueue_per_message(
-        self, messages: list[Message], targets: tuple[RouteTarget, ...], source: str, shared: bool
+        self, messages: list[Message], targets: Targets, source: str, shared: bool
     ) -> EnqueueResult:
         """Enqueue messages one by one at each target, which gets copies of its own if other targets get them too.
 

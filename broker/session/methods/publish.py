@@ -28,7 +28,7 @@ from ...core.messages.message import (
     total_bytes,
 )
 from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
-from ...core.queues.deduplication import DeduplicationRecorder, find_duplicate, record
+from ...core.queues.deduplication import Recorders, find_duplicate, record
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
@@ -39,6 +39,7 @@ from ...core.queues.route_target import (
     PER_MESSAGE_COST,
     EnqueueResult,
     RouteTarget,
+    Targets,
     await_outboxes,
     cost_of_reading,
     existing,
@@ -297,7 +298,7 @@ class RouteRun:
 
     __slots__ = ("route", "queues", "exchange", "mandatory", "messages", "body_bytes", "persistent", "places")
 
-    def __init__(self, route: Route, queues: tuple[RouteTarget, ...]) -> None:
+    def __init__(self, route: Route, queues: Targets) -> None:
         self.route = route
         self.queues = queues
         self.exchange = route.exchange
@@ -327,7 +328,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
     header, raw = NO_HEADER, b""
     body_bytes = largest = 0
     persistent = alone = some_long = False
-    runs: dict[tuple[RouteTarget, ...], RouteRun] = {}
+    runs: dict[Targets, RouteRun] = {}
     run: RouteRun | None = None
     try:
         for route, content in zip(routes, contents, strict=False):
@@ -392,9 +393,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
     return published
 
 
-def enqueue_runs(
-    channel: Channel, runs: dict[tuple[RouteTarget, ...], RouteRun], in_slices: bool, some_long: bool
-) -> None:
+def enqueue_runs(channel: Channel, runs: dict[Targets, RouteRun], in_slices: bool, some_long: bool) -> None:
     """Enqueue runs by the targets of their routes, and register all their messages for confirms. HOT: bench K, L.
 
     A run to more than FEW queues is the only one, and is enqueued in steps. `some_long` says whether some of the
@@ -597,7 +596,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
         yield from complete_search(channel, route)
         queues = route.targets and existing(route.targets)
     by_message = route.markers and route.needs_message(message.property_bytes)
-    recorders: tuple[DeduplicationRecorder, ...] = ()
+    recorders: Recorders = ()
     on_full = channel.on_full
     deferred: Search | None = None
     if route.direct:
@@ -632,7 +631,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
         yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
 
 
-def sinks_have_room(channel: Channel, targets: tuple[RouteTarget, ...], message: Message) -> Generator[int, None, bool]:
+def sinks_have_room(channel: Channel, targets: Targets, message: Message) -> Generator[int, None, bool]:
     """Refuse a message that one of the sinks would refuse, because the publisher repeats it, and return False."""
     for target in targets:
         if target.internal and (steps := target.has_room_in_steps(message)) is not None and not (yield from steps):
@@ -647,9 +646,7 @@ def await_journal_for(channel: Channel, search: Search) -> None:
         channel.connection.suspend_for_journal()
 
 
-def accepted_in_steps(
-    queues: tuple[RouteTarget, ...], message: Message
-) -> Generator[int, None, tuple[RouteTarget, ...]]:
+def accepted_in_steps(queues: Targets, message: Message) -> Generator[int, None, Targets]:
     """Have targets accept a message that do so in steps; return all targets, with results in place of these."""
     accepted: dict[RouteTarget, RouteTarget] = {}
     for index, target in enumerate(queues, 1):
@@ -661,12 +658,7 @@ def accepted_in_steps(
 
 
 def publish_to(
-    channel: Channel,
-    route: Route,
-    message: Message,
-    keys: tuple[str, ...],
-    queues: tuple[RouteTarget, ...],
-    recorders: tuple[DeduplicationRecorder, ...],
+    channel: Channel, route: Route, message: Message, keys: tuple[str, ...], queues: Targets, recorders: Recorders
 ) -> None:
     """Publish one message to these queues, or add it to the transaction."""
     if not admits(channel, message, keys, queues):
@@ -678,7 +670,7 @@ def publish_to(
         enqueue_one(channel, route.exchange, message, queues, route.mandatory, recorders)
 
 
-def admits(channel: Channel, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]) -> bool:
+def admits(channel: Channel, message: Message, keys: tuple[str, ...], queues: Targets) -> bool:
     """Trace a message and return True, or refuse it if a queue would refuse it and the publisher repeats it."""
     confirms = channel.confirms
     if (
@@ -701,12 +693,7 @@ def refuse(channel: Channel) -> None:
 
 
 def enqueue_one(
-    channel: Channel,
-    exchange: Exchange,
-    message: Message,
-    queues: tuple[RouteTarget, ...],
-    mandatory: bool,
-    recorders: tuple[DeduplicationRecorder, ...],
+    channel: Channel, exchange: Exchange, message: Message, queues: Targets, mandatory: bool, recorders: Recorders
 ) -> bool:
     """Enqueue one message, and pass it to the few recorders if all queues took it; return whether they did."""
     result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
@@ -719,12 +706,8 @@ def enqueue_one(
 
 
 def routed_again(
-    channel: Channel,
-    exchange: Exchange,
-    message: Message,
-    queues: tuple[RouteTarget, ...],
-    recorders: tuple[DeduplicationRecorder, ...],
-) -> Generator[int, None, tuple[tuple[RouteTarget, ...], tuple[DeduplicationRecorder, ...]]]:
+    channel: Channel, exchange: Exchange, message: Message, queues: Targets, recorders: Recorders
+) -> Generator[int, None, tuple[Targets, Recorders]]:
     """Return the targets and recorders of a message, which others replace if a duplicate was accepted meanwhile."""
     while (yield from find_duplicate(recorders, message)):
         search = channel.vhost.search(exchange, routing_keys(message, None), message, peeks=True, published=True)
@@ -736,7 +719,7 @@ def routed_again(
     return queues, recorders
 
 
-def is_dropped(queues: tuple[RouteTarget, ...]) -> bool:
+def is_dropped(queues: Targets) -> bool:
     """Return whether a message with these targets is a duplicate, which nothing takes."""
     return len(queues) > 0 and all(isinstance(queue, DiscardSink) for queue in queues)
 
@@ -745,9 +728,9 @@ def enqueue_in_steps(
     channel: Channel,
     exchange: Exchange,
     messages: list[Message],
-    queues: tuple[RouteTarget, ...],
+    queues: Targets,
     mandatory: bool,
-    recorders: tuple[DeduplicationRecorder, ...],
+    recorders: Recorders,
 ) -> Generator[int, None, bool]:
     """Enqueue messages as `enqueue_one`, but in steps if there are very many queues or recorders.
 
@@ -797,7 +780,7 @@ def enqueue_in_steps(
     return taken
 
 
-def one_is_full(channel: Channel, queues: tuple[RouteTarget, ...]) -> Generator[int, None, bool]:
+def one_is_full(channel: Channel, queues: Targets) -> Generator[int, None, bool]:
     """Return whether one of the queues has rejected too many messages; look at them in steps."""
     for at in range(0, len(queues), LOOKS):
         some = queues[at : at + LOOKS]
@@ -807,7 +790,7 @@ def one_is_full(channel: Channel, queues: tuple[RouteTarget, ...]) -> Generator[
     return False
 
 
-def some_deleted(queues: tuple[RouteTarget, ...]) -> Generator[int, None, bool]:
+def some_deleted(queues: Targets) -> Generator[int, None, bool]:
     """Return whether one of the queues was deleted; look at them in steps. A reply queue may be deleted at any time."""
     for at in range(0, len(queues), LOOKS):
         if at:
@@ -817,7 +800,7 @@ def some_deleted(queues: tuple[RouteTarget, ...]) -> Generator[int, None, bool]:
     return False
 
 
-def await_room(channel: Channel, queues: tuple[RouteTarget, ...], cost: int = PER_MESSAGE_COST) -> Job:
+def await_room(channel: Channel, queues: Targets, cost: int = PER_MESSAGE_COST) -> Job:
     """Wait as part of a job until none of the queues must not reject more messages; the next ones have this cost.
 
     A channel with `on_full` does not wait: it has looked at all of them before.
@@ -841,7 +824,7 @@ def finish(channel: Channel, count: int, result: EnqueueResult) -> bool:
     return not result.refused
 
 
-def are_few(queues: tuple[RouteTarget, ...], message: Message, ledger: Ledger) -> bool:
+def are_few(queues: Targets, message: Message, ledger: Ledger) -> bool:
     """Return whether the message may be enqueued in all these queues in one step."""
     if len(queues) < 2:
         return True
@@ -855,12 +838,12 @@ def are_few(queues: tuple[RouteTarget, ...], message: Message, ledger: Ledger) -
     )
 
 
-def looks_at_each(messages: list[Message], queues: tuple[RouteTarget, ...]) -> bool:
+def looks_at_each(messages: list[Message], queues: Targets) -> bool:
     """Return whether some of the queues take these messages one by one."""
     return messages[0].state is not None or any(queue.per_message for queue in queues)
 
 
-def cost_of_each(messages: list[Message], queues: tuple[RouteTarget, ...]) -> int:
+def cost_of_each(messages: list[Message], queues: Targets) -> int:
     """Return the cost of enqueueing the messages in one of these queues, beside that of storing them."""
     if looks_at_each(messages, queues):
         return PER_MESSAGE_COST * len(messages) + cost_of_reading(messages, queues)
@@ -868,12 +851,7 @@ def cost_of_each(messages: list[Message], queues: tuple[RouteTarget, ...]) -> in
 
 
 def enqueue_more(
-    channel: Channel,
-    exchange: Exchange,
-    messages: list[Message],
-    body_bytes: int,
-    persistent: bool,
-    queues: tuple[RouteTarget, ...],
+    channel: Channel, exchange: Exchange, messages: list[Message], body_bytes: int, persistent: bool, queues: Targets
 ) -> EnqueueResult:
     """Enqueue messages, which are counted and logged already, in more queues of their route."""
     queues = existing(queues)
@@ -895,7 +873,7 @@ def enqueue(
     messages: list[Message],
     body_bytes: int,
     persistent: bool,
-    queues: tuple[RouteTarget, ...],
+    queues: Targets,
     mandatory: bool,
     alike: bool = False,
     header_bytes: int = -1,

@@ -15,11 +15,11 @@ from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, STORE_SHIFT, TURN_COST, UNLIMITED, Job, do_at_once
 from ...core.messages.journal_port import DISK_FULL, Commit, Journal
 from ...core.messages.message import Message, ShedMessage
-from ...core.queues.deduplication import DeduplicationRecorder
+from ...core.queues.deduplication import Recorders
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
-from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_reading, cost_of_records
+from ...core.queues.route_target import PAGE_COST, Targets, cost_of_reading, cost_of_records
 from ...wire import method_encoder
 from ..channel import Channel, Publish
 from ..channel_host import ChannelHost
@@ -51,12 +51,7 @@ class Transaction:
         self._steps: Job | None = None  # a long settlement or rollback under way
 
     def publish(
-        self,
-        exchange: Exchange,
-        message: Message,
-        queues: tuple[RouteTarget, ...],
-        mandatory: bool,
-        recorders: tuple[DeduplicationRecorder, ...],
+        self, exchange: Exchange, message: Message, queues: Targets, mandatory: bool, recorders: Recorders
     ) -> None:
         """Add a publish; raises PreconditionFailed (406) beyond the limit."""
         published_bytes = len(message.frames) + PUBLISH_BYTES + QUEUE_BYTES * len(queues)
