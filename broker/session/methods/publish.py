@@ -12,7 +12,6 @@ from ...amqp import properties
 from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
 from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, reframe
 from ...core.exchanges.deduplicating import DiscardSink
-from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT, Accepted
 from ...core.exchanges.route_cache import LIMIT_BYTES, size_of
 from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey, Search
@@ -150,13 +149,11 @@ def publish(
     if queues is not None and ledger.dead_letters.full_outboxes and not channel.all_or_none:
         queues = None if must_wait(ledger, queues) else queues
     if queues is not None and not alone:
-        result = enqueue(
-            channel, route.exchange, messages, whole_bytes, persistent, queues, route.mandatory, True, long_bytes
-        )
+        result = enqueue(channel, route, messages, whole_bytes, persistent, queues, route.mandatory, True, long_bytes)
         if channel.confirms is not None:
             channel.expect_confirms(channel.confirms, count, result)
     elif not alone and route.targets is not None and not channel.all_or_none:
-        steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
+        steps = enqueue_in_steps(channel, route, messages, route.targets, route.mandatory, ())
         do_in_steps(channel, messages, steps, in_slices)
     else:
         published = 0
@@ -405,7 +402,7 @@ def enqueue_runs(channel: Channel, runs: dict[Targets, RouteRun], in_slices: boo
         route = run.route
         long = run.body_bytes + header_bytes > route.long_bytes or header_bytes > route.read_bytes
         if long or len(run.queues) > FEW or must_wait(channel.vhost.ledger, run.queues):
-            steps = enqueue_in_steps(channel, run.exchange, run.messages, run.queues, run.mandatory, ())
+            steps = enqueue_in_steps(channel, route, run.messages, run.queues, run.mandatory, ())
             do_in_steps(channel, run.messages, steps, in_slices)
             return
     count = 0
@@ -416,15 +413,7 @@ def enqueue_runs(channel: Channel, runs: dict[Targets, RouteRun], in_slices: boo
             channel.connection.spent += cost_of_reading(run.messages, queues) * len(queues)
         header_bytes = header_bytes_of(run.messages) if some_long else 0
         result = enqueue(
-            channel,
-            run.exchange,
-            run.messages,
-            run.body_bytes,
-            run.persistent,
-            queues,
-            run.mandatory,
-            False,
-            header_bytes,
+            channel, run.route, run.messages, run.body_bytes, run.persistent, queues, run.mandatory, False, header_bytes
         )
         count += len(run.messages)
         stored = stored or result.stored
@@ -628,7 +617,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
             yield deferred.keep()
             await_journal_for(channel, deferred)
         queues = yield from accepted_in_steps(queues, message)
-        yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
+        yield from enqueue_in_steps(channel, route, [message], queues, route.mandatory, recorders)
 
 
 def sinks_have_room(channel: Channel, targets: Targets, message: Message) -> Generator[int, None, bool]:
@@ -665,9 +654,9 @@ def publish_to(
         return
     if channel.transaction is not None:
         channel.connection.spent += len(queues) >> DESTINATIONS_SHIFT
-        channel.transaction.publish(route.exchange, message, queues, route.mandatory, recorders)
+        channel.transaction.publish(route, message, queues, recorders)
     else:
-        enqueue_one(channel, route.exchange, message, queues, route.mandatory, recorders)
+        enqueue_one(channel, route, message, queues, route.mandatory, recorders)
 
 
 def admits(channel: Channel, message: Message, keys: tuple[str, ...], queues: Targets) -> bool:
@@ -693,10 +682,10 @@ def refuse(channel: Channel) -> None:
 
 
 def enqueue_one(
-    channel: Channel, exchange: Exchange, message: Message, queues: Targets, mandatory: bool, recorders: Recorders
+    channel: Channel, route: Route, message: Message, queues: Targets, mandatory: bool, recorders: Recorders
 ) -> bool:
     """Enqueue one message, and pass it to the few recorders if all queues took it; return whether they did."""
-    result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
+    result = enqueue(channel, route, [message], message.body_bytes, message.persistent, queues, mandatory)
     if len(queues) > 1 and looks_at_each([message], queues):
         channel.connection.spent += (PER_MESSAGE_COST - 1) * len(queues)
     accepted = finish(channel, 1, result)
@@ -706,11 +695,11 @@ def enqueue_one(
 
 
 def routed_again(
-    channel: Channel, exchange: Exchange, message: Message, queues: Targets, recorders: Recorders
+    channel: Channel, route: Route, message: Message, queues: Targets, recorders: Recorders
 ) -> Generator[int, None, tuple[Targets, Recorders]]:
     """Return the targets and recorders of a message, which others replace if a duplicate was accepted meanwhile."""
     while (yield from find_duplicate(recorders, message)):
-        search = channel.vhost.search(exchange, routing_keys(message, None), message, peeks=True, published=True)
+        search = channel.vhost.search(route.exchange, routing_keys(message, None), message, peeks=True, published=True)
         yield from search.in_steps()
         accepted = {queue.sink: queue for queue in queues if isinstance(queue, Accepted)}
         queues = (*accepted.values(), *[target for target in search.targets if target not in accepted])
@@ -725,12 +714,7 @@ def is_dropped(queues: Targets) -> bool:
 
 
 def enqueue_in_steps(
-    channel: Channel,
-    exchange: Exchange,
-    messages: list[Message],
-    queues: Targets,
-    mandatory: bool,
-    recorders: Recorders,
+    channel: Channel, route: Route, messages: list[Message], queues: Targets, mandatory: bool, recorders: Recorders
 ) -> Generator[int, None, bool]:
     """Enqueue messages as `enqueue_one`, but in steps if there are very many queues or recorders.
 
@@ -742,12 +726,12 @@ def enqueue_in_steps(
     if few or recorders:
         yield from await_room(channel, queues[:FEW])
     if recorders and (channel.busy or not few):
-        queues, recorders = yield from routed_again(channel, exchange, messages[0], queues, recorders)
+        queues, recorders = yield from routed_again(channel, route, messages[0], queues, recorders)
         if is_dropped(queues):
             return finish(channel, 1, DURABLE)
         few = len(recorders) <= FEW and are_few(queues, messages[0], channel.vhost.ledger)
     if few:
-        return enqueue_one(channel, exchange, messages[0], existing(queues), mandatory, recorders)
+        return enqueue_one(channel, route, messages[0], existing(queues), mandatory, recorders)
     together = len(messages)
     if together > SHARED and (any(message.persistent for message in messages) or cost_of_reading(messages, queues)):
         together = SHARED
@@ -767,11 +751,11 @@ def enqueue_in_steps(
         yield from await_room(channel, first_part, each * len(first_part))
         there = existing(first_part)
         exist = len(there) > 0 or len(existing(queues)) > 0
-        result = enqueue(channel, exchange, some, body_bytes, persistent, there, mandatory and not exist)
+        result = enqueue(channel, route, some, body_bytes, persistent, there, mandatory and not exist)
         for part in parts:
             yield max(ENQUEUE_COST, stored_bytes >> STORE_SHIFT)
             yield from await_room(channel, part)
-            more = enqueue_more(channel, exchange, some, body_bytes, persistent, part)
+            more = enqueue_more(channel, route, some, body_bytes, persistent, part)
             result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
         accepted = finish(channel, len(some), result)
         if accepted and exist:
@@ -851,15 +835,15 @@ def cost_of_each(messages: list[Message], queues: Targets) -> int:
 
 
 def enqueue_more(
-    channel: Channel, exchange: Exchange, messages: list[Message], body_bytes: int, persistent: bool, queues: Targets
+    channel: Channel, route: Route, messages: list[Message], body_bytes: int, persistent: bool, queues: Targets
 ) -> EnqueueResult:
     """Enqueue messages, which are counted and logged already, in more queues of their route."""
     queues = existing(queues)
     routed = len(messages) * len(queues)
-    exchange.publish_out += routed
+    route.exchange.publish_out += routed
     channel.statistics.routed += routed
     if channel.rates is not None:
-        channel.rates.routed(exchange, queues, len(messages))
+        channel.rates.routed(route.exchange, queues, len(messages))
     result = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "", shared=True)
     for queue in queues:
         if not channel.closing and queue.congested() and isinstance(queue, Queue):
@@ -869,7 +853,7 @@ def enqueue_more(
 
 def enqueue(
     channel: Channel,
-    exchange: Exchange,
+    route: Route,
     messages: list[Message],
     body_bytes: int,
     persistent: bool,
@@ -890,7 +874,7 @@ def enqueue(
         log.publishing(channel.origin, messages, alike, number)
     connection = channel.connection
     count = len(messages)
-    statistics = channel.statistics
+    statistics, exchange = channel.statistics, route.exchange
     exchange.publish_in += count
     channel.publishing.publish += count
     statistics.publishing.publish += count
