@@ -31,6 +31,7 @@ class Peer:
     encryption        None without TLS
     certificate_name  the user that a verified client certificate names, or None
     internal_user     the user of a connection from within this broker, or None
+    name              of a connection without addresses, or empty
     """
 
     host: str
@@ -41,10 +42,11 @@ class Peer:
     certificate_name: str | None = None
     encryption: Encryption | None = None
     internal_user: User | None = None
+    name: str = ""
 
     def __str__(self) -> str:
         """Name of the connection as RabbitMQ lists it."""
-        return f"{bracketed(self.host)}:{self.port} -> {bracketed(self.local_host)}:{self.local_port}"
+        return self.name or f"{bracketed(self.host)}:{self.port} -> {bracketed(self.local_host)}:{self.local_port}"
 
 
 def bracketed(host: str) -> str:
