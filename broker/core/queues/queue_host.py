@@ -48,7 +48,6 @@ class HostedQueue(RouteTarget):
 
     def schedule_pump(self) -> None:
         """Have the node pump this queue soon, as something may be deliverable."""
-        raise NotImplementedError
 
     def on_due(self) -> int:
         """Do the work for which the queue has waited (`Scheduler.pump_at`); return the cost."""
@@ -56,7 +55,6 @@ class HostedQueue(RouteTarget):
 
     def feed(self) -> None:
         """Deliver ready messages to consumers until either run out; expire and drop messages."""
-        raise NotImplementedError
 
     # For its ready messages
 
@@ -93,15 +91,12 @@ class HostedQueue(RouteTarget):
 
     def push_at(self, level: int, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
         """Add messages at the tail of their priority level; any of them may have a deadline."""
-        raise NotImplementedError
 
     def expire_soon(self, level: int) -> None:
         """Have the queue pumped soon, because a message of this priority level got its deadline after `push_at`."""
-        raise NotImplementedError
 
     def await_freed(self) -> None:
         """Note it if consumers that wait may have room. What is above a limit is dropped later, if it stays."""
-        raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -166,7 +161,6 @@ class QueueHost:
 
     def delete_expired(self, queue: HostedQueue) -> None:
         """Delete a queue that was unused for its `x-expires`."""
-        raise NotImplementedError
 
     # Publishing
 

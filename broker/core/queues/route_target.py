@@ -67,7 +67,6 @@ class RouteTarget(Destination):
         `shared` messages are also added to other targets. `header_bytes` is the sum of their long headers
         (`header_bytes_of`), or -1 if unknown.
         """
-        raise NotImplementedError
 
     def accept(self, messages: list[Message], source: str, shared: bool, others: Targets = ()) -> EnqueueResult:
         """Store and add messages one by one, or reject them; the same for `others` with an equal `record_key`.
@@ -114,7 +113,6 @@ class RouteTarget(Destination):
 
     def when_may_reject(self, fn: Callable[[], None]) -> None:
         """Call `fn` once when publishers need not wait any more."""
-        raise NotImplementedError
 
     def has_room(self, body_bytes: int) -> bool:
         """Return whether a message with a body of this length would not be rejected."""

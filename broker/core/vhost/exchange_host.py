@@ -32,10 +32,10 @@ FORWARD_COST = 3_000  # of a message that is enqueued in one step, and so is eit
 class ExchangeHost(ExchangeContext):
     """A virtual host as the type of one of its exchanges sees it."""
 
-    __slots__ = ("_vhost", "_exchange")
+    __slots__ = ("clock", "durable", "number", "_vhost", "_exchange")
 
     def __init__(self, vhost: EmissionHost, exchange: Exchange) -> None:
-        super().__init__(vhost.clock, exchange.durable, exchange.number)
+        self.clock, self.durable, self.number = vhost.clock, exchange.durable, exchange.number
         self._vhost = vhost
         self._exchange = exchange
 

@@ -16,11 +16,9 @@ class Tracer:
 
     def published(self, origin: Origin, message: Message, keys: tuple[str, ...], queues: Targets) -> None:
         """A message has been routed by these keys to these queues."""
-        raise NotImplementedError
 
     def delivered(self, origin: Origin, message: Message, queue: str, redelivered: bool) -> None:
         """A message has been delivered to a consumer, or by basic.get."""
-        raise NotImplementedError
 
 
 class Tracers(Tracer):
