@@ -1,7 +1,5 @@
 """Uvicorn in the broker's event loop, on sockets that are bound already."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

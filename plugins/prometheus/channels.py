@@ -1,7 +1,5 @@
 """Metrics of channels. Deliveries are counted by channel, not by channel and queue."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from warren.broker.session.channel import Channel

@@ -1,7 +1,5 @@
 """Metrics of connections. The label of a connection's process is `channel`, as in RabbitMQ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from warren.broker.session.connection import Connection

@@ -1,7 +1,5 @@
 """Metrics of exchanges and virtual hosts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from warren.broker.plugin import Exchange

@@ -4,8 +4,6 @@ A group measures all its families of an object at once and shows either each obj
 existing objects would fall when one is deleted, so counters of such objects are summed where deleted ones are included.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Metrics of federation links, if the federation service runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import partial
 

@@ -3,8 +3,6 @@
 They are present from the start with 0, as Prometheus cannot compute a rate from a first value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from warren.broker.core.counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED, DISABLED

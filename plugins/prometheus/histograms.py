@@ -1,7 +1,5 @@
 """Metrics of the node outside the groups: histograms, costs of scrapes, and read errors of the disk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 

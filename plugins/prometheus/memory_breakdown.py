@@ -1,7 +1,5 @@
 """Metrics of the memory of the process by use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from ..management.service import ManagementService

@@ -1,7 +1,5 @@
 """Metrics of the node: churn, resources, storage, logins, alarms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from .families import Family, FamilyGroup, Row, Values, text

@@ -1,7 +1,5 @@
 """Metrics of queues."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from warren.broker.core.metadata.queue_types import CLASSIC, QUORUM

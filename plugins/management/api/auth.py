@@ -1,7 +1,5 @@
 """Routes about users' own identity, password hashes and login attempts."""
 
-from __future__ import annotations
-
 import os
 from urllib.parse import parse_qsl
 

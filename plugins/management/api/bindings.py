@@ -1,7 +1,5 @@
 """Routes for bindings, including the binding of each queue to the default exchange."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import partial
 from urllib.parse import quote, unquote, unquote_plus

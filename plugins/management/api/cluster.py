@@ -1,7 +1,5 @@
 """Routes for the cluster, which is this one node: name, feature flags, version, configuration."""
 
-from __future__ import annotations
-
 import msgspec
 
 from warren.broker.core.policies.parameters import CLUSTER_NAME

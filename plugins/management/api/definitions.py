@@ -1,7 +1,5 @@
 """Routes that export and import definitions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import astuple

@@ -1,7 +1,5 @@
 """Routes for exchanges."""
 
-from __future__ import annotations
-
 import msgspec
 
 from warren.broker.amqp.names import strip_line_ends

@@ -1,7 +1,5 @@
 """Routes for queues."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Routes for users."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain

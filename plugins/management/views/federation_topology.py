@@ -5,8 +5,6 @@ that federate from it, it knows the internal exchange and the queue of each exch
 queue link. Bindings of exchange links name all brokers that they have passed, and so links that are farther away.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, TypedDict

@@ -1,7 +1,5 @@
 """The view of a virtual host."""
 
-from __future__ import annotations
-
 from typing import NotRequired, TypedDict
 
 from warren.broker.plugin import VHost
