@@ -1,7 +1,6 @@
 /** Policies that federate exchanges or queues: the list, and a form with a live list of the matching objects. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { form } from "../core/form.js";
 import { List } from "../core/list.js";
 import * as tasks from "../core/tasks.js";
@@ -90,8 +89,7 @@ function federateForm(context) {
       const at = upstream.indexOf("=");
       const definition = { [upstream.slice(0, at)]: upstream.slice(at + 1) };
       await api.put(target({ vhost, name }), { pattern, definition, priority, "apply-to": entered["apply-to"] });
-      tasks.say(`Policy ${name} is set. The status shows its links.`);
-      context.refresh();
+      tasks.changed(`Policy ${name} is set. The status shows its links.`);
     },
   });
   const { vhost, upstream } = element.elements;

@@ -1,7 +1,6 @@
 /** Sets of upstreams: the list, and the page of a set. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { argumentsTable, fieldRow, form } from "../core/form.js";
 import { List } from "../core/list.js";
 import * as session from "../core/session.js";
@@ -75,15 +74,14 @@ function members(value) {
   return { element: h("div", {}, rows, more), read: () => [...rows.children].map((row) => readers.get(row)()), write };
 }
 
-function setForm(context, { label, submit, fixed, value, keep = false, latest, name }) {
+function setForm({ label, submit, fixed, value, keep = false, latest, name }) {
   const rows = members(value);
   return form({
     label, submit, keep, latest, fields: fixed, extra: [rows.element], clear: () => rows.write([{}]),
     async run(entered) {
       const here = name ?? entered;
       await api.put(target(here), { value: rows.read() });
-      tasks.say(`Upstream set ${here.name} is set.`);
-      context.refresh();
+      tasks.changed(`Upstream set ${here.name} is set.`);
     },
   });
 }
@@ -94,7 +92,7 @@ function createList(context) {
     empty: "no upstream sets; the set “all” is always there", load: whole(all), key: (one) => [one.vhost, one.name],
     actions: [{ label: "Delete", run: removeSets, danger: true }] });
   const known = knownUpstreams();
-  const adding = setForm(context, {
+  const adding = setForm({
     label: "Add a new upstream set", submit: "Add upstream set", value: [{}],
     fixed: [
       vhostField(context),
@@ -115,7 +113,7 @@ function createSet(context) {
   const used = h("div");
   const known = knownUpstreams();
   const load = async (signal) => (await api.get(target(here), {}, signal)).value;
-  const editing = editSection("Edit", context, load, (value, latest) => setForm(context, {
+  const editing = editSection("Edit", context, load, (value, latest) => setForm({
     label: `Edit upstream set ${here.name}`, submit: "Save upstream set", fixed: [], value, keep: true, latest, name: here,
   }));
   const remove = deleteAndReturn("Delete upstream set", () => removeSets([here]), "federation-upstream-sets");

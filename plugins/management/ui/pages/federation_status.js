@@ -1,7 +1,6 @@
 /** The status of federation links, and the page of a link. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { List, paged } from "../core/list.js";
 import * as router from "../core/router.js";
@@ -11,7 +10,7 @@ import * as tasks from "../core/tasks.js";
 import { h, facts, fill, short } from "../web/dom.js";
 import * as format from "../web/format.js";
 import { countColumn } from "./rates.js";
-import { heading, link, section, state } from "./widgets.js";
+import { heading, link, listPage, section, state } from "./widgets.js";
 
 const UP = ["running", "starting"];
 const isDown = (one) => !UP.includes(one.status);
@@ -115,8 +114,7 @@ function createStatus(context) {
     context.refresh();
   });
   table.filter.parentElement.insertBefore(h("label", {}, onlyDown, " only links that are down"), table.summary);
-  return { element: h("div.page", {}, h("h1", {}, "Federation status"), table.element),
-    refresh: (signal) => table.refresh(signal) };
+  return listPage("Federation status", table);
 }
 
 function details(one) {

@@ -1,7 +1,6 @@
 /** A picture of the brokers that federate, as this broker knows them, with the state and the rate of their links. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { List } from "../core/list.js";
 import * as router from "../core/router.js";
 import * as session from "../core/session.js";

@@ -1,7 +1,6 @@
 /** Upstreams of federation: the list, and the page of an upstream. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { List } from "../core/list.js";
 import * as router from "../core/router.js";
 import * as session from "../core/session.js";
@@ -52,8 +51,7 @@ function addForm(context) {
     label: "Add a new upstream", submit: "Add upstream", fixed: [vhostField(context), { name: "name", label: "Name", required: true }],
     async run(entered, value) {
       await api.put(target(entered), { value });
-      tasks.say(`Upstream ${entered.name} is set. It is used as soon as a policy names it.`);
-      context.refresh();
+      tasks.changed(`Upstream ${entered.name} is set. It is used as soon as a policy names it.`);
     },
   });
 }
@@ -87,8 +85,7 @@ function createUpstream(context) {
     label: `Edit upstream ${name}`, submit: "Save upstream", fixed: [], value: shownValue, keep: true, latest,
     async run(_, value, stored) {
       await api.put(target(here), { value: { ...value, uri: restored(value.uri, stored.uri, seen) } });
-      tasks.say(`Upstream ${name} is saved. Its links use the new settings.`);
-      context.refresh();
+      tasks.changed(`Upstream ${name} is saved. Its links use the new settings.`);
     },
   }));
   const remove = deleteAndReturn("Delete upstream", () => removeUpstreams([here]), "federation-upstreams");

@@ -1,7 +1,6 @@
 /** A guide to common topologies: it shows the commands for each broker, and sets what concerns this one. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { fieldRow } from "../core/form.js";
 import * as session from "../core/session.js";
