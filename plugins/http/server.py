@@ -83,11 +83,7 @@ class UvicornLogHandler(logging.Handler):
 
 
 async def serve(
-    host: Host | StandbyHost,
-    application: ASGIApp,
-    at: HTTPListener,
-    listener: Listener,
-    closing: asyncio.Event,
+    host: Host | StandbyHost, application: ASGIApp, at: HTTPListener, listener: Listener, closing: asyncio.Event
 ) -> None:
     """Serve until `closing` is set; then the listener is closed."""
     logger = logging.getLogger("uvicorn.error")

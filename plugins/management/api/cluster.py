@@ -11,6 +11,8 @@ from ..framework.request import Request
 from ..framework.router import Route
 
 ALL_FEATURES = "all"
+# The fields that all feature flags have.
+ENABLED = {"doc_url": "", "state": "enabled", "stability": "stable", "require_level": "none", "provided_by": "rabbit"}
 
 
 class Name(msgspec.Struct):
@@ -30,20 +32,7 @@ def set_name(request: Request) -> Response[None]:
 
 def list_features(request: Request) -> Response[list[dict[str, str]]]:
     """List the feature flags, all of them enabled."""
-    return ok(
-        [
-            {
-                "name": name,
-                "desc": text,
-                "doc_url": "",
-                "state": "enabled",
-                "stability": "stable",
-                "require_level": "none",
-                "provided_by": "rabbit",
-            }
-            for name, text in FEATURES.items()
-        ]
-    )
+    return ok([{"name": name, "desc": text, **ENABLED} for name, text in FEATURES.items()])
 
 
 def enable_feature(request: Request) -> Response[None]:
@@ -55,12 +44,11 @@ def enable_feature(request: Request) -> Response[None]:
 
 def list_deprecated(request: Request) -> Response[list[dict[str, str]]]:
     """List the features that RabbitMQ deprecates or has removed."""
-    return ok(
-        [
-            {"name": name, "desc": "", "deprecation_phase": phase, "doc_url": url, "provided_by": provider}
-            for name, phase, provider, url in DEPRECATED_FEATURES
-        ]
-    )
+    features = [
+        {"name": name, "desc": "", "deprecation_phase": phase, "doc_url": url, "provided_by": provider}
+        for name, phase, provider, url in DEPRECATED_FEATURES
+    ]
+    return ok(features)
 
 
 def list_used_deprecated(request: Request) -> Response[list[dict[str, str]]]:
