@@ -4,8 +4,6 @@ A traced virtual host handles each message separately, which is several times sl
 messages of each second.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json
