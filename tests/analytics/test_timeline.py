@@ -7,20 +7,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
-from warren.plugins.message_log.analysis.reports.timeline import STEPS, Steps, lag
+from warren.plugins.message_log.analysis.timeline import STEPS, Steps, lag
 from warren.plugins.message_log.file_format import schema
 
-from .checking import batch_of
+from .checking import report_of
 from .log import START, Log
 
-pytestmark = pytest.mark.timeout(600)
 CLIENT = {"conn_id": "10.0.0.1:5000 -> 10.0.0.2:5672"}
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> dict[str, Any]:
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Report on a message that waits for 20 s, one that is never delivered, and five that are redelivered once."""
     folder = tmp_path_factory.mktemp("timeline")
     log = Log(folder / "input")
@@ -45,7 +43,8 @@ def report(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> dic
     log.now_us += 10_000_000
     log.snapshot(schema.STOP)
     log.write()
-    return batch_of(spark, folder / "input", folder / "output", "clients", "flow")
+    made: dict[str, Any] = report_of(folder / "input", folder / "output")
+    return made
 
 
 def queue_of(report: dict[str, Any], name: str) -> dict[str, Any]:

@@ -192,7 +192,6 @@ def input_of(ledger: Ledger) -> Values:
         "skipped": dict(sorted(skipped.items())),
         "missing_hours": missing_hours(files.files),
         "skipped_files": sorted(file.path for file in files.skipped)[:SKIPPED],
-        "unprocessed_files": 0,
         "clock_jumps": [plain({name: getattr(boot, name) for name in clock}) for boot in jumped],
     }
 
@@ -251,7 +250,8 @@ def restarts_of(ledger: Ledger) -> list[Values]:
         found = after.get((later.node, later.boot_id, each.vhost, each.queue))
         before, there = each.after or 0, found.before or 0 if found is not None else 0
         if before or there:
-            names = {"node": each.node, "boot_id": each.boot_id, "vhost": each.vhost, "queue": each.queue}
+            names = dict(zip((*QUEUE, "boot_id"), (each.node, each.vhost, each.queue, each.boot_id), strict=True))
             counts = {"before": before, "after": there, "fewer": before - there}
-            rows.append(names | {"next_boot_id": later.boot_id, "stopped": boot.stopped} | counts)
+            about = {"next_boot_id": later.boot_id, "durable": each.durable, "stopped": boot.stopped}
+            rows.append(names | about | counts)
     return rows
