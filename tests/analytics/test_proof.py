@@ -295,7 +295,7 @@ def kept_by(ledger: Ledger, node: str) -> list[Values]:
 
 UNCERTAIN = {
     "boot_missing": "the log of the boot before is missing",
-    "writer_killed_too": "records that a killed writer had not finished are lost",
+    "writer_killed_too": "15 records lost that a writer had not finished when it ended",
 }
 LOSSES: dict[str, dict[str, int]] = {
     "newest_file_deleted": {verdict.FILE_MISSING: 30, verdict.MISSING: 30},
