@@ -65,7 +65,7 @@ def described(*changed: Values, known: Known = AT_ONCE) -> list[Boot]:
 def judged(*changed: Values, known: Known = AT_ONCE, lost: int = 0, reasons: tuple[str, ...] = ()) -> Verdict:
     """Judge boots, of which the first one lacks `lost` records."""
     found = [Imbalance(MISSING, "a", "b1", records=lost)] if lost else []
-    return verdict(described(*changed, known=known), found, [], reasons)
+    return verdict(described(*changed, known=known), found, reasons)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_it_is_balanced_only_if_nothing_speaks_against_it(boot: Values, lost: in
 
 
 def test_without_a_log_nothing_is_balanced() -> None:
-    assert verdict([], [], [], []).status == "incomplete"
+    assert verdict([], [], []).status == "incomplete"
 
 
 def after(seconds: float) -> Known:
