@@ -200,6 +200,8 @@ class Journal(port.Journal):
         self.next_queue = recovered.next_queue
         self._logged = self._logged_durable = self._vouched = recovered.batch
         self._last_commit = recovered.commit
+        damage = len(recovered.missing) + sum(len(each.bad) for each in recovered.reports.values())
+        self.recovery = port.Recovery(recovered.salt, recovered.batch, recovered.settling, damage)
         last = recovered.segments[-1] if recovered.segments else None
         for segment in recovered.segments[:-1]:
             self.index.complete(segment)
@@ -370,6 +372,10 @@ class Journal(port.Journal):
         if self._buffers or self._settled or self._moved or self._counted or self._changes:
             return self._filling
         return self._outstanding[-1].number if self._outstanding else self.durable
+
+    def position(self) -> port.Position:
+        pending = self._buffers or self._settled or self._moved or any(commit.settled for commit in self._commits)
+        return port.Position(self._logged_durable, self._logged + bool(pending))
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
         self._waiting.append((ticket, fn))
