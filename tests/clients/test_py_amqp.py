@@ -1,10 +1,8 @@
 """py-amqp, the client below kombu and Celery. It prefers AMQPLAIN and sends only capabilities that it was given."""
 
-import contextlib
 import datetime
 import decimal
 import socket
-import time
 
 import pytest
 from amqp import Connection, Message
@@ -12,8 +10,6 @@ from amqp.exceptions import (
     AccessRefused,
     AMQPNotImplementedError,
     ConsumerCancelled,
-    MessageNacked,
-    NotAllowed,
     NotFound,
     PreconditionFailed,
 )
@@ -74,22 +70,6 @@ def test_a_wrong_password_is_refused(connect, mechanism):
         connect(password="not it", login_method=mechanism)
 
 
-def test_an_unknown_vhost_is_refused(connect):
-    with pytest.raises(NotAllowed, match="vhost nowhere not found"):
-        connect(virtual_host="nowhere")
-
-
-def test_heartbeats_keep_an_idle_connection(connect):
-    connection = connect(heartbeat=1)
-    assert connection.heartbeat == 1
-    until = time.monotonic() + 2.6
-    while time.monotonic() < until:
-        with contextlib.suppress(socket.timeout):
-            connection.drain_events(timeout=0.2)
-        connection.heartbeat_tick()  # raises if the broker has sent nothing for too long
-    connection.channel().close()
-
-
 def test_channels_open_close_and_flow(connection):
     for _ in range(50):
         connection.channel(5).close()
@@ -136,26 +116,6 @@ def test_nowait_methods_have_no_reply(channel, names):
         channel.queue_declare(queue, passive=True)
 
 
-def test_publishes_are_confirmed(connect):
-    channel = connect(confirm_publish=True).channel()
-    queue = channel.queue_declare("", exclusive=True).queue
-    for number in range(100):
-        channel.basic_publish(Message(str(number)), "", queue, confirm_timeout=TIMEOUT_S)
-    assert channel.queue_declare(queue, passive=True).message_count == 100
-
-
-def test_a_full_queue_nacks_the_publish(connect):
-    channel = connect(confirm_publish=True).channel()
-    queue = channel.queue_declare(
-        "", exclusive=True, arguments={"x-max-length": 2, "x-overflow": "reject-publish"}
-    ).queue
-    for body in ("one", "two"):
-        channel.basic_publish(Message(body), "", queue, confirm_timeout=TIMEOUT_S)
-    with pytest.raises(MessageNacked):
-        channel.basic_publish(Message("three"), "", queue, confirm_timeout=TIMEOUT_S)
-    assert bodies(channel, queue) == ["one", "two"]
-
-
 def test_a_return_reaches_its_event_before_the_confirm(connect):
     channel = connect(confirm_publish=True).channel()
     events = []
@@ -165,14 +125,6 @@ def test_a_return_reaches_its_event_before_the_confirm(connect):
     (error, exchange, routing_key, message), ack = events
     assert (error.reply_code, error.reply_text, exchange, routing_key) == (312, "NO_ROUTE", "", "no.such.queue")
     assert (message.body, ack) == ("back", "ack")
-
-
-@pytest.mark.parametrize("size", [0, 1_000_000, 10_000_000])
-def test_a_body_of_any_size_comes_back_whole(channel, queue, size):
-    body = bytes(range(250)) * (size // 250)
-    channel.basic_publish(Message(body), "", queue)
-    message = channel.basic_get(queue, no_ack=True)
-    assert (message.body if isinstance(message.body, bytes) else message.body.encode()) == body
 
 
 def test_every_property_and_header_type_comes_back(channel, queue):
@@ -248,16 +200,3 @@ def test_deleting_the_queue_cancels_its_consumer(connection, channel, names):
     with pytest.raises(ConsumerCancelled, match=untold):
         channel.queue_delete(queue)
         connection.drain_events(timeout=TIMEOUT_S)
-
-
-def test_a_transaction_commits_and_rolls_back(connection, channel, queue):
-    tx = connection.channel()
-    tx.tx_select()
-    tx.basic_publish(Message("rolled back"), "", queue)
-    tx.tx_rollback()
-    tx.basic_publish(Message("committed"), "", queue)
-    assert bodies(channel, queue) == []
-    tx.tx_commit()
-    assert bodies(channel, queue) == ["committed"]
-    with pytest.raises(PreconditionFailed, match="cannot switch from tx to confirm mode"):
-        tx.confirm_select()

@@ -9,8 +9,6 @@ from urllib.parse import quote, unquote
 
 from tests.support.polling import until
 
-WITHIN_S = 60
-
 # The types of each list and object: key -> type, if present and not null.
 OVERVIEW = {
     "management_version": str, "rates_mode": str, "rabbitmq_version": str, "cluster_name": str, "erlang_version": str,

@@ -13,15 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
 from typing import Any
 
-from warren.broker.app.build import build_settings
-from warren.broker.net.tls import TLS
-from warren.broker.plugin_host.host import Host
-from warren.broker.runtime.resource_monitor import Resources
 from warren.plugins.http.asgi import Incoming
 from warren.plugins.management.dispatcher import application
 from warren.plugins.management.framework.state import ManagementState
 
-from .in_process import InProcessPeer
+from .in_process import InProcessPeer, new_host
 
 PATIENCE_S = 60.0
 
@@ -202,13 +198,7 @@ class Api(Requests):
 
     def __init__(self, peer: InProcessPeer | None = None) -> None:
         self.peer = peer or InProcessPeer()
-        node, config = self.peer.node, self.peer.config
-        resources = Resources(node.alarms, lambda: 1 << 40, lambda: None, lambda: 1 << 20, 1 << 30)
-
-        def no_tls(options: object) -> TLS:
-            raise ValueError("no certificates here")
-
-        self.host = Host(node, config, build_settings(config), self.peer.server, resources, no_tls, [])
+        self.host = new_host(self.peer.node, self.peer.config, self.peer.server)
         self.state = ManagementState(self.host)
         self._changes: list[Callable[[], object]] = []
         self.application = application(self.host, self.state)

@@ -7,11 +7,10 @@ from tests.support.federation import Place, headers
 from tests.support.polling import until, until_steady
 
 from .conftest import NewPlaces
-from .test_topologies import TRIANGLE, Edge, Graph, each_reaches, everywhere_once, ring
+from .test_topologies import COMPLETE, TRIANGLE, Edge, Graph, each_reaches, everywhere_once, ring
 
 pytestmark = pytest.mark.sockets
 
-COMPLETE = [(up, down) for up in range(4) for down in range(4) if up != down]
 RING_WITH_A_CHORD = [*ring(4), (0, 2)]
 DEDUPLICATE = {"federation-upstream-set": "all", "federation-deduplicate": True}
 MULTI_HOP = {"federation-upstream-set": "all", "federation-multi-hop": True}

@@ -10,7 +10,7 @@ from warren.broker.amqp.properties import Properties
 from warren.plugins.exchanges.federated_presence import Presence
 
 from .conftest import NewPlaces, NewProxy
-from .test_topologies import PAIR, TRIANGLE, Edge, ring
+from .test_topologies import COMPLETE, PAIR, TRIANGLE, Edge, ring
 
 pytestmark = pytest.mark.sockets
 
@@ -161,7 +161,7 @@ def test_leaves_of_a_tree_are_two_hops_from_each_other(everywhere: list[Place], 
 
 def test_in_a_complete_graph_that_deduplicates_everybody_is_told_once(here: NewPlaces) -> None:
     places = here(4)
-    sites = Sites(places, [(up, down) for up in range(4) for down in range(4) if up != down])
+    sites = Sites(places, COMPLETE)
     for place in places:
         place.policy("^fed", DEDUPLICATE, "deduplicate", 1)
     sites.unlimited = True

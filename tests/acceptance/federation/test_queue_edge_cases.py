@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from tests.support.amqp_client import Channel
-from tests.support.codec import Typed
 from tests.support.federation import Place, headers
 from tests.support.polling import until, until_steady
 from warren.federation import queue_link
@@ -14,8 +13,6 @@ from warren.federation.queue_link import QueueLink
 from .conftest import NewPlaces
 
 pytestmark = pytest.mark.sockets
-
-ALL = {"federation-upstream-set": "all"}
 
 
 def federated(up: Place, down: Place, **settings: Any) -> None:
@@ -75,23 +72,6 @@ def moved(one: Place, other: Place, body: bytes = b"moves", **properties: Any) -
     return message
 
 
-def test_the_first_move_says_where_the_message_was_published(up: Place, down: Place) -> None:
-    federated(up, down)
-    up.ch.exchange("origin", "direct")
-    up.ch.bind("fed.q", "origin", "key")
-    up.ch.publish("origin", "key", b"moves", {"headers": {"mine": 1}})
-    found = headers(consumer(down).delivery())
-    entry = [
-        ("uri", ("S", up.inside)),
-        ("queue", ("S", "fed.q")),
-        ("redelivered", ("t", False)),
-        ("visit-count", ("l", 1)),
-    ]
-    assert found["x-received-from"] == ("A", [("F", entry)])
-    assert found["x-original-exchange"] == ("S", "origin") and found["x-original-routing-key"] == ("S", "key")
-    assert found["mine"] == ("I", 1)
-
-
 def test_a_message_that_goes_to_and_fro_counts_its_visits(up: Place, down: Place) -> None:
     federated(up, down)
     up.link("^fed", down.inside)
@@ -128,39 +108,6 @@ def test_keys_for_copies_are_put_aside(up: Place, down: Place) -> None:
     found = headers(moved(up, down, headers={"CC": ["copies"]}))
     assert found["x-original-cc"] == ("A", [("S", "copies")]) and "CC" not in found
     assert (up.ready("copies"), down.ready("copies")) == (1, 0)
-
-
-POISON: dict[str, Any] = {
-    "a text": "nonsense",
-    "a number": 5,
-    "a table": {"uri": "u"},
-    "things that are no tables": [1, "two", None],
-    "no fields": [{}],
-    "odd fields": [{"uri": 5, "queue": [], "visit-count": "many"}],
-}
-
-
-@pytest.mark.parametrize("poison", POISON.values(), ids=POISON)
-def test_no_header_of_a_client_s_stops_a_link(up: Place, down: Place, poison: Any) -> None:
-    federated(up, down)
-    found = headers(moved(up, down, headers={"x-received-from": poison}))
-    (_, newest), *others = found["x-received-from"][1]
-    assert dict(newest)["visit-count"] == ("l", 1)
-    if isinstance(poison, list):
-        assert len(others) == len(poison) and "x-invalid-headers" not in found
-    else:
-        assert not others and "x-invalid-headers" in found
-    assert down.row()["status"] == "running" and down.row()["reconnects"] == 0
-
-
-def test_entries_that_are_there_twice_become_one(up: Place, down: Place) -> None:
-    federated(up, down)
-    twice = [{"uri": up.inside, "queue": "fed.q", "visit-count": Typed("l", count)} for count in (3, 7)]
-    found = headers(moved(up, down, headers={"x-received-from": [*twice, {"uri": "other", "queue": "fed.q"}]}))
-    entries = [dict(entry) for _, entry in found["x-received-from"][1]]
-    assert [entry["uri"] for entry in entries] == [("S", up.inside), ("S", "other")]
-    assert entries[0]["visit-count"][1] == 8
-    assert down.row()["status"] == "running"
 
 
 def test_a_time_to_live_begins_anew_with_each_move(up: Place, down: Place) -> None:
@@ -221,23 +168,6 @@ def test_the_end_of_the_queue_here_leaves_the_one_upstream(up: Place, down: Plac
     down.without_links()
     until_steady(up.queues)
     assert up.queues() == ["fed.q"] and up.ready("fed.q") == 1
-
-
-def test_queues_of_one_connection_and_named_by_the_broker_are_not_federated(up: Place, down: Place) -> None:
-    down.federate(".*", up.uri)
-    down.policy(".*", ALL, apply_to="queues")
-    down.ch.declare("ordinary")
-    before = len(up.site.host.connections())
-    for _ in range(1000):
-        down.ch.delete(down.ch.declare("", exclusive=True).queue)
-    for _ in range(20):
-        down.ch.declare("")
-    down.channel().declare("mine", exclusive=True)
-    (row,) = down.running()
-    assert row["name"] == "ordinary"
-    until_steady(lambda: (len(up.site.host.connections()), len(down.rows())))
-    assert len(up.site.host.connections()) <= before + 2 and len(down.rows()) == 1
-    assert up.queues() == ["ordinary"]
 
 
 def test_a_site_moves_from_classic_to_quorum_queues(here: NewPlaces) -> None:

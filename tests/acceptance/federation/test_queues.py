@@ -10,7 +10,7 @@ from tests.support.amqp_client import Channel
 from tests.support.federation import Place
 from tests.support.polling import until, until_steady
 
-from .conftest import NewPlaces, NewProxy
+from .conftest import NewProxy
 
 pytestmark = pytest.mark.sockets
 
@@ -57,35 +57,6 @@ def test_a_message_moves_where_somebody_wants_it(up: Place, down: Place) -> None
     publish(up, "fed.q", 3)
     assert bodies(wanting, 1) == [b"3"]
     assert up.ready("fed.q") == 0 and down.row()["state"] == "flowing"
-
-
-def test_a_queue_that_is_not_there_upstream_is_made(up: Place, down: Place) -> None:
-    down.ch.declare("fed.q", durable=True, arguments={"x-max-length": 5})
-    down.link("^fed", up.inside)
-    queue = up.queue("fed.q")
-    assert queue is not None and queue.durable and "x-max-length" in queue.arguments
-
-
-def test_a_queue_pulls_from_the_upstreams_it_is_mapped_to(here: NewPlaces) -> None:
-    up, down = here(2)
-    for name in ("up1", "up2", "fed1", "fed2"):
-        (up if name[:2] == "up" else down).ch.declare(name)
-    for number in "12":
-        down.upstream(f"u{number}", up.inside, queue=f"up{number}")
-        down.upstream_set(f"set{number}", {"upstream": f"u{number}"})
-        down.policy(f"^fed{number}$", {"federation-upstream-set": f"set{number}"}, f"p{number}")
-    down.running(2)
-    first, second = consumer(down, "fed1"), consumer(down, "fed2")
-    publish(up, "up2", 2)
-    assert bodies(second, 1) == [b"2"]
-    publish(up, "up1", 1)
-    assert bodies(first, 1) == [b"1"]
-    second.client.vanish()
-    until(lambda: not consumers(up, "up2"), lambda: str(consumers(up, "up2")))
-    publish(up, "up2", 3)
-    publish(up, "up1", 4)
-    assert bodies(first, 1) == [b"4"]
-    assert up.ready("up2") == 1
 
 
 def test_one_upstream_with_several_queues_feeds_one_queue(up: Place, down: Place) -> None:
@@ -149,28 +120,6 @@ def test_consumers_upstream_come_first(up: Place, down: Place, tag: str) -> None
     until(lambda: len(consumers(up)) == 1, lambda: str(consumers(up)))
     publish(up, "fed.q", 20)
     assert bodies(wanting, 1) == [b"20"]
-
-
-def test_a_link_gets_what_consumers_upstream_cannot_take(up: Place, down: Place) -> None:
-    pair(up, down)
-    wanting = consumer(down)
-    until(lambda: consumers(up), "the link consumes")
-    local = consumer(up, prefetch=3)
-    publish(up, "fed.q", *range(5))
-    assert bodies(local, 3) == [b"0", b"1", b"2"]
-    assert bodies(wanting, 2) == [b"3", b"4"]
-
-
-def test_when_the_consumer_goes_the_rest_stays_upstream(up: Place, down: Place) -> None:
-    pair(up, down)
-    wanting = consumer(down)
-    publish(up, "fed.q", 1)
-    assert bodies(wanting, 1) == [b"1"]
-    wanting.client.close()
-    until(lambda: not consumers(up), lambda: str(consumers(up)))
-    publish(up, "fed.q", 2, 3)
-    until_steady(lambda: (up.ready("fed.q"), down.ready("fed.q")))
-    assert (up.ready("fed.q"), down.ready("fed.q")) == (2, 0)
 
 
 def test_a_queue_that_has_messages_pulls_when_it_has_none_left(up: Place, down: Place) -> None:

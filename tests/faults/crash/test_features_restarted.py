@@ -1,4 +1,4 @@
-"""Settings of queues after a restart: limits, times, dead letters, single active consumer."""
+"""Settings of queues and the state of their messages after a restart: limits, times, deaths, delivery counts."""
 
 from __future__ import annotations
 
@@ -80,12 +80,6 @@ def test_limits_count_what_was_there_before(client: Client, restart: Callable[[]
     assert channel.drain("by length") == channel.drain("by bytes") == [b"1", b"2", b"x"]
     assert channel.drain("refusing") == BODIES[:3]
     assert [letter.body for letter in arrives(channel, "letters", 2)] == [b"0", b"0"]
-
-
-def test_what_was_dropped_does_not_return(client: Client, restart: Callable[[], Client]) -> None:
-    declare(client, "latest", max_length=3)
-    confirmed(client, "latest", [b"%d" % number for number in range(500)])
-    assert restart().channel().drain("latest") == [b"497", b"498", b"499"]
 
 
 def test_the_earlier_deadline_is_kept_and_the_queue_goes_on_to_set_them(
@@ -173,16 +167,6 @@ def test_priorities_and_deadlines_of_many_messages_hold(client: Client, restart:
     assert [delivery.body for delivery in came] == expected
     assert [delivery.redelivered for delivery in came[:10]] == [True] * 10
     assert [content.body for content in out if content] == expected[:10]
-
-
-def test_in_a_quorum_queue_a_message_without_priority_stands_where_it_stood(
-    client: Client, restart: Callable[[], Client]
-) -> None:
-    declare(client, "quorum", queue_type="quorum")
-    for priority in (None, 0, 9, 4, None, 3, 40, 31):
-        properties = {**PERSISTENT, "priority": priority} if priority is not None else PERSISTENT
-        confirmed(client, "quorum", [b"%d" % priority if priority is not None else b"none"], properties)
-    assert restart().channel().drain("quorum") == [b"40", b"31", b"9", b"none", b"4", b"none", b"3", b"0"]
 
 
 def test_a_dead_letter_is_routed_by_keys_that_nobody_sees(client: Client, restart: Callable[[], Client]) -> None:
@@ -327,18 +311,33 @@ def test_one_consumer_is_served_after_a_restart_as_before(client: Client, restar
     client.channel().refused(406, Queue.Declare, queue="single", durable=True)
 
 
-def test_quorum_queues_stay_what_they_are(client: Client, daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
+def test_quorum_queues_stay_what_they_are_and_keep_all_their_messages(
+    client: Client, daemon: BrokerProcess, restart: Callable[[], Client]
+) -> None:
+    """A message without a priority is where one with the priority 4 is."""
     declare(client, "quorum", queue_type="quorum")
-    confirmed(client, "quorum", [b"without"])
-    confirmed(client, "quorum", [b"high"], {**PERSISTENT, "priority": 9})
+    for priority in (None, 0, 9, 4, None, 3, 40, 31):
+        properties = {**PERSISTENT, "priority": priority} if priority is not None else PERSISTENT
+        confirmed(client, "quorum", [b"%d" % priority if priority is not None else b"none"], properties)
+    confirmed(client, "quorum", [b"transient"], {"delivery_mode": 1})
     client = restart()
     client.channel().refused(540, Queue.Delete, queue="quorum", if_empty=True)
-    assert daemon.connect().channel().drain("quorum") == [b"high", b"without"]
+    expected = [b"40", b"31", b"9", b"none", b"4", b"none", b"transient", b"3", b"0"]
+    assert daemon.connect().channel().drain("quorum") == expected
 
 
-def test_a_quorum_queue_keeps_all_its_messages(client: Client, daemon: BrokerProcess) -> None:
-    declare(client, "quorum", queue_type="quorum")
-    confirmed(client, "quorum", [b"said to be transient"], {"delivery_mode": 1})
-    daemon.stop()
-    daemon.start()
-    assert daemon.connect().channel().drain("quorum") == [b"said to be transient"]
+def test_deliveries_are_counted_on_to_the_limit(client: Client, restart: Callable[[], Client]) -> None:
+    channel = client.channel()
+    declare(client, "counted", queue_type="quorum", delivery_limit=3)
+    confirmed(client, "counted", [b"poison"])
+    for _ in range(2):
+        channel.reject(channel.call(Basic.Get, queue="counted").tag)
+    confirmed(client, "counted", [b"good"])  # behind the counts in the journal
+    channel = restart().channel()
+    content = channel.call(Basic.Get, queue="counted")
+    assert (content.body, content.headers["x-delivery-count"]) == (b"poison", 2)
+    channel.reject(content.tag)
+    content = channel.call(Basic.Get, queue="counted")
+    assert (content.body, content.headers["x-delivery-count"]) == (b"poison", 3)
+    channel.reject(content.tag)
+    assert channel.drain("counted") == [b"good"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pamqp.commands import Basic, Exchange, Queue
+from pamqp.commands import Exchange, Queue
 
 from tests.support import codec
 from tests.support.amqp_client import Client, Closed
@@ -286,18 +286,3 @@ def test_the_doctor_of_a_folder_that_is_not_there_says_so(tmp_path: Path) -> Non
     doctor = run("doctor", "--data", str(tmp_path / "none"))
     assert (doctor.returncode, doctor.stdout) == (66, "")
     assert not (tmp_path / "none").exists()
-
-
-def test_confirms_of_get_and_publish_hold_after_a_kill_right_behind_them(daemon: BrokerProcess) -> None:
-    """An acknowledged get, then a confirmed publish on the same connection: the confirm covers both."""
-    daemon.start()
-    for round_ in range(3):
-        client = daemon.connect()
-        channel = client.channel()
-        channel.declare("barrier", durable=True)
-        confirmed(client, "barrier", [b"first %d" % round_])
-        channel.ack(channel.call(Basic.Get, queue="barrier", no_ack=False).tag)
-        confirmed(client, "barrier", [b"second %d" % round_])
-        daemon.kill()
-        daemon.start()
-        assert daemon.connect().channel().drain("barrier") == [b"second %d" % round_]
