@@ -10,7 +10,7 @@ import pytest
 from pamqp.commands import Basic, Queue
 from pamqp.commands import Channel as ChannelMethods
 
-from tests.support.amqp_client import Channel, Client, Content, Silence
+from tests.support.amqp_client import Channel, Client, Content
 from tests.support.broker_process import BrokerProcess
 from tests.support.polling import until
 
@@ -169,36 +169,6 @@ def test_priorities_and_deadlines_of_many_messages_hold(client: Client, restart:
     assert [content.body for content in out if content] == expected[:10]
 
 
-def test_a_dead_letter_is_routed_by_keys_that_nobody_sees(client: Client, restart: Callable[[], Client]) -> None:
-    declare(client, "blind")
-    client.channel().declare("source", durable=True, arguments={"x-dead-letter-exchange": "amq.direct"})
-    client.channel().bind("blind", "amq.direct", "secret")
-    confirmed(client, "source", [b"body"], {**PERSISTENT, "headers": {"BCC": ["secret"]}})
-    channel = restart().channel()
-    channel.reject_next("source")
-    (letter,) = arrives(channel, "blind", 1)
-    assert letter.headers["x-death"][0]["routing-keys"] == ["source"] and "BCC" not in letter.headers
-
-
-def test_a_client_that_tells_of_deaths_is_not_believed_after_a_restart_either(
-    client: Client, restart: Callable[[], Client]
-) -> None:
-    declare(client, "letters")
-    declare(client, "second", "letters")
-    declare(client, "first", "second")
-    planted = [{"count": 7, "reason": "expired", "queue": "letters", "exchange": "", "routing-keys": ["k"]}]
-    confirmed(client, "first", [b"body"], {**PERSISTENT, "headers": {"x-death": planted}})
-    client = restart()
-    client.channel().reject_next("first")
-    on_disk(client)
-    channel = restart().channel()
-    channel.reject_next("second")
-    (letter,) = arrives(channel, "letters", 1)
-    deaths = [(death["queue"], death["reason"], death["count"]) for death in letter.headers["x-death"]]
-    assert deaths == [("second", "rejected", 1), ("first", "rejected", 1)]
-    assert letter.headers["x-first-death-queue"] == "first"
-
-
 def test_a_circle_is_seen_that_began_before(
     client: Client, daemon: BrokerProcess, restart: Callable[[], Client]
 ) -> None:
@@ -293,22 +263,6 @@ def test_a_queue_that_expired_or_was_auto_deleted_stays_away(client: Client, res
     client.channel().refused(404, Queue.Declare, queue="leased", passive=True)
     declare(client, "leased", expires=60000)
     assert client.channel().count("leased") == 0
-
-
-def test_one_consumer_is_served_after_a_restart_as_before(client: Client, restart: Callable[[], Client]) -> None:
-    declare(client, "single", single_active_consumer=True)
-    confirmed(client, "single", BODIES)
-    client = restart()
-    first, second = client.channel(), client.channel()
-    for channel in (first, second):
-        channel.qos(2)
-        channel.consume("single")
-    assert [delivery.body for delivery in first.deliveries(2)] == BODIES[:2]
-    second.sync()
-    with pytest.raises(Silence):
-        client.pump(100)
-    client.channel().refused(403, Basic.Consume, queue="single", exclusive=True)
-    client.channel().refused(406, Queue.Declare, queue="single", durable=True)
 
 
 def test_quorum_queues_stay_what_they_are_and_keep_all_their_messages(
