@@ -46,17 +46,6 @@ async def test_a_wrong_password_is_an_authentication_error(broker_host, broker_p
         await aio_pika.connect(f"amqp://guest:{uuid.uuid4().hex}@{broker_host}:{broker_port}/")
 
 
-async def test_the_server_properties_and_a_clean_close(broker_url):
-    connection = await aio_pika.connect(broker_url)
-    properties = connection.transport.connection.server_properties
-    assert {"product", "version", "platform", "capabilities"} <= set(properties)
-    channel = await connection.channel()
-    await channel.close()
-    assert channel.is_closed
-    await connection.close()
-    assert connection.is_closed
-
-
 @pytest.mark.parametrize(
     ("call", "error"),
     [

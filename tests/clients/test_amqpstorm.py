@@ -1,7 +1,7 @@
 """AMQPStorm. Mirrors its own functional tests (generic, reliability, web examples without the management API)."""
 
 import pytest
-from amqpstorm import AMQPChannelError, AMQPConnectionError, AMQPMessageError, Connection, Message
+from amqpstorm import AMQPChannelError, AMQPConnectionError, AMQPMessageError, Connection
 
 TIMEOUT_S = 60
 
@@ -108,43 +108,6 @@ def test_a_publish_is_confirmed_or_returned(channel, queue):
             channel.basic.publish("back", "no.such.queue", mandatory=True)
         assert error.value.error_code == 312
     assert bodies(channel, queue) == ["kept"]
-
-
-def test_settling_one_by_one(channel, queue):
-    for body in ("a", "b", "c"):
-        channel.basic.publish(body, queue)
-    first, second, third = (channel.basic.get(queue) for _ in range(3))
-    assert not first.redelivered
-    third.nack(requeue=True)
-    second.reject(requeue=True)
-    first.ack()
-    second = channel.basic.get(queue)
-    assert (second.body, second.redelivered) == ("b", True)
-    second.reject(requeue=False)
-    channel.basic.recover(requeue=True)
-    assert bodies(channel, queue) == ["c"]
-
-
-def test_a_consumer_is_served_within_its_prefetch(connection, channel, queue):
-    consuming = connection.channel()
-    consuming.basic.qos(prefetch_count=2)
-    for number in range(10):
-        channel.basic.publish(str(number), queue)
-    came, full = [], []
-
-    def on_message(message: Message) -> None:
-        came.append(message.body)
-        full.append(message)
-        if len(full) == 2:
-            full.pop().ack()
-            full.pop().ack()
-        if len(came) == 10:
-            consuming.stop_consuming()
-
-    consuming.basic.consume(on_message, queue)
-    consuming.start_consuming()
-    assert came == [str(number) for number in range(10)]
-    assert bodies(channel, queue) == []
 
 
 def test_the_generator_gets_what_waits_and_a_cancel_ends_it(channel, queue):

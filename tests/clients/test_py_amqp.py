@@ -2,7 +2,6 @@
 
 import datetime
 import decimal
-import socket
 
 import pytest
 from amqp import Connection, Message
@@ -158,33 +157,6 @@ def test_every_property_and_header_type_comes_back(channel, queue):
     }
     channel.basic_publish(Message("body", **properties), "", queue)
     assert channel.basic_get(queue, no_ack=True).properties == properties
-
-
-def test_a_consumer_is_served_within_its_prefetch_and_settles(connection, channel, queue):
-    for number in range(5):
-        channel.basic_publish(Message(str(number)), "", queue)
-    channel.basic_qos(0, 2, False)
-    came = []
-    tag = channel.basic_consume(queue, callback=came.append)
-    while len(came) < 2:
-        connection.drain_events(timeout=TIMEOUT_S)
-    with pytest.raises(socket.timeout):
-        connection.drain_events(timeout=0.1)
-    channel.basic_reject(came[0].delivery_tag, requeue=True)
-    channel.basic_reject(came[1].delivery_tag, requeue=False)
-    while len(came) < 4:
-        connection.drain_events(timeout=TIMEOUT_S)
-    assert [(message.body, message.delivery_info["redelivered"]) for message in came] == [
-        ("0", False),
-        ("1", False),
-        ("0", True),
-        ("2", False),
-    ]
-    assert {message.delivery_info["consumer_tag"] for message in came} == {tag}
-    channel.basic_cancel(tag)
-    channel.basic_ack(came[-1].delivery_tag, multiple=True)
-    channel.basic_recover(requeue=True)
-    assert bodies(channel, queue) == ["3", "4"]
 
 
 def test_deleting_the_queue_cancels_its_consumer(connection, channel, names):
