@@ -61,10 +61,7 @@ class Reader:
         return b"".join(self.pieces)
 
     async def read(self, path: str, user: str = "guest", headers: Mapping[str, str] | None = None) -> None:
-        """Request a path of the HTTP API, or one that begins with /metrics."""
         scope, _ = asgi_scope("GET", path, user=user, headers=headers)
-        if path.startswith("/metrics"):
-            scope["raw_path"] = path.partition("?")[0].encode()
         await self._application(scope, stay, self._take)
 
     async def _take(self, event: Any) -> None:

@@ -134,7 +134,10 @@ def asgi_scope(
     address: str = "127.0.0.1",
     scheme: str = "http",
 ) -> tuple[dict[str, Any], bytes]:
-    """A request from that address as ASGI has it, and its body. A body that is not bytes is sent as JSON."""
+    """A request from that address as ASGI has it, and its body. A body that is not bytes is sent as JSON.
+
+    The path is one of the HTTP API, or one that begins with /metrics.
+    """
     sent, encoded = request_headers(user, password, headers), request_body(body)
     sent.setdefault("content-length", str(len(encoded)))
     raw_path, _, query = path.partition("?")
@@ -142,7 +145,7 @@ def asgi_scope(
         "type": "http",
         "scheme": scheme,
         "method": method,
-        "raw_path": b"/api" + raw_path.encode(),
+        "raw_path": ("" if raw_path.startswith("/metrics") else "/api").encode() + raw_path.encode(),
         "query_string": query.encode(),
         "headers": [(name.encode(), text.encode()) for name, text in sent.items()],
         "client": (address, 50000),
