@@ -101,16 +101,6 @@ def test_messages_come_to_a_consumer_over_several_hops_and_stay_when_it_goes(her
     until(lambda: second.row()["state"] == third.row()["state"] == "paused", "links that pause")
 
 
-def test_without_the_key_they_come_one_hop(here: NewPlaces) -> None:
-    places = here(3)
-    chain(places, {"federation-upstream-set": "all"})
-    publish(places[0], 1)
-    consuming(places[2])
-    until(lambda: consumers(places[1]), "the link of the last")
-    until_steady(lambda: [place.ready("fed.q") for place in places])
-    assert [place.ready("fed.q") for place in places] == [1, 0, 0]
-
-
 def test_in_a_complete_graph_demand_ends_with_its_consumer(here: NewPlaces) -> None:
     places = here(3)
     for place in places:

@@ -170,22 +170,6 @@ def test_the_end_of_the_queue_here_leaves_the_one_upstream(up: Place, down: Plac
     assert up.queues() == ["fed.q"] and up.ready("fed.q") == 1
 
 
-def test_a_site_moves_from_classic_to_quorum_queues(here: NewPlaces) -> None:
-    places = here(6)
-    blues, greens = places[:3], places[3:]
-    for blue, green in zip(blues, greens, strict=True):
-        blue.ch.declare("fed.q", durable=True, arguments={"x-queue-type": "classic"})
-        blue.ch.fill("fed.q", *(b"%d" % number for number in range(50)), delivery_mode=2)
-        green.ch.declare("fed.q", durable=True, arguments={"x-queue-type": "quorum"})
-        green.federate("^fed", blue.inside)
-    for blue, green in zip(blues, greens, strict=True):
-        green.running()
-        wanting = consumer(green)
-        blue.ch.fill("fed.q", *(b"%d" % number for number in range(50, 70)), delivery_mode=2)
-        assert [message.body for message in wanting.deliveries(70)] == [b"%d" % number for number in range(70)]
-        assert blue.ready("fed.q") == 0
-
-
 def test_a_federated_queue_at_a_federated_exchange_gets_one_copy_or_two(up: Place, down: Place) -> None:
     for place in (up, down):
         place.ch.exchange("fed.x", "fanout")
