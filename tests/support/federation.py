@@ -322,6 +322,26 @@ class Place:
         """Wait until links have bound just these keys."""
         until(lambda: self.keys(exchange) == sorted(keys), lambda: f"{sorted(keys)}: {self.keys(exchange)}")
 
+    def consumers(self, queue: str = "fed.q") -> list[tuple[str, int]]:
+        """The tag and priority of each consumer of a queue; none if there is no such queue."""
+
+        def look(vhost: Any) -> list[tuple[str, int]]:
+            return [(one.tag, one.priority) for one in vhost.queues[queue].consumers.all]
+
+        return self.look(lambda vhost: look(vhost) if queue in vhost.queues else [])
+
+    def consumer(self, queue: str = "fed.q", prefetch: int = 0, **fields: Any) -> Channel:
+        """Consume on a new connection, with acknowledgements if there is a prefetch."""
+        channel = self.channel()
+        if prefetch:
+            channel.qos(prefetch)
+        channel.consume(queue, no_ack=not prefetch, **fields)
+        return channel
+
+    def fill(self, queue: str, *numbers: int) -> None:
+        """Publish messages with these numbers as bodies."""
+        self.ch.fill(queue, *(b"%d" % number for number in numbers))
+
     def listener(self, exchange: str, *keys: str, queue: str = "", **arguments: Any) -> str:
         """Declare a queue of this test and bind it with these keys, by default the empty one; return its name."""
         name = queue or f"listener-{next(_numbers)}"

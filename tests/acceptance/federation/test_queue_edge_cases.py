@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.amqp_client import Channel
 from tests.support.federation import Place, headers
 from tests.support.polling import until, until_steady
 from warren.federation import queue_link
@@ -21,20 +20,10 @@ def federated(up: Place, down: Place, **settings: Any) -> None:
     down.link("^fed", up.inside, **settings)
 
 
-def consumer(place: Place, queue: str = "fed.q", **fields: Any) -> Channel:
-    channel = place.channel()
-    channel.consume(queue, no_ack=True, **fields)
-    return channel
-
-
-def consumers(place: Place, queue: str = "fed.q") -> int:
-    return place.look(lambda vhost: len(vhost.queues[queue].consumers) if queue in vhost.queues else 0)
-
-
 def test_a_consumer_of_a_negative_priority_is_no_demand(up: Place, down: Place) -> None:
     federated(up, down)
     up.ch.fill("fed.q", b"stays")
-    shy = consumer(down, arguments={"x-priority": -5})
+    shy = down.consumer(arguments={"x-priority": -5})
     until_steady(lambda: (up.ready("fed.q"), down.row()["state"], down.row()["reason"]))
     assert up.ready("fed.q") == 1 and down.row()["state"] == "paused"
     shy.consume("fed.q", no_ack=True, arguments={"x-priority": 0})
@@ -50,11 +39,11 @@ def test_the_demand_of_a_link_is_not_passed_on(here: NewPlaces) -> None:
     for place in (second, third):
         place.running()
     first.ch.fill("fed.q", b"far")
-    wanting = consumer(third)
-    until(lambda: consumers(second), "the link of the third consumes at the second")
+    wanting = third.consumer()
+    until(second.consumers, "the link of the third consumes at the second")
     until_steady(lambda: (first.ready("fed.q"), second.row()["state"]))
     assert first.ready("fed.q") == 1 and second.row()["state"] == "paused"
-    near = consumer(second)
+    near = second.consumer()
     until(lambda: first.ready("fed.q") == 0, "it moves")
     until_steady(lambda: (second.ready("fed.q"), third.ready("fed.q")))
     got = [*near.client.inbox(near.number), *wanting.client.inbox(wanting.number)]
@@ -65,10 +54,10 @@ def test_the_demand_of_a_link_is_not_passed_on(here: NewPlaces) -> None:
 def moved(one: Place, other: Place, body: bytes = b"moves", **properties: Any) -> Any:
     """A message published to the one, as it is at the other, where it stays."""
     one.ch.publish("", "fed.q", body, properties)
-    channel = consumer(other)
+    channel = other.consumer()
     message = channel.delivery()
     channel.client.close()
-    until(lambda: not consumers(one) and not consumers(other), "nobody consumes")
+    until(lambda: not one.consumers() and not other.consumers(), "nobody consumes")
     return message
 
 
@@ -150,13 +139,13 @@ def test_a_queue_upstream_is_made_like_the_one_here(up: Place, down: Place) -> N
 
 def test_a_queue_that_is_deleted_upstream_is_made_again_when_it_is_wanted(up: Place, down: Place) -> None:
     federated(up, down)
-    wanting = consumer(down)
-    until(lambda: consumers(up), "the link consumes")
+    wanting = down.consumer()
+    until(up.consumers, "the link consumes")
     up.ch.delete("fed.q")
     until(lambda: down.row()["reconnects"] >= 1, lambda: str(down.row()))
     until(lambda: up.queue("fed.q"), "the queue")
     down.running()
-    until(lambda: consumers(up), "the link consumes again")
+    until(up.consumers, "the link consumes again")
     up.ch.fill("fed.q", b"flows")
     assert wanting.delivery().body == b"flows"
 
@@ -180,7 +169,7 @@ def test_a_federated_queue_at_a_federated_exchange_gets_one_copy_or_two(up: Plac
     for place in (up, down):
         place.running(2)
         place.bound("fed.x", "k")
-    wanting = consumer(down)
+    wanting = down.consumer()
     for number in range(10):
         up.ch.publish("fed.x", "k", b"%d" % number)
     until(lambda: up.ready("fed.q") == 0, "all moved")
