@@ -29,14 +29,6 @@ def notice(content: Content) -> Notice:
     return fields.text("action") or "", fields.text("key") or "", "/".join(site)
 
 
-def taken(place: Place, listener: str = "listener") -> list[Content]:
-    """All that waits there, in order."""
-    contents = []
-    while (content := place.ch.get(listener)) is not None:
-        contents.append(content)
-    return contents
-
-
 class Sites:
     """A presence exchange with a listener in each place, federated along the edges."""
 
@@ -69,7 +61,7 @@ class Sites:
         self._check_notices(*expected)
 
     def _check_notices(self, *expected: list[Notice]) -> None:
-        received = [sorted(map(notice, taken(place))) for place in self.places]
+        received = [sorted(map(notice, place.ch.get_all("listener"))) for place in self.places]
         assert received == [sorted(each) for each in expected]
 
     def _ready(self) -> list[int]:
@@ -194,7 +186,7 @@ def test_a_new_listener_gets_a_summary_of_all_sites_at_once(pair: Sites) -> None
     there.ch.declare("indifferent")
     there.ch.bind("indifferent", X, "", arguments={"x-presence-exchange-summary": False})
     assert there.ready("indifferent") == 0
-    assert sorted(map(notice, taken(there, late))) == [("bind", "k", pair.site(0)), ("bind", "l", "")]
+    assert sorted(map(notice, there.ch.get_all(late))) == [("bind", "k", pair.site(0)), ("bind", "l", "")]
 
 
 def test_who_was_there_before_the_links_is_told_of(everywhere: list[Place]) -> None:
@@ -303,7 +295,7 @@ def test_from_an_upstream_of_another_type_nothing_is_taken_for_a_notice(up: Plac
     forged = {"action": "bind", "exchange": X, "queue": "q", "key": "forged"}
     up.ch.publish(X, "k", b"", {"headers": forged})
     until(lambda: down.row()["forwarded"] == 1, lambda: str(down.row()))
-    assert [notice(content) for content in taken(down, listener)] == [("bind", "k", "")]
+    assert [notice(content) for content in down.ch.get_all(listener)] == [("bind", "k", "")]
     assert down.ready(here) == 0
     assert any(event == "federation_not_listening" for event, _, _ in down.site.log)
 
