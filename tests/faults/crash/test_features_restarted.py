@@ -116,36 +116,6 @@ def test_dead_letters_at_least_once_wait_over_restarts(client: Client, restart: 
     assert (channel.count("timed"), channel.count("letters")) == (0, 0)
 
 
-def test_what_was_out_and_died_meanwhile_is_dead_lettered_once(
-    client: Client, daemon: BrokerProcess, restart: Callable[[], Client]
-) -> None:
-    declare(client, "letters")
-    declare(client, "timed", "letters", message_ttl=HOUR_MS)
-    channel = client.channel()
-    channel.consume("timed")
-    confirmed(client, "timed", BODIES)
-    assert len(channel.deliveries(5)) == 5  # out, and so they live
-    daemon.clock_ahead_s = HOUR_S
-    client = restart()
-    channel = client.channel()
-    assert {letter.body for letter in arrives(channel, "letters", 5)} == set(BODIES)
-    assert channel.count("timed") == 0
-    on_disk(client)
-    channel = restart().channel()
-    assert (channel.count("timed"), channel.count("letters")) == (0, 0)
-
-
-def test_only_the_head_expires(client: Client, daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    declare(client, "queue")
-    confirmed(client, "queue", [b"lives"])
-    confirmed(client, "queue", [b"dies"], {**PERSISTENT, "expiration": str(HOUR_MS)})
-    confirmed(client, "queue", [b"lives on"])
-    daemon.clock_ahead_s = HOUR_S
-    channel = restart().channel()
-    assert channel.count("queue") == 3
-    assert channel.drain("queue") == [b"lives", b"lives on"]
-
-
 def test_priorities_and_deadlines_of_many_messages_hold(client: Client, restart: Callable[[], Client]) -> None:
     declare(client, "ranked", max_priority=3)
     channel = client.channel()
@@ -278,20 +248,3 @@ def test_quorum_queues_stay_what_they_are_and_keep_all_their_messages(
     client.channel().refused(540, Queue.Delete, queue="quorum", if_empty=True)
     expected = [b"40", b"31", b"9", b"none", b"4", b"none", b"transient", b"3", b"0"]
     assert daemon.connect().channel().drain("quorum") == expected
-
-
-def test_deliveries_are_counted_on_to_the_limit(client: Client, restart: Callable[[], Client]) -> None:
-    channel = client.channel()
-    declare(client, "counted", queue_type="quorum", delivery_limit=3)
-    confirmed(client, "counted", [b"poison"])
-    for _ in range(2):
-        channel.reject(channel.call(Basic.Get, queue="counted").tag)
-    confirmed(client, "counted", [b"good"])  # behind the counts in the journal
-    channel = restart().channel()
-    content = channel.call(Basic.Get, queue="counted")
-    assert (content.body, content.headers["x-delivery-count"]) == (b"poison", 2)
-    channel.reject(content.tag)
-    content = channel.call(Basic.Get, queue="counted")
-    assert (content.body, content.headers["x-delivery-count"]) == (b"poison", 3)
-    channel.reject(content.tag)
-    assert channel.drain("counted") == [b"good"]

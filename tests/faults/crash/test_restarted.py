@@ -15,7 +15,6 @@ from .conftest import FILES_ONLY, ON_POSTGRESQL
 
 in_folder = pytest.mark.skipif(ON_POSTGRESQL, reason=FILES_ONLY)
 PERSISTENT = {"delivery_mode": 2}
-TRANSIENT = {"delivery_mode": 1}
 
 pytestmark = pytest.mark.sockets
 
@@ -142,64 +141,6 @@ def test_what_was_declared_is_there_and_what_was_deleted_is_not_however_soon_the
     assert daemon.doctor().returncode == 73
     daemon.kill()
     assert daemon.doctor().returncode == 0
-
-
-def test_messages_that_are_not_persistent_go_and_the_others_keep_their_order(
-    client: Client, restart: Callable[[], Client]
-) -> None:
-    client.channel().declare("mixed", durable=True)
-    confirmed(client, "mixed", [b"1", b"2"])
-    confirmed(client, "mixed", [b"not kept"], TRANSIENT)
-    confirmed(client, "mixed", [b"3", b"4"])
-    channel = client.channel()
-    unacked = [channel.get("mixed", no_ack=False) for _ in range(2)]  # come back to where they stood
-    assert None not in unacked
-    channel = restart().channel()
-    came = channel.get_all("mixed")
-    assert [content.body for content in came] == [b"1", b"2", b"3", b"4"]
-    assert [content.redelivered for content in came][:2] == [True, True]
-
-
-def test_a_clean_stop_brings_back_nothing_that_was_acknowledged(client: Client, daemon: BrokerProcess) -> None:
-    bodies = [b"%d" % number for number in range(2000)]
-    client.channel().declare("orders", durable=True)
-    confirmed(client, "orders", bodies)
-    channel = client.channel()
-    channel.consume("orders")
-    came = channel.deliveries(len(bodies))
-    for content in came[::2]:
-        channel.ack(content.tag)
-    channel.sync()
-    daemon.stop()
-    for _ in range(2):
-        daemon.start()
-        channel = daemon.connect().channel()
-        assert channel.count("orders") == len(bodies) // 2
-        daemon.stop()
-    daemon.start()
-    channel = daemon.connect().channel()
-    assert channel.drain("orders") == bodies[1::2]
-    daemon.stop()
-    daemon.start()
-    assert daemon.connect().channel().count("orders") == 0
-
-
-def test_committed_acknowledgements_and_purges_hold_through_a_kill(client: Client, daemon: BrokerProcess) -> None:
-    for queue in ("acked", "purged"):
-        client.channel().declare(queue, durable=True)
-        confirmed(client, queue, [b"%d" % number for number in range(100)])
-    channel = client.channel()
-    channel.transact()
-    channel.consume("acked")
-    channel.ack(channel.deliveries(100)[59].tag, multiple=True)
-    channel.commit()
-    assert client.channel().call(Queue.Purge, queue="purged").message_count == 100
-    confirmed(client, "purged", [b"after"])
-    daemon.kill()
-    daemon.start()
-    channel = daemon.connect().channel()
-    assert channel.drain("acked") == [b"%d" % number for number in range(60, 100)]
-    assert channel.drain("purged") == [b"after"]
 
 
 LARGE = 1_000_000  # bytes: the limit of a segment with such a message is above the size of the metadata's files
