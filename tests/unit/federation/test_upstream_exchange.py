@@ -223,25 +223,6 @@ def test_a_persistent_message_is_confirmed_when_the_copy_is_stored(vhost: VHost,
     assert found.persistent and found.properties.expiration == "5000"
 
 
-def test_what_the_upstream_queue_has_no_room_for_is_refused(node: Node, vhost: VHost) -> None:
-    queue = downstream(vhost, "q", x_deduplicate=True)
-    node.policies.set("/", "p", "^q$", {"max-length": 1, "overflow": "reject-publish"}, 0, "queues")
-    published = [framed(RoutingAddress("x", "k"), Properties(), body) for body in (b"1", b"2")]
-    queues = vhost.route(vhost.exchanges["x"], ("k",), published[0]).targets
-    assert vhost.enqueue(published, 2, False, queues).refused == {1}
-    assert [message.body for message in messages(queue)] == [b"1"]
-
-
-def test_a_transaction_gives_each_of_its_messages_its_own(vhost: VHost) -> None:
-    queues = [downstream(vhost, name, x_deduplicate=True) for name in ("q1", "q2")]
-    published = [framed(RoutingAddress("x", "k"), Properties(), body) for body in (b"1", b"2", b"3")]
-    routed = [(message, vhost.route(vhost.exchanges["x"], ("k",), message).targets) for message in published]
-    for message, targets in routed:
-        vhost.enqueue([message], 1, False, targets)
-    one, other = (identities(queue) for queue in queues)
-    assert one == other and len(set(one)) == 3
-
-
 @pytest.fixture
 def broker() -> InProcessPeer:
     broker = InProcessPeer()
