@@ -99,11 +99,7 @@ def test_monitoring_sees_links_and_policymakers_restart_them(api: Api, federatio
     path = f"/federation-links/vhost/%2F/0badcafe/{api.host.node.name}/restart"
     assert len(api.get("/federation-links", user="watch").json) == 1
     assert api.get("/federation-links", user="maker").error == (401, "not_authorised", "Not monitor user")
-    assert api.delete(path, user="watch").error == (
-        401,
-        "not_authorised",
-        "User not authorised to access object",
-    )
+    assert api.delete(path, user="watch").error == (401, "not_authorised", "User not authorised to access object")
     assert federation.restarted == []
     assert api.delete(path, user="maker").status == 204
     assert federation.restarted == ["0badcafe"]

@@ -143,11 +143,7 @@ def test_rights_revoked_while_a_body_arrives_do_not_count(api: Api) -> None:
     api.peer.add_user("brief", ("administrator",))
     users = api.host.node.users
     api.while_waiting(lambda: set_tags(users, "brief", ()))
-    assert api.put("/cluster-name", {"name": "x"}, user="brief").error == (
-        401,
-        "not_authorised",
-        "Not management user",
-    )
+    assert api.put("/cluster-name", {"name": "x"}, user="brief").error == (401, "not_authorised", "Not management user")
     set_tags(users, "brief", ("administrator",))
     api.while_waiting(lambda: users.delete("brief"))
     assert api.put("/cluster-name", {"name": "x"}, user="brief").error == (401, "not_authorized", "Not_Authorized")

@@ -8,14 +8,7 @@ from tests.support.http import Api
 
 PATHS = ("/policies", "/operator-policies")
 BODY = {"pattern": "^q", "definition": {"max-length": 5}, "vhost": "ignored"}
-SHOWN = {
-    "vhost": "/",
-    "name": "p",
-    "pattern": "^q",
-    "apply-to": "all",
-    "definition": {"max-length": 5},
-    "priority": 0,
-}
+SHOWN = {"vhost": "/", "name": "p", "pattern": "^q", "apply-to": "all", "definition": {"max-length": 5}, "priority": 0}
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -160,8 +160,7 @@ def test_messages_of_higher_priority_move_first(queues: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("permissions", "status"),
-    [(("", "amq.default", ""), 401), (("", "", "q"), 401), (("", "amq.default", "q"), 200)],
+    ("permissions", "status"), [(("", "amq.default", ""), 401), (("", "", "q"), 401), (("", "amq.default", "q"), 200)]
 )
 def test_a_move_needs_the_permissions_to_read_and_to_write(
     queues: Api, permissions: tuple[str, str, str], status: int

@@ -196,11 +196,7 @@ def test_the_policies_are_shown_with_rounded_ages() -> None:
 
 def test_configured_retention_policies_replace_the_defaults() -> None:
     found = retention_of({"basic.hour": 60, "basic.minute": 1, "detailed.10": 5})
-    assert found == {
-        "global": sorted(RETENTION["global"]),
-        "basic": [(60, 1), (3600, 60)],
-        "detailed": [(10, 5)],
-    }
+    assert found == {"global": sorted(RETENTION["global"]), "basic": [(60, 1), (3600, 60)], "detailed": [(10, 5)]}
 
 
 @pytest.mark.parametrize("key", ["basic.week", "some.minute", "basic", "basic.0"])

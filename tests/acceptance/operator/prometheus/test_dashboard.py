@@ -62,12 +62,7 @@ def test_a_series_is_there_from_the_start(fresh: Samples, name: str, kind: str, 
 
 def test_all_series_can_be_joined_with_identity_info(fresh: Samples) -> None:
     (identity,) = fresh.labels("rabbitmq_identity_info")
-    assert set(identity) == {
-        "rabbitmq_node",
-        "rabbitmq_cluster",
-        "rabbitmq_cluster_permanent_id",
-        "rabbitmq_endpoint",
-    }
+    assert set(identity) == {"rabbitmq_node", "rabbitmq_cluster", "rabbitmq_cluster_permanent_id", "rabbitmq_endpoint"}
     (build,) = fresh.labels("rabbitmq_build_info")
     assert {"rabbitmq_version", "erlang_version"} <= set(build)
     assert fresh.sum("rabbitmq_identity_info") == fresh.sum("rabbitmq_build_info") == 1

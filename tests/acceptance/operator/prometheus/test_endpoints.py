@@ -99,11 +99,7 @@ def test_protected_metrics_need_the_tag_monitoring() -> None:
     nobody = scraper.get("/metrics")
     assert (nobody.status, nobody.headers["www-authenticate"]) == (401, 'Basic realm="RabbitMQ Prometheus"')
     assert scraper.get("/metrics", user="m").error == (401, "not_authorised", "Not monitor user")
-    assert scraper.get("/metrics", user="monitor", password="wrong").error == (
-        401,
-        "not_authorized",
-        "Not_Authorized",
-    )
+    assert scraper.get("/metrics", user="monitor", password="wrong").error == (401, "not_authorized", "Not_Authorized")
     assert (
         scraper.get("/metrics", user="monitor").status == scraper.get("/metrics/detailed", user="guest").status == 200
     )

@@ -29,10 +29,7 @@ TEXTS = """[document.body.textContent, ...[...document.querySelectorAll("[title]
 INLINE = "void document.body.append(Object.assign(document.createElement('script'), { textContent: 'window.ran = 1' }))"
 # Pages that name no object of the tests.
 GENERAL = ("features", "configuration", "trace", "limits", "reports", "federation/wizard", "log")
-LISTS = (
-    *("queues", "exchanges", "users", "vhosts", "policies"),
-    *("federation-upstreams", "federation-upstream-sets"),
-)
+LISTS = (*("queues", "exchanges", "users", "vhosts", "policies"), *("federation-upstreams", "federation-upstream-sets"))
 
 
 @pytest.fixture(scope="module")
