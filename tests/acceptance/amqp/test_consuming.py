@@ -38,15 +38,6 @@ def test_a_tag_is_used_once_on_a_channel(client: Client, ch: Channel, queue: str
     assert closed.reply_text == "NOT_ALLOWED - attempt to reuse consumer tag 'tag'"
 
 
-def test_a_tag_is_free_after_cancel(ch: Channel, queue: str) -> None:
-    for _ in range(3):
-        ch.cancel(ch.consume(queue, consumer_tag="tag"))
-
-
-def test_consuming_from_a_missing_queue_is_refused(ch: Channel) -> None:
-    assert ch.refused(404, Basic.Consume, queue="missing").reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
-
-
 @pytest.mark.parametrize(("first", "second"), [(True, False), (False, True), (True, True)])
 def test_an_exclusive_consumer_is_alone(client: Client, ch: Channel, queue: str, first: bool, second: bool) -> None:
     tag = ch.consume(queue, exclusive=first)
@@ -136,14 +127,6 @@ def test_equal_consumers_take_turns(client: Client, queue: str, no_ack: bool) ->
         publisher.sync()
     for at, channel in enumerate(channels):
         assert [item.body for item in channel.deliveries(3)] == [b"%d" % (at + 3 * turn) for turn in range(3)]
-
-
-def test_a_backlog_is_dealt_out_in_turns(client: Client, ch: Channel, queue: str) -> None:
-    ch.qos(2)
-    ch.consume(queue, consumer_tag="one")
-    ch.consume(queue, consumer_tag="two")
-    fill(ch, queue, 4)
-    assert [item.method.consumer_tag for item in ch.deliveries(4)] == ["one", "two", "one", "two"]
 
 
 def test_consumers_of_one_channel_get_a_burst_in_order(client: Client, ch: Channel, queue: str) -> None:

@@ -1,10 +1,9 @@
 """Length limits of queues."""
 
-import itertools
 from typing import Any
 
 import pytest
-from pamqp.commands import Basic, Tx
+from pamqp.commands import Tx
 
 from tests.support.amqp_client import Channel, Client
 from tests.support.peer import Name, Peer
@@ -74,17 +73,6 @@ def test_what_comes_back_stays_while_there_is_room(ch: Channel, name: Name) -> N
     ch.nack(out[-1].tag, multiple=True)
     ch.sync()
     assert ch.drain(queue) == [b"1", b"2", b"3"]
-
-
-def test_a_channel_that_ends_returns_too_much(client: Client, ch: Channel, name: Name) -> None:
-    declare_limited(ch, queue := name("queue"), 2)
-    ch.fill(queue, b"0", b"1")
-    reader = client.channel()
-    for _ in range(2):
-        assert reader.get(queue, no_ack=False) is not None
-    ch.fill(queue, b"2")
-    reader.close()
-    assert ch.drain(queue) == [b"1", b"2"]
 
 
 def test_a_queue_that_holds_nothing_hands_over(
@@ -287,27 +275,6 @@ def test_what_comes_back_to_a_queue_that_refuses_is_kept(ch: Channel, name: Name
     ch.nack(out[-1].tag, multiple=True)
     ch.sync()
     assert ch.drain(queue) == [b"0", b"1", b"2", b"3"]
-
-
-def test_no_publish_is_both_acked_and_nacked(client: Client, ch: Channel, name: Name) -> None:
-    declare_limited(ch, queue := name("queue"), 1, overflow="reject-publish")
-    reader = client.channel()
-    reader.qos(3)
-    reader.consume(queue)
-    ch.confirm()
-    published, settled = 0, [0, 0]
-    for burst in itertools.chain(*itertools.repeat((1, 7, 40, 2), 25)):
-        for _ in range(burst):
-            ch.publish("", queue, b"body")
-        acked, nacked = ch.confirms(range(published + 1, published + burst + 1))
-        published += burst
-        settled[0] += len(acked)
-        settled[1] += len(nacked)
-        for delivery in [item for item in client.inbox(reader.number) if not isinstance(item, Basic.Ack)]:
-            client.inbox(reader.number).remove(delivery)
-            reader.ack(delivery.tag)
-    assert sum(settled) == published and all(settled)
-    ch.nothing()
 
 
 # Policies

@@ -65,16 +65,6 @@ def test_zero_is_no_limit(ch: Channel, queue: str) -> None:
     ch.deliveries(300)
 
 
-def test_the_limit_holds_for_a_queue_that_fills_later(ch: Channel, queue: str) -> None:
-    ch.qos(2)
-    ch.consume(queue)
-    fill(ch, queue, 3, start=0)
-    out = ch.deliveries(2)
-    ch.nothing(queue)
-    ch.ack(out[0].tag)
-    assert ch.delivery().body == b"2"
-
-
 def test_a_shared_limit_counts_all_consumers(ch: Channel, queue: str) -> None:
     fill(ch, queue, 10)
     ch.qos(3, globally=True)

@@ -20,7 +20,7 @@ def send_request(ch: Channel, replier: Channel, queue: str, body: bytes = b"ques
     question = replier.get(queue)
     assert question is not None and question.properties.correlation_id == "1"
     name = str(question.properties.reply_to)
-    assert name.startswith(REPLY_TO + ".") and len(name) > len(REPLY_TO) + 20
+    assert re.fullmatch(r"amq\.rabbitmq\.reply-to\.[\w-]+\.[\w-]+==", name)
     return name
 
 
@@ -143,12 +143,6 @@ def test_a_reply_name_cannot_be_bound(client: Client, ch: Channel, queue: str, m
     reply_to = send_request(ch, client.channel(), queue)
     closed = ch.refused(403, method, queue=reply_to, exchange="amq.direct", routing_key="key")
     assert closed.reply_text == "ACCESS_REFUSED - cannot bind or unbind to a volatile (direct reply-to) queue"
-
-
-def test_the_name_of_a_reply_queue_has_two_parts_as_in_rabbitmq(ch: Channel, queue: str) -> None:
-    ch.consume(REPLY_TO, no_ack=True)
-    ch.publish("", queue, b"question", {"reply_to": REPLY_TO})
-    assert re.fullmatch(r"amq\.rabbitmq\.reply-to\.[\w-]+\.[\w-]+==", str(ch.get(queue).properties.reply_to))
 
 
 @pytest.mark.in_process("looks at the cache of routes")

@@ -124,15 +124,6 @@ def test_all_can_be_acknowledged_at_once(ch: Channel, queue: str) -> None:
     assert remaining(ch, queue) == []
 
 
-def test_what_was_acknowledged_cannot_be_again_before_the_commit(ch: Channel, queue: str) -> None:
-    fill(ch, queue, 1)
-    ch.transact()
-    (tag,) = get_tags(ch, queue, 1)
-    ch.ack(tag)
-    ch.ack(tag)
-    assert ch.expect_close(406).reply_text == f"PRECONDITION_FAILED - unknown delivery tag {tag}"
-
-
 @pytest.mark.parametrize("method", ["nack", "reject"])
 def test_messages_are_given_back_at_the_commit(client: Client, ch: Channel, queue: str, method: str) -> None:
     fill(ch, queue, 3)

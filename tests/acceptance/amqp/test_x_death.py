@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from pamqp.commands import Exchange
 
 from tests.support import codec
 from tests.support.amqp_client import Channel, Content
@@ -115,20 +114,6 @@ def test_the_same_death_again_is_counted(broker: Peer, ch: Channel, name: Name) 
         assert letter.headers["mine"] == 1
         assert [death["exchange"] for death in letter.headers["x-death"]] == ["amq.direct", ""]
         assert [death["routing-keys"] for death in letter.headers["x-death"]] == [[parked], [source]]
-
-
-def test_a_death_for_another_reason_stands_by_itself(broker: Peer, ch: Channel, name: Name, dlx: str) -> None:
-    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name("source")}
-    ch.declare(source := name("source"), arguments=arguments)
-    ch.fill(source, b"body")
-    ch.reject_next(source)  # back to the same queue: rejected letters may go round
-    broker.wait(50)
-    message = ch.get(source, no_ack=False)
-    assert message is not None and brief(message) == [(source, "rejected", 1)]
-    ch.reject(message.tag, requeue=False)
-    broker.wait(50)
-    again = ch.get(source)
-    assert again is not None and brief(again) == [(source, "rejected", 2)]
 
 
 @pytest.mark.in_process("the time is of whole seconds")
@@ -278,19 +263,3 @@ def test_a_history_does_not_grow_with_the_turns(broker: Peer, ch: Channel, name:
     letter = reader.delivery()
     newest = [(names[3], "rejected", 9)]
     assert brief(letter) == newest + [(queue, "expired", 1) for queue in reversed(names[:3])]
-
-
-def test_an_exchange_in_between_is_told(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
-    ch.exchange(outer := name("outer"), "fanout")
-    ch.call(Exchange.Bind, source=outer, destination=dlx, routing_key="")
-    ch.declare(second := name("second"), arguments={"x-dead-letter-exchange": dlx})
-    ch.bind(second, outer)
-    ch.declare(first := name("first"), arguments={"x-dead-letter-exchange": outer, "x-message-ttl": 0})
-    reader = ch.client.channel()
-    reader.consume(second)
-    ch.fill(first, b"body")
-    reader.reject(reader.delivery().tag, requeue=False)
-    for expected in ([(first, "expired", 1)], [(second, "rejected", 1), (first, "expired", 1)]):
-        letter = dead.delivery()
-        assert brief(letter) == expected
-    assert letter.headers["x-death"][0]["exchange"] == outer
