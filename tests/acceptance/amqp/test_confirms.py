@@ -50,8 +50,7 @@ def test_a_publish_to_many_queues_is_confirmed_once(ch: Channel, name: Name) -> 
 @pytest.mark.parametrize("no_ack", [True, False])
 def test_what_is_consumed_at_once_is_confirmed_too(ch: Channel, client: Client, name: Name, no_ack: bool) -> None:
     ch.declare(queue := name("queue"), durable=True)
-    consumer = client.channel()
-    consumer.consume(queue, no_ack=no_ack)
+    consumer = client.consumer(queue, no_ack=no_ack)
     ch.confirm()
     for _ in range(10):
         ch.publish("", queue, b"body", PERSISTENT)
@@ -93,8 +92,7 @@ def test_a_refused_publish_is_not_confirmed(ch: Channel) -> None:
 @pytest.mark.parametrize("settle", ["nack", "reject", "drop", "recover"])
 def test_confirms_do_not_depend_on_what_the_consumer_says(client: Client, ch: Channel, name: Name, settle: str) -> None:
     ch.declare(queue := name("queue"), durable=True)
-    consumer = client.channel()
-    consumer.consume(queue)
+    consumer = client.consumer(queue)
     ch.confirm()
     for _ in range(10):
         ch.publish("", queue, b"body", PERSISTENT)

@@ -178,8 +178,7 @@ def test_the_channel_that_deletes_is_told_of_its_own_consumers_after_delete_ok(
     queue = name("deleted")
     ch.declare(queue, durable=durable)
     tags = [ch.consume(queue), ch.consume(queue)]
-    other = broker.connect().channel()
-    other.consume(queue)
+    other = broker.connect().consumer(queue)
     ch.send(Queue.Delete, queue=queue)
     answers = [ch.next(), ch.next(), ch.next()]
     assert [answer.name for answer in answers] == ["Queue.DeleteOk", "Basic.Cancel", "Basic.Cancel"]
@@ -206,8 +205,7 @@ def test_a_client_may_answer_the_servers_cancel(ch: Channel, queue: str) -> None
 @pytest.mark.parametrize("said", [{}, {"consumer_cancel_notify": False}, {"consumer_cancel_notify": "yes"}])
 def test_clients_that_cannot_be_told_are_not(broker: Peer, queue: str, said: dict[str, Any]) -> None:
     able = {key: value for key, value in CAPABILITIES.items() if key != "consumer_cancel_notify"}
-    ch = broker.connect(capabilities={**able, **said}).channel()
-    ch.consume(queue)
+    ch = broker.connect(capabilities={**able, **said}).consumer(queue)
     ch.call(Queue.Delete, queue=queue)
     ch.nothing()
 

@@ -57,8 +57,7 @@ def test_the_key_that_is_given_replaces_all_others(ch: Channel, name: Name) -> N
         ch.bind(target, exchange, key)
     ch.bind(targets["cc"], exchange, source)
     ch.fill(source, b"body", headers={"CC": ["cc"], "BCC": ["bcc"]})
-    consumer = ch.client.channel()
-    consumer.consume(targets["new"], no_ack=True)
+    consumer = ch.client.consumer(targets["new"], no_ack=True)
     ch.reject_next(source)
     letter = consumer.delivery()
     assert (letter.method.exchange, letter.method.routing_key) == (exchange, "new")
@@ -89,8 +88,7 @@ def test_blind_copies_route_a_dead_letter_too(ch: Channel, name: Name) -> None:
     ch.declare(source := name("source"), arguments={"x-dead-letter-exchange": exchange})
     ch.declare(blind := name("blind"))
     ch.bind(blind, exchange, "blind key")
-    reader = ch.client.channel()
-    reader.consume(blind, no_ack=True)
+    reader = ch.client.consumer(blind, no_ack=True)
     ch.fill(source, b"body", headers={"BCC": ["blind key"]})
     ch.reject_next(source)
     letter = reader.delivery()
@@ -103,8 +101,7 @@ def test_the_default_exchange_takes_them_to_a_queue(ch: Channel, queue: str, nam
     arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
     ch.declare(source := name("source"), arguments=arguments)
     ch.fill(source, b"body")
-    reader = ch.client.channel()
-    reader.consume(queue, no_ack=True)
+    reader = ch.client.consumer(queue, no_ack=True)
     ch.reject_next(source)
     letter = reader.delivery()
     assert (letter.method.exchange, letter.method.routing_key) == ("", queue)
@@ -115,8 +112,7 @@ def test_an_internal_exchange_takes_them(ch: Channel, name: Name, queue: str) ->
     ch.bind(queue, internal)
     ch.declare(source := name("source"), arguments={"x-dead-letter-exchange": internal})
     ch.fill(source, b"body")
-    reader = ch.client.channel()
-    reader.consume(queue, no_ack=True)
+    reader = ch.client.consumer(queue, no_ack=True)
     ch.reject_next(source)
     assert reader.delivery().body == b"body"
 
@@ -143,8 +139,7 @@ def test_a_headers_exchange_can_match_the_death(ch: Channel, name: Name, queue: 
     ch.exchange(exchange := name("exchange"), "headers")
     ch.bind(queue, exchange, arguments={"x-match": "all-with-x", "x-first-death-reason": "rejected"})
     ch.declare(source := name("source"), arguments={"x-dead-letter-exchange": exchange})
-    reader = ch.client.channel()
-    reader.consume(queue, no_ack=True)
+    reader = ch.client.consumer(queue, no_ack=True)
     ch.fill(source, b"body")
     ch.reject_next(source)
     assert reader.delivery().body == b"body"
@@ -155,8 +150,7 @@ def test_a_full_queue_does_not_take_it_and_it_is_lost(ch: Channel, name: Name, d
     ch.bind(full, dlx)
     ch.fill(full, b"first")
     ch.declare(source := name("source"), arguments={"x-dead-letter-exchange": dlx})
-    reader = ch.client.channel()
-    reader.consume(name("letters"), no_ack=True)
+    reader = ch.client.consumer(name("letters"), no_ack=True)
     ch.fill(source, b"body")
     ch.reject_next(source)
     assert reader.delivery().body == b"body"  # the other queue took it
@@ -204,8 +198,7 @@ def test_a_policy_says_where_they_go_and_an_argument_says_it_louder(
     broker.set_policy(name("dead-letters"), name(""), definition, apply_to="queues")
     for target in (source, plain):
         ch.fill(target, b"body")
-    reader = ch.client.channel()
-    reader.consume(queue, no_ack=True)
+    reader = ch.client.consumer(queue, no_ack=True)
     ch.reject_next(plain)
     assert dead.delivery().method.routing_key == "by policy"
     ch.reject_next(source)

@@ -208,8 +208,7 @@ def test_without_confirms_a_refusal_is_silent(ch: Channel, name: Name) -> None:
 
 def test_a_full_queue_refuses_though_a_consumer_waits(client: Client, ch: Channel, name: Name) -> None:
     declare_limited(ch, queue := name("queue"), 0, overflow="reject-publish")
-    reader = client.channel()
-    reader.consume(queue)
+    reader = client.consumer(queue)
     ch.confirm()
     ch.publish("", queue, b"body")
     assert ch.confirms([1]) == (set(), {1})

@@ -176,8 +176,7 @@ def test_a_single_active_consumer_is_served_by_priority(client: Client, ch: Chan
     declare(ch, queue := name("queue"), 5, single_active_consumer=True)
     publish(ch, queue, 1, 5, 3)
     ch.consume(queue, no_ack=True)
-    other = client.channel()
-    other.consume(queue, no_ack=True)
+    other = client.consumer(queue, no_ack=True)
     assert [delivery.body for delivery in ch.deliveries(3)] == [b"5.1", b"3.2", b"1.0"]
     other.nothing(queue)
 

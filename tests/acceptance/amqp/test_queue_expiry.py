@@ -111,8 +111,7 @@ def test_consumers_hold_it_and_the_time_starts_when_the_last_one_goes(
 
 
 def test_the_end_of_a_channel_ends_the_use_of_its_consumers(broker: Peer, client: Client, leased: str) -> None:
-    consumer = client.channel()
-    consumer.consume(leased)
+    consumer = client.consumer(leased)
     broker.wait(AFTER_MS)
     consumer.close()
     assert not is_deleted(client, leased)

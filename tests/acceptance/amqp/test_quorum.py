@@ -100,8 +100,7 @@ def test_what_comes_back_above_a_length_limit_goes_to_consumers_that_wait(ch: Ch
     for body in (b"0", b"1", b"2", b"3"):
         ch.fill(queue, body)
     out = ch.deliveries(4)
-    other = ch.client.channel()
-    other.consume(queue, no_ack=True)
+    other = ch.client.consumer(queue, no_ack=True)
     other.sync()
     ch.nack(out[-1].tag, multiple=True, requeue=True)
     ch.close()

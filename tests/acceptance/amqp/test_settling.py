@@ -149,8 +149,7 @@ def test_a_closing_channel_gives_its_own_back_to_the_other(client: Client, queue
 def test_all_that_was_out_is_back_in_order(broker: Peer, ch: Channel, queue: str, end: str) -> None:
     bodies = fill(ch, queue, 2000)
     client = broker.connect()
-    consumer = client.channel()
-    consumer.consume(queue)
+    consumer = client.consumer(queue)
     consumer.deliveries(5)
     consumer.ack(5, multiple=True)
     consumer.deliveries(100)

@@ -251,8 +251,7 @@ def test_a_commit_fails_if_a_quorum_queue_was_deleted_since(client: Client, ch: 
 
 
 def test_a_commit_succeeds_if_a_reply_queue_is_gone(client: Client, ch: Channel) -> None:
-    asker = client.channel()
-    asker.consume("amq.rabbitmq.reply-to", no_ack=True)
+    asker = client.consumer("amq.rabbitmq.reply-to", no_ack=True)
     asker.publish("", queue := ch.declare().queue, b"question", {"reply_to": "amq.rabbitmq.reply-to"})
     question = ch.get(queue)
     ch.transact()

@@ -100,8 +100,7 @@ def test_the_same_death_again_is_counted(broker: Peer, ch: Channel, name: Name) 
     lead(ch, parked, source, message_ttl=1)
     ch.bind(parked, "amq.direct", parked)
     ch.publish("", source, b"body", {"headers": {"mine": 1}})
-    reader = ch.client.channel()
-    reader.consume(source)
+    reader = ch.client.consumer(source)
     letter = reader.delivery()
     assert "x-death" not in letter.headers
     for turn in range(1, 4):
@@ -176,8 +175,7 @@ def test_what_is_published_again_starts_anew(ch: Channel, source: str, dead: Cha
 def test_no_death_a_client_tells_of_ends_a_circle(ch: Channel, name: Name) -> None:
     ch.declare(target := name("target"))
     lead(ch, first := name("first"), target, message_ttl=0)
-    reader = ch.client.channel()
-    reader.consume(target, no_ack=True)
+    reader = ch.client.consumer(target, no_ack=True)
     ch.fill(first, b"body", headers={"x-death": [{**PLANTED[0], "queue": target}]})
     assert brief(reader.delivery()) == [(first, "expired", 1)]
 
@@ -204,8 +202,7 @@ def test_what_would_return_to_its_queue_still_goes_to_the_others(broker: Peer, c
     ch.declare(other := name("other"))
     for queue in (source, other):
         ch.bind(queue, exchange)
-    reader = ch.client.channel()
-    reader.consume(other, no_ack=True)
+    reader = ch.client.consumer(other, no_ack=True)
     ch.fill(source, b"body")
     assert brief(reader.delivery()) == [(source, "expired", 1)]
     reader.nothing(source, other)
@@ -224,8 +221,7 @@ def test_a_rejection_keeps_a_circle_alive(broker: Peer, ch: Channel, name: Name)
     first, second = name("first"), name("second")
     lead(ch, first, second, message_ttl=1)
     lead(ch, second, first)
-    reader = ch.client.channel()
-    reader.consume(second)
+    reader = ch.client.consumer(second)
     ch.fill(first, b"body")
     for turn in range(1, 6):
         broker.wait(5)
@@ -254,8 +250,7 @@ def test_a_history_does_not_grow_with_the_turns(broker: Peer, ch: Channel, name:
     for queue, to in zip(names[:3], names[1:], strict=True):
         lead(ch, queue, to, message_ttl=1)
     lead(ch, names[3], names[3])  # rejected ones come back to it
-    reader = ch.client.channel()
-    reader.consume(names[3])
+    reader = ch.client.consumer(names[3])
     ch.fill(names[0], b"body")
     broker.wait(30)
     for _ in range(9):
