@@ -127,9 +127,7 @@ def test_a_confirmed_message_is_seen_by_every_channel(broker: Peer, ch: Channel,
 
 
 @pytest.mark.parametrize("end", [Queue.Delete, Queue.Purge])
-def test_confirms_complete_when_the_queue_is_deleted_or_purged(
-    client: Client, ch: Channel, name: Name, end: type
-) -> None:
+def test_messages_that_are_deleted_or_purged_are_confirmed(client: Client, ch: Channel, name: Name, end: type) -> None:
     ch.declare(queue := name("queue"), durable=True)
     ch.confirm()
     for _ in range(50):

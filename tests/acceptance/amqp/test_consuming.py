@@ -85,9 +85,7 @@ def test_arguments_of_consumers_of_streams_are_refused(ch: Channel, name: Name, 
 @pytest.mark.parametrize(
     "arguments", [{"x-credit": {"credit": 1, "drain": False}}, {"x-purpose": "x"}, {"x-cancel-on-ha-failover": True}]
 )
-def test_other_arguments_of_consumers_are_accepted_without_effect(
-    ch: Channel, name: Name, arguments: dict[str, Any]
-) -> None:
+def test_other_arguments_of_consumers_have_no_effect(ch: Channel, name: Name, arguments: dict[str, Any]) -> None:
     ch.declare(queue := name("queue"))
     ch.fill(queue, b"0", b"1")
     ch.consume(queue, arguments=arguments)
@@ -172,9 +170,7 @@ def test_consumers_of_a_deleted_queue_are_told(broker: Peer, client: Client, ch:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_the_channel_that_deletes_is_told_of_its_own_consumers_after_delete_ok(
-    broker: Peer, ch: Channel, name: Name, durable: bool
-) -> None:
+def test_cancels_of_the_deleting_channel_follow_delete_ok(broker: Peer, ch: Channel, name: Name, durable: bool) -> None:
     queue = name("deleted")
     ch.declare(queue, durable=durable)
     tags = [ch.consume(queue), ch.consume(queue)]

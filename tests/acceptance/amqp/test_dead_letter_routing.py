@@ -174,7 +174,7 @@ def test_an_exchange_that_was_deleted_drops_them_and_a_new_one_does_not(
     assert ch.count(source) == 0
 
 
-def test_publishes_to_a_queue_that_buries_them_at_once_are_confirmed(
+def test_messages_that_are_dead_lettered_at_once_are_confirmed(
     ch: Channel, name: Name, dlx: str, dead: Channel
 ) -> None:
     arguments = {"x-dead-letter-exchange": dlx, "x-message-ttl": 0}

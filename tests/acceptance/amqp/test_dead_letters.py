@@ -99,9 +99,7 @@ def test_nothing_else_is_dead_lettered(
     dead.nothing(name("letters"))
 
 
-def test_what_is_rejected_after_its_queue_was_deleted_vanishes(
-    ch: Channel, source: str, name: Name, dead: Channel
-) -> None:
+def test_a_rejected_message_of_a_deleted_queue_is_dropped(ch: Channel, source: str, name: Name, dead: Channel) -> None:
     ch.fill(source, b"body")
     message = ch.get(source, no_ack=False)
     ch.call(Queue.Delete, queue=source)
@@ -110,9 +108,7 @@ def test_what_is_rejected_after_its_queue_was_deleted_vanishes(
     dead.nothing(name("letters"))
 
 
-def test_what_a_transaction_rejects_is_dead_lettered_at_its_commit(
-    client: Client, source: str, name: Name, dead: Channel
-) -> None:
+def test_a_transaction_dead_letters_at_its_commit(client: Client, source: str, name: Name, dead: Channel) -> None:
     ch = client.channel()
     ch.transact()
     ch.publish("", source, b"body")
@@ -142,7 +138,7 @@ def test_expired_messages_arrive_promptly(broker: Peer, ch: Channel, name: Name,
         broker.wait(100)
 
 
-def test_what_came_back_arrives_as_promptly(broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
+def test_what_is_requeued_arrives_as_promptly(broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     ch.declare(queue := name("source"), arguments={"x-dead-letter-exchange": dlx, "x-message-ttl": 500})
     ch.fill(queue, b"body")
     message = ch.get(queue, no_ack=False)
@@ -155,7 +151,7 @@ def test_what_came_back_arrives_as_promptly(broker: Peer, ch: Channel, name: Nam
 
 
 @pytest.mark.in_process("to the millisecond")
-def test_what_came_back_too_late_arrives_at_once(
+def test_what_is_requeued_too_late_arrives_at_once(
     broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel
 ) -> None:
     ch.declare(queue := name("source"), arguments={"x-dead-letter-exchange": dlx, "x-message-ttl": 500})

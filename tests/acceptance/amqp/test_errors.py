@@ -31,9 +31,7 @@ def test_a_missing_queue_is_refused(ch: Channel, method: type) -> None:
     assert ch.refused(404, method, queue="missing").reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
 
 
-def test_publishing_to_a_missing_exchange_closes_the_channel_and_what_follows_is_ignored(
-    client: Client, ch: Channel, queue: str
-) -> None:
+def test_methods_after_a_publish_to_a_missing_exchange_are_ignored(client: Client, ch: Channel, queue: str) -> None:
     ch.publish("missing", "key", b"lost")
     for _ in range(20):
         ch.publish("", queue, b"ignored")
@@ -107,9 +105,7 @@ def test_access_request_is_granted(ch: Channel, name: Callable[[str], str]) -> N
         (ChannelMethods.Flow, {"active": False}, "active=false"),
     ],
 )
-def test_what_rabbitmq_does_not_support_is_refused(
-    ch: Channel, method: type, fields: dict[str, object], text: str
-) -> None:
+def test_unsupported_methods_are_refused(ch: Channel, method: type, fields: dict[str, object], text: str) -> None:
     assert ch.call(ChannelMethods.Flow, active=True).active is True
     ch.send(method, **fields)
     if method is Basic.Publish:

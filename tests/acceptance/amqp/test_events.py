@@ -176,7 +176,7 @@ def test_a_login_succeeds_or_fails(broker: InProcessPeer, listen: Callable[..., 
     assert failure.pop("error") == text("user 'guest' - invalid credentials") and failure == success
 
 
-def test_policies_are_told_with_what_they_change(
+def test_policies_have_the_queues_they_change(
     broker: InProcessPeer, listen: Callable[..., Listener], ch: Channel
 ) -> None:
     ch.declare("q")
@@ -216,9 +216,7 @@ def test_events_have_no_passwords(broker: InProcessPeer, listen: Callable[..., L
     assert broker.node.parameters.globals()["g"] == uri
 
 
-def test_global_parameters_are_told_with_a_value_that_fits(
-    broker: InProcessPeer, listen: Callable[..., Listener]
-) -> None:
+def test_global_parameters_have_a_value_if_it_fits(broker: InProcessPeer, listen: Callable[..., Listener]) -> None:
     events = listen("parameter.*")
     act(broker, lambda: broker.node.parameters.set_global("g", [1, "a"]))
     common = cli({"component": "global", "name": "g"})
@@ -231,7 +229,7 @@ def test_global_parameters_are_told_with_a_value_that_fits(
     assert events.last("parameter.cleared") == common
 
 
-def test_a_vhost_comes_with_its_exchanges_and_goes_with_them(
+def test_a_vhost_is_created_and_deleted_with_its_exchanges(
     broker: InProcessPeer, listen: Callable[..., Listener]
 ) -> None:
     events = listen("#")
@@ -306,7 +304,7 @@ def test_nothing_is_built_when_nobody_listens(broker: InProcessPeer, ch: Channel
     assert ch.count("q") == 1
 
 
-def test_what_a_timer_does_was_done_by_the_broker_itself(
+def test_an_expiry_is_an_action_of_the_broker(
     broker: InProcessPeer, listen: Callable[..., Listener], ch: Channel
 ) -> None:
     ch.declare("q", arguments={"x-expires": 1000})

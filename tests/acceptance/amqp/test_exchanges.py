@@ -35,9 +35,7 @@ def test_a_passive_declare_does_not_look_at_type_or_flags(ch: Channel) -> None:
 
 @pytest.mark.parametrize("fields", [{}, {"durable": True}, {"auto_delete": True}, {"internal": True}])
 @pytest.mark.parametrize("kind", ["direct", "fanout", "topic", "headers"])
-def test_an_exchange_is_declared_again_with_the_same_properties(
-    ch: Channel, name: Name, kind: str, fields: dict[str, bool]
-) -> None:
+def test_an_equal_declaration_succeeds(ch: Channel, name: Name, kind: str, fields: dict[str, bool]) -> None:
     ch.exchange(exchange := name("exchange"), kind, **fields)
     ch.exchange(exchange, kind, **fields)
 
@@ -54,9 +52,7 @@ def test_an_exchange_is_declared_again_with_the_same_properties(
         ({"internal": True}, "'internal' for exchange '{}' in vhost '/': received 'true' but current is 'false'"),
     ],
 )
-def test_an_exchange_is_not_declared_again_with_others(
-    ch: Channel, name: Name, fields: dict[str, Any], text: str
-) -> None:
+def test_a_different_declaration_is_refused(ch: Channel, name: Name, fields: dict[str, Any], text: str) -> None:
     ch.exchange(exchange := name("exchange"))
     closed = ch.refused(406, Exchange.Declare, **{"exchange": exchange, "exchange_type": "direct", **fields})
     assert closed.reply_text == "PRECONDITION_FAILED - inequivalent arg " + text.format(exchange)

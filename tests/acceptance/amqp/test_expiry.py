@@ -127,9 +127,7 @@ def test_what_waits_for_a_busy_consumer_expires(broker: Peer, ch: Channel, short
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_with_no_time_to_live_a_message_is_for_whoever_waits(
-    client: Client, ch: Channel, name: Name, own: bool
-) -> None:
+def test_a_time_to_live_of_zero_is_for_waiting_consumers(client: Client, ch: Channel, name: Name, own: bool) -> None:
     ch.declare(queue := name("queue"), arguments={} if own else {"x-message-ttl": 0})
     properties = {"expiration": "0"} if own else {}
     ch.fill(queue, b"nobody waits", **properties)
@@ -146,7 +144,7 @@ def test_with_no_time_to_live_a_message_is_for_whoever_waits(
     assert ch.count(queue) == 0
 
 
-def test_with_no_time_to_live_a_busy_consumer_comes_too_late(client: Client, ch: Channel, name: Name) -> None:
+def test_a_time_to_live_of_zero_is_not_for_busy_consumers(client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), arguments={"x-message-ttl": 0})
     consumer = client.channel()
     consumer.qos(1)
@@ -158,7 +156,7 @@ def test_with_no_time_to_live_a_busy_consumer_comes_too_late(client: Client, ch:
     assert consumer.delivery().body == b"three"
 
 
-def test_with_no_time_to_live_what_comes_back_is_gone_though_its_consumer_waits(ch: Channel, name: Name) -> None:
+def test_a_time_to_live_of_zero_is_over_at_a_requeue(ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), arguments={"x-message-ttl": 0})
     ch.qos(1)
     ch.consume(queue)
@@ -172,7 +170,7 @@ def test_with_no_time_to_live_what_comes_back_is_gone_though_its_consumer_waits(
 
 
 @pytest.mark.parametrize("how", ["nack", "reject", "recover", "channel"])
-def test_what_comes_back_after_its_time_is_gone(
+def test_what_is_requeued_after_its_time_is_gone(
     broker: Peer, client: Client, ch: Channel, short: str, how: str
 ) -> None:
     consumer = client.channel()
@@ -184,7 +182,7 @@ def test_what_comes_back_after_its_time_is_gone(
 
 
 @pytest.mark.parametrize("how", ["nack", "reject", "recover", "channel"])
-def test_what_comes_back_in_time_expires_at_the_time_it_always_had(
+def test_what_is_requeued_in_time_keeps_its_time(
     broker: Peer, client: Client, ch: Channel, short: str, how: str
 ) -> None:
     consumer = client.channel()
@@ -231,9 +229,7 @@ def test_what_expires_is_confirmed(ch: Channel, name: Name, durable: bool, ttl_m
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_the_time_of_a_message_in_a_transaction_starts_at_its_commit(
-    broker: Peer, ch: Channel, name: Name, own: bool
-) -> None:
+def test_the_time_of_a_message_starts_at_the_commit(broker: Peer, ch: Channel, name: Name, own: bool) -> None:
     ch.declare(queue := name("queue"), arguments={} if own else {"x-message-ttl": TTL_MS})
     ch.transact()
     ch.publish("", queue, b"body", {"expiration": str(TTL_MS)} if own else {})

@@ -178,9 +178,7 @@ def test_empty_body_frames_are_tolerated(ch: Channel, queue: str) -> None:
 
 
 @pytest.mark.parametrize("properties", [None, {"type": "empty", "headers": {"k": 1}}])
-def test_an_empty_message_is_delivered_without_a_body_frame(
-    ch: Channel, queue: str, properties: dict[str, Any] | None
-) -> None:
+def test_an_empty_message_has_no_body_frame(ch: Channel, queue: str, properties: dict[str, Any] | None) -> None:
     ch.publish("", queue, b"", properties)
     ch.publish("", queue, b"next")
     ch.consume(queue, no_ack=True)

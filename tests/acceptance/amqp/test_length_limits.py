@@ -75,9 +75,7 @@ def test_what_comes_back_stays_while_there_is_room(ch: Channel, name: Name) -> N
     assert ch.drain(queue) == [b"1", b"2", b"3"]
 
 
-def test_a_queue_that_holds_nothing_hands_over(
-    client: Client, ch: Channel, name: Name, dlx: str, dead: Channel
-) -> None:
+def test_a_queue_of_length_zero_hands_over(client: Client, ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     declare_limited(ch, queue := name("queue"), 0, dlx=dlx)
     reader = client.channel()
     reader.qos(1)

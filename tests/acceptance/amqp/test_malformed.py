@@ -70,9 +70,7 @@ def test_a_table_nested_five_hundred_deep_ends_only_its_connection(broker: Peer,
 
 @pytest.mark.parametrize("letter", ["F", "A"])
 @pytest.mark.parametrize("exchange", ["", "amq.headers"])
-def test_a_header_nested_five_hundred_deep_harms_nobody(
-    broker: Peer, ch: Channel, queue: str, exchange: str, letter: str
-) -> None:
+def test_a_deeply_nested_header_harms_nobody(broker: Peer, ch: Channel, queue: str, exchange: str, letter: str) -> None:
     ch.bind(queue, "amq.headers", arguments={"absent": queue})
     client = broker.connect()
     client.channel().publish(
@@ -121,9 +119,7 @@ def test_a_routing_key_that_is_not_utf8_is_routed_as_it_is(ch: Channel, name: Ca
 
 
 @pytest.mark.parametrize("cut", range(1, 70, 3))
-def test_a_publish_cut_off_by_the_end_of_the_stream_never_happened(
-    broker: Peer, ch: Channel, queue: str, cut: int
-) -> None:
+def test_a_publish_that_the_end_of_the_stream_cuts_off_is_none(broker: Peer, ch: Channel, queue: str, cut: int) -> None:
     client = broker.connect()
     channel = client.channel()
     whole = (

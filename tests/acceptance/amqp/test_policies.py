@@ -23,9 +23,7 @@ def spare(ch: Channel, name: Name) -> str:
     return made
 
 
-def test_an_alternate_exchange_comes_and_goes_while_messages_flow(
-    broker: Peer, ch: Channel, name: Name, spare: str
-) -> None:
+def test_a_policy_sets_and_clears_an_alternate_exchange(broker: Peer, ch: Channel, name: Name, spare: str) -> None:
     ch.exchange(source := name("source"))
     ch.publish(source, "nowhere", b"before")
     ch.sync()
@@ -57,9 +55,7 @@ def test_of_two_policies_that_match_one_holds(broker: Peer, ch: Channel, queue: 
     assert ch.drain(queue) == [b"4", b"5", b"6"]
 
 
-def test_the_smaller_of_what_an_operator_and_a_user_say_holds(
-    broker: Peer, ch: Channel, queue: str, name: Name
-) -> None:
+def test_the_smaller_limit_of_operator_and_user_holds(broker: Peer, ch: Channel, queue: str, name: Name) -> None:
     broker.set_policy(name("own"), name(""), {"max-length": 4}, apply_to="queues")
     broker.set_policy(name("limit"), name(""), {"max-length": 2}, apply_to="queues", operator=True)
     ch.fill(queue, b"1", b"2", b"3", b"4", b"5")
@@ -148,7 +144,7 @@ def test_a_policy_is_changed(broker: Peer, ch: Channel, queue: str, name: Name) 
 
 
 @pytest.mark.parametrize(("argument", "policy"), [(2, 4), (4, 2)])
-def test_the_smaller_of_argument_and_policy_holds(
+def test_the_smaller_limit_of_argument_and_policy_holds(
     broker: Peer, ch: Channel, name: Name, argument: int, policy: int
 ) -> None:
     ch.declare(queue := name("queue"), arguments={"x-max-length": argument})

@@ -122,9 +122,7 @@ def test_a_shared_limit_is_the_channels(client: Client, ch: Channel, queue: str)
     other.nothing(queue)
 
 
-def test_a_full_shared_limit_holds_back_consumers_that_need_not_acknowledge(
-    ch: Channel, queue: str, name: Name
-) -> None:
+def test_a_full_shared_limit_stops_consumers_without_acknowledgement(ch: Channel, queue: str, name: Name) -> None:
     ch.declare(free := name("free"))
     fill(ch, queue, 2)
     ch.qos(1, globally=True)

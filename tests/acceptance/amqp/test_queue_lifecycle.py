@@ -208,7 +208,7 @@ def test_an_exclusive_queue_may_also_go_with_its_last_consumer(ch: Channel, name
 
 
 @pytest.mark.parametrize("end", ["cancel", "nowait", "channel", "connection", "error"])
-def test_an_auto_delete_queue_goes_however_its_last_consumer_ends(
+def test_each_end_of_its_last_consumer_deletes_an_auto_delete_queue(
     broker: Peer, ch: Channel, name: Name, end: str
 ) -> None:
     ch.declare(queue := name("queue"), auto_delete=True)

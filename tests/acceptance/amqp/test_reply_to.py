@@ -175,9 +175,7 @@ def test_a_reply_queue_ends_the_cached_routes_to_itself_alone(broker: Peer, ch: 
     [{}, {"durable": True}, {"exclusive": True}, {"auto_delete": True}, {"arguments": {"x-queue-type": "quorum"}}],
     ids=str,
 )
-def test_declaring_the_pseudo_queue_succeeds(
-    ch: Channel, passive: bool, consuming: bool, flags: dict[str, Any]
-) -> None:
+def test_the_pseudo_queue_can_be_declared(ch: Channel, passive: bool, consuming: bool, flags: dict[str, Any]) -> None:
     if consuming:
         ch.consume(REPLY_TO, no_ack=True)
     reply = ch.call(Queue.Declare, queue=REPLY_TO, passive=passive, **flags)

@@ -184,9 +184,7 @@ def test_no_death_a_client_tells_of_ends_a_circle(ch: Channel, name: Name) -> No
 
 
 @pytest.mark.parametrize("arguments", [{"x-message-ttl": 1}, {"x-message-ttl": 0}, {"x-max-length": 0}])
-def test_what_would_return_to_its_queue_is_dropped(
-    broker: Peer, ch: Channel, name: Name, arguments: dict[str, int]
-) -> None:
+def test_what_would_return_is_dropped(broker: Peer, ch: Channel, name: Name, arguments: dict[str, int]) -> None:
     ch.declare(queue := name("queue"), arguments={"x-dead-letter-exchange": "amq.direct", **arguments})
     ch.bind(queue, "amq.direct", queue)
     ch.fill(queue, b"body")

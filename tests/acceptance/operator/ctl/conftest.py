@@ -1,9 +1,10 @@
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.support.warrenctl import Controlled, Ready, Warrenctl, broker_process, commanded
+from tests.support.warrenctl import Controlled, Ready, RunWith, Warrenctl, broker_process, commanded
 
 
 @pytest.fixture(scope="module")
@@ -14,15 +15,21 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ready]:
 
 
 @pytest.fixture
-def warrenctl(ready: Ready, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Warrenctl:
-    """Run warrenctl at the unix socket of that broker."""
-    return commanded(monkeypatch, capsys, "--data", str(Path(ready["control"][0]).parent))
+def run_with(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunWith:
+    """Return functions that run warrenctl with the given options."""
+    return partial(commanded, monkeypatch, capsys)
 
 
 @pytest.fixture
-def by_http(ready: Ready, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Warrenctl:
+def warrenctl(ready: Ready, run_with: RunWith) -> Warrenctl:
+    """Run warrenctl at the unix socket of that broker."""
+    return run_with("--data", str(Path(ready["control"][0]).parent))
+
+
+@pytest.fixture
+def by_http(ready: Ready, run_with: RunWith) -> Warrenctl:
     """Run warrenctl at the HTTP API of that broker."""
-    return commanded(monkeypatch, capsys, "--url", f"http://guest:guest@{ready['http'][0]}")
+    return run_with("--url", f"http://guest:guest@{ready['http'][0]}")
 
 
 @pytest.fixture
@@ -35,8 +42,6 @@ def controlled(tmp_path: Path) -> Iterator[Controlled]:
 
 
 @pytest.fixture
-def in_process(
-    controlled: Controlled, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Warrenctl:
+def in_process(controlled: Controlled, run_with: RunWith) -> Warrenctl:
     """Run warrenctl at the unix socket of the node inside this process."""
-    return commanded(monkeypatch, capsys, "--data", str(controlled.folder))
+    return run_with("--data", str(controlled.folder))

@@ -172,9 +172,7 @@ def test_the_limit_that_a_document_exceeds_is_named(api: Api, value: bytes, reas
     assert found in ((400, "bad_request", f"failed to parse JSON: {reason}"), (400, "bad_request", decoded))
 
 
-def test_an_import_with_a_wrong_query_is_refused_before_its_document_is_decoded(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_query_is_refused_before_the_document_is_decoded(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(definitions, "decode_document", None)
     for path in ("/definitions", "/warren/check-definitions"):
         assert api.post(f"{path}?leave-out=maybe", DOCUMENT).status == 400

@@ -114,9 +114,7 @@ def test_an_unknown_link_is_not_restarted(api: Api, federation: FakeFederation, 
     assert federation.restarted == []
 
 
-def test_a_single_link_has_its_counters_while_it_is_down_and_samples_if_asked(
-    api: Api, federation: FakeFederation
-) -> None:
+def test_a_single_link_has_counters_while_it_is_down_and_samples(api: Api, federation: FakeFederation) -> None:
     api.peer.add_user("maker", ("policymaker",))
     federation.rows = [row(), row(id="00000001", **BROKEN)]
     link = api.get("/warren/federation/links/%2F/00000001?msg_rates_age=60&msg_rates_incr=5").json

@@ -99,9 +99,7 @@ def test_a_node_with_as_many_connections_as_it_may_have_is_not_ready(api: Api, l
         assert (answer.status, answer.json) == (503, said)
 
 
-def test_expiring_certificates_are_listed_with_their_listener(
-    api: Api, listening: list[Listening], tmp_path: Path
-) -> None:
+def test_expiring_certificates_have_their_listener(api: Api, listening: list[Listening], tmp_path: Path) -> None:
     authority, now = trustme.CA(), datetime.datetime.fromtimestamp(api.peer.clock.timestamp_s())
     day = datetime.timedelta(days=1)
     leaf = authority.issue_cert("localhost", not_before=now - day, not_after=now + 3 * day)

@@ -156,9 +156,7 @@ def test_the_callers_permissions_count(queue: Api) -> None:
 
 
 @pytest.mark.parametrize("ackmode", ["ack_requeue_false", "ack_requeue_true"])
-def test_more_messages_than_an_answer_has_are_refused_and_stay(
-    queue: Api, ackmode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_messages_than_an_answer_has_stay(queue: Api, ackmode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "BODIES_BYTES", 2_000)
     for _ in range(3):
         queue.post(PUBLISH, message(payload="x" * 1_000))

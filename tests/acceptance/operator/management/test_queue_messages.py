@@ -162,9 +162,7 @@ def test_messages_of_higher_priority_move_first(queues: Api) -> None:
 @pytest.mark.parametrize(
     ("permissions", "status"), [(("", "amq.default", ""), 401), (("", "", "q"), 401), (("", "amq.default", "q"), 200)]
 )
-def test_a_move_needs_the_permissions_to_read_and_to_write(
-    queues: Api, permissions: tuple[str, str, str], status: int
-) -> None:
+def test_a_move_needs_permissions(queues: Api, permissions: tuple[str, str, str], status: int) -> None:
     publish(queues, "1")
     users = queues.peer.node.users
     users.add("mover", hash_password("mover", b"salt", SHA256), ("management",), SHA256)
@@ -236,9 +234,7 @@ def test_an_alarm_that_begins_during_a_move_leaves_its_count(queues: Api, monkey
     assert queues.get("/queues/%2F/other").json["messages"] == 2
 
 
-def test_an_alarm_that_begins_while_a_job_moves_a_message_leaves_its_count(
-    queues: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_alarm_that_begins_during_a_job_leaves_its_count(queues: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(queues, "1")
     monkeypatch.setattr(move_module, "are_few", lambda *_: False)  # so that a job moves it
     alarms, begin = queues.peer.node.alarms, Move._move_in_steps

@@ -58,7 +58,7 @@ def test_a_queue_is_deleted_unless_it_is_needed(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", ["/queues/%2F/q/contents", "/queues/%2F/q"])
-def test_a_purge_and_a_deletion_wait_for_messages_that_are_being_requeued(api: Api, path: str) -> None:
+def test_a_purge_and_a_deletion_wait_for_requeues(api: Api, path: str) -> None:
     channel = api.peer.connect().channel()
     channel.declare("q")
     queue = api.peer.node.vhosts["/"].queues["q"]
@@ -84,9 +84,7 @@ def test_a_purge_and_a_deletion_wait_for_messages_that_are_being_requeued(api: A
         ("/warren/queues/%2F/q/move", {"count": 1, "destination": {"queue": "other"}}, '"moved":1'),
     ],
 )
-def test_a_get_and_a_move_wait_for_messages_that_are_being_requeued(
-    api: Api, path: str, body: dict[str, object], expected: str
-) -> None:
+def test_a_get_and_a_move_wait_for_requeues(api: Api, path: str, body: dict[str, object], expected: str) -> None:
     channel = api.peer.connect().channel()
     for name in ("q", "other"):
         channel.declare(name)

@@ -171,7 +171,7 @@ def publish(api: Api, *payloads: str) -> None:
 
 @pytest.mark.parametrize("loses", ["user", "tag", "permission"])
 @pytest.mark.parametrize(("ackmode", "taken"), [("ack_requeue_false", 1), ("reject_requeue_false", 0)])
-def test_messages_taken_before_a_right_is_lost_are_returned_or_stay(
+def test_messages_taken_before_a_loss_are_returned(
     worker: Api, web_of: HTTPAPI, loses: str, ackmode: str, taken: int
 ) -> None:
     publish(worker, *["x" * 2 * messages.SLICE_BYTES] * 3)
@@ -196,9 +196,7 @@ def test_messages_taken_before_a_right_is_lost_are_returned_or_stay(
     assert queue.ready == 3 - taken
 
 
-def test_a_get_that_lasts_too_long_returns_its_messages(
-    worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_get_that_is_too_long_ends(worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "GET_S", 0.05)
     publish(worker, *["x" * 2 * messages.SLICE_BYTES] * 3)
     queue = worker.peer.node.vhosts["/"].queues["q"]
@@ -229,9 +227,7 @@ def test_a_get_ends_with_its_virtual_host(api: Api, web_of: HTTPAPI, ackmode: st
 
 
 @pytest.mark.parametrize("loses", ["user", "tag", "permission"])
-def test_a_move_whose_user_loses_the_right_returns_its_count(
-    worker: Api, loses: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_move_without_the_right_ends(worker: Api, loses: str, monkeypatch: pytest.MonkeyPatch) -> None:
     worker.put("/queues/%2F/other")
     publish(worker, "1", "2", "3")
     step = Move.step
@@ -267,9 +263,7 @@ def test_a_move_checks_the_permission_in_each_step(worker: Api, monkeypatch: pyt
 # Work in slices
 
 
-def test_a_binding_is_not_deleted_after_the_right_is_lost(
-    worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_binding_stays_after_the_right_is_lost(worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Turn, "is_over", lambda self: True)
     for key in range(2 * TURNS):
         assert worker.post("/bindings/%2F/e/amq.direct/q/q", {"routing_key": f"{key}"}).status == 201
@@ -278,9 +272,7 @@ def test_a_binding_is_not_deleted_after_the_right_is_lost(
     assert answer.error == NO_TAG and worker.get(last).status == 200
 
 
-def test_unacked_messages_are_not_listed_after_the_right_is_lost(
-    worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unacked_messages_need_the_right(worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Turn, "is_over", lambda self: True)
     publish(worker, *[str(number) for number in range(2 * TURNS)])
     channel = worker.peer.connect().channel()
@@ -295,9 +287,7 @@ def test_unacked_messages_are_not_listed_after_the_right_is_lost(
     assert answer.error == (401, "not_authorised", "Access refused.")
 
 
-def test_all_connections_of_a_user_are_closed_after_the_right_is_lost(
-    api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_connections_of_a_user_are_closed(api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CLOSED_AT_ONCE", 1)
     api.peer.add_user("boss", ("administrator",))
     for _ in range(3):
@@ -386,9 +376,7 @@ def test_no_list_has_a_virtual_host_after_its_permission_is_lost(
         assert {found[path] for path in LISTS - {"/parameters"}} == {503} and found["/vhosts"] == 200
 
 
-def test_no_response_has_objects_of_a_former_tag(
-    prepared: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_response_is_of_a_former_tag(prepared: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared.peer.add_user("worker")
     users = prepared.peer.node.users
     found = answers_with_loss(

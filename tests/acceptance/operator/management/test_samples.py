@@ -77,9 +77,7 @@ def test_lengths_that_fall_have_a_negative_rate(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize("step_s", [1, 7, 60])
-def test_of_very_many_samples_only_the_ones_of_a_range_are_read(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch, step_s: int
-) -> None:
+def test_only_the_samples_of_a_range_are_read(watched: Watched, monkeypatch: pytest.MonkeyPatch, step_s: int) -> None:
     watched.samples = Samples(KINDS, 5000, dict.fromkeys(RETENTION, ((4000, 1),)))
     looks: list[int] = []
     points = Timeline.points

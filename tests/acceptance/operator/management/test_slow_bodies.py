@@ -128,9 +128,7 @@ def test_unfinished_bodies_do_not_block_requests_of_others(web_of: HTTPAPI, path
     asyncio.run(visit())
 
 
-def test_requests_of_one_source_leave_room_for_other_sources(
-    api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_source_leaves_room_for_others(api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_of, "_requests", Quota(http_api.REQUESTS_LIMIT, 1))
     callbacks: list[Callable[[], None]] = []
     journal = api.host.node.journal

@@ -212,9 +212,7 @@ def test_a_short_response_is_made_beside_a_long_one_that_has_waited(monkeypatch:
     asyncio.run(run())
 
 
-def test_responses_that_wait_for_room_when_the_service_stops_are_refused(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_responses_that_wait_when_the_service_stops_are_refused(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
 
     async def check(stop: Callable[[], Awaitable[None]], application: ASGIApp, quota: unread.UnreadQuota) -> None:

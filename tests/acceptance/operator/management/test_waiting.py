@@ -98,7 +98,7 @@ def test_a_change_is_answered_once_the_disk_has_room(api: Api, web_of: HTTPAPI, 
     asyncio.run(visit())
 
 
-def test_changes_that_wait_for_the_disk_do_not_keep_others_from_being_answered(
+def test_others_are_answered_while_changes_wait(
     api: Api, web_of: HTTPAPI, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_api, "STORING_LIMIT", 2)
@@ -114,7 +114,7 @@ def test_changes_that_wait_for_the_disk_do_not_keep_others_from_being_answered(
     asyncio.run(visit())
 
 
-def test_checks_of_health_are_answered_beyond_the_limit_of_requests(
+def test_health_is_checked_beyond_the_limit(
     api: Api, web_of: HTTPAPI, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_of, "_requests", Quota(1, 1))
@@ -195,9 +195,7 @@ def test_a_refused_request_is_freed_without_the_garbage_collector(api: Api, monk
 
 
 @pytest.mark.sockets
-def test_clients_that_disconnect_while_waiting_for_the_disk_do_not_block_health_checks(
-    api: Api, web_of: HTTPAPI, full_disk: FullDisk
-) -> None:
+def test_clients_that_disconnect_do_not_block_health_checks(api: Api, web_of: HTTPAPI, full_disk: FullDisk) -> None:
     basic = base64.b64encode(b"guest:guest").decode()
 
     async def connected(port: int, method: str, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

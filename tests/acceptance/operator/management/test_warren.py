@@ -43,9 +43,7 @@ def test_no_header_of_an_administrator_over_tcp_reaches_a_local_route(api: Api) 
     assert local and not wrong, "\n".join(wrong)
 
 
-def test_the_mark_of_an_interrupted_import_is_cleared_by_the_same_file_and_by_a_reset(
-    controlled: Controlled, local: Any
-) -> None:
+def test_an_import_of_the_same_file_and_a_reset_clear_the_mark(controlled: Controlled, local: Any) -> None:
     node = controlled.host.node
 
     def interrupted() -> None:

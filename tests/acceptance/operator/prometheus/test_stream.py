@@ -94,9 +94,7 @@ def test_a_scrape_ends_when_its_client_leaves(crowd: Scraper) -> None:
     assert events[1]["more_body"]
 
 
-def test_a_scraper_that_reads_nothing_is_aborted_and_others_are_served(
-    crowd: Scraper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scraper_that_reads_nothing_is_aborted(crowd: Scraper, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrape_stream, "SEND_S", 0.01)
 
     async def stuck(event: Any) -> None:

@@ -121,9 +121,7 @@ def test_forms_keep_the_virtual_host_after_each_object(ui: UI, running: BrokerPr
     http.delete("/vhosts/shop")
 
 
-def test_a_phone_shows_the_counts_beside_the_name_below_two_lines_of_header(
-    new_ui: Callable[..., UI], running: BrokerProcess
-) -> None:
+def test_a_phone_shows_the_counts_beside_the_name(new_ui: Callable[..., UI], running: BrokerProcess) -> None:
     http = running.http()
     http.put("/queues/%2F/orders", {})
     page = new_ui(viewport={"width": 390, "height": 844}).sign_in().open("queues").page
