@@ -239,7 +239,7 @@ def test_names_of_queues_and_exchanges_with_line_ends_are_refused(api: Api) -> N
     assert api.post("/definitions", {"queues": [queue], "bindings": [binding]}).status == 204
 
 
-def test_a_document_whose_client_has_left_is_freed_in_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_document_whose_client_has_left_is_freed_in_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, left = threading.Event(), threading.Event()
     document: dict[str, Any] = {"queues": [{}]}
 
@@ -249,17 +249,13 @@ def test_a_document_whose_client_has_left_is_freed_in_steps(api: Api, monkeypatc
         return document
 
     monkeypatch.setattr(definitions, "parse_json", parse)
-
-    async def leave() -> None:
-        scope, body = asgi_scope("POST", "/definitions", b" " * (2 * bodies.THREAD_FROM))
-        asking = asyncio.ensure_future(call_application(api.application, scope, body))
-        await until_async(begun.is_set)
-        asking.cancel()
-        await asyncio.wait([asking])
-        left.set()
-        await until_async(lambda: not document)
-
-    asyncio.run(leave())
+    scope, body = asgi_scope("POST", "/definitions", b" " * (2 * bodies.THREAD_FROM))
+    asking = asyncio.ensure_future(call_application(api.application, scope, body))
+    await until_async(begun.is_set)
+    asking.cancel()
+    await asyncio.wait([asking])
+    left.set()
+    await until_async(lambda: not document)
 
 
 def test_very_long_parts_without_objects_are_refused(api: Api) -> None:

@@ -58,22 +58,18 @@ def test_a_queue_is_deleted_unless_it_is_needed(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", ["/queues/%2F/q/contents", "/queues/%2F/q"])
-def test_a_purge_and_a_deletion_wait_for_requeues(api: Api, path: str) -> None:
+async def test_a_purge_and_a_deletion_wait_for_requeues(api: Api, path: str) -> None:
     channel = api.peer.connect().channel()
     channel.declare("q")
     queue = api.peer.node.vhosts["/"].queues["q"]
     queue.pause()
-
-    async def delete() -> None:
-        response = asyncio.ensure_future(request(api.application, "DELETE", path))
-        for _ in range(10):
-            await asyncio.sleep(0)
-        channel.fill("q", b"x")
-        assert not response.done() and queue.ready == 1 and not queue.deleted
-        queue.resume()
-        assert (await response).status == 204
-
-    asyncio.run(delete())
+    response = asyncio.ensure_future(request(api.application, "DELETE", path))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    channel.fill("q", b"x")
+    assert not response.done() and queue.ready == 1 and not queue.deleted
+    queue.resume()
+    assert (await response).status == 204
     assert not queue.ready
 
 
@@ -84,24 +80,20 @@ def test_a_purge_and_a_deletion_wait_for_requeues(api: Api, path: str) -> None:
         ("/warren/queues/%2F/q/move", {"count": 1, "destination": {"queue": "other"}}, '"moved":1'),
     ],
 )
-def test_a_get_and_a_move_wait_for_requeues(api: Api, path: str, body: dict[str, object], expected: str) -> None:
+async def test_a_get_and_a_move_wait_for_requeues(api: Api, path: str, body: dict[str, object], expected: str) -> None:
     channel = api.peer.connect().channel()
     for name in ("q", "other"):
         channel.declare(name)
     queue = api.peer.node.vhosts["/"].queues["q"]
     queue.pause()
-
-    async def post() -> None:
-        response = asyncio.ensure_future(request(api.application, "POST", path, body))
-        for _ in range(10):
-            await asyncio.sleep(0)
-        channel.fill("q", b"x")
-        assert not response.done() and queue.ready == 1
-        queue.resume()
-        answer = await response
-        assert answer.status == 200 and expected in answer.body.decode()
-
-    asyncio.run(post())
+    response = asyncio.ensure_future(request(api.application, "POST", path, body))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    channel.fill("q", b"x")
+    assert not response.done() and queue.ready == 1
+    queue.resume()
+    answer = await response
+    assert answer.status == 200 and expected in answer.body.decode()
     assert not queue.ready
 
 

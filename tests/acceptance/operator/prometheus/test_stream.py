@@ -137,27 +137,23 @@ def stream(source: str) -> ScrapeStream:
     return ScrapeStream(incoming)
 
 
-def test_scrapes_are_limited_by_source() -> None:
+async def test_scrapes_are_limited_by_source() -> None:
     scrapes = ScrapesInProgress()
-
-    async def scrape() -> None:
-        for _ in range(SOURCE_SCRAPES_LIMIT):
-            scrapes.admit(stream("10.0.0.1"))
-        with pytest.raises(HTTPError) as caught:
-            scrapes.admit(stream("10.0.0.1"))
-        assert caught.value.answer.status == 503
-        others = [stream(f"10.0.1.{number}") for number in range(SCRAPES_LIMIT - SOURCE_SCRAPES_LIMIT)]
-        for other in others:
-            scrapes.admit(other)
-        with pytest.raises(HTTPError):
-            scrapes.admit(stream("10.0.0.2"))
-        scrapes.remove(others[0])
+    for _ in range(SOURCE_SCRAPES_LIMIT):
+        scrapes.admit(stream("10.0.0.1"))
+    with pytest.raises(HTTPError) as caught:
+        scrapes.admit(stream("10.0.0.1"))
+    assert caught.value.answer.status == 503
+    others = [stream(f"10.0.1.{number}") for number in range(SCRAPES_LIMIT - SOURCE_SCRAPES_LIMIT)]
+    for other in others:
+        scrapes.admit(other)
+    with pytest.raises(HTTPError):
         scrapes.admit(stream("10.0.0.2"))
+    scrapes.remove(others[0])
+    scrapes.admit(stream("10.0.0.2"))
 
-    asyncio.run(scrape())
 
-
-def test_a_stalled_scraper_loses_its_place_to_a_new_one() -> None:
+async def test_a_stalled_scraper_loses_its_place_to_a_new_one() -> None:
     scrapes = ScrapesInProgress()
 
     async def send(each: ScrapeStream, ago_s: float) -> None:
@@ -165,18 +161,15 @@ def test_a_stalled_scraper_loses_its_place_to_a_new_one() -> None:
             each.since_s -= ago_s
             await asyncio.get_running_loop().create_future()
 
-    async def scrape() -> None:
-        begun = [stream("10.0.0.1") for _ in range(SOURCE_SCRAPES_LIMIT)]
-        for each in begun:
-            scrapes.admit(each)
-        sending = [asyncio.ensure_future(send(each, 2.0 * number)) for number, each in enumerate(begun)]
-        await asyncio.sleep(0)
-        scrapes.admit(stream("10.0.0.1"))
-        with pytest.raises(TimeoutError):
-            await sending[-1]
-        assert begun[-1].aborted and not any(task.done() for task in sending[:-1])
-        for task in sending:
-            task.cancel()
-        await asyncio.gather(*sending, return_exceptions=True)
-
-    asyncio.run(scrape())
+    begun = [stream("10.0.0.1") for _ in range(SOURCE_SCRAPES_LIMIT)]
+    for each in begun:
+        scrapes.admit(each)
+    sending = [asyncio.ensure_future(send(each, 2.0 * number)) for number, each in enumerate(begun)]
+    await asyncio.sleep(0)
+    scrapes.admit(stream("10.0.0.1"))
+    with pytest.raises(TimeoutError):
+        await sending[-1]
+    assert begun[-1].aborted and not any(task.done() for task in sending[:-1])
+    for task in sending:
+        task.cancel()
+    await asyncio.gather(*sending, return_exceptions=True)
