@@ -23,7 +23,6 @@ from warren.plugins.management.framework.request import Request
 Change = Callable[[], object]
 TURNS = 30  # of the loop, until a request waits
 GET = "/queues/%2F/q/get"
-PUBLISH = "/exchanges/%2F/amq.default/publish"
 GONE = (401, "not_authorized", "Not_Authorized")
 NO_TAG = (401, "not_authorised", "Not management user")
 NO_VHOST = (401, "not_authorised", "User not authorised to access virtual host")
@@ -163,18 +162,12 @@ def test_users_are_protected_between_two_steps_of_an_import(api: Api, monkeypatc
 # Messages
 
 
-def publish(api: Api, *payloads: str) -> None:
-    for payload in payloads:
-        body = {"routing_key": "q", "properties": {}, "payload": payload, "payload_encoding": "string"}
-        assert api.post(PUBLISH, body).json == {"routed": True}
-
-
 @pytest.mark.parametrize("loses", ["user", "tag", "permission"])
 @pytest.mark.parametrize(("ackmode", "taken"), [("ack_requeue_false", 1), ("reject_requeue_false", 0)])
 def test_messages_taken_before_a_loss_are_returned(
     worker: Api, web_of: HTTPAPI, loses: str, ackmode: str, taken: int
 ) -> None:
-    publish(worker, *["x" * 2 * messages.SLICE_BYTES] * 3)
+    worker.publish("q", *["x" * 2 * messages.SLICE_BYTES] * 3)
     queue = worker.peer.node.vhosts["/"].queues["q"]
 
     def begun() -> bool:
@@ -198,7 +191,7 @@ def test_messages_taken_before_a_loss_are_returned(
 
 def test_a_get_that_is_too_long_ends(worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "GET_S", 0.05)
-    publish(worker, *["x" * 2 * messages.SLICE_BYTES] * 3)
+    worker.publish("q", *["x" * 2 * messages.SLICE_BYTES] * 3)
     queue = worker.peer.node.vhosts["/"].queues["q"]
 
     def begun() -> bool:
@@ -229,7 +222,7 @@ def test_a_get_ends_with_its_virtual_host(api: Api, web_of: HTTPAPI, ackmode: st
 @pytest.mark.parametrize("loses", ["user", "tag", "permission"])
 def test_a_move_without_the_right_ends(worker: Api, loses: str, monkeypatch: pytest.MonkeyPatch) -> None:
     worker.put("/queues/%2F/other")
-    publish(worker, "1", "2", "3")
+    worker.publish("q", "1", "2", "3")
     step = Move.step
 
     def one_step(self: Move, limit: int) -> MoveStep:
@@ -246,7 +239,7 @@ def test_a_move_without_the_right_ends(worker: Api, loses: str, monkeypatch: pyt
 
 def test_a_move_checks_the_permission_in_each_step(worker: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     worker.put("/queues/%2F/other")
-    publish(worker, "1", "2")
+    worker.publish("q", "1", "2")
     step = Move.step
 
     def one_step(self: Move, limit: int) -> MoveStep:
@@ -274,7 +267,7 @@ def test_a_binding_stays_after_the_right_is_lost(worker: Api, web_of: HTTPAPI, m
 
 def test_unacked_messages_need_the_right(worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Turn, "is_over", lambda self: True)
-    publish(worker, *[str(number) for number in range(2 * TURNS)])
+    worker.publish("q", *[str(number) for number in range(2 * TURNS)])
     channel = worker.peer.connect().channel()
     for _ in range(2 * TURNS):
         channel.get("q", no_ack=False)

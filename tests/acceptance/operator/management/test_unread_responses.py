@@ -224,8 +224,7 @@ async def test_responses_that_wait_when_the_service_stops_are_refused(
 
 def test_a_get_waits_for_room_before_it_takes_a_message(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
-    message = {"properties": {}, "routing_key": "q0", "payload": "x", "payload_encoding": "string"}
-    assert api.post("/exchanges/%2F/amq.default/publish", message).status == 200
+    api.publish("q0", "x")
 
     async def run() -> None:
         client = Client(api)
@@ -259,9 +258,7 @@ def test_a_response_longer_than_the_limits_is_made_if_no_other_one_waits(api: Ap
 
 
 def test_a_get_that_may_not_have_a_long_response_takes_no_message(api: Api) -> None:
-    message = {"properties": {}, "routing_key": "q0", "payload": "x" * 5000, "payload_encoding": "string"}
-    for _ in range(3):
-        assert api.post("/exchanges/%2F/amq.default/publish", message).status == 200
+    api.publish("q0", *["x" * 5000] * 3)
     take = {"count": 5, "ackmode": "ack_requeue_false", "encoding": "auto"}
 
     async def run() -> None:

@@ -21,11 +21,6 @@ LIVE_WITHIN_MS = 10_000  # demanded of the charts after the page was opened
 RANGES = (("last 10 minutes", 600, 5), ("last minute", 60, 5))  # label, age and step in seconds
 
 
-def publish(running: BrokerProcess, key: str, payload: str) -> None:
-    body = {"routing_key": key, "properties": {}, "payload": payload, "payload_encoding": "string"}
-    assert running.http().post("/exchanges/%2F/amq.default/publish", body).json == {"routed": True}
-
-
 def section(page: Page, title: str) -> Locator:
     """Return a section, unfolded."""
     found = page.locator("details.section").filter(has=page.get_by_role("heading", name=title, exact=True))
@@ -167,7 +162,7 @@ def test_a_message_is_published_with_headers_and_properties_and_peeked_at(ui: UI
 
 def test_destructive_modes_warn_and_ask(ui: UI, running: BrokerProcess) -> None:
     running.http().put("/queues/%2F/taken", {})
-    publish(running, "taken", "only copy")
+    running.http().publish("taken", "only copy")
     page = ui.open("queues/%2F/taken").page
     get = section(page, "Get messages")
     expect(get.get_by_label("Ack mode")).to_have_value("ack_requeue_true")
@@ -187,7 +182,7 @@ def test_destructive_modes_warn_and_ask(ui: UI, running: BrokerProcess) -> None:
 def test_binary_and_long_payloads(ui: UI, running: BrokerProcess) -> None:
     http = running.http()
     http.put("/queues/%2F/odd", {})
-    publish(running, "odd", "é" * 40_000)
+    running.http().publish("odd", "é" * 40_000)
     page = ui.open("queues/%2F/odd").page
     form = section(page, "Publish message").get_by_role("form")
     form.get_by_label("Payload", exact=True).fill("//79")
@@ -208,7 +203,7 @@ def test_binary_and_long_payloads(ui: UI, running: BrokerProcess) -> None:
 def test_purge_and_delete(ui: UI, running: BrokerProcess) -> None:
     http = running.http()
     http.put("/queues/%2F/doomed", {})
-    publish(running, "doomed", "one")
+    running.http().publish("doomed", "one")
     page = ui.open("queues/%2F/doomed").page
     remove = section(page, "Delete").get_by_role("form")
     remove.get_by_label("Only if it is empty").check()
@@ -242,8 +237,7 @@ def test_messages_move_with_progress_to_a_queue_and_to_an_exchange(ui: UI, runni
     for name in ("wrong", "right"):
         http.put(f"/queues/%2F/{name}", {"durable": True})
     http.post("/bindings/%2F/e/amq.topic/q/right", {"routing_key": "sorted"})
-    for number in range(5):
-        publish(running, "wrong", f"{number}")
+    http.publish("wrong", *"01234")
     page = ui.open("queues/%2F/wrong").page
     form = section(page, "Move messages").get_by_role("form")
     expect(form.get_by_label("Routing key")).to_be_hidden()
@@ -266,8 +260,7 @@ def test_messages_move_with_progress_to_a_queue_and_to_an_exchange(ui: UI, runni
     form.get_by_role("button", name="Move messages").click()
     answer(page, "Move")
     expect(page.get_by_label("Work in progress")).to_contain_text("done: 3 of 3")
-    got = {"count": 9, "ackmode": "ack_requeue_true", "encoding": "auto"}
-    assert [one["payload"] for one in http.post("/queues/%2F/right/get", got).json] == list("01234")
+    assert [one["payload"] for one in http.messages("right")] == list("01234")
 
 
 def test_a_long_move_is_stopped(ui: UI, running: BrokerProcess) -> None:
@@ -300,8 +293,7 @@ def test_a_long_move_is_stopped(ui: UI, running: BrokerProcess) -> None:
 def test_unacknowledged_messages_name_consumer_channel_and_age(ui: UI, running: BrokerProcess) -> None:
     http = running.http()
     http.put("/queues/%2F/slow", {})
-    for number in range(3):
-        publish(running, "slow", f"{number}")
+    http.publish("slow", *"012")
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", running.port)) as connection:
         channel = connection.channel()
         channel.basic_qos(prefetch_count=2)

@@ -32,8 +32,7 @@ def test_chosen_queues_are_purged_with_progress_and_more_columns_shown(ui: UI, r
     http = running.http()
     for name in ("full-1", "full-2", "kept"):
         http.put(f"/queues/%2F/{name}", {})
-        body = {"routing_key": name, "properties": {}, "payload": "12345678", "payload_encoding": "string"}
-        http.post("/exchanges/%2F/amq.default/publish", body)
+        http.publish(name, "12345678")
     page = ui.open("queues").page
     page.get_by_text("Columns").click()
     for column in ("Consumers", "Consumer capacity", "Message bytes", "Average size", "Oldest ready message"):
