@@ -313,18 +313,6 @@ def test_connections_are_listed_and_closed(ready: Ready, warrenctl: Warrenctl) -
     assert output[1] == "Queue was successfully deleted with 1 ready messages"
 
 
-def test_events_name_the_command_line_as_user(ready: Ready, warrenctl: Warrenctl) -> None:
-    with pika.BlockingConnection(parameters(ready)) as connection:
-        channel = connection.channel()
-        name = channel.queue_declare("", exclusive=True).method.queue
-        channel.queue_bind(name, "amq.rabbitmq.event", "user.created")
-        assert warrenctl("add_user told pw")[0] == 0
-        assert warrenctl("delete_user told")[0] == 0
-        _, properties, _ = channel.basic_get(name, auto_ack=True)
-    assert properties.headers["name"] == "told"
-    assert properties.headers["user_who_performed_action"] == "rmq-cli"
-
-
 def test_a_long_list_is_printed_completely(ready: Ready, warrenctl: Warrenctl) -> None:
     with pika.BlockingConnection(parameters(ready)) as connection:
         channel = connection.channel()
@@ -372,12 +360,6 @@ def test_a_password_from_the_input_may_be_blank(warrenctl: Warrenctl, monkeypatc
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
     assert warrenctl("add_user silent")[0] == 0
     assert warrenctl("delete_user silent")[0] == 0
-
-
-def test_the_cluster_has_no_empty_name(warrenctl: Warrenctl) -> None:
-    for command in ("set_cluster_name ''", "set_global_parameter cluster_name '\"\"'"):
-        status, _, err = warrenctl(command)
-        assert status != 0 and "the name of the cluster has 1 to 255 octets" in err
 
 
 def test_definitions_pass_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:

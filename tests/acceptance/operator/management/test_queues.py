@@ -30,9 +30,6 @@ def test_a_different_declaration_gets_the_difference(api: Api) -> None:
     api.put("/queues/%2F/q", {"durable": True})
     answer = api.put("/queues/%2F/q", {"durable": False})
     assert answer.status == 400 and "inequivalent arg 'durable' for queue 'q' in vhost '/'" in answer.json["reason"]
-    assert api.put("/queues/%2F/n", {"arguments": {"x": None}}).error == (400, "bad_request", "null_not_allowed")
-    assert api.put("/queues/%2F/" + "n" * 256).status == 400
-    assert api.put("/queues/%2F/n", {"arguments": {"x-max-length": "ten"}}).status == 400
 
 
 def test_a_declaration_without_permission_is_refused(api: Api) -> None:
