@@ -10,21 +10,11 @@ from tests.support.amqp_client import Channel, Content
 from tests.support.peer import Name, Peer
 
 ALL_PROPERTIES = {
-    "content_type": "text/plain",
-    "content_encoding": "utf-8",
-    "headers": {"k": "v"},
-    "delivery_mode": 2,
-    "priority": 7,
-    "correlation_id": "correlation",
-    "reply_to": "somewhere",
-    "expiration": "3600000",
-    "message_id": "id",
-    "timestamp": 1234567890,
-    "type": "type",
-    "user_id": "guest",
-    "app_id": "app",
+    "content_type": "text/plain", "content_encoding": "utf-8", "headers": {"k": "v"}, "delivery_mode": 2,
+    "priority": 7, "correlation_id": "correlation", "reply_to": "somewhere", "expiration": "3600000",
+    "message_id": "id", "timestamp": 1234567890, "type": "type", "user_id": "guest", "app_id": "app",
     "cluster_id": "cluster",
-}
+}  # fmt: skip
 
 
 def returned(ch: Channel) -> Content:

@@ -11,15 +11,11 @@ from tests.support.peer import Name
 
 INTEGERS = "bBsuIil"
 KNOWN = {
-    "x-message-ttl": (60000, 70000),
-    "x-expires": (60000, 70000),
-    "x-max-length": (10, 20),
-    "x-max-length-bytes": (1000, 2000),
-    "x-dead-letter-exchange": ("amq.fanout", "amq.direct"),
-    "x-max-priority": (5, 6),
-    "x-overflow": ("drop-head", "reject-publish"),
+    "x-message-ttl": (60000, 70000), "x-expires": (60000, 70000), "x-max-length": (10, 20),
+    "x-max-length-bytes": (1000, 2000), "x-dead-letter-exchange": ("amq.fanout", "amq.direct"),
+    "x-max-priority": (5, 6), "x-overflow": ("drop-head", "reject-publish"),
     "x-single-active-consumer": (True, False),
-}
+}  # fmt: skip
 
 
 def differs(arg: str, queue: str, received: str, current: str) -> str:

@@ -156,17 +156,11 @@ def test_a_report_covers_the_node_and_each_vhost_over_both_transports(warrenctl:
         lines = out.splitlines()
         assert lines[0] == "Reporting server status of node rabbit@here ..."
         for banner in (
-            "Status of node rabbit@here ...",
-            "Cluster status of node rabbit@here ...",
-            "Application environment of node rabbit@here ...",
-            "Listing connections ...",
-            "Listing channels ...",
-            "Listing queues for vhost / ...",
-            "Listing exchanges for vhost / ...",
-            "Listing bindings for vhost /...",
-            'Listing permissions for vhost "/" ...',
-            'Listing policies for vhost "/" ...',
-        ):
+            "Status of node rabbit@here ...", "Cluster status of node rabbit@here ...",
+            "Application environment of node rabbit@here ...", "Listing connections ...", "Listing channels ...",
+            "Listing queues for vhost / ...", "Listing exchanges for vhost / ...", "Listing bindings for vhost /...",
+            'Listing permissions for vhost "/" ...', 'Listing policies for vhost "/" ...',
+        ):  # fmt: skip
             assert banner in lines
         assert "guest\t.*\t.*\t.*" in lines
 

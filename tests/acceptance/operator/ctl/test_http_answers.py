@@ -21,21 +21,9 @@ from warren.broker.ctl.main import Run
 
 pytestmark = pytest.mark.sockets
 
-LINKS = [
-    {
-        "vhost": "/",
-        "type": "exchange",
-        "exchange": "x",
-        "upstream_exchange": "y",
-        "upstream": "origin",
-        "id": "ae3c487a",
-        "status": "error",
-        "error": "refused",
-        "uri": "amqp://far",
-        "node": "rabbit@far",
-        "timestamp": "2026-11-22 6:01:38",
-    }
-]
+LINK = {"vhost": "/", "type": "exchange", "exchange": "x", "upstream_exchange": "y", "upstream": "origin",
+        "id": "ae3c487a", "status": "error", "error": "refused", "uri": "amqp://far", "node": "rabbit@far",
+        "timestamp": "2026-11-22 6:01:38"}  # fmt: skip
 
 
 def test_definitions_that_are_too_long_are_no_backup(
@@ -51,8 +39,8 @@ def test_definitions_that_are_too_long_are_no_backup(
 def test_federation_links_are_listed_and_restarted(run_with: RunWith) -> None:
     restart = "DELETE /api/federation-links/vhost/%2F/ae3c487a/rabbit%40far/restart"
     answers: Answers = {
-        "GET /api/federation-links": (200, LINKS),
-        "GET /api/federation-links/state/down": (200, LINKS),
+        "GET /api/federation-links": (200, [LINK]),
+        "GET /api/federation-links/state/down": (200, [LINK]),
         restart: (204, None),
     }
     with fake_http_server(answers) as (url, asked):

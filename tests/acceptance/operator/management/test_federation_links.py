@@ -31,18 +31,10 @@ def test_an_exchange_link_has_rabbitmqs_fields(api: Api, federation: FakeFederat
     (link,) = api.get("/federation-links").json
     changes = ("node", "vhost", "type", "exchange", "upstream_exchange", "upstream", "id", "status", "uri", "timestamp")
     assert {name: link[name] for name in (*changes, "local_connection")} == {
-        "node": "rabbit@here",
-        "vhost": "/",
-        "type": "exchange",
-        "exchange": "x",
-        "upstream_exchange": "x",
-        "upstream": "origin",
-        "id": "0badcafe",
-        "status": "running",
-        "uri": "amqp://origin:5672/%2f",
-        "timestamp": "2026-11-22 5:07:09",
-        "local_connection": "link 1",
-    }
+        "node": "rabbit@here", "vhost": "/", "type": "exchange", "exchange": "x", "upstream_exchange": "x",
+        "upstream": "origin", "id": "0badcafe", "status": "running", "uri": "amqp://origin:5672/%2f",
+        "timestamp": "2026-11-22 5:07:09", "local_connection": "link 1",
+    }  # fmt: skip
     assert link.keys().isdisjoint({"error", "queue", "upstream_queue", "consumer_tag", "next_attempt_at"})
     assert (link["state"], link["since"], link["backlog"]) == ("flowing", "1970-01-01T00:16:40.500+00:00", 7)
     assert (link["dropped_invalid"], link["degraded"]) == (4, False)

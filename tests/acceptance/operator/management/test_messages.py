@@ -34,18 +34,8 @@ def queue(api: Api) -> Api:
 def test_a_message_keeps_all_its_properties(queue: Api) -> None:
     properties = {"delivery_mode": 2, "headers": {"a": 1, "b": "x"}, "expiration": "60000", "type": "t", "priority": 3}
     assert queue.post(PUBLISH, message(properties=properties)).json == {"routed": True}
-    assert got(queue) == [
-        {
-            "payload_bytes": 5,
-            "redelivered": False,
-            "exchange": "",
-            "routing_key": "q",
-            "message_count": 0,
-            "properties": properties,
-            "payload": "hello",
-            "payload_encoding": "string",
-        }
-    ]
+    where = {"exchange": "", "routing_key": "q", "redelivered": False, "message_count": 0, "properties": properties}
+    assert got(queue) == [where | {"payload_bytes": 5, "payload": "hello", "payload_encoding": "string"}]
     assert got(queue) == []
 
 

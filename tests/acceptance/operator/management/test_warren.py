@@ -72,15 +72,9 @@ def test_limits_are_sizes_or_fractions(api: Api) -> None:
     resources = api.host.resources
     assert (resources.memory_limit_bytes, resources.disk_free_limit_bytes) == (5_000_000, 1 << 29)
     for body in (
-        {},
-        {"bytes": -1},
-        {"bytes": 1 << 63},
-        {"bytes": 10**400},
-        {"fraction": -0.5},
-        {"fraction": 1e300},
-        {"bytes": 1, "fraction": 0.5},
-        {"bytes": "many"},
-    ):
+        {}, {"bytes": -1}, {"bytes": 1 << 63}, {"bytes": 10**400}, {"fraction": -0.5}, {"fraction": 1e300},
+        {"bytes": 1, "fraction": 0.5}, {"bytes": "many"},
+    ):  # fmt: skip
         assert api.put("/warren/limits/memory", body).status == 400
         assert api.put("/warren/limits/disk", body).status == 400
 

@@ -12,16 +12,9 @@ def test_each_link_has_its_state_and_counters(scraper: Scraper) -> None:
     for path in ("/metrics", "/metrics/per-object"):
         samples = scraper.scrape(path)
         for name, value in (
-            ("up", 1),
-            ("forwarded_total", 7),
-            ("confirmed_total", 6),
-            ("unconfirmed", 1),
-            ("nacked_total", 0),
-            ("reconnects_total", 4),
-            ("retries", 0),
-            ("backlog", 7),
-            ("lag_seconds", 0.25),
-        ):
+            ("up", 1), ("forwarded_total", 7), ("confirmed_total", 6), ("unconfirmed", 1), ("nacked_total", 0),
+            ("reconnects_total", 4), ("retries", 0), ("backlog", 7), ("lag_seconds", 0.25),
+        ):  # fmt: skip
             assert samples.value(f"warren_federation_link_{name}", **LABELS) == value, name
         for reason, value in (("max_hops", 2), ("seen", 3)):
             assert samples.value("warren_federation_link_dropped_total", **LABELS, reason=reason) == value
