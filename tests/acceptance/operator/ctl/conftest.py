@@ -33,15 +33,6 @@ def by_http(ready: Ready, run_with: RunWith) -> Warrenctl:
 
 
 @pytest.fixture
-def controlled(tmp_path: Path) -> Iterator[Controlled]:
-    """A node inside this process."""
-    made = Controlled(tmp_path)
-    made.open()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def in_process(controlled: Controlled, run_with: RunWith) -> Warrenctl:
     """Run warrenctl at the unix socket of the node inside this process."""
     return run_with("--data", str(controlled.folder))

@@ -4,6 +4,8 @@ import json
 import socket
 import ssl
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,21 @@ pytestmark = pytest.mark.sockets
 LINK = {"vhost": "/", "type": "exchange", "exchange": "x", "upstream_exchange": "y", "upstream": "origin",
         "id": "ae3c487a", "status": "error", "error": "refused", "uri": "amqp://far", "node": "rabbit@far",
         "timestamp": "2026-11-22 6:01:38"}  # fmt: skip
+
+
+@contextmanager
+def serving(serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The address of a server whose only connection is served by this function, in a thread."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def accept() -> None:
+            with listening.accept()[0] as accepted:
+                serve(accepted)
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        thread.join(WITHIN_S)
 
 
 def test_definitions_that_are_too_long_are_no_backup(
@@ -70,22 +87,15 @@ def test_no_answer_in_time_is_75_and_no_http_is_69(run_with: RunWith) -> None:
 
 
 def test_a_port_of_another_protocol_is_named_without_the_bytes_that_it_sends(run_with: RunWith) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as amqp:
+    def answer(connected: socket.socket) -> None:
+        connected.recv(1)
+        connected.sendall(b"AMQP\0\0\x09\x01")
+        connected.shutdown(socket.SHUT_WR)
+        while connected.recv(4096):
+            pass
 
-        def answer() -> None:
-            connected, _ = amqp.accept()
-            with connected:
-                connected.recv(1)
-                connected.sendall(b"AMQP\0\0\x09\x01")
-                connected.shutdown(socket.SHUT_WR)
-                while connected.recv(4096):
-                    pass
-
-        answering = threading.Thread(target=answer, daemon=True)
-        answering.start()
-        address = f"127.0.0.1:{amqp.getsockname()[1]}"
+    with serving(answer) as address:
         status, out, err = run_with("--url", f"http://{address}")("list_users")
-        answering.join(WITHIN_S)
     assert (status, out) == (69, "")
     assert f"{address}: what listens there does not speak HTTP; the log of the broker says at which port" in err
     assert err.replace("\n", "").isprintable()
@@ -141,26 +151,16 @@ def test_a_command_ends_after_its_timeout_also_where_bytes_keep_coming(run_with:
     """Each read takes less than the timeout, but all together take longer."""
     ended = threading.Event()
 
-    def drip(listening: socket.socket) -> None:
-        accepted, _ = listening.accept()
-        with accepted:
-            accepted.recv(65536)
-            accepted.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n")
-            while not ended.wait(0.05):
-                try:
-                    accepted.sendall(b" ")
-                except OSError:
-                    return
+    def drip(accepted: socket.socket) -> None:
+        accepted.recv(65536)
+        accepted.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n")
+        while not ended.wait(0.05):
+            with suppress(OSError):  # the command has ended
+                accepted.sendall(b" ")
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=drip, args=[listening], daemon=True)
-        thread.start()
-        try:
-            run = run_with("--url", f"http://127.0.0.1:{listening.getsockname()[1]}")
-            status, _, err = run("list_users --timeout 0.5")
-        finally:
-            ended.set()
-            thread.join(WITHIN_S)
+    with serving(drip) as address:
+        status, _, err = run_with("--url", f"http://{address}")("list_users --timeout 0.5")
+        ended.set()
     assert status == 75 and "timed out. Timeout value used: 500" in err
 
 

@@ -58,22 +58,14 @@ def test_responses_must_not_be_cached_and_have_security_headers(api: Api) -> Non
 
 @pytest.mark.parametrize(
     ("frame_options", "ancestors"),
-    [("DENY", "'none'"), ("SAMEORIGIN", "'self'"), ("sameorigin", "'self'"), ("ALLOW-FROM https://x", "'none'")],
+    [("DENY", "'none'"), ("SAMEORIGIN", "'self'"), ("sameorigin", "'self'"), ("ALLOW-FROM x", "'none'"), ("", "")],
 )
-def test_pages_may_be_framed_if_Api(frame_options: str, ancestors: str) -> None:
+def test_pages_may_be_framed_if_configured(frame_options: str, ancestors: str) -> None:
     api = Api(frame_options=frame_options)
     scope, _ = asgi_scope("GET", "")
     headers = asyncio.run(call_application(api.application, scope | {"path": "/", "raw_path": b"/"}, b"")).headers
-    assert headers["x-frame-options"] == frame_options
-    assert headers["content-security-policy"].endswith(f"; frame-ancestors {ancestors}")
-    api.close()
-
-
-def test_pages_without_frame_options_may_be_framed_anywhere() -> None:
-    api = Api(frame_options="")
-    scope, _ = asgi_scope("GET", "")
-    headers = asyncio.run(call_application(api.application, scope | {"path": "/", "raw_path": b"/"}, b"")).headers
-    assert "x-frame-options" not in headers and "frame-ancestors" not in headers["content-security-policy"]
+    assert headers.get("x-frame-options", "") == frame_options
+    assert headers["content-security-policy"].partition("; frame-ancestors ")[2] == ancestors
     api.close()
 
 
@@ -114,7 +106,7 @@ def test_allowed_origins_get_cors_headers() -> None:
     assert "access-control-allow-origin" not in api.get("/vhosts", headers={"Origin": "http://b.example"}).headers
 
 
-def test_requests_are_logged_without_passwords_if_Api(tmp_path: Path) -> None:
+def test_requests_are_logged_without_passwords_if_configured(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     api = Api(http_log_dir=str(tmp_path / "log"))
     api.get("/whoami?x=1", headers={"User-Agent": 'a"\nb', "Referer": "r"})

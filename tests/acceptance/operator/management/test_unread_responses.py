@@ -79,6 +79,11 @@ class Client:
         await self._begun.wait()
         return self.status
 
+    async def read(self) -> None:
+        """Read all of the response."""
+        self.reads.set()
+        await self.task
+
 
 async def ask(api: Api, path: str, method: str = "GET", body: object = None) -> Response:
     return await call_application(api.application, *asgi_scope(method, path, body))
@@ -94,8 +99,7 @@ async def test_unread_responses_are_limited_by_source_and_in_total(api: Api) -> 
     assert response.headers["retry-after"]
     assert (await ask(api, "/queues/%2F/q1?columns=name")).status == 200  # a short one
     for client in (*clients, other, refused):
-        client.reads.set()
-        await client.task
+        await client.read()
     assert (await ask(api, "/queues")).status == 200
     assert api.state.unread.used == 0
 
@@ -132,8 +136,7 @@ async def test_waits_for_room_are_bounded_and_end_with_the_client(api: Api, monk
     for client in readers:
         client.reads.set()
     last = next(client for client in others if not client.status and client is not other)
-    last.reads.set()
-    await last.task
+    await last.read()
     assert (other.status, last.status) == (0, 200)
     assert not waiting.used and not waiting._waiting and not waiting._counts.used
     api.close()
@@ -155,8 +158,7 @@ async def test_a_short_response_passes_waiting_ones(api: Api, monkeypatch: pytes
         assert len((await ask(api, "/queues?page=1&page_size=5")).json["items"]) == 5
     assert (await ask(api, "/queues")).status == 503
     for client in clients:
-        client.reads.set()
-        await client.task
+        await client.read()
     assert not api.state.unread.used and not api.state.unread._turns
     api.close()
 
@@ -211,8 +213,7 @@ async def test_responses_that_wait_when_the_service_stops_are_refused(
             assert await asyncio.wait_for(client.begun(), 5) == 503
             assert client.headers[b"retry-after"]
         for client in clients:
-            client.reads.set()
-            await client.task
+            await client.read()
 
     service = ManagementService()
     service._state = api.state
@@ -250,8 +251,7 @@ def test_a_response_longer_than_the_limits_is_made_if_no_other_one_waits(api: Ap
         first, second = Client(api), Client(api)
         assert await first.begun() + await second.begun() == 703
         for client in (first, second):
-            client.reads.set()
-            await client.task
+            await client.read()
 
     asyncio.run(run())
     assert api.state.unread.used == 0
@@ -268,8 +268,7 @@ def test_a_get_that_may_not_have_a_long_response_takes_no_message(api: Api) -> N
         assert (await ask(api, "/queues/%2F/q0/get", "POST", take)).status == 503
         api.state.unread.key_limit += 5000
         assert len((await ask(api, "/queues/%2F/q0/get", "POST", take)).json) == 2
-        client.reads.set()
-        await client.task
+        await client.read()
         assert len((await ask(api, "/queues/%2F/q0/get", "POST", take)).json) == 1
 
     asyncio.run(run())

@@ -234,19 +234,13 @@ def test_definitions_are_imported_once_if_that_is_asked_for(controlled: Controll
     assert local.get("global-parameters", "g")["value"] == 5
     with pytest.raises(APIError, match="failed to parse JSON"):
         local.request("POST", path, "{")
-    # An import of the same document is interrupted: it is done again, and its mark is cleared.
-    local.delete("global-parameters", "g")
     node = controlled.host.node
-    controlled.listening.call(lambda: begin_import(node, digest_of(document.encode()), None))
-    local.request("POST", path, document, skip)
-    assert local.get("global-parameters", "g")["value"] == 5
-    assert UNFINISHED_IMPORT not in node.parameters.globals()
-    # The same if it was imported into one virtual host.
-    local.delete("global-parameters", "g")
-    controlled.listening.call(lambda: begin_import(node, digest_of(document.encode()), "/"))
-    local.request("POST", path, document, skip)
-    assert local.get("global-parameters", "g")["value"] == 5
-    assert UNFINISHED_IMPORT not in node.parameters.globals()
+    for vhost in (None, "/"):  # an import of the same document is interrupted: it is done again
+        local.delete("global-parameters", "g")
+        controlled.listening.call(begin_import, node, digest_of(document.encode()), vhost)
+        local.request("POST", path, document, skip)
+        assert local.get("global-parameters", "g")["value"] == 5
+        assert UNFINISHED_IMPORT not in node.parameters.globals()
 
 
 def test_a_node_that_ends_ends_streams_and_connections(tmp_path: Path) -> None:
