@@ -243,6 +243,12 @@ class Client:
         opened.call(ChannelMethods.Open)
         return opened
 
+    def consumer(self, queue: str, **fields: Any) -> Channel:
+        """Open a channel that consumes from a queue."""
+        opened = self.channel()
+        opened.consume(queue, **fields)
+        return opened
+
     def unopened(self, number: int | None = None) -> Channel:
         """A channel that is not opened at the server."""
         if number is None:

@@ -5,6 +5,7 @@
 
 import asyncio
 import base64
+import dataclasses
 import gzip
 import http.client
 import json
@@ -63,6 +64,17 @@ class Requests:
 
     def delete(self, path: str, **more: Any) -> Response:
         return self.request("DELETE", path, **more)
+
+    def publish(self, queue: str, *payloads: str, **properties: Any) -> None:
+        """Publish messages with these properties to a queue of the virtual host `/`."""
+        for payload in payloads:
+            body = {"routing_key": queue, "properties": properties, "payload": payload, "payload_encoding": "string"}
+            assert self.post("/exchanges/%2F/amq.default/publish", body).json == {"routed": True}
+
+    def messages(self, queue: str, count: int = 100) -> Any:
+        """Return messages of a queue of the virtual host `/`, which stay there."""
+        body = {"count": count, "ackmode": "ack_requeue_true", "encoding": "auto"}
+        return self.post(f"/queues/%2F/{queue}/get", body).json
 
 
 class HTTPClient(Requests):
@@ -197,10 +209,15 @@ def request(
 
 
 class Api(Requests):
-    """The HTTP API of a broker in this process, without sockets: of `peer`, or of a broker of its own."""
+    """The HTTP API of a broker in this process, without sockets: of `peer`, or of a broker of its own.
 
-    def __init__(self, peer: InProcessPeer | None = None) -> None:
+    `management` are keys of `management.*` with other values than the default ones.
+    """
+
+    def __init__(self, peer: InProcessPeer | None = None, **management: Any) -> None:
         self.peer = peer or InProcessPeer()
+        if management:
+            self.peer.settings(management=dataclasses.replace(self.peer.config.management, **management))
         self.host = new_host(self.peer.node, self.peer.config, self.peer.server)
         self.state = ManagementState(self.host)
         self._changes: list[Callable[[], object]] = []

@@ -24,6 +24,7 @@ Told = tuple[int, str, str]
 """Exit status, standard output, standard error."""
 
 Warrenctl = Callable[[str], Told]
+RunWith = Callable[..., Warrenctl]
 Ready = dict[str, list[str]]
 """The addresses of a broker by protocol."""
 
