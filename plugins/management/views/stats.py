@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypedDict, TypeVar
 
 from ..framework.request import Request
@@ -25,22 +26,27 @@ NO_GARBAGE = dict.fromkeys(("max_heap_size", "min_bin_vheap_size", "min_heap_siz
 NO_PROCESS: Any = {**NO_REDUCTIONS, "garbage_collection": NO_GARBAGE}
 
 
-def with_fields(kind: object, *names: str) -> Callable[[T], T]:
+def required(kind: object, *names: str) -> Callable[[T], T]:
+    """Add fields of one kind to the type of a view, which always has them. No other type may extend it."""
+    return partial(_add_fields, "__required_keys__", dict.fromkeys(names, kind))
+
+
+def optional(kind: object, *names: str) -> Callable[[T], T]:
     """Add fields of one kind to the type of a view, which may leave them out. No other type may extend it."""
-
-    def add(view: T) -> T:
-        changed: Any = view
-        changed.__annotations__ |= dict.fromkeys(names, kind)
-        changed.__optional_keys__ |= set(names)
-        return view
-
-    return add
+    return partial(_add_fields, "__optional_keys__", dict.fromkeys(names, kind))
 
 
 def with_counters(*names: str) -> Callable[[T], T]:
     """Add the fields of these counters to the type of a view, which has them unless statistics are off."""
-    counters, rates = with_fields(int, *names), with_fields(Rate, *(f"{name}_details" for name in names))
+    counters, rates = optional(int, *names), optional(Rate, *(f"{name}_details" for name in names))
     return lambda view: rates(counters(view))
+
+
+def _add_fields(keys: str, fields: Mapping[str, object], view: T) -> T:
+    changed: Any = view
+    changed.__annotations__ |= fields
+    setattr(changed, keys, getattr(changed, keys) | fields.keys())
+    return view
 
 
 class RequestStats:
