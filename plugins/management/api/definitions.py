@@ -97,10 +97,7 @@ async def check_definitions(request: Request, body: bytes) -> Response[dict[str,
 
 
 def document_of_request(request: Request, body: bytes) -> Decoded:
-    """Return the definitions of the body, and the digest of their text unless they are Undecoded.
-
-    Raises HTTPError (400, 404).
-    """
+    """Return the definitions of a body, and the digest of their text unless Undecoded. Raises HTTPError (400, 404)."""
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
         raise not_found(NO_VHOST)

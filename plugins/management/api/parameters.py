@@ -88,10 +88,7 @@ def get_parameter(request: Request) -> Response[ParameterView]:
 
 
 def check_component(request: Request, component: str) -> None:
-    """Check the right to change a component's parameters, which is that of the component's own routes.
-
-    Raises HTTPError (401, 405).
-    """
+    """Check the right to change parameters of a component, as its own routes do. Raises HTTPError (401, 405)."""
     if component == OPERATOR_POLICY:
         check_operator_policies(request)
     elif component == VHOST_LIMITS:

@@ -94,10 +94,7 @@ async def resumed(request: Request) -> Queue:
 
 
 async def until_resumed(request: Request, queue: Queue) -> None:
-    """Return once no messages are being requeued in the queue, which has only a part of them until then.
-
-    Raises HTTPError (401, 404) if user or virtual host are gone by then.
-    """
+    """Return once all requeued messages are in the queue. Raises HTTPError (401, 404) as `Request.wait`."""
     while queue.paused:
         await request.wait(when(queue.when_resumed))
 

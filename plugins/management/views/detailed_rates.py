@@ -1,7 +1,4 @@
-"""The fields of detailed rates: counters between a channel, an exchange and a queue.
-
-The lists are empty unless `management.rates_mode = detailed`.
-"""
+"""Counters between a channel, an exchange and a queue: the lists are empty unless detailed rates are on."""
 
 from typing import Any, NotRequired, TypedDict
 

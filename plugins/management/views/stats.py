@@ -50,13 +50,7 @@ def _add_fields(keys: str, fields: Mapping[str, object], view: T) -> T:
 
 
 class RequestStats:
-    """The counters of objects for one request, with the rates and ranges that it asks for.
-
-    enabled  False with `disable_stats`: views have no statistics
-    totals   views of queues have their lengths
-    caller   sees the connections that the views may name
-    pids     the caller is local and gets process ids, which RabbitMQ's API does not have
-    """
+    """The counters of objects for one request, with the rates and ranges that it asks for."""
 
     __slots__ = ("enabled", "totals", "caller", "pids", "_samples", "_asked", "_now_ms")
 
@@ -65,10 +59,10 @@ class RequestStats:
         self._asked = request.ranges
         self._samples = request.state.samples
         self._now_ms = request.node.clock.now_ms()
-        self.caller = request.caller
-        self.pids = request.caller.is_local
-        self.enabled = not request.flag("disable_stats")
-        self.totals = self.enabled or request.flag("enable_queue_totals")
+        self.caller = request.caller  # sees the connections that the views may name
+        self.pids = request.caller.is_local  # views have process ids, which RabbitMQ's API does not have
+        self.enabled = not request.flag("disable_stats")  # views have statistics
+        self.totals = self.enabled or request.flag("enable_queue_totals")  # views of queues have their lengths
 
     # What these return is a part of a view, whose type names the fields.
 
