@@ -307,7 +307,8 @@ def enqueue(
     if not plain or any(target.per_message for target in targets):
         messages = [message.copy_for_queue() for message in messages]
     at = 0
-    for run in (messages,) if plain else runs_alike(messages):
+    runs = [messages] if plain else [list(run) for _, run in groupby(messages, lambda one: one.state is None)]
+    for run in runs:
         persistent = True in [message.persistent for message in run]
         result = merge(result, vhost.enqueue(run, total_bytes(run), persistent, targets, source), at)
         at += len(run)
@@ -315,8 +316,3 @@ def enqueue(
         for _ in record(recorders, messages[0]):
             pass
     return result
-
-
-def runs_alike(messages: list[Message]) -> list[list[Message]]:
-    """Split messages into runs of those that have a per-queue state and those that have none."""
-    return [list(run) for _, run in groupby(messages, lambda message: message.state is None)]
