@@ -9,6 +9,7 @@ from pamqp.commands import Tx
 
 from tests.support.clock import FakeClock
 from tests.support.in_process import InProcessPeer
+from tests.support.queues import routed
 from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
@@ -68,7 +69,7 @@ def downstream(vhost: VHost, name: str, *keys: str, **changed: object) -> Queue:
 def publish(vhost: VHost, key: str = "k", body: bytes = b"body", **properties: Any) -> int:
     """Publish a message. Returns the number of its destinations."""
     message = framed(RoutingAddress("x", key), Properties(**properties), body)
-    queues = vhost.route(vhost.exchanges["x"], (key,), message).targets
+    queues = routed(vhost, vhost.exchanges["x"], (key,), message).targets
     if queues:
         vhost.enqueue([message], len(body), message.persistent, queues)
     return len(queues)
@@ -215,7 +216,7 @@ def test_something_else_under_its_headers_is_another_message(vhost: VHost) -> No
 def test_a_persistent_message_is_confirmed_when_the_copy_is_stored(vhost: VHost, journal: SlowJournal) -> None:
     queue = downstream(vhost, "q", x_deduplicate=True)
     message = framed(RoutingAddress("x", "k"), Properties(delivery_mode=2, expiration="5000"), b"body")
-    queues = vhost.route(vhost.exchanges["x"], ("k",), message).targets
+    queues = routed(vhost, vhost.exchanges["x"], ("k",), message).targets
     receipt = vhost.enqueue([message], 4, True, queues)
     assert receipt.stored
     assert [stored.body for stored in journal.live.values()] == [b"body"]
