@@ -174,10 +174,12 @@ def analyze(options: Namespace) -> int:
     selection = Selection(options.since, options.until, *names)
     try:
         made = job.Job(options.input, options.output, progress, selection, options.compare, options.stream)
-        with engine(options, progress) as started:
-            if options.every is not None:
-                made.follow(started, options.every)
-            report = made.run(started)
+        report = made.unchanged() if options.every is None else None
+        if report is None:
+            with engine(options, progress) as started:
+                if options.every is not None:
+                    made.follow(started, options.every)
+                report = made.run(started)
     except job.JobRefused as refused:
         return failed(str(refused), refused.status)
     except job.FAILURES as error:
@@ -187,7 +189,7 @@ def analyze(options: Namespace) -> int:
     except Exception:
         traceback.print_exc()
         return FAILED  # Python's default status 1 is a verdict
-    progress(f"done: {options.output}/index.html")
+    progress(f"done: {made.output.name}/index.html")
     print(f"warren analyze: {report['verdict']}", file=sys.stderr)
     return exit_status(report["conservation"]["status"], options.fail_on)
 

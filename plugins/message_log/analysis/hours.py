@@ -7,7 +7,6 @@ seconds  messages of the first and the last second of each file, which may conti
 moments  counts of each queue by interval, for the timeline
 waits    acknowledged messages by interval and time since the publish
 handled  messages in and out of each boot by second
-paces    by node the greatest number of messages that left one queue in a second
 """
 
 from __future__ import annotations
@@ -78,7 +77,6 @@ MOMENTS = Fact(
 )
 WAITS = Fact({**names("node", "vhost"), "ack_bucket": pa.int8(), "second": INT}, measures("sum", "acknowledged"))
 HANDLED = Fact({**names(*BOOT), "second": INT}, measures("sum", "weight"))
-PACES = Fact(names("node"), measures("max", "settled_per_s"))
 SUMMARY: dict[str, Fact] = {
     "kinds": KINDS,
     "series": SERIES,
@@ -87,7 +85,6 @@ SUMMARY: dict[str, Fact] = {
     "moments": MOMENTS,
     "waits": WAITS,
     "handled": HANDLED,
-    "paces": PACES,
 }
 SCOPES = ("queue", "vhost", "user")
 FLOWS = {"published": "published", "enqueued": "entered", "delivered": "delivered", "acknowledged": "acknowledged"}
@@ -115,7 +112,6 @@ def summarize(traffic: pa.Table, interval: int = 1) -> Facts:
         "moments": moments(traffic, flags, interval),
         "waits": waits(traffic, flags, interval),
         "handled": group(HANDLED, traffic.filter(handled).select(HANDLED.schema.names)),
-        "paces": paces(traffic, flags),
     }
 
 
@@ -239,11 +235,3 @@ def series(minutes: pa.Table, seconds: pa.Table) -> pa.Table:
         found[name] = (found[name] + WEIGHT // 2) // WEIGHT
     found |= {"first": numbers_of(rows["first"])[starts], "last": numbers_of(rows["last"])[ends_at]}
     return pa.table({name: found[name] for name in SERIES.schema.names}).cast(SERIES.schema)
-
-
-def paces(traffic: pa.Table, flags: dict[str, Numbers]) -> pa.Table:
-    """Return by node the greatest number of messages that left one queue in a second."""
-    keys = ["node", "vhost", "queue", "second"]
-    rows = unified(traffic.filter(pa.array(flags["left"])).select([*keys, "records"]))
-    sums = rows.group_by(keys, use_threads=False).aggregate([("records", "sum")])
-    return group(PACES, sums.select(["node", "records_sum"]).rename_columns(["node", "settled_per_s"]))

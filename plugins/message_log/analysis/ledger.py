@@ -25,7 +25,7 @@ from ..file_format.arrow_schema import ARROW
 from . import crossings, hours, snapshots, store
 from .boots import Boot, Known, boots_of, gaps, hours_without_snapshots, micros, missing_newest, restarts
 from .crossings import LinkCount
-from .durability import WAITING, Durability, durability, waiting_in
+from .durability import WAITING, Durability, cuts, durability, waiting_in
 from .engine import Engine
 from .facts import FACTS, Fact, Facts, codes, divide, group, merge, numbers_of, unified
 from .folder import Folder, Vanished
@@ -47,7 +47,7 @@ OF_TIMELINE = ("moments", "waits", "handled")  # which are read when its steps a
 LATENCIES = ("latencies",)
 IN_SLICES = {name: fact for name, fact in OF_FILES.items() if name not in (*OF_TIMELINE, *LATENCIES)}
 SUMMARY: dict[str, Fact] = {
-    **{name: OF_FILES[name] for name in ("kinds", "routes", "transfers", "attempts", "rows", "balances", "paces")},
+    **{name: OF_FILES[name] for name in ("kinds", "routes", "transfers", "attempts", "rows", "balances")},
     "open": OPEN_COUNTS,
     "waiting": WAITING,
     "oldest": OLDEST,
@@ -143,17 +143,16 @@ def make_ledger(
     of_snapshots = snapshots_of(engine, log, files)
     ranges = checked_ranges(of_snapshots["closings"], files.of(schema.EVENTS))
     slices = store_hours(engine, log, place, files, ranges)
-    numbers = range(slices.whole)
+    numbers, cut = range(slices.whole), cuts(of_snapshots["closings"])
     place.remove(PARTS)
-    parts = list(engine.map(partial(meet, slices, ranges), numbers))
+    parts = list(engine.map(partial(meet, slices, ranges, cut), numbers))
     facts = merge([EMPTY, *(part.summary for part in parts)], SUMMARY)
     latency = [row for rows in engine.map(partial(latency_of, slices), numbers) for row in rows]
     known = known or known_of(files, selection)
     boots = boots_of(facts["rows"], of_snapshots["closings"], known)
     rows = edge_rows(engine, log, files, boots)
     of_queues = balances(facts["balances"], facts["open"], boots, rows)
-    pace = {row["node"]: row["settled_per_s"] for row in facts["paces"].to_pylist()}
-    kept = durability(facts["waiting"], restarts(boots), rows, pace)
+    kept = durability(facts["waiting"], restarts(boots), rows, cut, facts["kinds"])
     wrong = list(engine.map(partial(impossible_of, place, ranges, *overfull(of_queues)), numbers))
     of_links, lags, lost = check_links(engine, place, numbers, boots)
     odd = [row for part in parts for row in part.unrouted]
@@ -161,8 +160,8 @@ def make_ledger(
         boots, gaps(facts["rows"], boots), of_queues, wrong, kept, lost, odd, files, not selection.queues
     )
     reasons = [*missing_newest(boots, known), *hours_without_snapshots(boots, of_snapshots["closings"])]
-    reasons += crossings.unknown_ends(of_links) if not selection.nodes else []
-    judged = verdict(boots, found, kept, [*reasons, *files.reasons()])
+    reasons += crossings.unknown_ends(of_links) if selection.is_whole else []
+    judged = verdict(boots, found, [*reasons, *files.reasons()])
     stored = [store.slice_path(hour, number) for hour, count in slices.of_hours.items() for number in range(count)]
     throughput = [row for part in parts for row in part.throughput]
     return Ledger(
@@ -437,7 +436,7 @@ def store_slice(place: Folder, ranges: Ranges, keys: list[tuple[str, int]], keye
     return Stored(hour, part, place.crc(path), reduced.unreadable)
 
 
-def meet(slices: Slices, ranges: Ranges, number: int) -> Part:
+def meet(slices: Slices, ranges: Ranges, cut: Mapping[BootName, int], number: int) -> Part:
     """Merge a slice of all hours, store what is open in it, and return its summary."""
     none = {"latencies": FACTS["latencies"].schema.empty_table()}
     settled = settle(merge(slices.load(number, IN_SLICES), IN_SLICES) | none, ranges)
@@ -451,7 +450,7 @@ def meet(slices: Slices, ranges: Ranges, number: int) -> Part:
         "attempts": repeated(settled["attempts"]),
         "routes": busiest(settled["routes"], KEYS),
         "open": open_counts(journeys, ranges),
-        "waiting": waiting_in(journeys, messages),
+        "waiting": waiting_in(journeys, messages, cut),
         "oldest": undelivered(journeys),
     }
     return Part(summary, throughput(settled["series"]), unrouted(messages, LISTED))

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import FakeClock
+from tests.support.queues import routed
 from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
 from warren.broker.amqp.field_table import Table
@@ -13,20 +14,20 @@ from warren.broker.core.access.users import Users
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.route_cache import RouteCache
 from warren.broker.core.exchanges.router import Route
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.messages.message import ByteCount, RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import Policies
 from warren.broker.core.policies.policy_keys import KEYS, OPERATOR_KEYS, definition_lines, merge_definitions
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.storage.memory_journal import MemoryJournal
 
 LENGTH = {"max-length": 5}
 
 
 @pytest.fixture
 def node() -> Node:
-    made = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
+    made = Node("n", "n", FakeClock(), Journal(), Users(frozenset()))
     made.add_vhost("/")
     return made
 
@@ -247,11 +248,11 @@ def test_an_alternate_exchange_comes_and_goes_with_a_policy(vhost: VHost, polici
     it, unrouted = exchange(vhost, "x"), queue(vhost, "unrouted")
     vhost.bind("amq.fanout", unrouted, "", Table.EMPTY)
     policies.set("/", "p", "^x$", {"alternate-exchange": "amq.fanout"})
-    assert vhost.route(it, ("k",), None).targets == (unrouted,)
+    assert routed(vhost, it, ("k",), None).targets == (unrouted,)
     vhost.routes["user"] = RouteCache(ByteCount())
     vhost.routes["user"].remember(b"octets", Route(RoutingAddress("", ""), it, (), False, frozenset()))
     policies.clear("/", "p")
-    assert vhost.route(it, ("k",), None).targets == () and not vhost.routes["user"]
+    assert routed(vhost, it, ("k",), None).targets == () and not vhost.routes["user"]
 
 
 def test_predeclared_exchanges_have_policies_too(vhost: VHost, policies: Policies) -> None:
