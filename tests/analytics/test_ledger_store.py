@@ -26,8 +26,8 @@ from .checking import report_of
 from .log import START, Log
 
 
-def write_hours(folder: Path) -> None:
-    """Two brokers over four hours; each hour ends with messages that leave in the next one."""
+def write_hours(folder: Path, step_s: int = 3_600) -> None:
+    """Two brokers over four hours, or longer times; each ends with messages that leave in the next one."""
     for node in ("rabbit@a", "rabbit@b"):
         log = Log(folder, node)
         log.declare("work", "slow")
@@ -42,7 +42,7 @@ def write_hours(folder: Path) -> None:
             waiting = [log.publish("slow") for _ in range(5)]
             log.snapshot()
             log.write()
-            log.now_us = (hour + 1) * 3_600_000_000
+            log.now_us = (hour + 1) * step_s * 1_000_000
         log.snapshot(schema.STOP)
         log.write()
 
@@ -230,3 +230,34 @@ def test_a_file_with_columns_that_no_export_writes_is_skipped_by_name(
     made = report(whole, tmp_path / "stored")
     assert made["input"]["skipped_files"] == [str(path.relative_to(whole))]
     assert made["conservation"]["status"] == "imbalanced"
+
+
+def test_hours_of_earlier_days_become_days_and_facts_of_removed_files_are_removed(
+    tmp_path: Path, reads: Iterator[list[str]]
+) -> None:
+    read = next(reads)
+    whole, grown, stored = (tmp_path / name for name in ("whole", "grown", "stored"))
+    write_hours(whole, 24 * 3_600)
+    shutil.copytree(whole, grown)
+    newest = sorted((grown / schema.EVENTS).rglob("*.parquet"), key=lambda path: path.parent)[-6:]
+    held = {path: path.read_bytes() for path in newest}
+    for path in held:
+        path.unlink()
+    report(grown, stored)
+    assert all(path.name.startswith("dt=") for path in (stored / "hours").iterdir())
+    read.clear()
+    for path, data in held.items():
+        path.write_bytes(data)
+    made = report(grown, stored)
+    days = {path.name for path in (stored / "hours").iterdir() if path.name.startswith("day=")}
+    assert days == {"day=2026-11-22", "day=2026-11-23"}
+    merged = {path for path in read if not path.startswith(schema.EVENTS)}
+    assert set(read) - merged == {str(path.relative_to(grown)) for path in held}
+    assert merged == {"hours/dt=2026-11-22-hour=05/00.parquet"}
+    assert made == report(whole, tmp_path / "at once")
+    read.clear()
+    assert report(grown, stored) == made and read == []
+    shutil.rmtree(grown / schema.EVENTS / "dt=2026-11-22")
+    removed = report(grown, stored)
+    assert "day=2026-11-22" not in {path.name for path in (stored / "hours").iterdir()}
+    assert removed["totals"]["published"] == made["totals"]["published"] - 2 * 15
