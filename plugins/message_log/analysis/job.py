@@ -69,7 +69,7 @@ class Job:
         stream: bool = False,
     ) -> None:
         """Check the folders. Raises JobRefused, OSError or ValueError."""
-        self.folder, self.output = Folder(folder), Folder(output)
+        self.folder, self.output = opened(folder, NO_INPUT), opened(output, NO_OUTPUT)
         self.state = self.output.beside(STATE)
         self._log = log
         self._selection = selection
@@ -202,11 +202,19 @@ def locked(state: Folder | None) -> Iterator[None]:
         os.close(file)
 
 
+def opened(folder: str, status: int) -> Folder:
+    """Return a folder. Raises JobRefused with this status if its URL is none."""
+    try:
+        return Folder(folder)
+    except (OSError, ValueError) as error:
+        raise JobRefused(one_line(error), status) from None
+
+
 def read_old(folder: str | None) -> Values | None:
     """Return the report in a folder, to compare with. Raises JobRefused if there is none."""
     if folder is None:
         return None
-    place = Folder(folder)
+    place = opened(folder, NO_INPUT)
     try:
         return parse(place.read_text(report_of(place)))
     except (OSError, ValueError, UnusableReport) as error:

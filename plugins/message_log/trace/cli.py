@@ -35,10 +35,10 @@ class Trace(Command):
             result = search.find(log, options.id)
         except search.NoExport as error:
             return failed(str(error), NO_INPUT)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:
             return failed(str(error).splitlines()[0], FAILED)
         if not result.rows:
-            return failed(f"no message {options.id} in {result.files} files of {options.input}", NOT_FOUND)
+            return failed(f"no message {options.id} in {result.files} files of {log.name}", NOT_FOUND)
         traced = report.describe(options.id, result)
         print(json.dumps(traced, indent=1) if options.json else report.text(traced))
         return 0
