@@ -45,7 +45,7 @@ NO_START = "Spark did not start, for the reason above: check --master, --driver-
 AGO = re.compile(r"(\d+)([smhd])")
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 PARTS = {"node": "node", "vhost": "virtual host", "queue": "queue"}
-CHATTY = ("py4j",)  # log exceptions that are reported
+CHATTY = ("py4j", "root")  # log exceptions that are reported
 
 
 class Analyze(Command):
