@@ -312,6 +312,36 @@ def test_hours_of_a_running_broker_without_snapshots_are_a_reason(tmp_path: Path
     expect(log.folder, INCOMPLETE, r"1 hours of a running broker have no snapshot, such as 2026-11-22 07 \(a@lab b1\)")
 
 
+@pytest.mark.parametrize(("identities", "status"), [("same", INCOMPLETE), ("own", BALANCED)])
+def test_a_repeated_message_does_not_hide_a_lost_one_with_the_same_body(
+    tmp_path: Path, identities: str, status: str
+) -> None:
+    upstream, downstream = Log(tmp_path / "export", A), Log(tmp_path / "export", B)
+    for log in (upstream, downstream):
+        log.snapshot(schema.START)
+    taken = {number: upstream.publish(LINK) for number in range(3)}
+
+    def arrive(number: int) -> None:
+        about = {"identity": "equal" if identities == "same" else f"message {number}", "link": LINK, "upstream": "a"}
+        downstream.publish("q", event=schema.FED_IN, **about)
+
+    for number, message in taken.items():
+        upstream.deliver(message, LINK)
+        if number == 0:
+            arrive(0)
+            upstream.requeue(message, LINK)  # the link is cut before its acknowledgement
+            upstream.deliver(message, LINK, redelivered=True)
+        if number != 2 or identities == "own":
+            arrive(number)
+        identity = "equal" if identities == "same" else f"message {number}"
+        upstream.ack(message, LINK, schema.FED_OUT, identity=identity, link=LINK)
+    for log in (upstream, downstream):
+        log.snapshot(schema.STOP)
+        log.write()
+    text = rf"up to 1 messages of a link may be lost, since 3 have the same body .* \({LINK} of {A}\)"
+    expect(tmp_path / "export", status, *[text] * (status == INCOMPLETE))
+
+
 # Legal histories
 
 

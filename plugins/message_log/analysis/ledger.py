@@ -160,7 +160,8 @@ def make_ledger(
         boots, gaps(facts["rows"], boots), of_queues, wrong, kept, lost, odd, files, not selection.queues
     )
     reasons = [*missing_newest(boots, known), *hours_without_snapshots(boots, of_snapshots["closings"])]
-    reasons += crossings.unknown_ends(of_links) if selection.is_whole else []
+    if selection.is_whole:
+        reasons += [*crossings.unknown_ends(of_links), *crossings.hidden_losses(of_links, facts["kinds"])]
     judged = verdict(boots, found, [*reasons, *files.reasons()])
     stored = [store.slice_path(hour, number) for hour, count in slices.of_hours.items() for number in range(count)]
     throughput = [row for part in parts for row in part.throughput]
