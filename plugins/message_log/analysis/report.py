@@ -9,6 +9,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from ..file_format import schema
@@ -16,10 +17,10 @@ from ..file_format.schema import METRICS
 from . import figures, store, traffic
 from .boots import Boot, restarts
 from .engine import Engine
-from .facts import TRAFFIC
+from .facts import TRAFFIC, Table
 from .folder import Folder
 from .input import HOUR, LogFile
-from .ledger import Ledger, SelectedFolder, read_rows
+from .ledger import BAD_ROWS, Ledger, SelectedFolder, read_rows, skip
 from .selection import SPAN
 from .timeline import Frame, Queue, Steps, by_step, lengths_by_step, timeline
 from .traffic import EXCHANGE, QUEUE, SCOPED, Values
@@ -63,7 +64,9 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     facts, snapshots = ledger.facts, ledger.snapshots
     kinds = facts["kinds"].to_pylist()
     latency = traffic.latency(facts["latencies"])
-    readings = [row for rows in engine.map(partial(metrics, ledger.folder), ledger.input.of(METRICS)) for row in rows]
+    read = list(engine.map(partial(metrics, ledger.folder), ledger.input.of(METRICS)))
+    skip(ledger.input, [path for path, rows in read if rows is None])
+    readings = [row for _, rows in read for row in rows or ()]
     oldest = facts["oldest"].to_pylist()
     frame = Frame(kinds, oldest, ledger.boots, figures.peaks(snapshots))
     seconds = list(engine.map(partial(of_hour, ledger.place, frame.steps, frame.chosen), ledger.hours))
@@ -121,11 +124,17 @@ def plain(values: Mapping[str, Any]) -> Values:
     }
 
 
-def metrics(folder: SelectedFolder, file: LogFile) -> list[Values]:
-    """Return the readings of metrics in a file."""
+def metrics(folder: SelectedFolder, file: LogFile) -> tuple[str, list[Values] | None]:
+    """Return the path of a file of metrics and its readings, or None if it cannot be read."""
     names = ["node", "boot_id", "ts_us", "mono_ns", "name", "labels", "value", "buckets"]
     rows = read_rows(folder, file)
-    return [{name: row.get(name) for name in names} for row in rows.to_pylist()] if rows is not None else []
+    try:
+        checked = Table(METRICS, rows).rows if rows is not None else None
+    except BAD_ROWS:
+        checked = None
+    if checked is None or not np.isfinite(checked["value"].to_numpy()).all():
+        return file.path, None
+    return file.path, [{name: row.get(name) for name in names} for row in checked.to_pylist()]
 
 
 def of_hour(
@@ -153,7 +162,9 @@ def lengths_in(
 ) -> dict[tuple[Queue, int], int]:
     columns = ["node", "boot_id", "snapshot", "ts_us", "vhost", "queue", "queues", "ready", "unacked"]
     rows = read_rows(folder, file, columns)
-    return lengths_by_step([rows], steps, chosen) if rows is not None else {}
+    if rows is None or not set(columns) <= set(rows.column_names):  # without a queue, some are missing
+        return {}
+    return lengths_by_step([rows], steps, chosen)
 
 
 def add_names(ledger: Ledger, rows: list[Values]) -> None:
