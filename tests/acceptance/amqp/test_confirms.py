@@ -12,9 +12,7 @@ PERSISTENT = {"delivery_mode": 2}
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("mandatory", [False, True])
-def test_every_publish_is_confirmed_once_after_its_return(
-    ch: Channel, name: Name, durable: bool, persistent: bool, mandatory: bool
-) -> None:
+def test_each_is_confirmed_once(ch: Channel, name: Name, durable: bool, persistent: bool, mandatory: bool) -> None:
     ch.declare(queue := name("queue"), durable=durable)
     ch.confirm()
     for number in range(1, 41):

@@ -4,7 +4,7 @@ import pytest
 from pamqp.commands import Exchange
 
 from tests.support import codec
-from tests.support.amqp_client import Channel
+from tests.support.amqp_client import Channel, Content
 from tests.support.peer import Name, Peer
 
 # What is changed, and what is not
@@ -47,102 +47,55 @@ def test_what_was_absent_stays_absent(ch: Channel, source: str, dead: Channel) -
 # Where it goes
 
 
-def test_the_key_that_is_given_replaces_all_others(ch: Channel, name: Name) -> None:
-    ch.exchange(exchange := name("exchange"))
-    arguments = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": "new"}
-    ch.declare(source := name("source"), arguments=arguments)
-    targets = {key: name(f"target-{key}") for key in ("new", "cc", "bcc")}
-    for key, target in targets.items():
-        ch.declare(target)
-        ch.bind(target, exchange, key)
-    ch.bind(targets["cc"], exchange, source)
-    ch.fill(source, b"body", headers={"CC": ["cc"], "BCC": ["bcc"]})
-    consumer = ch.client.consumer(targets["new"], no_ack=True)
+def letters(ch: Channel, source: str, exchange: str, *targets: str, key: str = "", **more: object) -> list[Content]:
+    """What each target delivers of one message that is rejected in a queue with this exchange for dead letters."""
+    arguments = {"x-dead-letter-exchange": exchange, **({"x-dead-letter-routing-key": key} if key else {})}
+    ch.declare(source, arguments=arguments)
+    ch.fill(source, b"body", **more)
+    consumers = [ch.client.consumer(target, no_ack=True) for target in targets]
     ch.reject_next(source)
-    letter = consumer.delivery()
-    assert (letter.method.exchange, letter.method.routing_key) == (exchange, "new")
-    assert [ch.count(targets[key]) for key in ("cc", "bcc")] == [0, 0]
+    found = [consumer.delivery() for consumer in consumers]
+    for consumer in consumers:
+        consumer.close()
+    return found
+
+
+def bound(ch: Channel, exchange: str, *keys: str) -> list[str]:
+    """A queue bound to the exchange with each key."""
+    ch.exchange(exchange)
+    for key in keys:
+        ch.declare(target := f"{exchange}.{key}")
+        ch.bind(target, exchange, key)
+    return [f"{exchange}.{key}" for key in keys]
+
+
+def test_the_key_that_is_given_replaces_all_others(ch: Channel, name: Name) -> None:
+    new, *others = bound(ch, name("exchange"), "new", "cc", "bcc", name("source"))
+    headers = {"CC": ["cc"], "BCC": ["bcc"]}
+    (letter,) = letters(ch, name("source"), name("exchange"), new, key="new", headers=headers)
+    assert (letter.method.exchange, letter.method.routing_key) == (name("exchange"), "new")
+    assert [ch.count(target) for target in others] == [0, 0, 0]
 
 
 def test_without_one_it_is_routed_by_all_its_own(ch: Channel, name: Name) -> None:
-    ch.exchange(exchange := name("exchange"))
-    ch.declare(source := name("source"), arguments={"x-dead-letter-exchange": exchange})
-    targets = [name(f"target-{key}") for key in ("own", "cc")]
-    for key, target in zip([source, "cc"], targets, strict=True):
-        ch.declare(target)
-        ch.bind(target, exchange, key)
-    consumers = [ch.client.channel() for _ in targets]
-    for target, consumer in zip(targets, consumers, strict=True):
-        consumer.consume(target, no_ack=True)
-    ch.fill(source, b"body", headers={"CC": ["cc"]})
-    ch.reject_next(source)
-    for consumer in consumers:
-        letter = consumer.delivery()
+    targets = bound(ch, name("exchange"), source := name("source"), "cc", "blind")
+    for letter in letters(ch, source, name("exchange"), *targets, headers={"CC": ["cc"], "BCC": ["blind"]}):
         assert letter.method.routing_key == source
-        assert letter.headers["CC"] == ["cc"]
+        assert letter.headers["CC"] == ["cc"] and "BCC" not in letter.headers
         assert letter.headers["x-death"][0]["routing-keys"] == [source, "cc"]
 
 
-def test_blind_copies_route_a_dead_letter_too(ch: Channel, name: Name) -> None:
-    ch.exchange(exchange := name("exchange"))
-    ch.declare(source := name("source"), arguments={"x-dead-letter-exchange": exchange})
-    ch.declare(blind := name("blind"))
-    ch.bind(blind, exchange, "blind key")
-    reader = ch.client.consumer(blind, no_ack=True)
-    ch.fill(source, b"body", headers={"BCC": ["blind key"]})
-    ch.reject_next(source)
-    letter = reader.delivery()
-    assert letter.method.routing_key == source
-    assert "BCC" not in letter.headers and "CC" not in letter.headers
-    assert letter.headers["x-death"][0]["routing-keys"] == [source]
-
-
-def test_the_default_exchange_takes_them_to_a_queue(ch: Channel, queue: str, name: Name) -> None:
-    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
-    ch.declare(source := name("source"), arguments=arguments)
-    ch.fill(source, b"body")
-    reader = ch.client.consumer(queue, no_ack=True)
-    ch.reject_next(source)
-    letter = reader.delivery()
-    assert (letter.method.exchange, letter.method.routing_key) == ("", queue)
-
-
-def test_an_internal_exchange_takes_them(ch: Channel, name: Name, queue: str) -> None:
+def test_every_exchange_takes_them_as_it_takes_a_publish(ch: Channel, name: Name, queue: str) -> None:
     ch.exchange(internal := name("internal"), "fanout", internal=True)
     ch.bind(queue, internal)
-    ch.declare(source := name("source"), arguments={"x-dead-letter-exchange": internal})
-    ch.fill(source, b"body")
-    reader = ch.client.consumer(queue, no_ack=True)
-    ch.reject_next(source)
-    assert reader.delivery().body == b"body"
-
-
-def test_the_alternate_exchange_takes_what_is_not_routed(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
-    ch.exchange(direct := name("direct"), "direct", arguments={"alternate-exchange": dlx})
-    ch.declare(source := name("source"), arguments={"x-dead-letter-exchange": direct})
-    ch.fill(source, b"body")
-    ch.reject_next(source)
-    letter = dead.delivery()
-    assert (letter.method.exchange, letter.method.routing_key) == (direct, source)
-
-
-def test_exchanges_behind_it_take_them_too(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
-    ch.exchange(first := name("first"), "topic")
-    ch.call(Exchange.Bind, source=first, destination=dlx, routing_key="#")
-    ch.declare(source := name("source"), arguments={"x-dead-letter-exchange": first})
-    ch.fill(source, b"body")
-    ch.reject_next(source)
-    assert dead.delivery().method.exchange == first
-
-
-def test_a_headers_exchange_can_match_the_death(ch: Channel, name: Name, queue: str) -> None:
-    ch.exchange(exchange := name("exchange"), "headers")
-    ch.bind(queue, exchange, arguments={"x-match": "all-with-x", "x-first-death-reason": "rejected"})
-    ch.declare(source := name("source"), arguments={"x-dead-letter-exchange": exchange})
-    reader = ch.client.consumer(queue, no_ack=True)
-    ch.fill(source, b"body")
-    ch.reject_next(source)
-    assert reader.delivery().body == b"body"
+    ch.exchange(direct := name("direct"), arguments={"alternate-exchange": internal})
+    ch.exchange(topic := name("topic"), "topic")
+    ch.call(Exchange.Bind, source=topic, destination=internal, routing_key="#")
+    ch.exchange(by_headers := name("headers"), "headers")
+    ch.bind(queue, by_headers, arguments={"x-match": "all-with-x", "x-first-death-reason": "rejected"})
+    for exchange, key in [("", queue), *((each, "") for each in (internal, direct, topic, by_headers))]:
+        (letter,) = letters(ch, source := name(f"source-{exchange}"), exchange, queue, key=key)
+        assert (letter.method.exchange, letter.method.routing_key) == (exchange, key or source)
 
 
 def test_a_full_queue_does_not_take_it_and_it_is_lost(ch: Channel, name: Name, dlx: str) -> None:
@@ -158,9 +111,7 @@ def test_a_full_queue_does_not_take_it_and_it_is_lost(ch: Channel, name: Name, d
     assert ch.drain(full) == [b"first"]
 
 
-def test_an_exchange_that_was_deleted_drops_them_and_a_new_one_does_not(
-    ch: Channel, name: Name, source: str, dlx: str, dead: Channel
-) -> None:
+def test_a_deleted_exchange_drops_them(ch: Channel, name: Name, source: str, dlx: str, dead: Channel) -> None:
     ch.fill(source, b"one", b"two", b"three")
     ch.reject_next(source)
     assert dead.delivery().body == b"one"
@@ -174,9 +125,7 @@ def test_an_exchange_that_was_deleted_drops_them_and_a_new_one_does_not(
     assert ch.count(source) == 0
 
 
-def test_messages_that_are_dead_lettered_at_once_are_confirmed(
-    ch: Channel, name: Name, dlx: str, dead: Channel
-) -> None:
+def test_what_is_dead_lettered_at_once_is_confirmed(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     arguments = {"x-dead-letter-exchange": dlx, "x-message-ttl": 0}
     ch.declare(source := name("source"), durable=True, arguments=arguments)
     ch.confirm()
@@ -187,9 +136,7 @@ def test_messages_that_are_dead_lettered_at_once_are_confirmed(
 
 
 @pytest.mark.policies
-def test_a_policy_says_where_they_go_and_an_argument_says_it_louder(
-    broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel, queue: str
-) -> None:
+def test_an_argument_beats_a_policy(broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel, queue: str) -> None:
     ch.exchange(other := name("other"), "fanout")
     ch.declare(source := name("source"), arguments={"x-dead-letter-exchange": other})
     ch.bind(queue, other)

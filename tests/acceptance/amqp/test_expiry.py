@@ -170,9 +170,7 @@ def test_a_time_to_live_of_zero_is_over_at_a_requeue(ch: Channel, name: Name) ->
 
 
 @pytest.mark.parametrize("how", ["nack", "reject", "recover", "channel"])
-def test_what_is_requeued_after_its_time_is_gone(
-    broker: Peer, client: Client, ch: Channel, short: str, how: str
-) -> None:
+def test_what_is_requeued_too_late_is_gone(broker: Peer, client: Client, ch: Channel, short: str, how: str) -> None:
     consumer = client.channel()
     ch.fill(short, b"body")
     out = consumer.get(short, no_ack=False)
@@ -182,9 +180,7 @@ def test_what_is_requeued_after_its_time_is_gone(
 
 
 @pytest.mark.parametrize("how", ["nack", "reject", "recover", "channel"])
-def test_what_is_requeued_in_time_keeps_its_time(
-    broker: Peer, client: Client, ch: Channel, short: str, how: str
-) -> None:
+def test_what_is_requeued_keeps_its_time(broker: Peer, client: Client, ch: Channel, short: str, how: str) -> None:
     consumer = client.channel()
     ch.fill(short, b"body")
     out = consumer.get(short, no_ack=False)

@@ -94,9 +94,7 @@ def test_a_deeply_nested_header_harms_nobody(broker: Peer, ch: Channel, queue: s
         (b"\x80\x00\x04textmore", 502),  # bytes left over
     ],
 )
-def test_properties_that_cannot_be_decoded_reach_no_consumer(
-    broker: Peer, ch: Channel, queue: str, properties: bytes, code: int
-) -> None:
+def test_malformed_properties_reach_nobody(broker: Peer, ch: Channel, queue: str, properties: bytes, code: int) -> None:
     other = broker.connect().channel()
     ch.publish("", queue, b"body", properties)
     ch.client.expect_close(code)

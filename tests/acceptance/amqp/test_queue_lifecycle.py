@@ -22,9 +22,7 @@ ON_LOCKED = [
 
 
 @pytest.mark.parametrize(("method", "fields"), ON_LOCKED)
-def test_an_exclusive_queue_is_closed_to_other_connections(
-    broker: Peer, ch: Channel, name: Name, method: type, fields: dict[str, Any]
-) -> None:
+def test_an_exclusive_queue_is_closed(broker: Peer, ch: Channel, name: Name, method: type, fields: Any) -> None:
     ch.declare(queue := name("queue"), exclusive=True)
     ch.bind(queue, "amq.direct", "bound")
     closed = broker.connect().channel().refused(405, method, queue=queue, **fields)
@@ -208,9 +206,7 @@ def test_an_exclusive_queue_may_also_go_with_its_last_consumer(ch: Channel, name
 
 
 @pytest.mark.parametrize("end", ["cancel", "nowait", "channel", "connection", "error"])
-def test_each_end_of_its_last_consumer_deletes_an_auto_delete_queue(
-    broker: Peer, ch: Channel, name: Name, end: str
-) -> None:
+def test_each_end_of_its_last_consumer_deletes_a_queue(broker: Peer, ch: Channel, name: Name, end: str) -> None:
     ch.declare(queue := name("queue"), auto_delete=True)
     ch.bind(queue, "amq.fanout")
     other = broker.connect()

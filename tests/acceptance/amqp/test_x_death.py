@@ -151,9 +151,7 @@ def test_what_a_client_says_of_deaths_stays_while_there_is_none(ch: Channel, que
         {"a": "table"},
     ],
 )
-def test_what_a_client_says_of_deaths_is_replaced_by_the_truth(
-    broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel, planted: Any
-) -> None:
+def test_claims_are_replaced(broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel, planted: Any) -> None:
     ch.declare(second := name("second"), arguments={"x-dead-letter-exchange": dlx, "x-message-ttl": 0})
     lead(ch, first := name("first"), second, message_ttl=0)
     ch.fill(first, b"body", headers={"x-death": planted, "mine": 1})

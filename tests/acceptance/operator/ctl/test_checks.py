@@ -89,9 +89,7 @@ def test_expiring_certificates_fail_the_check(controlled: Controlled, in_process
     assert in_process("check_certificate_expiration --within soon")[0] == 64
 
 
-def test_certificates_of_services_are_checked_too(
-    controlled: Controlled, in_process: Warrenctl, tmp_path: Path
-) -> None:
+def test_certificates_of_services_are_too(controlled: Controlled, in_process: Warrenctl, tmp_path: Path) -> None:
     from warren.broker.app.listeners import tls
 
     leaf = trustme.CA().issue_cert(

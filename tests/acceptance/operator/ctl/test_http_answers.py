@@ -43,9 +43,7 @@ def serving(serve: Callable[[socket.socket], None]) -> Iterator[str]:
         thread.join(WITHIN_S)
 
 
-def test_definitions_that_are_too_long_are_no_backup(
-    monkeypatch: pytest.MonkeyPatch, run_with: RunWith, tmp_path: Path
-) -> None:
+def test_too_long_definitions_are_no_backup(monkeypatch: pytest.MonkeyPatch, run_with: RunWith, tmp_path: Path) -> None:
     monkeypatch.setattr(api_client, "ANSWER_LIMIT", 1 << 20)
     file = tmp_path / "definitions.json"
     with fake_http_server({"GET /api/definitions": (200, {"users": ["x" * (1 << 20)]})}) as (url, _):
@@ -110,9 +108,7 @@ def test_a_response_of_another_program_is_reported_in_one_line(run_with: RunWith
         assert (status, out) == (69, "") and err.endswith(": not the HTTP API of RabbitMQ\n")
 
 
-def test_a_certificate_has_to_be_one_that_the_system_trusts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_with: RunWith
-) -> None:
+def test_a_certificate_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_with: RunWith) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -43,9 +43,7 @@ def test_messages_move_to_a_queue_and_to_an_exchange(ready: Ready, warrenctl: Wa
         assert channel.queue_declare("keyed", passive=True).method.message_count == 5
 
 
-def test_an_interrupted_move_prints_its_count(
-    ready: Ready, by_http: Warrenctl, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_move_cut_short_prints_its_count(ready: Ready, by_http: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
     post = API.post
 
     def refuse_second(self: API, *path: str, **more: Any) -> Any:

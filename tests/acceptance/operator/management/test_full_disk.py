@@ -147,8 +147,8 @@ def test_a_parameter_is_replaced_by_one_that_is_not_longer(full: Api, monkeypatc
         ("/operator-policies/%2F/bad", POLICY | {"pattern": "x" * LONG_BYTES}, 401),
     ],
 )
-def test_a_permanent_refusal_is_not_503(
-    full: Api, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any], status: int
+def test_some_are_refused_for_good(
+    full: Api, monkeypatch: pytest.MonkeyPatch, path: str, body: Any, status: int
 ) -> None:
     monkeypatch.setattr(resource_alarms, "STORED_LIMIT", 0)
     answer = full.put(path, body, user=PM)

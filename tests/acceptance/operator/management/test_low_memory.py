@@ -80,9 +80,7 @@ def test_an_existing_object_is_not(low: Api, method: str, path: str, body: dict[
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status"), REFUSED)
-def test_a_permanent_refusal_is_not_503(
-    low: Api, method: str, path: str, body: dict[str, Any] | None, status: int
-) -> None:
+def test_a_final_refusal_is_no_503(low: Api, method: str, path: str, body: Any, status: int) -> None:
     vhost = low.peer.node.vhosts["/"]
     for name in ("no", "q"):
         vhost.declare_queue(name)
@@ -108,7 +106,7 @@ def test_a_check_of_aliveness_declares_nothing_during_an_alarm(api: Api, alarm: 
 
 @pytest.mark.parametrize(("method", "path", "body"), [NEW[0], NEW[1], ("DELETE", "/queues/%2F/q", None)])
 def test_a_request_that_has_waited_checks_the_rights_of_its_user_again(
-    api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: dict[str, Any] | None
+    api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: Any
 ) -> None:
     vhost = api.peer.node.vhosts["/"]
     waiting: list[Callable[[], None]] = []

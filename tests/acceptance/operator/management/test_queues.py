@@ -63,9 +63,7 @@ def test_a_queue_is_deleted_unless_it_is_needed(api: Api) -> None:
         ("POST", "/warren/queues/%2F/q/move", {"count": 1, "destination": {"queue": "other"}}, 200, '"moved":1'),
     ],
 )
-async def test_messages_that_are_being_requeued_are_waited_for(
-    api: Api, method: str, path: str, body: object, status: int, text: str
-) -> None:
+async def test_requeues_are_waited_for(api: Api, method: str, path: str, body: object, status: int, text: str) -> None:
     channel = api.peer.connect().channel()
     for name in ("q", "other"):
         channel.declare(name)
@@ -92,9 +90,7 @@ async def test_messages_that_are_being_requeued_are_waited_for(
     ],
 )
 @pytest.mark.parametrize("user", ["guest", "worker"])
-def test_a_request_that_waits_while_its_virtual_host_is_deleted_is_answered_with_404(
-    api: Api, method: str, path: str, body: dict[str, object] | None, user: str
-) -> None:
+def test_a_wait_for_a_deleted_vhost_is_404(api: Api, method: str, path: str, body: object, user: str) -> None:
     api.peer.add_user("worker", ("management",))
     for name in ("", "/other", "/q"):
         assert api.put(f"/{'queues' if name else 'vhosts'}/v{name}").status == 201

@@ -36,9 +36,7 @@ def test_five_hundred_samples_are_not_too_many() -> None:
         ([(10_000, 1), (30_000, 2)], Range(20, 10), [(30_000, 2), (20_000, 1), (10_000, 1)]),
     ],
 )
-def test_samples_are_aligned_and_the_newest_comes_first(
-    points: list[Point], range_: Range, samples: list[Point]
-) -> None:
+def test_samples_are_aligned_and_newest_first(points: list[Point], range_: Range, samples: list[Point]) -> None:
     assert sampled(points, range_) == samples
 
 

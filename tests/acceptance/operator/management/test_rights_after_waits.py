@@ -164,9 +164,7 @@ def test_users_are_protected_between_two_steps_of_an_import(api: Api, monkeypatc
 
 @pytest.mark.parametrize("loses", ["user", "tag", "permission"])
 @pytest.mark.parametrize(("ackmode", "taken"), [("ack_requeue_false", 1), ("reject_requeue_false", 0)])
-def test_messages_taken_before_a_loss_are_returned(
-    worker: Api, web_of: HTTPAPI, loses: str, ackmode: str, taken: int
-) -> None:
+def test_messages_of_before_a_loss_return(worker: Api, web_of: HTTPAPI, loses: str, ackmode: str, taken: int) -> None:
     worker.publish("q", *["x" * 2 * messages.SLICE_BYTES] * 3)
     queue = worker.peer.node.vhosts["/"].queues["q"]
 
@@ -349,9 +347,7 @@ LISTS = {"/queues", "/queues/detailed", "/bindings", "/exchanges", "/policies", 
 
 
 @pytest.mark.parametrize("tag", ["policymaker", "monitoring"])
-def test_no_list_has_a_virtual_host_after_its_permission_is_lost(
-    prepared: Api, web_of: HTTPAPI, tag: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_list_has_a_lost_vhost(prepared: Api, web_of: HTTPAPI, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared.peer.add_user("worker", (tag,))
     users = prepared.peer.node.users
     found = answers_with_loss(
@@ -384,9 +380,7 @@ def test_no_response_is_of_a_former_tag(prepared: Api, web_of: HTTPAPI, monkeypa
     assert {path for path, status in found.items() if status not in (401, 503)} == set()
 
 
-def test_a_list_may_have_objects_of_a_virtual_host_that_is_deleted_meanwhile(
-    worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_may_have_parts_of_a_lost_vhost(worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Turn, "is_over", lambda self: True)
     node = worker.peer.node
     node.add_vhost("v")
