@@ -40,18 +40,15 @@ def test_an_equal_declaration_succeeds(ch: Channel, name: Name, kind: str, field
     ch.exchange(exchange, kind, **fields)
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        (
-            {"exchange_type": "fanout"},
-            "'type' for exchange '{}' in vhost '/': received 'fanout' but current is 'direct'",
-        ),
-        ({"durable": True}, "'durable' for exchange '{}' in vhost '/': received 'true' but current is 'false'"),
-        ({"auto_delete": True}, "'auto_delete' for exchange '{}' in vhost '/': received 'true' but current is 'false'"),
-        ({"internal": True}, "'internal' for exchange '{}' in vhost '/': received 'true' but current is 'false'"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "text"), [
+    (
+        {"exchange_type": "fanout"},
+        "'type' for exchange '{}' in vhost '/': received 'fanout' but current is 'direct'",
+    ),
+    ({"durable": True}, "'durable' for exchange '{}' in vhost '/': received 'true' but current is 'false'"),
+    ({"auto_delete": True}, "'auto_delete' for exchange '{}' in vhost '/': received 'true' but current is 'false'"),
+    ({"internal": True}, "'internal' for exchange '{}' in vhost '/': received 'true' but current is 'false'"),
+])  # fmt: skip
 def test_a_different_declaration_is_refused(ch: Channel, name: Name, fields: dict[str, Any], text: str) -> None:
     ch.exchange(exchange := name("exchange"))
     closed = ch.refused(406, Exchange.Declare, **{"exchange": exchange, "exchange_type": "direct", **fields})
@@ -88,19 +85,16 @@ def test_line_ends_in_names_are_dropped(ch: Channel, name: Name) -> None:
     assert is_missing(ch, exchange)
 
 
-@pytest.mark.parametrize(
-    ("method", "fields"),
-    [
-        (Exchange.Declare, {"exchange_type": "direct", "durable": True}),
-        (Exchange.Declare, {"exchange_type": "direct", "passive": True}),
-        (Exchange.Delete, {}),
-        (Queue.Bind, {"routing_key": "k"}),
-        (Queue.Unbind, {"routing_key": "k"}),
-        (Exchange.Bind, {"destination": "amq.direct", "routing_key": "k"}),
-        (Exchange.Bind, {"source": "amq.direct", "routing_key": "k"}),
-        (Exchange.Unbind, {"destination": "amq.direct", "routing_key": "k"}),
-    ],
-)
+@pytest.mark.parametrize(("method", "fields"), [
+    (Exchange.Declare, {"exchange_type": "direct", "durable": True}),
+    (Exchange.Declare, {"exchange_type": "direct", "passive": True}),
+    (Exchange.Delete, {}),
+    (Queue.Bind, {"routing_key": "k"}),
+    (Queue.Unbind, {"routing_key": "k"}),
+    (Exchange.Bind, {"destination": "amq.direct", "routing_key": "k"}),
+    (Exchange.Bind, {"source": "amq.direct", "routing_key": "k"}),
+    (Exchange.Unbind, {"destination": "amq.direct", "routing_key": "k"}),
+])  # fmt: skip
 def test_the_default_exchange_cannot_be_touched(ch: Channel, queue: str, method: type, fields: dict[str, Any]) -> None:
     named = {"queue": queue} if method in (Queue.Bind, Queue.Unbind) else {}
     assert ch.refused(403, method, **named, **fields).reply_text == ON_DEFAULT

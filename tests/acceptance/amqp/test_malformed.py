@@ -34,18 +34,15 @@ def test_a_method_that_is_unknown_or_the_servers_own_is_refused(ch: Channel, ids
 
 
 @pytest.mark.differs("RabbitMQ drops the connection, or answers 501")
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        b"",
-        b"\x00\x00\x05abc",  # a short string of five bytes with three
-        b"\x00\x00\x01q\x00",  # no table
-        b"\x00\x00\x01q\x00\x00\x00\x00\x09\x01kS\x00",  # a table longer than the frame
-        b"\x00\x00\x01q\x00\x00\x00\x00\x07\x01kS\x00\x00\x00\xff",  # a long string beyond the table
-        b"\x00\x00\x01q\x00\x00\x00\x00\x03\x01k?",  # an unknown field type
-        b"\x00\x00\x01q\x00\x00\x00\x00\x00more",  # bytes left over
-    ],
-)
+@pytest.mark.parametrize("arguments", [
+    b"",
+    b"\x00\x00\x05abc",  # a short string of five bytes with three
+    b"\x00\x00\x01q\x00",  # no table
+    b"\x00\x00\x01q\x00\x00\x00\x00\x09\x01kS\x00",  # a table longer than the frame
+    b"\x00\x00\x01q\x00\x00\x00\x00\x07\x01kS\x00\x00\x00\xff",  # a long string beyond the table
+    b"\x00\x00\x01q\x00\x00\x00\x00\x03\x01k?",  # an unknown field type
+    b"\x00\x00\x01q\x00\x00\x00\x00\x00more",  # bytes left over
+])  # fmt: skip
 def test_arguments_that_cannot_be_decoded_are_a_syntax_error(ch: Channel, arguments: bytes) -> None:
     send_method(ch, Queue.Declare.index, arguments)
     ch.client.expect_close(502)
@@ -81,19 +78,16 @@ def test_a_deeply_nested_header_harms_nobody(broker: Peer, ch: Channel, queue: s
 
 
 @pytest.mark.differs("RabbitMQ answers 541")
-@pytest.mark.parametrize(
-    ("properties", "code"),
-    [
-        (b"\x80\x00", 502),  # a content type that is not there
-        (b"\x80\x00\x05text", 502),  # ... that is longer than the frame
-        (b"\x20\x00\x00\x00\x00\x09\x01kS", 502),  # headers longer than the frame
-        (b"\x20\x00\x00\x00\x00\x07\x01kS\x00\x00\x00\xff", 502),  # a header longer than the headers
-        (b"\x00\x40\x00", 502),  # a timestamp of one byte
-        (b"\x00", 501),  # half of the flags
-        (b"\x00\x01", 502),  # more flags announced
-        (b"\x80\x00\x04textmore", 502),  # bytes left over
-    ],
-)
+@pytest.mark.parametrize(("properties", "code"), [
+    (b"\x80\x00", 502),  # a content type that is not there
+    (b"\x80\x00\x05text", 502),  # ... that is longer than the frame
+    (b"\x20\x00\x00\x00\x00\x09\x01kS", 502),  # headers longer than the frame
+    (b"\x20\x00\x00\x00\x00\x07\x01kS\x00\x00\x00\xff", 502),  # a header longer than the headers
+    (b"\x00\x40\x00", 502),  # a timestamp of one byte
+    (b"\x00", 501),  # half of the flags
+    (b"\x00\x01", 502),  # more flags announced
+    (b"\x80\x00\x04textmore", 502),  # bytes left over
+])  # fmt: skip
 def test_malformed_properties_reach_nobody(broker: Peer, ch: Channel, queue: str, properties: bytes, code: int) -> None:
     other = broker.connect().channel()
     ch.publish("", queue, b"body", properties)

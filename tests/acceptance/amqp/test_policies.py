@@ -91,16 +91,13 @@ def test_a_policy_with_a_key_of_another_type_holds_for_none_of_this(broker: Peer
 
 
 @pytest.mark.in_process("looks at the refusal")
-@pytest.mark.parametrize(
-    ("pattern", "definition", "operator", "line"),
-    [
-        ("x", {"nonsense": 1}, False, '[{<<"nonsense">>,1}] are not recognised policy settings'),
-        ("x", {"max-length": -1}, False, "-1 is not a valid maximum length"),
-        ("x", {"alternate-exchange": "e"}, True, '[{<<"alternate-exchange">>,<<"e">>}] are not recognised policy'),
-        ("x", {}, False, "no policy provided"),
-        ("(", {"max-length": 1}, False, "pattern should be regular expression but is invalid: "),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "definition", "operator", "line"), [
+    ("x", {"nonsense": 1}, False, '[{<<"nonsense">>,1}] are not recognised policy settings'),
+    ("x", {"max-length": -1}, False, "-1 is not a valid maximum length"),
+    ("x", {"alternate-exchange": "e"}, True, '[{<<"alternate-exchange">>,<<"e">>}] are not recognised policy'),
+    ("x", {}, False, "no policy provided"),
+    ("(", {"max-length": 1}, False, "pattern should be regular expression but is invalid: "),
+])  # fmt: skip
 def test_a_bad_policy_is_refused(broker: Peer, pattern: str, definition: Any, operator: bool, line: str) -> None:
     with pytest.raises(Invalid) as raised:
         broker.set_policy("p", pattern, definition, operator=operator)

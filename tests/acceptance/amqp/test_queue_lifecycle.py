@@ -9,16 +9,10 @@ from tests.support.amqp_client import CAPABILITIES, Channel, Client
 from tests.support.peer import Name, Peer
 
 ON_LOCKED = [
-    (Queue.Declare, {"exclusive": True}),
-    (Queue.Declare, {}),
-    (Queue.Declare, {"passive": True}),
-    (Basic.Consume, {}),
-    (Basic.Get, {}),
-    (Queue.Purge, {}),
-    (Queue.Delete, {}),
-    (Queue.Bind, {"exchange": "amq.direct"}),
-    (Queue.Unbind, {"exchange": "amq.direct", "routing_key": "bound"}),
-]
+    (Queue.Declare, {"exclusive": True}), (Queue.Declare, {}), (Queue.Declare, {"passive": True}),
+    (Basic.Consume, {}), (Basic.Get, {}), (Queue.Purge, {}), (Queue.Delete, {}),
+    (Queue.Bind, {"exchange": "amq.direct"}), (Queue.Unbind, {"exchange": "amq.direct", "routing_key": "bound"}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("method", "fields"), ON_LOCKED)
@@ -293,21 +287,18 @@ def test_a_queue_without_consumers_is_deleted_without_a_notification(broker: Pee
 # Arguments
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"x-queue-mode": "lazy"},
-        {"x-queue-mode": "default"},
-        {"x-queue-version": 1},
-        {"x-queue-version": 2},
-        {"x-queue-mode": "lazy", "x-queue-version": 2, "x-queue-type": "classic"},
-        {"x-queue-master-locator": "min-masters"},
-        {"x-ha-policy": "all"},
-        {"x-quorum-target-group-size": 3},
-        {"x-stream-filter-size-bytes": 100},
-        {"x-cache-size": 10, "x-cache-ttl": 10, "x-deduplication-header": "h"},
-    ],
-)
+@pytest.mark.parametrize("arguments", [
+    {"x-queue-mode": "lazy"},
+    {"x-queue-mode": "default"},
+    {"x-queue-version": 1},
+    {"x-queue-version": 2},
+    {"x-queue-mode": "lazy", "x-queue-version": 2, "x-queue-type": "classic"},
+    {"x-queue-master-locator": "min-masters"},
+    {"x-ha-policy": "all"},
+    {"x-quorum-target-group-size": 3},
+    {"x-stream-filter-size-bytes": 100},
+    {"x-cache-size": 10, "x-cache-ttl": 10, "x-deduplication-header": "h"},
+])  # fmt: skip
 @pytest.mark.parametrize("durable", [True, False])
 def test_arguments_of_other_days_are_taken(ch: Channel, name: Name, durable: bool, arguments: dict[str, Any]) -> None:
     ch.declare(queue := name("queue"), durable=durable, arguments=arguments)

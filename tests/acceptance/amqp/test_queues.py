@@ -133,22 +133,19 @@ def test_line_ends_in_names_are_dropped(ch: Channel, name: Name) -> None:
     ch.refused(404, Queue.Declare, queue=queue, passive=True)
 
 
-@pytest.mark.parametrize(
-    ("arg", "value", "reason"),
-    [
-        ("x-expires", 0, "{value_zero,0}"),
-        ("x-expires", -1, "{value_negative,-1}"),
-        ("x-expires", "100", '"expected integer, got longstr"'),
-        ("x-message-ttl", -1, "{value_negative,-1}"),
-        ("x-message-ttl", "foobar", '"expected integer, got longstr"'),
-        ("x-max-length", -1, "{value_negative,-1}"),
-        ("x-max-length-bytes", "many", '"expected integer, got longstr"'),
-        ("x-max-priority", 256, "{max_value_exceeded,256}"),
-        ("x-max-priority", -1, "{value_negative,-1}"),
-        ("x-overflow", "spill", "invalid_overflow"),
-        ("x-dead-letter-routing-key", "key", "routing_key_but_no_dlx_defined"),
-    ],
-)
+@pytest.mark.parametrize(("arg", "value", "reason"), [
+    ("x-expires", 0, "{value_zero,0}"),
+    ("x-expires", -1, "{value_negative,-1}"),
+    ("x-expires", "100", '"expected integer, got longstr"'),
+    ("x-message-ttl", -1, "{value_negative,-1}"),
+    ("x-message-ttl", "foobar", '"expected integer, got longstr"'),
+    ("x-max-length", -1, "{value_negative,-1}"),
+    ("x-max-length-bytes", "many", '"expected integer, got longstr"'),
+    ("x-max-priority", 256, "{max_value_exceeded,256}"),
+    ("x-max-priority", -1, "{value_negative,-1}"),
+    ("x-overflow", "spill", "invalid_overflow"),
+    ("x-dead-letter-routing-key", "key", "routing_key_but_no_dlx_defined"),
+])  # fmt: skip
 def test_arguments_without_sense_are_refused(ch: Channel, name: Name, arg: str, value: Any, reason: str) -> None:
     queue = name("queue")
     closed = ch.refused(406, Queue.Declare, queue=queue, arguments={arg: value})

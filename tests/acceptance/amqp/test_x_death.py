@@ -140,17 +140,14 @@ def test_what_a_client_says_of_deaths_stays_while_there_is_none(ch: Channel, que
     assert message is not None and brief(message) == [("elsewhere", "expired", 7)]
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        pytest.param(PLANTED, marks=CONTINUED),
-        pytest.param([1, "two"], marks=CONTINUED),
-        "nonsense",
-        7,
-        [],
-        {"a": "table"},
-    ],
-)
+@pytest.mark.parametrize("planted", [
+    pytest.param(PLANTED, marks=CONTINUED),
+    pytest.param([1, "two"], marks=CONTINUED),
+    "nonsense",
+    7,
+    [],
+    {"a": "table"},
+])  # fmt: skip
 def test_claims_are_replaced(broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel, planted: Any) -> None:
     ch.declare(second := name("second"), arguments={"x-dead-letter-exchange": dlx, "x-message-ttl": 0})
     lead(ch, first := name("first"), second, message_ttl=0)

@@ -37,23 +37,20 @@ def test_each_command_of_rabbitmq_is_there_or_listed_as_missing() -> None:
     assert sorted(listed) == sorted(names - COMMANDS.keys() - {"help"})
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("await_online_nodes 1 -q", (0, "", "")),
-        ("await_online_nodes 2 -q", (69, "", "Error:\nOne node is active, never 2: a standby takes over from it\n")),
-        ("rebalance all --queue-pattern .* -q", (0, "", "")),
-        ("reconcile_vhosts -q", (0, "", "")),
-        ("force_gc --formatter json", (0, '{"result":"ok","node":"rabbit@here"}\n', "")),
-        ("reset_node_auth_attempt_metrics -q", (0, "", "")),
-        ("enable_feature_flag --opt-in --experimental all -q", (0, "", "")),
-        ("list_unresponsive_queues --queue-timeout 100 -s", (0, "", "")),
-        ("list_deprecated_features --used -s name doc_url", (0, "", "")),
-        ("check_if_new_quorum_queue_replicas_have_finished_initial_sync -q",
-         (0, "Node rabbit@here reported no queues with promotable replicas\n", "")),
-        ("erlang_version -q", (0, f"Python {platform.python_version()}\n", "")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("line", "told"), [
+    ("await_online_nodes 1 -q", (0, "", "")),
+    ("await_online_nodes 2 -q", (69, "", "Error:\nOne node is active, never 2: a standby takes over from it\n")),
+    ("rebalance all --queue-pattern .* -q", (0, "", "")),
+    ("reconcile_vhosts -q", (0, "", "")),
+    ("force_gc --formatter json", (0, '{"result":"ok","node":"rabbit@here"}\n', "")),
+    ("reset_node_auth_attempt_metrics -q", (0, "", "")),
+    ("enable_feature_flag --opt-in --experimental all -q", (0, "", "")),
+    ("list_unresponsive_queues --queue-timeout 100 -s", (0, "", "")),
+    ("list_deprecated_features --used -s name doc_url", (0, "", "")),
+    ("check_if_new_quorum_queue_replicas_have_finished_initial_sync -q",
+     (0, "Node rabbit@here reported no queues with promotable replicas\n", "")),
+    ("erlang_version -q", (0, f"Python {platform.python_version()}\n", "")),
+])  # fmt: skip
 def test_commands_and_options_that_are_accepted(warrenctl: Warrenctl, line: str, told: Told) -> None:
     assert warrenctl(line) == told
 
@@ -100,24 +97,21 @@ BAD = "Error (argument validation): Bad argument:"
 NO_PARAMETER = (69, "Error:\nParameter does not exist\n")
 
 
-@pytest.mark.parametrize(
-    ("line", "status", "says"),
-    [
-        ("add_vhost ''", 65, f"{BAD} virtual host cannot be an empty string\n"),
-        ("hash_password ''", 65, f"{BAD} password cannot be an empty string\n"),
-        ("set_policy '' a '{}'", 65, f"{BAD} name cannot be an empty string\n"),
-        ("set_operator_policy '' a '{}'", 65, f"{BAD} name cannot be an empty string\n"),
-        ("set_parameter '' name 1", 65, f"{BAD} name cannot be an empty string\n"),
-        ("set_parameter component '' 1", 65, f"{BAD} name cannot be an empty string\n"),
-        ("set_global_parameter '' 1", 65, f"{BAD} name cannot be an empty string\n"),
-        ("clear_policy ''", *NO_PARAMETER),
-        ("clear_operator_policy ''", *NO_PARAMETER),
-        ("clear_parameter '' name", *NO_PARAMETER),
-        ("clear_parameter component ''", *NO_PARAMETER),
-        ("clear_global_parameter ''", *NO_PARAMETER),
-        ("clear_user_limits guest ''", 65, f"{BAD} limit cannot be an empty string\n"),
-    ],
-)
+@pytest.mark.parametrize(("line", "status", "says"), [
+    ("add_vhost ''", 65, f"{BAD} virtual host cannot be an empty string\n"),
+    ("hash_password ''", 65, f"{BAD} password cannot be an empty string\n"),
+    ("set_policy '' a '{}'", 65, f"{BAD} name cannot be an empty string\n"),
+    ("set_operator_policy '' a '{}'", 65, f"{BAD} name cannot be an empty string\n"),
+    ("set_parameter '' name 1", 65, f"{BAD} name cannot be an empty string\n"),
+    ("set_parameter component '' 1", 65, f"{BAD} name cannot be an empty string\n"),
+    ("set_global_parameter '' 1", 65, f"{BAD} name cannot be an empty string\n"),
+    ("clear_policy ''", *NO_PARAMETER),
+    ("clear_operator_policy ''", *NO_PARAMETER),
+    ("clear_parameter '' name", *NO_PARAMETER),
+    ("clear_parameter component ''", *NO_PARAMETER),
+    ("clear_global_parameter ''", *NO_PARAMETER),
+    ("clear_user_limits guest ''", 65, f"{BAD} limit cannot be an empty string\n"),
+])  # fmt: skip
 def test_an_empty_name_is_no_path_of_a_list(warrenctl: Warrenctl, line: str, status: int, says: str) -> None:
     ended, _, err = warrenctl(line)
     assert ended == status and err.startswith(says)
@@ -218,19 +212,16 @@ def test_the_name_of_an_export_may_be_too_long(warrenctl: Warrenctl, tmp_path: P
     assert status == 69 and f"cannot write {file}: File name too long" in err
 
 
-@pytest.mark.parametrize(
-    ("line", "status", "says"),
-    [
-        ("export_definitions /proc/none", 69, "cannot write /proc/none: there is no such file or folder"),
-        ("export_definitions /", 69, "cannot write /: it is a folder, and a file is needed: choose another path"),
-        ("export_definitions --format yaml -", 65, "Bad argument: Format should be json"),
-        ("import_definitions --format yaml -", 65, "Bad argument: Format should be json"),
-        ("import_definitions /", 69, "cannot read /: it is a folder, and a file is needed: choose another path"),
-        (f"import_definitions {sys.executable}", 65, "not UTF-8, as JSON has to be"),
-        ("wait / --timeout 1", 69, "cannot read /: it is a folder, and a file is needed: choose another path"),
-        ("ping --url http://127.0.0.1 --password-file /none", 64, "/none: there is no such file or folder"),
-    ],
-)
+@pytest.mark.parametrize(("line", "status", "says"), [
+    ("export_definitions /proc/none", 69, "cannot write /proc/none: there is no such file or folder"),
+    ("export_definitions /", 69, "cannot write /: it is a folder, and a file is needed: choose another path"),
+    ("export_definitions --format yaml -", 65, "Bad argument: Format should be json"),
+    ("import_definitions --format yaml -", 65, "Bad argument: Format should be json"),
+    ("import_definitions /", 69, "cannot read /: it is a folder, and a file is needed: choose another path"),
+    (f"import_definitions {sys.executable}", 65, "not UTF-8, as JSON has to be"),
+    ("wait / --timeout 1", 69, "cannot read /: it is a folder, and a file is needed: choose another path"),
+    ("ping --url http://127.0.0.1 --password-file /none", 64, "/none: there is no such file or folder"),
+])  # fmt: skip
 def test_an_unusable_file_is_an_error_with_advice(warrenctl: Warrenctl, line: str, status: int, says: str) -> None:
     ended, _, err = warrenctl(line)
     assert ended == status and says in err

@@ -108,14 +108,11 @@ def sorted_lines(output: tuple[int, str, str]) -> tuple[int, list[str], str]:
     return status, sorted(out.splitlines()), err.partition("Arguments given")[0]
 
 
-@pytest.mark.parametrize(
-    ("close", "reason"),
-    [
-        ("close_connection '{pid}' 'bye ☂'", "bye ☂"),
-        ("close_all_user_connections guest bye", "bye"),
-        ("close_all_connections --per-connection-delay 1 bye", "bye"),
-    ],
-)
+@pytest.mark.parametrize(("close", "reason"), [
+    ("close_connection '{pid}' 'bye ☂'", "bye ☂"),
+    ("close_all_user_connections guest bye", "bye"),
+    ("close_all_connections --per-connection-delay 1 bye", "bye"),
+])  # fmt: skip
 def test_connections_are_closed_for_a_reason(ready: Ready, by_http: Warrenctl, close: str, reason: str) -> None:
     connection = pika.BlockingConnection(parameters(ready))
     channel = connection.channel()

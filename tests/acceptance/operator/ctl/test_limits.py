@@ -29,24 +29,21 @@ def test_a_limit_is_set(controlled: Controlled, in_process: Warrenctl, line: str
     assert bytes_ == (resources.memory_limit_bytes if MEMORY in line else resources.disk_free_limit_bytes)
 
 
-@pytest.mark.parametrize(
-    ("line", "status", "says"),
-    [
-        ("set_vm_memory_high_watermark 2", 65, "The threshold should be a fraction between 0.0 and 1.0"),
-        ("set_vm_memory_high_watermark much", 65, "a size follows the word absolute, as in: absolute 2GB"),
-        ("set_vm_memory_high_watermark nan", 65, "Bad argument: A fraction of the memory is a number such as 0.4"),
-        ("set_vm_memory_high_watermark absolute much", 65, "or a number with a unit, such as 512MiB or 2GB"),
-        ("set_vm_memory_high_watermark absolute 5MBkb", 65, "Invalid units. Use one of kB, MB, GB, TB, KiB"),
-        ("set_vm_memory_high_watermark absolute", 64, "not enough arguments."),
-        (f"set_vm_memory_high_watermark absolute {10**400}", 65, "A size is at most 9223372036854775807 bytes"),
-        (f"set_disk_free_limit {1 << 63}", 65, "A size is at most 9223372036854775807 bytes"),
-        (f"set_disk_free_limit {'9' * 5000}GB", 65, "A size is at most 9223372036854775807 bytes"),
-        ("add_user '' x", 65, "Bad argument: user cannot be an empty string"),
-        ("set_disk_free_limit much", 65, "A size is a number of bytes, or a number with a unit"),
-        ("set_disk_free_limit mem_relative inf", 65, "A fraction of the memory is a number such as 0.4\n"),
-        ("set_disk_free_limit mem_relative", 64, "not enough arguments."),
-    ],
-)
+@pytest.mark.parametrize(("line", "status", "says"), [
+    ("set_vm_memory_high_watermark 2", 65, "The threshold should be a fraction between 0.0 and 1.0"),
+    ("set_vm_memory_high_watermark much", 65, "a size follows the word absolute, as in: absolute 2GB"),
+    ("set_vm_memory_high_watermark nan", 65, "Bad argument: A fraction of the memory is a number such as 0.4"),
+    ("set_vm_memory_high_watermark absolute much", 65, "or a number with a unit, such as 512MiB or 2GB"),
+    ("set_vm_memory_high_watermark absolute 5MBkb", 65, "Invalid units. Use one of kB, MB, GB, TB, KiB"),
+    ("set_vm_memory_high_watermark absolute", 64, "not enough arguments."),
+    (f"set_vm_memory_high_watermark absolute {10**400}", 65, "A size is at most 9223372036854775807 bytes"),
+    (f"set_disk_free_limit {1 << 63}", 65, "A size is at most 9223372036854775807 bytes"),
+    (f"set_disk_free_limit {'9' * 5000}GB", 65, "A size is at most 9223372036854775807 bytes"),
+    ("add_user '' x", 65, "Bad argument: user cannot be an empty string"),
+    ("set_disk_free_limit much", 65, "A size is a number of bytes, or a number with a unit"),
+    ("set_disk_free_limit mem_relative inf", 65, "A fraction of the memory is a number such as 0.4\n"),
+    ("set_disk_free_limit mem_relative", 64, "not enough arguments."),
+])  # fmt: skip
 def test_others_are_refused(controlled: Controlled, in_process: Warrenctl, line: str, status: int, says: str) -> None:
     ended, out, err = in_process(line)
     assert (ended, out) == (status, "")

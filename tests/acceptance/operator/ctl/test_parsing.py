@@ -76,18 +76,15 @@ def test_short_options_are_those_of_the_command() -> None:
     assert read("delete_queue -e list")[1:] == (["list"], {"if-empty": True})
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("add_user", "Error (argument validation): not enough arguments.\nArguments given:\n\tadd_user"),
-        ("delete_user a b", "Error (argument validation): too many arguments."),
-        ("list_users --nonsense", "Invalid options for this command:\n--nonsense : "),
-        ("list_users --priority 3", "Invalid options for this command:\n--priority : "),
-        ("list_queus", "\nCommand 'list_queus' not found. \nDid you mean 'list_queues'? "),
-        ("xyzzy", "\nCommand 'xyzzy' not found. "),
-        ("list_users --timeout", "requires an argument"),
-    ],
-)
+@pytest.mark.parametrize(("line", "says"), [
+    ("add_user", "Error (argument validation): not enough arguments.\nArguments given:\n\tadd_user"),
+    ("delete_user a b", "Error (argument validation): too many arguments."),
+    ("list_users --nonsense", "Invalid options for this command:\n--nonsense : "),
+    ("list_users --priority 3", "Invalid options for this command:\n--priority : "),
+    ("list_queus", "\nCommand 'list_queus' not found. \nDid you mean 'list_queues'? "),
+    ("xyzzy", "\nCommand 'xyzzy' not found. "),
+    ("list_users --timeout", "requires an argument"),
+])  # fmt: skip
 def test_a_wrong_line_gets_rabbitmqs_error(line: str, says: str) -> None:
     with pytest.raises(BadCommandLine) as wrong:
         parse(shlex.split(line))

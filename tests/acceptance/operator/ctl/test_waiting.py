@@ -74,15 +74,12 @@ def test_waiting_ends_at_the_timeout(tmp_path: Path, here: Warrenctl) -> None:
     assert here(f"wait --pid {os.getpid()} -t 0.1")[::2] == (75, output.format("wait"))
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("wait", '"No pid or pidfile specified"'),
-        ("wait --pid 1 file", '"Cannot specify both pid and pidfile"'),
-        ("wait --pid none", "--pid : none"),
-        ("wait --pid 0", "--pid : 0"),
-    ],
-)
+@pytest.mark.parametrize(("line", "says"), [
+    ("wait", '"No pid or pidfile specified"'),
+    ("wait --pid 1 file", '"Cannot specify both pid and pidfile"'),
+    ("wait --pid none", "--pid : none"),
+    ("wait --pid 0", "--pid : 0"),
+])  # fmt: skip
 def test_wait_needs_a_pid_or_a_pid_file(here: Warrenctl, line: str, says: str) -> None:
     status, _, err = here(line)
     assert status == 64 and err.startswith("Error (argument validation): ") and says in err

@@ -47,12 +47,11 @@ def test_a_request_without_the_right_gets_the_reason_of_the_route(api: Api) -> N
     api.peer.add_user("plain")
     api.peer.add_user("manager", ("management",))
     said = {
-        "/definitions": "Not administrator user",
-        "/nodes": "Not monitor user",
+        "/definitions": "Not administrator user", "/nodes": "Not monitor user",
         "/parameters": "User not authorised to access object",
         "/policies/%2F/p": "User not authorised to access object",
         "/operator-policies/%2F/p": "Not administrator user",
-    }
+    }  # fmt: skip
     for path, reason in said.items():
         assert api.get(path, user="manager").error == (401, "not_authorised", reason)
         assert api.get(path, user="plain").error == (401, "not_authorised", "Not management user")

@@ -347,15 +347,12 @@ def test_definitions_may_come_in_a_form(api: Api) -> None:
         assert api.post("/definitions", bad_body, headers=headers).error[:2] == (400, "bad_request")
 
 
-@pytest.mark.parametrize(
-    ("head", "is_file"),
-    [
-        (b'Content-Disposition: form-data;\r\n\tfilename="a; b";\r\n name="file"', True),
-        (b'Content-Disposition: form-data; name="other"; filename="a; name=file"', False),
-        (b'Content-Disposition: form-data; name="other"; filename="; name=file; "', False),
-        (b'X: a\r\n name="file"\r\nContent-Disposition: form-data; name="other"', False),
-    ],
-)
+@pytest.mark.parametrize(("head", "is_file"), [
+    (b'Content-Disposition: form-data;\r\n\tfilename="a; b";\r\n name="file"', True),
+    (b'Content-Disposition: form-data; name="other"; filename="a; name=file"', False),
+    (b'Content-Disposition: form-data; name="other"; filename="; name=file; "', False),
+    (b'X: a\r\n name="file"\r\nContent-Disposition: form-data; name="other"', False),
+])  # fmt: skip
 def test_the_file_of_a_form_is_found_by_its_name_only(head: bytes, is_file: bool) -> None:
     body = b"--limit\r\n" + head + b"\r\n\r\nfirst\r\n" + form("file", b"second")
     media_type = 'multipart/form-data; x="boundary=other"; boundary=limit'
@@ -368,16 +365,13 @@ def test_a_file_of_a_form_that_is_encoded_is_refused(api: Api) -> None:
     assert answer.error == (400, "bad_request", "the part named file may not have a transfer encoding")
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"Content-Disposition: a" + b";" * (1 << 20),
-        b"Content-Disposition: form-data; " + b"a*1*=b; " * 8_000,
-        b"Content-Disposition: form-data" + b" ;name=" * 140_000,
-        b"\r\n\r\n--limit\r\n" * 60_000,
-        b"\r\n--limi" * 110_000,
-    ],
-)
+@pytest.mark.parametrize("head", [
+    b"Content-Disposition: a" + b";" * (1 << 20),
+    b"Content-Disposition: form-data; " + b"a*1*=b; " * 8_000,
+    b"Content-Disposition: form-data" + b" ;name=" * 140_000,
+    b"\r\n\r\n--limit\r\n" * 60_000,
+    b"\r\n--limi" * 110_000,
+])  # fmt: skip
 def test_a_form_of_any_shape_is_searched_in_a_short_time(head: bytes) -> None:
     body = b"--limit\r\n" + head + b"\r\n\r\n{}\r\n--limit--\r\n"
     begun_s = time.thread_time()
@@ -392,11 +386,8 @@ def test_a_protected_user_is_not_changed_by_an_import(api: Api) -> None:
     (chief,) = [user for user in api.get("/definitions").json["users"] if user["name"] == "chief"]
     hash_before = api.peer.node.users.get("chief").password_hash  # type: ignore[union-attr]
     every: dict[str, object] = {
-        "password_hash": "",
-        "hashing_algorithm": MD5,
-        "tags": ["protected"],
-        "limits": {"max-channels": 1},
-    }
+        "password_hash": "", "hashing_algorithm": MD5, "tags": ["protected"], "limits": {"max-channels": 1},
+    }  # fmt: skip
     assert {"name", *every} == set(chief) == {field.name for field in fields(StoredUser)}
     for changed in (*({key: value} for key, value in every.items()), {"tags": ""}):
         for path in ("/definitions", "/all-configuration"):

@@ -14,33 +14,20 @@ WAITS = ("wait", "complete", "carry_out", "in_slices", "searching")  # methods o
 # Functions that await something else, with the reason.
 EXCEPTIONS = {
     "framework/request.py": {
-        "wait": "the mechanism itself",
-        "complete": "the mechanism itself",
-        "carry_out": "the mechanism itself",
+        **dict.fromkeys(WAITS, "the mechanism itself"),
         "_carry_out": "the rest of a change, which is done to its end",
-        "in_slices": "the mechanism itself",
-        "searching": "the mechanism itself",
     },
-    "framework/bodies.py": {
-        "read": "before the handler: rights are checked after the body",
-        "parse": "before the handler: rights are checked after the body",
-    },
+    "framework/bodies.py": dict.fromkeys(("read", "parse"), "before the handler: rights are checked after the body"),
     "framework/router.py": {"read": "before the handler: rights are checked after the body"},
-    "framework/pagination.py": {
-        "list_response": "changes nothing, and is awaited through the request",
-        "make_list": "changes nothing, and is awaited through the request",
-    },
+    "framework/pagination.py": dict.fromkeys(
+        ("list_response", "make_list"), "changes nothing, and is awaited through one"
+    ),
     "framework/line_stream.py": {"lines": "changes nothing; rights are checked before each piece is sent"},
     "framework/unread.py": dict.fromkeys(("room", "wait"), "has no request, and is awaited through one"),
-    "framework/openapi.py": {
-        "answer": "the same for everybody, without a password",
-        "get_document": "the same for everybody, without a password",
-        "get_page": "the same for everybody, without a password",
-    },
-    "api/bindings.py": {
-        "emitted": "has no request, and is awaited through one",
-        "unbound": "has no request, and is awaited through one",
-    },
+    "framework/openapi.py": dict.fromkeys(
+        ("answer", "get_document", "get_page"), "the same for all, without a password"
+    ),
+    "api/bindings.py": dict.fromkeys(("emitted", "unbound"), "has no request, and is awaited through one"),
 }
 
 

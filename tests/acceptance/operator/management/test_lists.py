@@ -75,14 +75,9 @@ def test_words_and_numbers_can_be_sorted_together() -> None:
 
 def test_a_page_comes_in_an_envelope() -> None:
     assert listed(page="1", page_size="3", columns="name") == {
-        "total_count": 4,
-        "filtered_count": 4,
-        "item_count": 3,
-        "page": 1,
-        "page_size": 3,
-        "page_count": 2,
+        "total_count": 4, "filtered_count": 4, "item_count": 3, "page": 1, "page_size": 3, "page_count": 2,
         "items": [{"name": "Beta"}, {"name": "alpha"}, {"name": "gamma ray"}],
-    }
+    }  # fmt: skip
     assert names(listed(page="2", page_size="3", sort="messages")["items"]) == ["gamma ray"]
 
 

@@ -13,20 +13,16 @@ from warren.plugins.management.framework.http_api import HTTPAPI
 BINDING = "/bindings/%2F/e/amq.topic/q/q"
 PUBLISH = {"routing_key": "k", "properties": {}, "payload": "", "payload_encoding": "string"}
 NEW = (
-    ("PUT", "/queues/%2F/new", {}),
-    ("PUT", "/exchanges/%2F/new", {"type": "fanout"}),
-    ("POST", BINDING, {"routing_key": "new"}),
-    ("PUT", "/vhosts/new", {}),
+    ("PUT", "/queues/%2F/new", {}), ("PUT", "/exchanges/%2F/new", {"type": "fanout"}),
+    ("POST", BINDING, {"routing_key": "new"}), ("PUT", "/vhosts/new", {}),
     ("POST", "/definitions", {"queues": [{"vhost": "/", "name": "new"}]}),
-)
+)  # fmt: skip
 EXISTING = (
-    ("PUT", "/queues/%2F/q", {}),
-    ("PUT", "/exchanges/%2F/x", {"type": "fanout"}),
-    ("POST", BINDING, {"routing_key": "k"}),
-    ("PUT", "/vhosts/%2F", {"description": "changed"}),
+    ("PUT", "/queues/%2F/q", {}), ("PUT", "/exchanges/%2F/x", {"type": "fanout"}),
+    ("POST", BINDING, {"routing_key": "k"}), ("PUT", "/vhosts/%2F", {"description": "changed"}),
     ("PUT", "/policies/%2F/short", {"pattern": "", "definition": {"max-length": 1}}),
     ("POST", "/definitions", {"queues": [{"vhost": "/", "name": "q"}]}),
-)
+)  # fmt: skip
 REFUSED = (  # by the user worker, who may not configure what begins with "no"
     ("PUT", "/queues/%2F/none", {}, 401),
     ("PUT", "/queues/%2F/amq.new", {}, 401),

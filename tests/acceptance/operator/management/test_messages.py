@@ -54,18 +54,15 @@ def test_binary_payloads_are_base64_in_both_directions(queue: Api) -> None:
     assert (second["payload"], second["payload_bytes"]) == (base64.b64encode(b"te").decode(), 4)
 
 
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({"payload": 5}, "payload_not_string"),
-        ({"payload_encoding": "hex"}, ["unsupported_encoding", "hex"]),
-        ({"payload_encoding": "base64", "payload": "!"}, ["not_base64", "!"]),
-        ({"properties": {"priority": "high"}}, ["not_int", "priority"]),
-        ({"properties": {"expiration": 5}}, ["not_string", "expiration"]),
-        ({"properties": {"headers": 5}}, "arguments should be a map"),
-        ({"properties": {"user_id": "other"}}, "406 PRECONDITION_FAILED - user_id property set to 'other' but"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "reason"), [
+    ({"payload": 5}, "payload_not_string"),
+    ({"payload_encoding": "hex"}, ["unsupported_encoding", "hex"]),
+    ({"payload_encoding": "base64", "payload": "!"}, ["not_base64", "!"]),
+    ({"properties": {"priority": "high"}}, ["not_int", "priority"]),
+    ({"properties": {"expiration": 5}}, ["not_string", "expiration"]),
+    ({"properties": {"headers": 5}}, "arguments should be a map"),
+    ({"properties": {"user_id": "other"}}, "406 PRECONDITION_FAILED - user_id property set to 'other' but"),
+])  # fmt: skip
 def test_a_refused_publish_gets_the_reason(queue: Api, changed: dict[str, Any], reason: str | list[str]) -> None:
     status, error, said = queue.post(PUBLISH, message(**changed)).error
     assert (status, error) == (400, "bad_request")

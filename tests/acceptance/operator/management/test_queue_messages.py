@@ -159,16 +159,13 @@ def test_a_move_needs_permissions(queues: Api, permissions: tuple[str, str, str]
     assert len(payloads(queues, "q")) == (0 if status == 200 else 1)
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        ({"destination": {}, "count": 1}, 400),
-        ({"destination": {"queue": "other", "exchange": "amq.topic"}, "count": 1}, 400),
-        ({"destination": {"queue": "other"}, "count": 0}, 400),
-        ({"destination": {"queue": "nowhere"}, "count": 1}, 404),
-        ({"destination": {"exchange": "nowhere"}, "count": 1}, 404),
-    ],
-)
+@pytest.mark.parametrize(("body", "status"), [
+    ({"destination": {}, "count": 1}, 400),
+    ({"destination": {"queue": "other", "exchange": "amq.topic"}, "count": 1}, 400),
+    ({"destination": {"queue": "other"}, "count": 0}, 400),
+    ({"destination": {"queue": "nowhere"}, "count": 1}, 404),
+    ({"destination": {"exchange": "nowhere"}, "count": 1}, 404),
+])  # fmt: skip
 def test_an_invalid_move_is_refused(queues: Api, body: Any, status: int) -> None:
     queues.publish("q", "1")
     assert queues.post(MOVE, body).status == status

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -46,16 +47,8 @@ def losses(api: Api) -> dict[str, Change]:
     }
 
 
-def asked(
-    web: HTTPAPI,
-    method: str,
-    path: str,
-    body: object,
-    user: str,
-    change: Change,
-    begun: Callable[[], bool] = lambda: True,
-    turns: int = TURNS,
-) -> Response:
+def asked(web: HTTPAPI, method: str, path: str, body: object, user: str, change: Change,
+          begun: Callable[[], bool] = lambda: True, turns: int = TURNS) -> Response:  # fmt: skip
     """Return the answer to a request during which something changes, after `begun` and some turns of the loop."""
 
     async def visit() -> Response:
@@ -270,11 +263,8 @@ def test_unacked_messages_need_the_right(worker: Api, web_of: HTTPAPI, monkeypat
     for _ in range(2 * TURNS):
         channel.get("q", no_ack=False)
     users = worker.peer.node.users
-    answer = asked(
-        web_of,
-        *("GET", "/warren/queues/%2F/q/unacked", None, "worker"),
-        lambda: users.set_permission("worker", "/", ".*", ".*", ""),
-    )
+    change = partial(users.set_permission, "worker", "/", ".*", ".*", "")
+    answer = asked(web_of, "GET", "/warren/queues/%2F/q/unacked", None, "worker", change)
     assert answer.error == (401, "not_authorised", "Access refused.")
 
 
@@ -350,14 +340,9 @@ LISTS = {"/queues", "/queues/detailed", "/bindings", "/exchanges", "/policies", 
 def test_no_list_has_a_lost_vhost(prepared: Api, web_of: HTTPAPI, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared.peer.add_user("worker", (tag,))
     users = prepared.peer.node.users
-    found = answers_with_loss(
-        prepared,
-        web_of,
-        monkeypatch,
-        lambda: users.set_permission("worker", "/", ".*", ".*", ".*"),
-        lambda: users.clear_permission("worker", "/"),
-        "_vhosts",
-    )
+    restore = partial(users.set_permission, "worker", "/", ".*", ".*", ".*")
+    lose = partial(users.clear_permission, "worker", "/")
+    found = answers_with_loss(prepared, web_of, monkeypatch, restore, lose, "_vhosts")
     if tag == "policymaker":
         assert set(found) >= LISTS | {"/consumers", "/consumers/{vhost}", "/vhosts", "/vhost-limits", "/overview"}
         assert {path for path, status in found.items() if status not in (401, 503)} == set()
@@ -368,14 +353,8 @@ def test_no_list_has_a_lost_vhost(prepared: Api, web_of: HTTPAPI, tag: str, monk
 def test_no_response_is_of_a_former_tag(prepared: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared.peer.add_user("worker")
     users = prepared.peer.node.users
-    found = answers_with_loss(
-        prepared,
-        web_of,
-        monkeypatch,
-        lambda: set_tags(users, "worker", ["monitoring"]),
-        lambda: set_tags(users, "worker", ["management"]),
-        "_handle",
-    )
+    restore, lose = (partial(set_tags, users, "worker", [tag]) for tag in ("monitoring", "management"))
+    found = answers_with_loss(prepared, web_of, monkeypatch, restore, lose, "_handle")
     assert set(found) >= LISTS - {"/parameters"} | {"/connections", "/channels", "/consumers", "/vhosts", "/overview"}
     assert {path for path, status in found.items() if status not in (401, 503)} == set()
 

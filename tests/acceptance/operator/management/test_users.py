@@ -67,18 +67,15 @@ def test_a_user_without_password_and_hash_cannot_log_in(api: Api) -> None:
     assert api.get("/users", user="u", password="").status == 401
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ({}, "tags_not_present"),
-        ({"tags": "", "password": "p", "password_hash": ""}, "both_password_and_password_hash_are_provided"),
-        ({"tags": "", "password_hash": "y"}, "invalid password hash: not base64"),
-        ({"tags": "", "password_hash": "é"}, "invalid password hash: not base64"),
-        ({"tags": "", "permissions": {"nope": ALL}}, "vhost_or_user_not_found"),
-        ({"tags": "", "permissions": {"/": {"configure": ""}}}, "[{key_missing,write}]"),
-        ({"tags": [str(number) for number in range(33)]}, "a user has at most 32 tags"),
-    ],
-)
+@pytest.mark.parametrize(("body", "reason"), [
+    ({}, "tags_not_present"),
+    ({"tags": "", "password": "p", "password_hash": ""}, "both_password_and_password_hash_are_provided"),
+    ({"tags": "", "password_hash": "y"}, "invalid password hash: not base64"),
+    ({"tags": "", "password_hash": "é"}, "invalid password hash: not base64"),
+    ({"tags": "", "permissions": {"nope": ALL}}, "vhost_or_user_not_found"),
+    ({"tags": "", "permissions": {"/": {"configure": ""}}}, "[{key_missing,write}]"),
+    ({"tags": [str(number) for number in range(33)]}, "a user has at most 32 tags"),
+])  # fmt: skip
 def test_an_invalid_body_creates_no_user(api: Api, body: object, reason: str) -> None:
     assert api.put("/users/u", body).error == (400, "bad_request", reason)
     assert api.get("/users/u").status == 404

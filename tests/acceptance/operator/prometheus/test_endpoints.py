@@ -10,12 +10,9 @@ from tests.support.metrics import Samples, Scraper
 from warren.broker.config.config import HTTPListener
 
 ENDPOINTS = {
-    "/metrics": "aggregated",
-    "/metrics/": "aggregated",
-    "/metrics/per-object": "per-object",
-    "/metrics/detailed": "detailed",
-    "/metrics/memory-breakdown": "memory-breakdown",
-}
+    "/metrics": "aggregated", "/metrics/": "aggregated", "/metrics/per-object": "per-object",
+    "/metrics/detailed": "detailed", "/metrics/memory-breakdown": "memory-breakdown",
+}  # fmt: skip
 
 
 parsed: Any = openmetrics.text_string_to_metric_families  # the parser does not declare types

@@ -126,12 +126,10 @@ class Objects:
         """The address of each page; the pages of objects are of these objects."""
         channel = self.channel
         values: Mapping[str, Mapping[str, str]] = {
-            "channels/:name": {"name": channel},
-            "connections/:name": {"name": channel.rpartition(" (")[0]},
-            "nodes/:node": {"node": "warren@test"},
-            "reports/:name": {"name": REPORT},
+            "channels/:name": {"name": channel}, "connections/:name": {"name": channel.rpartition(" (")[0]},
+            "nodes/:node": {"node": "warren@test"}, "reports/:name": {"name": REPORT},
             "federation/links/:vhost/:id": {"id": self.link},
-        }
+        }  # fmt: skip
         names = {"vhost": self.name, "name": self.name}
         found = []
         for route in ui.page.evaluate(ROUTES):

@@ -31,11 +31,9 @@ def test_an_upstream_and_a_policy_set_in_the_pages_bring_messages_through_a_link
     upstreams = page.get_by_role("table", name="Upstreams", exact=True)
     expect(upstreams).to_contain_text(f"amqp://guest:[redacted]@127.0.0.1:{other.port}/%2f")
     assert running.ask("GET", "/parameters/federation-upstream/%2f/origin")["value"] == {
-        "uri": [f"amqp://guest:guest@127.0.0.1:{other.port}/%2f", other.uri],
-        "prefetch-count": 50,
-        "reconnect-delay": 0.5,
-        "trust-user-id": True,
-    }
+        "uri": [f"amqp://guest:guest@127.0.0.1:{other.port}/%2f", other.uri], "prefetch-count": 50,
+        "reconnect-delay": 0.5, "trust-user-id": True,
+    }  # fmt: skip
 
     form = unfold_form(page, "Federate exchanges or queues")
     form.get_by_label("Name of the policy").fill("federate")
