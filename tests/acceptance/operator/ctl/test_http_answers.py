@@ -53,11 +53,9 @@ def test_too_long_definitions_are_no_backup(monkeypatch: pytest.MonkeyPatch, run
 
 def test_federation_links_are_listed_and_restarted(run_with: RunWith) -> None:
     restart = "DELETE /api/federation-links/vhost/%2F/ae3c487a/rabbit%40far/restart"
-    answers: Answers = {
-        "GET /api/federation-links": (200, [LINK]),
-        "GET /api/federation-links/state/down": (200, [LINK]),
-        restart: (204, None),
-    }
+    links = (200, [LINK])
+    answers: Answers = {"GET /api/federation-links": links, "GET /api/federation-links/state/down": links}
+    answers[restart] = (204, None)
     with fake_http_server(answers) as (url, asked):
         run = run_with("--url", url)
         output = json.loads(run("federation_status --formatter json")[1])
@@ -78,10 +76,8 @@ def test_no_answer_in_time_is_75_and_no_http_is_69(run_with: RunWith) -> None:
         output = "Error: operation list_users on node rabbit@localhost timed out. Timeout value used: 100\n"
         assert run("list_users") == (75, "", output)
     status, out, err = run("list_users")
-    assert (status, out) == (
-        69,
-        "",
-    ) and f"{address}: Connection refused: nothing listens there; the log of the broker says" in err
+    assert (status, out) == (69, "")
+    assert f"{address}: Connection refused: nothing listens there; the log of the broker says" in err
 
 
 def test_a_port_of_another_protocol_is_named_without_the_bytes_that_it_sends(run_with: RunWith) -> None:

@@ -196,9 +196,8 @@ def test_a_get_that_is_too_long_ends(worker: Api, web_of: HTTPAPI, monkeypatch: 
 @pytest.mark.parametrize("ackmode", ["ack_requeue_true", "ack_requeue_false"])
 def test_a_get_ends_with_its_virtual_host(api: Api, web_of: HTTPAPI, ackmode: str) -> None:
     assert api.put("/vhosts/v").status == api.put("/queues/v/q").status == 201
-    for _ in range(3 * messages.SLICE_MESSAGES):
-        body = {"routing_key": "q", "properties": {}, "payload": "x", "payload_encoding": "string"}
-        assert api.post("/exchanges/v/amq.default/publish", body).status == 200
+    channel = api.peer.connect(vhost="v").channel()
+    channel.fill("q", *[b"x"] * 3 * messages.SLICE_MESSAGES)
     queue = api.peer.node.vhosts["v"].queues["q"]
     body = {"ackmode": ackmode, "count": 1000, "encoding": "auto"}
     change: Change = lambda: api.peer.node.delete_vhost("v")  # noqa: E731
