@@ -374,12 +374,16 @@ class Channel:
         reply = self.call(Basic.Get, queue=queue, no_ack=no_ack)
         return reply if isinstance(reply, Content) else None
 
+    def get_all(self, queue: str) -> list[Content]:
+        """Get all ready messages of a queue."""
+        messages = []
+        while (message := self.get(queue)) is not None:
+            messages.append(message)
+        return messages
+
     def drain(self, queue: str) -> list[bytes]:
         """Get all ready messages of a queue; return their bodies."""
-        bodies = []
-        while (message := self.get(queue)) is not None:
-            bodies.append(message.body)
-        return bodies
+        return [message.body for message in self.get_all(queue)]
 
     def consume(self, queue: str, **fields: Any) -> str:
         return str(self.call(Basic.Consume, queue=queue, **fields).consumer_tag)

@@ -14,15 +14,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
 from typing import Any
 
-from warren.broker.app.build import build_settings
-from warren.broker.net.tls import TLS
-from warren.broker.plugin_host.host import Host
-from warren.broker.runtime.resource_monitor import Resources
 from warren.plugins.http.asgi import Incoming
 from warren.plugins.management.dispatcher import application
 from warren.plugins.management.framework.state import ManagementState
 
-from .in_process import InProcessPeer
+from .in_process import InProcessPeer, new_host
 
 PATIENCE_S = 60.0
 
@@ -150,7 +146,10 @@ def asgi_scope(
     address: str = "127.0.0.1",
     scheme: str = "http",
 ) -> tuple[dict[str, Any], bytes]:
-    """A request from that address as ASGI has it, and its body. A body that is not bytes is sent as JSON."""
+    """A request from that address as ASGI has it, and its body. A body that is not bytes is sent as JSON.
+
+    The path is one of the HTTP API, or one that begins with /metrics.
+    """
     sent, encoded = request_headers(user, password, headers), request_body(body)
     sent.setdefault("content-length", str(len(encoded)))
     raw_path, _, query = path.partition("?")
@@ -158,7 +157,7 @@ def asgi_scope(
         "type": "http",
         "scheme": scheme,
         "method": method,
-        "raw_path": b"/api" + raw_path.encode(),
+        "raw_path": ("" if raw_path.startswith("/metrics") else "/api").encode() + raw_path.encode(),
         "query_string": query.encode(),
         "headers": [(name.encode(), text.encode()) for name, text in sent.items()],
         "client": (address, 50000),
@@ -219,13 +218,7 @@ class Api(Requests):
         self.peer = peer or InProcessPeer()
         if management:
             self.peer.settings(management=dataclasses.replace(self.peer.config.management, **management))
-        node, config = self.peer.node, self.peer.config
-        resources = Resources(node.alarms, lambda: 1 << 40, lambda: None, lambda: 1 << 20, 1 << 30)
-
-        def no_tls(options: object) -> TLS:
-            raise ValueError("no certificates here")
-
-        self.host = Host(node, config, build_settings(config), self.peer.server, resources, no_tls, [])
+        self.host = new_host(self.peer.node, self.peer.config, self.peer.server)
         self.state = ManagementState(self.host)
         self._changes: list[Callable[[], object]] = []
         self.application = application(self.host, self.state)
