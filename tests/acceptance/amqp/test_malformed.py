@@ -70,9 +70,8 @@ def test_a_table_nested_five_hundred_deep_ends_only_its_connection(broker: Peer,
 def test_a_deeply_nested_header_harms_nobody(broker: Peer, ch: Channel, queue: str, exchange: str, letter: str) -> None:
     ch.bind(queue, "amq.headers", arguments={"absent": queue})
     client = broker.connect()
-    client.channel().publish(
-        exchange, queue, b"body", {"headers": b"\x01k" + nested(letter) + b"\x02CC" + codec.field([])}
-    )
+    headers = b"\x01k" + nested(letter) + b"\x02CC" + codec.field([])
+    client.channel().publish(exchange, queue, b"body", {"headers": headers})
     ch.sync()
     assert ch.count(queue) <= 1
 

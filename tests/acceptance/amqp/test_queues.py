@@ -63,9 +63,7 @@ def test_a_queue_is_not_declared_again_with_other_properties(ch: Channel, queue:
 def test_a_queue_is_not_declared_again_with_another_exclusiveness(ch: Channel, name: Name, first: bool) -> None:
     ch.declare(queue := name("queue"), exclusive=first)
     closed = ch.refused(405, Queue.Declare, queue=queue, exclusive=not first)
-    assert closed.reply_text.startswith(
-        f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{queue}' in vhost '/'."
-    )
+    assert f" - cannot obtain exclusive access to locked queue '{queue}' in vhost '/'." in closed.reply_text
 
 
 def test_an_exclusive_queue_is_as_durable_as_one_likes(ch: Channel, name: Name) -> None:

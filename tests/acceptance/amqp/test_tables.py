@@ -72,8 +72,7 @@ def test_a_message_of_sixteen_mebibytes_passes(ch: Channel, queue: str) -> None:
 def test_a_longer_message_closes_the_channel_only(ch: Channel, queue: str) -> None:
     ch.publish("", queue, b"x" * ((16 << 20) + 1))
     closed = ch.expect_close(406)
-    assert closed.reply_text == (
-        "PRECONDITION_FAILED - message size 16777217 is larger than configured max size 16777216"
-    )
+    text = "PRECONDITION_FAILED - message size 16777217 is larger than configured max size 16777216"
+    assert closed.reply_text == text
     assert (closed.class_id, closed.method_id) == (60, 40)
     assert ch.client.channel().count(queue) == 0

@@ -117,9 +117,8 @@ def test_the_same_death_again_is_counted(broker: Peer, ch: Channel, name: Name) 
 
 @pytest.mark.in_process("the time is of whole seconds")
 def test_the_time_is_of_the_first_such_death(broker: Peer, ch: Channel, name: Name) -> None:
-    ch.declare(
-        source := name("source"), arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name("source")}
-    )
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name("source")}
+    ch.declare(source := name("source"), arguments=arguments)
     ch.fill(source, b"body")
     times = []
     for _ in range(2):

@@ -53,11 +53,8 @@ def test_two_dashes_end_the_options() -> None:
 
 
 def test_short_options_are_the_long_ones() -> None:
-    assert read("-p v -n a@b list_queues -q -s -t 5 name") == (
-        "list_queues",
-        ["name"],
-        {"vhost": "v", "node": "a@b", "quiet": True, "silent": True, "timeout": "5"},
-    )
+    options = {"vhost": "v", "node": "a@b", "quiet": True, "silent": True, "timeout": "5"}
+    assert read("-p v -n a@b list_queues -q -s -t 5 name") == ("list_queues", ["name"], options)
     assert read("delete_queue -e -u q")[2] == {"if-empty": True, "if-unused": True}
 
 

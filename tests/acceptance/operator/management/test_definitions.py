@@ -167,10 +167,8 @@ def test_a_document_of_the_socket_may_be_nested_as_deep_as_any_other() -> None:
 
 
 def test_the_deepest_value_of_a_parameter_that_can_be_set_can_be_imported_again(api: Api) -> None:
-    puts = [
-        (f"/global-parameters/p{levels}", {"value": nested(levels - 1)}) for levels in range(90, bodies.NESTED_LIMIT)
-    ]
-    statuses = [api.put(path, body).status for path, body in puts]
+    values = {levels: {"value": nested(levels - 1)} for levels in range(90, bodies.NESTED_LIMIT)}
+    statuses = [api.put(f"/global-parameters/p{levels}", value).status for levels, value in values.items()]
     assert statuses == [201] * 8 + [400] * 2, "a map, a list and an entry of the document are around it"
     assert "may be nested 98 deep" in api.put("/global-parameters/p", {"value": nested(97)}).error[2]
     document = api.get("/definitions").json

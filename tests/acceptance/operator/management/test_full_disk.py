@@ -121,10 +121,9 @@ def test_a_parameter_is_replaced_by_one_that_is_not_longer(full: Api, monkeypatc
         ("/global-parameters/one", "value", {}),
         ("/parameters/federation-upstream/%2F/one", "value", {}),
     ):
-        long, shorter, longer = [
-            body | {key: {"uri": f"amqp://{text}"} if "federation" in path else text}
-            for text in ("x" * 2_000, "y" * 1_999, "z" * 2_000)
-        ]
+        texts = ("x" * 2_000, "y" * 1_999, "z" * 2_000)
+        values = [{"uri": f"amqp://{text}"} if "federation" in path else text for text in texts]
+        long, shorter, longer = [body | {key: value} for value in values]
         alarms.clear(DISK)
         assert full.put(path, long, user=PM).status == 201
         alarms.set(DISK)

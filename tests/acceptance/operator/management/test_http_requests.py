@@ -179,9 +179,8 @@ def test_requests_are_answered_while_it_cannot_be_written_and_one_error_is_logge
     incoming = incoming_of(user="guest")
     for _ in range(3):
         log.write(incoming, "/", 200, 2, 0)
-    assert [(event, fields["reason"]) for event, _, fields in lines] == [
-        ("http_log_not_written", f"{tmp_path}/missing/http/access.log: there is no such file or folder: check the path")
-    ]
+    reason = f"{tmp_path}/missing/http/access.log: there is no such file or folder: check the path"
+    assert [(event, fields["reason"]) for event, _, fields in lines] == [("http_log_not_written", reason)]
     log.prepare()
     log.write(incoming, "/", 200, 2, 0)
     assert (tmp_path / "missing" / "http" / "access.log").read_text().startswith("127.0.0.1 - guest ")

@@ -279,9 +279,8 @@ def test_no_metric_has_a_word_of_users_policies_keys_or_messages(scraper: Scrape
     scraper.peer.node.users.add("private-user")
     scraper.peer.set_policy("private-policy", "^private-pattern$", {"max-length": 1})
     channel.bind("q", "amq.topic", "private-binding-key")
-    channel.publish(
-        "amq.topic", "private-binding-key", b"private-body", {"headers": {"private-header": "private-value"}}
-    )
+    headers = {"headers": {"private-header": "private-value"}}
+    channel.publish("amq.topic", "private-binding-key", b"private-body", headers)
     channel.consume("q", consumer_tag="private-tag")
     families = "&".join(f"family={name}" for name in BY_FAMILY)
     for page in ("/metrics", "/metrics/per-object", f"/metrics/detailed?{families}"):

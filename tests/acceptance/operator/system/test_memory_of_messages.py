@@ -38,9 +38,8 @@ def publish(
 ) -> None:
     """Publish messages of this length to the queue `q`, `total_bytes` of them, each with its own content."""
     for at in range(total_bytes // (body_bytes + header_bytes)):
-        properties = {"delivery_mode": delivery_mode} | (
-            {"headers": {"h": f"{at:0{header_bytes}}"}} if header_bytes else {}
-        )
+        headers = {"headers": {"h": f"{at:0{header_bytes}}"}} if header_bytes else {}
+        properties = {"delivery_mode": delivery_mode} | headers
         channel.publish("", "q", f"{at:0{body_bytes}}".encode() if body_bytes else b"", properties)
         if not at % BURST:
             channel.sync()

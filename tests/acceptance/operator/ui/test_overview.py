@@ -48,9 +48,8 @@ def test_definitions_are_exported_and_imported_with_a_preview(ui: UI, running: B
         page.get_by_role("button", name="Download definitions").click()
     document = json.loads(Path(download.value.path()).read_bytes())
     assert [queue["name"] for queue in document["queues"]] == ["exported"]
-    document["policies"] = [
-        {"vhost": "/", "name": "short", "pattern": "^a", "apply-to": "queues", "definition": {"max-length": 3}}
-    ]
+    policy = {"vhost": "/", "name": "short", "pattern": "^a", "apply-to": "queues"}
+    document["policies"] = [policy | {"definition": {"max-length": 3}}]
     file = tmp_path / "definitions.json"
     file.write_text(json.dumps(document))
     http.delete("/queues/%2F/exported")
