@@ -109,16 +109,18 @@ def test_a_routing_key_that_is_not_utf8_is_routed_as_it_is(ch: Channel, name: Ca
         ch.client.pump()
 
 
+def frames_of(number: int, queue: str, properties: dict[str, object], *bodies: bytes) -> bytes:
+    """A publish on this channel, in frames."""
+    publish = codec.method_frame(number, Basic.Publish, {"routing_key": queue})
+    header = codec.header_frame(number, sum(map(len, bodies)), properties)
+    return publish + header + b"".join(codec.frame(codec.BODY, number, body) for body in bodies)
+
+
 @pytest.mark.parametrize("cut", range(1, 70, 3))
 def test_a_publish_that_the_end_of_the_stream_cuts_off_is_none(broker: Peer, ch: Channel, queue: str, cut: int) -> None:
     client = broker.connect()
     channel = client.channel()
-    whole = (
-        codec.method_frame(channel.number, Basic.Publish, {"routing_key": queue})
-        + codec.header_frame(channel.number, 10, {"type": "t"})
-        + codec.frame(codec.BODY, channel.number, b"half.")
-        + codec.frame(codec.BODY, channel.number, b"other")
-    )
+    whole = frames_of(channel.number, queue, {"type": "t"}, b"half.", b"other")
     client.raw(whole[: min(cut, len(whole) - 1)])
     client.vanish()
     ch.sync()
@@ -128,25 +130,16 @@ def test_a_publish_that_the_end_of_the_stream_cuts_off_is_none(broker: Peer, ch:
 @pytest.mark.in_process("many single bytes take long over a socket")
 def test_a_session_sent_byte_by_byte_is_understood_alike(broker: Peer) -> None:
     client = broker.dial()
-    session = (
-        PROTOCOL_HEADER
-        + codec.method_frame(
-            0, Connection.StartOk, {"mechanism": "PLAIN", "response": "\0guest\0guest", "locale": "en_US"}
-        )
-        + codec.method_frame(0, Connection.TuneOk, {"channel_max": 2047, "frame_max": 131072})
-        + codec.method_frame(0, Connection.Open, {"virtual_host": "/"})
-    )
-    for byte in session:
+    answers = {
+        Connection.StartOk: {"mechanism": "PLAIN", "response": "\0guest\0guest", "locale": "en_US"},
+        Connection.TuneOk: {"channel_max": 2047, "frame_max": 131072}, Connection.Open: {"virtual_host": "/"},
+    }  # fmt: skip
+    for byte in PROTOCOL_HEADER + b"".join(codec.method_frame(0, *answer) for answer in answers.items()):
         client.raw(bytes((byte,)))
     assert [client.next().name for _ in range(3)] == ["Connection.Start", "Connection.Tune", "Connection.OpenOk"]
     channel = client.channel()
     channel.declare("queue")
-    publish = (
-        codec.method_frame(1, Basic.Publish, {"routing_key": "queue"})
-        + codec.header_frame(1, 4, {"headers": {"k": "v"}})
-        + codec.frame(codec.BODY, 1, b"body")
-    )
-    for byte in publish:
+    for byte in frames_of(1, "queue", {"headers": {"k": "v"}}, b"body"):
         client.raw(bytes((byte,)))
     message = channel.get("queue")
     assert message is not None and (message.body, message.headers) == (b"body", {"k": "v"})
