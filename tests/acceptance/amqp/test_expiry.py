@@ -146,9 +146,7 @@ def test_a_time_to_live_of_zero_is_for_waiting_consumers(client: Client, ch: Cha
 
 def test_a_time_to_live_of_zero_is_not_for_busy_consumers(client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), arguments={"x-message-ttl": 0})
-    consumer = client.channel()
-    consumer.qos(1)
-    consumer.consume(queue)
+    consumer = client.consumer(queue, prefetch=1)
     ch.fill(queue, b"one", b"two")
     consumer.ack(consumer.delivery().tag)
     consumer.nothing(queue)

@@ -77,9 +77,7 @@ def test_what_comes_back_stays_while_there_is_room(ch: Channel, name: Name) -> N
 
 def test_a_queue_of_length_zero_hands_over(client: Client, ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     declare_limited(ch, queue := name("queue"), 0, dlx=dlx)
-    reader = client.channel()
-    reader.qos(1)
-    reader.consume(queue)
+    reader = client.consumer(queue, prefetch=1)
     ch.fill(queue, b"taken", b"too much")
     delivery = reader.delivery()
     assert (delivery.body, dead.delivery().body) == (b"taken", b"too much")
@@ -198,9 +196,7 @@ def test_a_full_queue_refuses_though_a_consumer_waits(client: Client, ch: Channe
 
 def test_a_busy_consumer_frees_no_room(client: Client, ch: Channel, name: Name) -> None:
     declare_limited(ch, queue := name("queue"), 1, overflow="reject-publish")
-    reader = client.channel()
-    reader.qos(1)
-    reader.consume(queue)
+    reader = client.consumer(queue, prefetch=1)
     ch.confirm()
     for number in (1, 2):
         ch.publish("", queue, b"%d" % number)

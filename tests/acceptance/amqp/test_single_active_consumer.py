@@ -152,9 +152,7 @@ def test_the_last_one_that_goes_and_comes_back_is_served(client: Client, ch: Cha
 
 
 def test_get_goes_past_it(client: Client, ch: Channel, single: str) -> None:
-    first = client.channel()
-    first.qos(1)
-    first.consume(single)
+    first = client.consumer(single, prefetch=1)
     ch.fill(single, b"0", b"1")
     assert first.delivery().body == b"0"
     assert ch.drain(single) == [b"1"]

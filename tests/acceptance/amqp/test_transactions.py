@@ -42,11 +42,7 @@ def test_publishes_are_forgotten_at_the_rollback(client: Client, ch: Channel, qu
     ch.transact()  # again: it goes on
     ch.commit()
     assert client.channel().drain(queue) == [b"kept"]
-
-
-def test_publishes_are_forgotten_when_the_channel_closes(ch: Channel, queue: str) -> None:
-    ch.transact()
-    ch.publish("", queue, b"forgotten")
+    ch.publish("", queue, b"forgotten as the channel closes")
     assert remaining(ch, queue) == []
 
 
@@ -111,10 +107,6 @@ def test_messages_return_at_the_commit(ch: Channel) -> None:
     assert isinstance(first, Content) and isinstance(second, Content) and isinstance(last, Tx.CommitOk)
     got = [first.method.name, first.body, second.method.name, second.body]
     assert got == ["Basic.Return", b"1", "Basic.Return", b"2"]
-
-
-def test_messages_do_not_return_after_a_rollback(ch: Channel) -> None:
-    ch.transact()
     ch.publish("", "nowhere", b"body", mandatory=True)
     ch.rollback()
     ch.commit()
@@ -197,9 +189,7 @@ def test_a_failed_commit_delivers_before_its_channel_returns_others(client: Clie
     ch.declare(full := name("full"), arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
     fill(ch, queue, 1)
     get_tags(ch, queue, 1)
-    consumer = client.channel()
-    consumer.qos(1)
-    consumer.consume(queue)
+    consumer = client.consumer(queue, prefetch=1)
     ch.transact()
     ch.publish("", queue, b"published")
     ch.publish("", full, b"refused")
