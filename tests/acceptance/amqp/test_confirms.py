@@ -104,17 +104,6 @@ def test_confirms_do_not_depend_on_what_the_consumer_says(client: Client, ch: Ch
     assert ch.confirms(range(1, 11)) == (set(range(1, 11)), set())
 
 
-def test_a_thousand_publishes_are_each_confirmed_once(ch: Channel, name: Name) -> None:
-    ch.declare(durable := name("durable"), durable=True)
-    ch.declare(transient := name("transient"))
-    ch.confirm()
-    for at in range(1000):
-        queue = (durable, transient, "nowhere")[at % 3]
-        ch.publish("", queue, b"body", PERSISTENT if at % 2 else None)
-    assert ch.confirms(range(1, 1001)) == (set(range(1, 1001)), set())
-    ch.nothing()
-
-
 def test_a_confirmed_message_is_seen_by_every_channel(broker: Peer, ch: Channel, queue: str) -> None:
     other = broker.connect().channel()
     ch.confirm()
