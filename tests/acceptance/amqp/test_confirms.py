@@ -10,14 +10,15 @@ PERSISTENT = {"delivery_mode": 2}
 
 
 @pytest.mark.parametrize("durable", [False, True])
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("persistent", [0, 1, 3])  # none, all, or each third
 @pytest.mark.parametrize("mandatory", [False, True])
-def test_each_is_confirmed_once(ch: Channel, name: Name, durable: bool, persistent: bool, mandatory: bool) -> None:
+def test_each_is_confirmed_once(ch: Channel, name: Name, durable: bool, persistent: int, mandatory: bool) -> None:
     ch.declare(queue := name("queue"), durable=durable)
     ch.confirm()
     for number in range(1, 41):
         target = queue if number % 2 else "nowhere"
-        ch.publish("", target, b"%d" % number, PERSISTENT if persistent else None, mandatory=mandatory)
+        properties = PERSISTENT if persistent and not number % persistent else None
+        ch.publish("", target, b"%d" % number, properties, mandatory=mandatory)
     returned: set[int] = set()
     waiting = set(range(1, 41))
     while waiting:
