@@ -67,7 +67,7 @@ def test_what_exceeds_the_length_is_dead_lettered(ch: Channel, name: Name, dlx: 
 
 
 @pytest.mark.parametrize("how", ["ack", "no_ack", "requeue", "channel", "purge", "delete", "auto-delete"])
-def test_nothing_else_is_one(client: Client, ch: Channel, name: Name, dlx: str, dead: Channel, how: str) -> None:
+def test_nothing_else_is(client: Client, ch: Channel, name: Name, dlx: str, dead: Channel, how: str) -> None:
     arguments = {"x-dead-letter-exchange": dlx}
     ch.declare(queue := name("source"), auto_delete=how == "auto-delete", arguments=arguments)
     ch.fill(queue, b"one", b"two")
