@@ -9,9 +9,9 @@ from pamqp.commands import Basic, Channel, Connection, Exchange, Queue, Tx
 
 from tests.support import codec
 from tests.support.amqp_client import Channel as ClientChannel
-from tests.support.amqp_client import Client, Content, Silence
+from tests.support.amqp_client import Content, Silence
 from tests.support.hypothesis_settings import examples
-from tests.support.session import SlowJournal, dial, new_node, pipe_of
+from tests.support.session import SlowJournal, connected, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.core.definitions.definition_recorder import DefinitionRecorder
 from warren.broker.session.confirms import Confirms
@@ -26,17 +26,9 @@ class Disk:
     def __init__(self) -> None:
         self.journal = SlowJournal()
         self.node = new_node(self.journal)
-        self.ch = self.connect().channel(1)
+        self.ch = connected(self.node).channel(1)
         self.ch.declare("durable", durable=True)
         self.ch.declare("transient")
-
-    def connect(self) -> Client:
-        client = dial(self.node)
-        client.start()
-        client.login("PLAIN", "\0guest\0guest")
-        client.tune()
-        client.call(Connection.Open, virtual_host="/")
-        return client
 
     def acked(self) -> list[tuple[int, bool]]:
         """Return tag and multiple of the confirms that have arrived."""
@@ -147,7 +139,7 @@ def test_a_return_comes_before_its_confirm(disk: Disk, ch: ClientChannel) -> Non
 
 
 def test_each_channel_counts_and_hears_of_its_own(disk: Disk, ch: ClientChannel) -> None:
-    other = disk.connect().channel(1)
+    other = connected(disk.node).channel(1)
     other.confirm()
     ch.publish("", "durable", b"body", DURABLE)
     for _ in range(2):
@@ -189,12 +181,12 @@ def test_who_publishes_faster_than_the_disk_takes_it_waits(disk: Disk, ch: Clien
     ch.publish("", "durable", b"3", DURABLE)
     ch.publish("", "transient", b"4")
     assert disk.acked() == [(1, False)]
-    assert len(disk.journal.live) == 1 and disk.connect().channel().drain("transient") == [b"1"]
+    assert len(disk.journal.live) == 1 and connected(disk.node).channel().drain("transient") == [b"1"]
     disk.journal.commit(1)
     assert disk.acked() == [(2, False)] and len(disk.journal.live) == 2
     disk.journal.commit(2)
     assert disk.acked() == [(3, False), (4, False)]
-    assert disk.connect().channel().drain("transient") == [b"4"]
+    assert connected(disk.node).channel().drain("transient") == [b"4"]
 
 
 def test_a_commit_of_more_than_the_disk_takes_is_answered_once(disk: Disk) -> None:
@@ -230,7 +222,7 @@ def test_commit_ok_waits_for_the_disk(disk: Disk, tx: ClientChannel) -> None:
 def test_what_was_committed_is_delivered_before_it_is_on_disk(disk: Disk, tx: ClientChannel) -> None:
     tx.publish("", "transient", b"body")
     tx.send(Tx.Commit)
-    assert disk.connect().channel().drain("transient") == [b"body"]
+    assert connected(disk.node).channel().drain("transient") == [b"body"]
 
 
 def test_nothing_of_a_connection_is_served_while_it_commits(disk: Disk, tx: ClientChannel) -> None:
@@ -242,7 +234,7 @@ def test_nothing_of_a_connection_is_served_while_it_commits(disk: Disk, tx: Clie
     other.send(Queue.Declare, queue="transient", passive=True)
     assert take_inbox(tx) == [] and take_inbox(other) == []
     assert "more" not in disk.node.vhosts["/"].queues
-    assert disk.connect().channel().drain("transient") == [], "others are served meanwhile"
+    assert connected(disk.node).channel().drain("transient") == [], "others are served meanwhile"
     disk.journal.commit(1)
     assert [type(item) for item in take_inbox(tx)] == [Tx.CommitOk, Queue.DeclareOk]
     assert [item.message_count for item in take_inbox(other)] == [1]
@@ -468,7 +460,7 @@ def test_a_duplicate_is_confirmed_no_sooner_than_its_original_is_safe(disk: Disk
     disk.ch.declare("q", durable=True, arguments=deduplicating if where == "queue" else {})
     disk.ch.exchange("e", "fanout", durable=True, arguments=deduplicating if where == "exchange" else {})
     disk.ch.bind("q", "e")
-    other = disk.connect().channel(1)
+    other = connected(disk.node).channel(1)
     other.confirm()
     like = DURABLE | {"headers": {"x-deduplication-header": "d"}}
     disk.ch.publish("e", "", b"original", like)

@@ -4,9 +4,8 @@ import pytest
 from pamqp.commands import Basic, Connection, Queue
 
 from tests.support import codec
-from tests.support.amqp_client import Channel, Client
-from tests.support.session import SlowJournal, dial, new_node, pipe_of
-from warren.broker.core.node.node import Node
+from tests.support.amqp_client import Channel
+from tests.support.session import SlowJournal, connected, new_node, pipe_of
 from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW
 from warren.broker.core.queues.ledger import Ledger
@@ -44,15 +43,6 @@ class Scenario:
         connection = pipe_of(self.consumer.client).connection
         while connection.output.writable and connection.take_output():
             connection.flushed()
-
-
-def connected(node: Node) -> Client:
-    client = dial(node)
-    client.start()
-    client.login("PLAIN", "\0guest\0guest")
-    client.tune()
-    client.call(Connection.Open, virtual_host="/")
-    return client
 
 
 def channel_of(ch: Channel):  # type: ignore[no-untyped-def]

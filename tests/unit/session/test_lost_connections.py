@@ -8,7 +8,7 @@ from pamqp.commands import Connection as Methods
 
 from tests.support import codec
 from tests.support.amqp_client import Channel as ClientChannel
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.in_process import InProcessPeer, socket_of
 from tests.support.session import connected, new_node, pipe_of
 from warren.broker.core.node.node import Node
@@ -35,8 +35,7 @@ def session(ch: ClientChannel) -> Connection:
 
 
 def later(node: Node) -> None:
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(0)
+    fake_clock(node.clock).advance(0)
 
 
 def deliveries(ch: ClientChannel) -> list[int]:
@@ -161,9 +160,8 @@ def test_a_count_has_none_or_all_of_what_comes_back_from_all_channels(node: Node
         deliveries(ch)
     assert node.vhosts["/"].queues["many"].unacked == LARGE
     session(ch).lost("reset")
-    assert isinstance(node.clock, FakeClock)
-    others = []
-    while node.clock.run_next(node.clock.now_ms()):
+    clock, others = fake_clock(node.clock), []
+    while clock.run_next(clock.now_ms()):
         others.append(connected(node).channel(1))
         others[-1].send(kind, queue="many", **({"passive": True} if kind is Queue.Declare else {}))
     replies: list[Any] = [other.next() for other in others]

@@ -6,12 +6,12 @@ from itertools import chain, count
 from typing import Any
 
 import pytest
-from pamqp.commands import Basic, Channel, Connection, Queue, Tx
+from pamqp.commands import Basic, Channel, Queue, Tx
 
 from tests.support import codec
 from tests.support.amqp_client import Channel as ClientChannel
-from tests.support.clock import FakeClock
-from tests.support.session import SureJournal, connected, dial, new_node, pipe_of
+from tests.support.clock import fake_clock
+from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues.queue import Queue as BrokerQueue
@@ -25,11 +25,7 @@ PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec
 
 def channel_with_deliveries(consumers: int, transaction: bool = False) -> ClientChannel:
     """Return a channel with consumers that share a limit, and COUNT deliveries to them."""
-    client = dial(new_node())
-    client.start()
-    client.login("PLAIN", "\0guest\0guest")
-    client.tune()
-    client.call(Connection.Open, virtual_host="/")
+    client = connected(new_node())
     ch = client.channel(1)
     ch.declare("queue")
     ch.qos(COUNT, globally=True)
@@ -115,7 +111,7 @@ class Large:
 
     def turns(self) -> list[int]:
         """Run the job to its end, and return how much each turn settled."""
-        assert isinstance(self.node.clock, FakeClock)
+        clock = fake_clock(self.node.clock)
         settled, left = [LARGE - self.queue.unacked], self.queue.unacked
 
         def turned() -> None:
@@ -123,8 +119,8 @@ class Large:
             settled.append(left - self.queue.unacked)
             left = self.queue.unacked
 
-        self.node.clock.after_each = turned
-        self.node.clock.advance(0)
+        clock.after_each = turned
+        clock.advance(0)
         return settled
 
 

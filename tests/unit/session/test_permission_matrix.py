@@ -10,11 +10,11 @@ from collections.abc import Callable
 from itertools import combinations, product
 
 import pytest
-from pamqp.commands import Basic, Confirm, Connection, Exchange, Queue, Tx
+from pamqp.commands import Basic, Confirm, Exchange, Queue, Tx
 from pamqp.commands import Channel as ChannelMethods
 
-from tests.support.amqp_client import Channel, Client, Content
-from tests.support.session import dial, new_node, pipe_of
+from tests.support.amqp_client import Channel, Content
+from tests.support.session import connected, new_node, pipe_of
 from warren.broker.core.access.passwords import hash_password
 from warren.broker.core.node.node import Node
 from warren.broker.session.methods.handlers import HANDLERS, IGNORED
@@ -163,7 +163,7 @@ RULES = [
 def prepared() -> Node:
     """Return a node in which guest has made the objects of the rules."""
     node = new_node()
-    client = dialled(node, "guest")
+    client = connected(node)
     ch = client.channel()
     ch.exchange("x", "topic")
     ch.exchange("other", "fanout")
@@ -175,15 +175,6 @@ def prepared() -> Node:
     return node
 
 
-def dialled(node: Node, user: str) -> Client:
-    client = dial(node)
-    client.start()
-    client.login("PLAIN", f"\0{user}\0{user}")
-    client.tune()
-    client.call(Connection.Open, virtual_host="/")
-    return client
-
-
 def exactly(needs: set[tuple[str, str]], right: str) -> str:
     """Return the pattern of a right that matches only the names for which it is needed."""
     names = [name for needed, name in needs if needed == right]
@@ -193,7 +184,7 @@ def exactly(needs: set[tuple[str, str]], right: str) -> str:
 
 def granted(node: Node, configure: str, write: str, read: str) -> Channel:
     node.users.set_permission("u", "/", configure, write, read)
-    return dialled(node, "u").channel()
+    return connected(node, "u").channel()
 
 
 def refusal(ch: Channel, rule: Rule) -> str:

@@ -15,7 +15,7 @@ from pamqp.commands import Channel as AMQPChannel
 from tests.loop_latency.broker import Prompter, StepMeter, StoredPeer
 from tests.support import codec
 from tests.support.amqp_client import Channel
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.jobs.scheduler import AWAITS_OTHERS
 from warren.broker.core.messages.message import Message
@@ -65,8 +65,7 @@ class Scene:
         return pipe_of(self.consumer.client).connection.channels[self.consumer.number].unacked
 
     def advance(self, ms: int = 0) -> None:
-        assert isinstance(self.node.clock, FakeClock)
-        self.node.clock.advance(ms)
+        fake_clock(self.node.clock).advance(ms)
 
     def deliver(self, **fields: Any) -> list[int]:
         """Consume and publish; return the tags, whose messages are shed then."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from tests.support.clock import fake_clock
 from tests.support.queues import Taker
 from tests.support.session import new_node
 from warren.broker.amqp.errors import Invalid, PreconditionFailed
@@ -92,11 +93,6 @@ def node() -> Node:
     return node
 
 
-@pytest.fixture
-def vhost(node: Node) -> VHost:
-    return node.vhosts["/"]
-
-
 def recording(vhost: VHost, **arguments: object) -> RecordingExchange:
     vhost.declare_exchange("x", "x-recording", durable=True, arguments=Table.of(arguments))
     return RecordingExchange.by_name["x"]
@@ -175,9 +171,9 @@ def test_messages_delivered_by_a_timer_reach_consumers_at_once(vhost: VHost) -> 
     came: list[tuple[str, int, Message, bool]] = []
     destination.add_consumer(Taker("c", destination, came, True, 0, 10))
     context.call_at(context.clock.now_ms() + 10, lambda: context.deliver([destination], [MESSAGE, MESSAGE]) and None)
-    vhost.clock.advance(9)  # type: ignore[attr-defined]
+    fake_clock(vhost.clock).advance(9)
     assert came == []
-    vhost.clock.advance(1)  # type: ignore[attr-defined]
+    fake_clock(vhost.clock).advance(1)
     assert [message.body for _, _, message, _ in came] == [b"body", b"body"]
 
 
@@ -189,7 +185,7 @@ def test_delivered_messages_remain_the_callers(vhost: VHost) -> None:
     context.deliver([hasty, patient], [MESSAGE])
     assert MESSAGE.state is None and (hasty.ready, patient.ready) == (2, 1)
     vhost.pump()
-    vhost.clock.advance(1000)  # type: ignore[attr-defined]
+    fake_clock(vhost.clock).advance(1000)
     assert (hasty.ready, patient.ready) == (0, 1)
 
 

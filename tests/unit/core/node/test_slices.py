@@ -9,7 +9,7 @@ from pamqp.commands import Basic
 from pamqp.commands import Connection as ConnectionMethods
 
 from tests.support import codec
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.jobs.scheduler import OBJECT_COST, TURN_COST, Job
@@ -39,8 +39,7 @@ def declared(vhost: VHost, count: int, **arguments: object) -> None:
 
 def turns(node: Node, left: Callable[[], int], ms: int = 0) -> list[int]:
     """Let time pass until nothing is left; return the number of objects that each turn processed."""
-    assert isinstance(node.clock, FakeClock)
-    before = left()
+    clock, before = fake_clock(node.clock), left()
     done: list[int] = []
 
     def turned() -> None:
@@ -48,9 +47,9 @@ def turns(node: Node, left: Callable[[], int], ms: int = 0) -> list[int]:
         done.append(before - left())
         before = left()
 
-    node.clock.after_each = turned
-    node.clock.advance(ms)
-    node.clock.after_each = lambda: None
+    clock.after_each = turned
+    clock.advance(ms)
+    clock.after_each = lambda: None
     assert left() == 0
     return done
 
@@ -94,8 +93,7 @@ def test_a_virtual_host_made_again_meanwhile_keeps_what_is_declared_in_it() -> N
     again = node.add_vhost("v")
     assert not vhost.queues, "its deletion must not be taken for that of the new one"
     declared(again, 1)
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(1000)
+    fake_clock(node.clock).advance(1000)
     assert list(again.queues) == ["q0"]
 
 
@@ -117,8 +115,7 @@ def test_a_virtual_host_made_again_meanwhile_waits_for_no_other_job() -> None:
     assert not old.queues, "observers, which know queues by name, are notified of their deletion before"
     declared(vhost, 3)
     assert len(steps) == done
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(0)
+    fake_clock(node.clock).advance(0)
     assert len(steps) == 100 and len(vhost.queues) == 3 and not len(node.scheduler)
 
 
@@ -183,8 +180,7 @@ def test_a_consumer_of_a_connection_that_is_ending_gets_nothing_more() -> None:
     publisher = connected(node).channel(1)
     publisher.fill("queue", b"body")
     assert queue.ready == 1 and not queue.unacked
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(0)
+    fake_clock(node.clock).advance(0)
     assert not len(queue.consumers)
     assert publisher.drain("queue") == [b"body"]
 

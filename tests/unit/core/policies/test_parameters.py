@@ -4,14 +4,11 @@ import copy
 
 import pytest
 
-from tests.support.clock import FakeClock
 from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, OperatorError, Unknown
-from warren.broker.core.access.users import Users
 from warren.broker.core.metadata.records import StoredGlobalParameter
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.parameters import Component, Parameters, is_same
-from warren.broker.storage.memory_journal import MemoryJournal
 
 
 class Colours(Component):
@@ -26,20 +23,6 @@ class Colours(Component):
 
     def changed(self, vhost: str, name: str, value: object) -> None:
         self.held[vhost, name] = value
-
-
-@pytest.fixture
-def node() -> Node:
-    made = Node("n", "first", FakeClock(), MemoryJournal(), Users(frozenset()))
-    made.add_vhost("/")
-    return made
-
-
-@pytest.fixture
-def watcher(node: Node) -> RecordingObserver:
-    watcher = RecordingObserver()
-    node.observers.add(watcher)
-    return watcher
 
 
 @pytest.fixture
@@ -206,13 +189,13 @@ def test_global_parameters_have_any_name_and_value(parameters: Parameters, watch
 
 
 def test_the_cluster_has_the_name_that_it_is_given(node: Node) -> None:
-    assert node.cluster_name == "first"
+    assert node.cluster_name == "cluster"
     node.parameters.set_global("cluster_name", "second")
     assert node.cluster_name == "second"
     for wrong in (5, "", "x" * 256, "\ud800", "a\nb"):
         with pytest.raises(Invalid):
             node.parameters.set_global("cluster_name", wrong)
     node.parameters.restore_global(StoredGlobalParameter("cluster_name", '""'))  # of an earlier version
-    assert node.cluster_name == "first"
+    assert node.cluster_name == "cluster"
     node.parameters.clear_global("cluster_name")
-    assert node.cluster_name == "first"
+    assert node.cluster_name == "cluster"

@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.clock import FakeClock
 from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.access.users import Users
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.route_cache import RouteCache
 from warren.broker.core.exchanges.router import Route
@@ -19,33 +17,13 @@ from warren.broker.core.policies.policies import Policies
 from warren.broker.core.policies.policy_keys import KEYS, OPERATOR_KEYS, definition_lines, merge_definitions
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.storage.memory_journal import MemoryJournal
 
 LENGTH = {"max-length": 5}
 
 
 @pytest.fixture
-def node() -> Node:
-    made = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
-    made.add_vhost("/")
-    return made
-
-
-@pytest.fixture
-def vhost(node: Node) -> VHost:
-    return node.vhosts["/"]
-
-
-@pytest.fixture
 def policies(node: Node) -> Policies:
     return node.policies
-
-
-@pytest.fixture
-def watcher(node: Node) -> RecordingObserver:
-    made = RecordingObserver()
-    node.observers.add(made)
-    return made
 
 
 def queue(vhost: VHost, name: str, **arguments: Any) -> Queue:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, fake_clock
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
@@ -260,8 +260,7 @@ class Asked:
 
     def pump(self) -> None:
         self.queue.pump()
-        assert isinstance(self.queue.host.clock, FakeClock)
-        self.queue.host.clock.advance(0)
+        fake_clock(self.queue.host.clock).advance(0)
 
 
 @pytest.mark.parametrize("by_priority", [True, False])
@@ -436,8 +435,7 @@ class Failing(Taker):
 def pumped(queue: Queue) -> None:
     """Pump the queue, which fails, and pump it again after the retry."""
     queue.host.pump()
-    assert isinstance(queue.host.clock, FakeClock)
-    queue.host.clock.advance(RETRY_MS)
+    fake_clock(queue.host.clock).advance(RETRY_MS)
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["outputs of their own", "one output"])
@@ -500,8 +498,7 @@ def test_the_connection_of_a_client_whose_deliveries_fail_is_closed_and_others_g
     vhost.add_tracer(tracer)
     other.channel().fill("queue", b"1", b"2", delivery_mode=2)
     tracer.failing = False
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(0)
+    fake_clock(node.clock).advance(0)
     client.expect_close(541)
     queue = vhost.queues["queue"]
     assert (queue.ready, queue.unacked) == (2, 0)

@@ -13,7 +13,7 @@ from pamqp.commands import Queue as QueueMethods
 
 from tests.support import codec
 from tests.support.amqp_client import Channel, Silence
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, fake_clock
 from tests.support.queues import OutboxWatcher, limit_dead_letters
 from tests.support.queues import ready_messages as list_ready
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
@@ -50,6 +50,7 @@ class House:
     def __init__(self, dead_letters: bool = True, **arguments: Any) -> None:
         self.journal = SureJournal()
         self.node = new_node(self.journal)
+        self.clock = fake_clock(self.node.clock)
         self.ch: Channel = connected(self.node).channel()
         self.ch.declare("letters", durable=True)
         given = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
@@ -57,11 +58,6 @@ class House:
             given |= {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
         self.ch.declare("queue", durable=True, arguments=given)
         self.queue = self.node.vhosts["/"].queues["queue"]
-
-    @property
-    def clock(self) -> FakeClock:
-        assert isinstance(self.node.clock, FakeClock)
-        return self.node.clock
 
     def kept(self, name: str) -> int:
         """Return the number of messages of a queue in the journal."""
@@ -477,7 +473,7 @@ def test_publishers_wait_for_a_full_queue_that_publishes_to_one_which_waits_for_
     one.schedule_pump()
     two.schedule_pump()
     node.pump()
-    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(1_000)
     assert not one.must_not_reject and not two.must_not_reject and not one.host.ledger.dead_letters.full_outboxes
     assert one.outbox.awaited is None and two.outbox.passes_to is None and not one.host.ledger.dead_letters.total
 
@@ -505,7 +501,7 @@ def test_dead_letters_that_wait_for_a_full_queue_go_to_a_new_one_of_its_name(
     node.scheduler.charge(TURN_COST)  # so that the dead letters of the deleted queue leave later
     node.vhosts["/"].delete_queue(queues["full"])
     node.vhosts["/"].declare_queue("full")
-    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(1_000)
     assert giver.outbox.awaited is None and ch.count("full") == 10
 
 
@@ -719,11 +715,11 @@ def test_a_queue_that_passes_to_another_one_may_be_deleted(end: str, monkeypatch
     full.when_fewer(passing._pass_no_longer)
     full.when_fewer(partial(called.append, 1))
     node.vhosts["/"].delete_queue(queues["passing"])
-    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(1_000)
     full.awaits_journal = False
     queues["full"].schedule_pump()
     node.pump()
-    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(1_000)
     assert called == [1] and not node.ledger.dead_letters.full_outboxes and not len(full)
 
 
@@ -739,7 +735,7 @@ def test_a_chain_of_very_many_queues_that_pass_to_each_other_ends_without_recurs
         outbox._set_full(True)
         following.when_fewer(outbox._pass_no_longer)
     chain_[-1].wake()
-    node.clock.advance(10_000)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(10_000)
     assert not node.ledger.dead_letters.full_outboxes and chain_[0].passes_to is None
 
 
@@ -870,7 +866,7 @@ def test_full_queues_in_a_circle_do_not_wait_for_each_other(length: int, monkeyp
         ch.number, 0
     )
     ch.client.raw(100 * publish)
-    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(1_000)
     assert ch.count("letters") == 100 * length * length, "each message is rejected by each queue, once on its way"
 
 
@@ -878,7 +874,7 @@ def test_a_long_chain_of_queues_that_reject_publishes_passes_a_message_on_to_its
     node = new_node(SlowJournal())
     ch = chain(node, 300, max_length=0, overflow="reject-publish-dlx")
     ch.publish("", "0", b"message")
-    node.clock.advance(0)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(0)
     assert ch.count("300") == 1
 
 
@@ -886,7 +882,7 @@ def test_a_long_chain_of_queues_in_which_messages_expire_at_once_passes_a_messag
     node = new_node(SlowJournal())
     ch = chain(node, 100, message_ttl=0)
     ch.fill("0", *[b"%d" % number for number in range(50)])
-    node.clock.advance(0)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(0)
     assert ch.drain("100") == [b"%d" % number for number in range(50)]
 
 
@@ -930,8 +926,7 @@ def test_each_letter_has_the_properties_and_the_route_of_its_time() -> None:
     bound("other", "a")
     policy("other")
     before = letters()["a"]
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(5_000)
+    fake_clock(node.clock).advance(5_000)
     after = letters()["a"]
     assert len(before) == len(after) == 2
     assert {(letter["time"] - before[0]["time"]).total_seconds() for letter in after} == {5}
@@ -1050,8 +1045,7 @@ def test_deleted_queues_that_were_held_back_are_forgotten_and_others_pumped_in_t
     node = new_node()
     ch = connected(node).channel()
     budget, waiting = node.ledger.dead_letters, node.ledger.dead_letters._waiting
-    clock = node.clock
-    assert isinstance(clock, FakeClock)
+    clock = fake_clock(node.clock)
     budget.add("guest", 1, 1, clock)
     held = {"x-max-length": 1, "x-dead-letter-exchange": "amq.fanout"}
     ch.declare("no letters", arguments={"x-max-length": 1})

@@ -9,7 +9,7 @@ import pytest
 from pamqp.commands import Queue as QueueMethods
 
 from tests.support.amqp_client import Channel
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.queues import limit_dead_letters
 from tests.support.session import SlowJournal, SureJournal, connected, new_node, statistics_of
 from warren.broker.core.counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
@@ -34,6 +34,7 @@ class House:
     def __init__(self, journal: SlowJournal | None = None, letters: Any = QUORUM, **arguments: Any) -> None:
         self.journal = journal or SureJournal()
         self.node = new_node(self.journal)
+        self.clock = fake_clock(self.node.clock)
         self.ch: Channel = connected(self.node).channel()
         self.ch.exchange("dlx", "fanout", durable=True)
         if letters:
@@ -47,11 +48,6 @@ class House:
 
     def publish(self, count: int) -> None:
         self.ch.fill("source", *[b"%d" % number for number in range(count)])
-
-    @property
-    def clock(self) -> FakeClock:
-        assert isinstance(self.node.clock, FakeClock)
-        return self.node.clock
 
     def kept(self, name: str = "source") -> int:
         """Return the number of messages of a queue in the journal."""

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from tests.support.amqp_client import Channel
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.queues import limit_dead_letters, message, new_queue, ready_messages
 from tests.support.session import SureJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
@@ -54,8 +54,7 @@ class Crowd:
             self.ch.declare(f"source{number}", durable=True, arguments=arguments)
         self.outboxes = [self.queues[f"source{number}"].outbox for number in range(SOURCES)]
         self.begun: list[bytes] = []
-        assert isinstance(self.node.clock, FakeClock)
-        self.clock = self.node.clock
+        self.clock = fake_clock(self.node.clock)
         self.clock.after_each = self._look
 
     def _look(self) -> None:
@@ -244,7 +243,7 @@ def test_very_many_long_routes_take_little_memory_at_a_time(kind: str, monkeypat
             ch.publish(f"source{number}", "", b"", {"headers": {"x-delay": 10}})
     tracemalloc.start()
     try:
-        node.clock.advance(100)  # type: ignore[attr-defined]
+        fake_clock(node.clock).advance(100)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -260,8 +259,7 @@ def test_delayed_messages_with_long_routes_wait_for_a_place(event: str, monkeypa
     monkeypatch.setattr(delayed, "STEP_COST", 1)
     node = new_node()
     vhost, ch = node.vhosts["/"], connected(node).channel()
-    routes, clock = vhost.ledger.long_routes, node.clock
-    assert isinstance(clock, FakeClock)
+    routes, clock = vhost.ledger.long_routes, fake_clock(node.clock)
     for number in range(TARGETS):
         ch.declare(f"target{number}")
         ch.bind(f"target{number}", "amq.fanout")
@@ -330,8 +328,7 @@ def test_due_messages_of_many_exchanges_are_read_one_after_the_other(
     monkeypatch.setattr(long_routes, "LIMIT_BYTES", exchange_host.READING_BYTES + 1)
     monkeypatch.setattr(delayed, "STEP_COST", 1)
     node = new_node(SureJournal())
-    vhost, ch, clock = node.vhosts["/"], connected(node).channel(), node.clock
-    assert isinstance(clock, FakeClock)
+    vhost, ch, clock = node.vhosts["/"], connected(node).channel(), fake_clock(node.clock)
     vhost.bind("amq.fanout", vhost.declare_queue("q"), "", Table.EMPTY)
     for number in range(5):
         ch.exchange(f"x{number}", "fanout", durable=True, arguments={"x-delayed-exchange": True})

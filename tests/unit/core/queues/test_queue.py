@@ -9,7 +9,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, fake_clock
 from tests.support.definitions import new_node
 from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
@@ -74,7 +74,7 @@ class QueueMachine(RuleBasedStateMachine):
     def pump(self) -> None:
         if self.queue.dirty:
             self.queue.pump()
-        self.queue.host.clock.advance(0)  # type: ignore[attr-defined]  # what one turn of the loop has no time for
+        fake_clock(self.queue.host.clock).advance(0)  # what one turn of the loop has no time for
         self.model.deliver()
         assert self.log == self.model.log
         for name, position, each, _ in self.log[self.seen :]:
@@ -376,8 +376,7 @@ def test_a_deadline_that_passes_while_a_message_is_delivered(ttl_ms: int) -> Non
 @pytest.mark.pure("it replaces the clock's time")
 def test_a_deadline_that_passes_between_two_looks_at_the_clock_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = new_queue(arguments=Table.of({"x-message-ttl": 100}))
-    clock = queue.host.clock
-    assert isinstance(clock, FakeClock)
+    clock = fake_clock(queue.host.clock)
     for number in range(50):
         enqueue([message(number, False, b"x")], queue)
         clock.advance(1)
@@ -412,8 +411,7 @@ def test_a_queue_takes_few_bytes_of_memory() -> None:
 @pytest.mark.parametrize("used", [False, True])
 def test_a_deleted_queue_leaves_no_timer_that_holds_it(used: bool) -> None:
     node = new_node()
-    vhost, clock = node.add_vhost("/"), node.clock
-    assert isinstance(clock, FakeClock)
+    vhost, clock = node.add_vhost("/"), fake_clock(node.clock)
     queue = vhost.declare_queue("q", arguments=Table.of({"x-expires": 60_000, "x-message-ttl": 60_000}))
     if used:
         clock.advance(10)

@@ -6,7 +6,7 @@ import pytest
 from pamqp.commands import Queue as QueueMethods
 
 from tests.support.amqp_client import Channel, Client, Silence
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
@@ -24,8 +24,7 @@ class House:
     def __init__(self) -> None:
         self.journal = SlowJournal()
         self.node: Node = new_node(self.journal)
-        assert isinstance(self.node.clock, FakeClock)
-        self.clock = self.node.clock
+        self.clock = fake_clock(self.node.clock)
         self.clock.after_each = self._turned
         self.released: list[int] = []
         self.queue = self.declared()
@@ -173,8 +172,7 @@ def test_messages_in_the_outbox_still_count_after_a_purge() -> None:
     ch.nack(0, multiple=True, requeue=False)
     queue.purge()
     assert queue.journal.count == len(queue.outbox)
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(1000)
+    fake_clock(node.clock).advance(1000)
     assert queue.journal.count == queue.journal.body_bytes == 0 and len(queue.outbox) == 0
     assert ch.count("letters") == 500
 
@@ -192,6 +190,5 @@ def test_a_deleted_queue_still_dead_letters_its_outbox() -> None:
     node.vhosts["/"].delete_queue(queue)
     letters = node.vhosts["/"].queues["letters"]
     assert letters.ready < 2000
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(0)
+    fake_clock(node.clock).advance(0)
     assert letters.ready == 2000

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.queues import UNLIMITED_BYTES, Delivery, Taker, enqueue, message, new_queue
 from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.errors import PreconditionFailed, Unreadable
@@ -83,8 +83,7 @@ def drained(queue: Queue) -> list[int]:
 
 
 def pass_ms(queue: Queue, ms: int) -> None:
-    assert isinstance(queue.host.clock, FakeClock)
-    queue.host.clock.advance(ms)
+    fake_clock(queue.host.clock).advance(ms)
 
 
 def test_unreadable_messages_delay_no_others_and_are_delivered_once_readable() -> None:

@@ -10,7 +10,7 @@ import pytest
 from pamqp.commands import Queue
 
 from tests.faults.simulation.brokers.accounts import check_ledger
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.session import SureJournal, connected, new_node
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import (
@@ -69,8 +69,7 @@ class Scene:
 
     def advance(self, ms: int = 0) -> None:
         self.channel.sync()
-        assert isinstance(self.node.clock, FakeClock)
-        self.node.clock.advance(ms)
+        fake_clock(self.node.clock).advance(ms)
 
     def paged(self) -> list[int]:
         """Return how many messages of each queue only the journal has."""
@@ -282,10 +281,8 @@ def test_one_for_very_many_queues_counts_once(properties: dict[str, str]) -> Non
     scene = Scene({f"q{number}": {} for number in range(1500)})
     scene.node.ledger.limit_bytes = 1 << 40
     scene.channel.publish("fan", "", bytes(100_000), properties)
-    clock = scene.node.clock
-    assert isinstance(clock, FakeClock)
     while len(scene.node.scheduler):
-        clock.advance(0)
+        fake_clock(scene.node.clock).advance(0)
     assert all(queue.ready == 1 for queue in scene.node.vhosts["/"].queues.values())
     copies = 1500 * Ledger.ALONE if properties else 0
     assert 100_000 < scene.node.ledger.shared.total - copies < 101_000

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.session import new_node
 from warren.broker.amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
@@ -63,16 +62,6 @@ class ConsumerWithoutRoom(Consumer):
 
     def cancelled(self) -> None:
         self.cancellations += 1
-
-
-@pytest.fixture
-def node() -> Node:
-    return new_node()
-
-
-@pytest.fixture
-def vhost(node: Node) -> VHost:
-    return node.vhosts["/"]
 
 
 @pytest.fixture

@@ -72,13 +72,6 @@ def node() -> Node:
     return made
 
 
-@pytest.fixture
-def watcher(node: Node) -> RecordingObserver:
-    made = RecordingObserver()
-    node.observers.add(made)
-    return made
-
-
 def queue(
     vhost: VHost, name: str, arguments: Table = Table.EMPTY, durable: bool = True, auto_delete: bool = False
 ) -> Queue:
