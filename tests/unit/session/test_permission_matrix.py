@@ -87,53 +87,28 @@ DECLARE_X, DELETE_X = Exchange.Declare, Exchange.Delete
 RULES = [
     Rule("declare exchange", calls(DECLARE_X, exchange="new", exchange_type="direct"), DECLARE_X.index, C_NEW),
     Rule("declare exchange again", calls(DECLARE_X, exchange="x", exchange_type="topic"), DECLARE_X.index, C_X),
-    Rule(
-        "declare exchange with an alternate",
-        calls(DECLARE_X, exchange="new", exchange_type="direct", arguments=ALTERNATE),
-        DECLARE_X.index,
-        *(C_NEW, (READ, "exchange", "new"), W_OTHER),
-    ),
-    Rule(
-        "declare exchange with an alternate again",
-        calls(DECLARE_X, exchange="alternating", exchange_type="direct", arguments=ALTERNATE),
-        DECLARE_X.index,
-        (CONFIGURE, "exchange", "alternating"),
-    ),
-    Rule(
-        "declare exchange passively",
-        calls(DECLARE_X, exchange="x", exchange_type="topic", passive=True),
-        DECLARE_X.index,
-        *any_of("exchange", "x"),
-        anyone=True,
-    ),
+    Rule("declare exchange with an alternate",
+     calls(DECLARE_X, exchange="new", exchange_type="direct", arguments=ALTERNATE), DECLARE_X.index,
+     *(C_NEW, (READ, "exchange", "new"), W_OTHER)),
+    Rule("declare exchange with an alternate again",
+     calls(DECLARE_X, exchange="alternating", exchange_type="direct", arguments=ALTERNATE), DECLARE_X.index,
+     (CONFIGURE, "exchange", "alternating")),
+    Rule("declare exchange passively", calls(DECLARE_X, exchange="x", exchange_type="topic", passive=True),
+     DECLARE_X.index, *any_of("exchange", "x"), anyone=True),
     Rule("delete exchange", calls(DELETE_X, exchange="x"), DELETE_X.index, C_X),
     Rule("delete no exchange", calls(DELETE_X, exchange="none"), DELETE_X.index, (CONFIGURE, "exchange", "none")),
     Rule("bind exchange", calls(Exchange.Bind, destination="other", source="x"), Exchange.Bind.index, W_OTHER, R_X),
-    Rule(
-        "unbind exchange", calls(Exchange.Unbind, destination="other", source="x"), Exchange.Unbind.index, W_OTHER, R_X
-    ),
+    Rule("unbind exchange", calls(Exchange.Unbind, destination="other", source="x"), Exchange.Unbind.index, W_OTHER,
+     R_X),
     Rule("declare queue", calls(Queue.Declare, queue="new"), Queue.Declare.index, (CONFIGURE, "queue", "new")),
     Rule("declare queue again", calls(Queue.Declare, queue="q"), Queue.Declare.index, C_Q),
     Rule("declare any queue", calls(Queue.Declare, queue=""), Queue.Declare.index, (CONFIGURE, "queue", GENERATED)),
-    Rule(
-        "declare queue with dead letters",
-        calls(Queue.Declare, queue="new", arguments=DEAD_LETTERS),
-        Queue.Declare.index,
-        *((CONFIGURE, "queue", "new"), (READ, "queue", "new"), W_OTHER),
-    ),
-    Rule(
-        "declare queue with dead letters again",
-        calls(Queue.Declare, queue="dead-lettering", arguments=DEAD_LETTERS),
-        Queue.Declare.index,
-        (CONFIGURE, "queue", "dead-lettering"),
-    ),
-    Rule(
-        "declare queue passively",
-        calls(Queue.Declare, queue="q", passive=True),
-        Queue.Declare.index,
-        *any_of("queue", "q"),
-        anyone=True,
-    ),
+    Rule("declare queue with dead letters", calls(Queue.Declare, queue="new", arguments=DEAD_LETTERS),
+     Queue.Declare.index, *((CONFIGURE, "queue", "new"), (READ, "queue", "new"), W_OTHER)),
+    Rule("declare queue with dead letters again", calls(Queue.Declare, queue="dead-lettering", arguments=DEAD_LETTERS),
+     Queue.Declare.index, (CONFIGURE, "queue", "dead-lettering")),
+    Rule("declare queue passively", calls(Queue.Declare, queue="q", passive=True), Queue.Declare.index,
+     *any_of("queue", "q"), anyone=True),
     Rule("bind queue", calls(Queue.Bind, queue="q", exchange="x", routing_key="k"), Queue.Bind.index, W_Q, R_X),
     Rule("unbind queue", calls(Queue.Unbind, queue="q", exchange="x", routing_key="k"), Queue.Unbind.index, W_Q, R_X),
     Rule("purge queue", calls(Queue.Purge, queue="q"), Queue.Purge.index, R_Q),
@@ -156,8 +131,8 @@ RULES = [
     Rule("tx.commit", lambda ch: (ch.transact(), ch.commit()), Tx.Commit.index),
     Rule("tx.rollback", lambda ch: (ch.transact(), ch.rollback()), Tx.Rollback.index),
     Rule("flow", calls(ChannelMethods.Flow, active=True), ChannelMethods.Flow.index),
-    Rule("access.request", lambda ch: None, 0x001E000A),  # of AMQP 0-8, which the client of the tests does not speak
-]
+    Rule("access.request", lambda ch: None, 0x001E000A),
+]  # fmt: skip
 
 
 def prepared() -> Node:

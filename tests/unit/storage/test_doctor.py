@@ -333,12 +333,7 @@ def test_damaged_metadata_is_reported_with_what_to_do(capsys: CaptureFixture[str
     ],
 )
 def test_a_file_that_cannot_be_opened_is_no_damage(
-    capsys: CaptureFixture[str],
-    monkeypatch: MonkeyPatch,
-    log: Path,
-    name: str,
-    number: int,
-    says: str,
+    capsys: CaptureFixture[str], monkeypatch: MonkeyPatch, log: Path, name: str, number: int, says: str
 ) -> None:
     def failing(open_file: Callable[..., object]) -> Callable[..., object]:
         def open_or_fail(path: str | Path, *arguments: Any, **options: Any) -> object:

@@ -146,22 +146,6 @@ def test_a_wrong_x_match_is_refused(mode, text):
     assert caught.value.text == text
 
 
-def test_a_queue_is_kept_until_its_last_binding_is_deleted():
-    exchange = HeadersExchange("x", Table.EMPTY)
-    queue = Destination("q")
-    bindings = [
-        Binding("x", queue, "", Table.of({"h": 1})),
-        Binding("x", queue, "k", Table.of({"h": 1})),
-        Binding("x", queue, "", Table.of({"h": None})),
-    ]
-    for binding in bindings:
-        exchange.on_bind(binding)
-    for binding in bindings:
-        assert routed(exchange, {"h": 1}) == ["q"]
-        exchange.on_unbind(Binding("x", queue, binding.routing_key, Table(binding.arguments.raw)))
-    assert routed(exchange, {"h": 1}) == []
-
-
 def test_a_binding_is_found_again_with_its_arguments_in_another_order():
     exchange = HeadersExchange("x", Table.EMPTY)
     queue = Destination("q")

@@ -101,22 +101,6 @@ def count_nodes(exchange: TopicExchange) -> int:
     return count
 
 
-def test_a_queue_is_kept_until_its_last_binding_is_deleted():
-    exchange = TopicExchange("x", Table.EMPTY)
-    queue = Destination("q")
-    bindings = [
-        Binding("x", queue, "a.#", Table.EMPTY),
-        Binding("x", queue, "a.#", Table.of({"n": 1})),
-        Binding("x", queue, "a.#.#", Table.EMPTY),
-    ]
-    for binding in bindings:
-        exchange.on_bind(binding)
-    for binding in bindings:
-        assert routed(exchange, "a.b") == ["q"]
-        exchange.on_unbind(binding)
-    assert routed(exchange, "a.b") == []
-
-
 def test_each_of_the_keys_is_tried():
     exchange = exchange_with("a.*", "b.#", "c")
     assert routed(exchange, "none", "a.x", "b") == ["a.*", "b.#"]
