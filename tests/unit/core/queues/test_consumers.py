@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.support.clock import FakeClock, fake_clock
+from tests.support.clock import fake_clock
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
-from tests.support.session import SlowJournal, SureJournal, connected, new_node
+from tests.support.session import SureJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.jobs.scheduler import RETRY_MS, Scheduler
+from warren.broker.core.jobs.scheduler import RETRY_MS
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import consumers as consumers_module
 from warren.broker.core.queues.consumers import (
@@ -388,31 +388,9 @@ def test_very_many_groups_count_at_what_it_takes_to_look_at_them() -> None:
     assert queue.host.scheduler.spent - before == 1_000 >> GROUPS_SHIFT and groups[-1].asked == 1
 
 
-class FreedGroup(ConsumerGroup):
-    """A group that was freed; it counts how often it is asked whether it still is."""
-
-    __slots__ = ("asked",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.freed = True
-        self.asked = 0
-
-    def still_freed(self) -> bool:
-        self.asked += 1
-        return False
-
-
 def test_of_very_many_groups_some_are_asked_at_a_time() -> None:
-    scheduler = Scheduler(FakeClock(), SlowJournal())
-    consumers = Consumers(scheduler)
-    groups = [FreedGroup() for _ in range(3 * LOOKS)]
-    for number, group in enumerate(groups):
-        consumer = Consumer(str(number), "o", False, False, 0)
-        consumer.group = group
-        consumers.add(consumer)
-    scheduler.freed += 1
-    assert [consumers.any_freed() for _ in range(4)] == [True, True, False, False]
+    queue, groups = grouped(*[False] * 3 * LOOKS)
+    assert [queue.consumers.any_freed() for _ in range(4)] == [True, True, False, False]
     assert [group.asked for group in groups] == [1] * len(groups)
 
 

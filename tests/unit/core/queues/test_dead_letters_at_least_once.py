@@ -354,20 +354,11 @@ class Ring:
         self.advance()
 
 
-@pytest.mark.parametrize("queues", [2, 8])
-def test_a_chain_of_queues_that_keep_dead_letters_holds_no_more_than_its_limits(queues: int) -> None:
-    ring = Ring(queues, "missing", **{"x-max-length": 3, "x-message-ttl": 1})
+@pytest.mark.parametrize("queues, to", [(2, "missing"), (8, "missing"), (2, "0"), (3, "0")])
+def test_queues_whose_dead_letters_expire_again_hold_no_more_than_their_limits(queues: int, to: str) -> None:
+    ring = Ring(queues, to, **{"x-max-length": 3, "x-message-ttl": 1})
     for _ in range(40):
-        ring.publish(2, "0")
-        ring.house.clock.advance(RETRY_MS)
-    assert ring.held == [3] * queues
-
-
-@pytest.mark.parametrize("queues", [2, 3])
-def test_a_circle_of_queues_whose_dead_letters_expire_again_holds_no_more_than_its_limits(queues: int) -> None:
-    ring = Ring(queues, **{"x-max-length": 3, "x-message-ttl": 1})
-    for _ in range(20):
-        ring.publish(2)
+        ring.publish(2, *ring.names[: 1 if to == "missing" else None])
         ring.house.clock.advance(RETRY_MS)
     assert ring.held == [3] * queues
 
