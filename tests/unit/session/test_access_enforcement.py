@@ -139,14 +139,6 @@ def refusal(what: str, key: str, exchange: str = "amq.topic") -> str:
     return f"{what} access to topic '{key}' in exchange '{exchange}' in vhost '/' refused for user 'a.b'"
 
 
-def test_keys_are_asked_for_on_publish() -> None:
-    node = node_with("^{username}\\.", "")
-    ch = channel(node)
-    for _ in range(2):
-        assert publish_refusal(ch, "amq.topic", "a.b.c") == ""
-    assert refusal("write", "axb.c") in publish_refusal(ch, "amq.topic", "axb.c")
-
-
 @pytest.mark.parametrize("header", ["CC", "BCC"])
 def test_keys_in_headers_are_asked_for_too(header: str) -> None:
     node = node_with("^mine", "")

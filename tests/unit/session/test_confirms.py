@@ -78,15 +78,6 @@ def test_what_needs_no_disk_is_confirmed_at_once(
     assert disk.acked() == [(1, False)]
 
 
-def test_confirms_keep_the_order_of_the_publishes(disk: Disk, ch: ClientChannel) -> None:
-    ch.publish("", "transient", b"1")
-    ch.publish("", "durable", b"2", DURABLE)
-    ch.publish("", "transient", b"3")
-    assert disk.acked() == [(1, False)]
-    disk.journal.commit(1)
-    assert disk.acked() == [(3, True)]
-
-
 def test_each_batch_confirms_its_own(disk: Disk, ch: ClientChannel) -> None:
     for _ in range(2):
         ch.publish("", "durable", b"body", DURABLE)
@@ -102,14 +93,6 @@ def test_each_batch_confirms_its_own(disk: Disk, ch: ClientChannel) -> None:
     assert disk.acked() == [(4, False)]
 
 
-def test_batches_that_become_safe_together_are_told_once(disk: Disk, ch: ClientChannel) -> None:
-    for _ in range(3):
-        ch.publish("", "durable", b"body", DURABLE)
-        disk.journal.seal()
-    disk.journal.commit(3)
-    assert disk.acked() == [(3, True)]
-
-
 def test_a_message_for_several_queues_waits_for_the_disk_if_one_of_them_is_durable(
     disk: Disk, ch: ClientChannel
 ) -> None:
@@ -119,16 +102,6 @@ def test_a_message_for_several_queues_waits_for_the_disk_if_one_of_them_is_durab
     assert disk.acked() == []
     disk.journal.commit(1)
     assert disk.acked() == [(1, False)]
-
-
-def test_one_persistent_message_among_others_makes_all_after_it_wait(disk: Disk, ch: ClientChannel) -> None:
-    method = codec.method_frame(1, Basic.Publish, {"routing_key": "durable"})
-    modes = (1, 1, 2, 1)
-    ch.client.raw(b"".join(method + codec.header_frame(1, 0, {"delivery_mode": mode}) for mode in modes))
-    acked = sum((tag if multiple else 1) for tag, multiple in disk.acked())
-    assert acked <= 2
-    disk.journal.commit(1)
-    assert disk.acked()[-1][0] == 4
 
 
 def test_a_return_comes_before_its_confirm(disk: Disk, ch: ClientChannel) -> None:
@@ -164,14 +137,6 @@ def test_nobody_is_told_who_is_not_there_any_more(disk: Disk, ch: ClientChannel,
     take_inbox(ch)
     disk.journal.commit(1)
     assert take_inbox(ch) == []
-
-
-def test_a_confirm_does_not_wait_for_what_was_published_later(disk: Disk, ch: ClientChannel) -> None:
-    ch.publish("", "durable", b"body", DURABLE)
-    disk.journal.seal()
-    disk.journal.commit(1)
-    ch.publish("", "durable", b"body", DURABLE)
-    assert disk.acked() == [(1, False)]
 
 
 def test_who_publishes_faster_than_the_disk_takes_it_waits(disk: Disk, ch: ClientChannel) -> None:
@@ -210,15 +175,6 @@ def tx(disk: Disk) -> ClientChannel:
     return disk.ch
 
 
-def test_commit_ok_waits_for_the_disk(disk: Disk, tx: ClientChannel) -> None:
-    tx.publish("", "durable", b"body", DURABLE)
-    assert disk.journal.live == {}
-    tx.send(Tx.Commit)
-    assert len(disk.journal.live) == 1 and take_inbox(tx) == []
-    disk.journal.commit(1)
-    assert [type(item) for item in take_inbox(tx)] == [Tx.CommitOk]
-
-
 def test_what_was_committed_is_delivered_before_it_is_on_disk(disk: Disk, tx: ClientChannel) -> None:
     tx.publish("", "transient", b"body")
     tx.send(Tx.Commit)
@@ -238,15 +194,6 @@ def test_nothing_of_a_connection_is_served_while_it_commits(disk: Disk, tx: Clie
     disk.journal.commit(1)
     assert [type(item) for item in take_inbox(tx)] == [Tx.CommitOk, Queue.DeclareOk]
     assert [item.message_count for item in take_inbox(other)] == [1]
-
-
-def test_it_takes_more_when_that_is_done(disk: Disk, tx: ClientChannel) -> None:
-    for number in (1, 2):
-        tx.publish("", "durable", b"body", DURABLE)
-        tx.send(Tx.Commit)
-        disk.journal.commit(number)
-        assert [type(item) for item in take_inbox(tx)] == [Tx.CommitOk]
-    assert tx.count("durable") == 2
 
 
 def test_a_goodbye_waits_for_the_commit_before_it(disk: Disk, tx: ClientChannel) -> None:

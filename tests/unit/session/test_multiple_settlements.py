@@ -152,20 +152,6 @@ def test_very_many_are_settled_in_slices_before_anything_else_is_served(how: str
         assert not large.channel.unacked and not large.queue.unacked
 
 
-def test_what_a_dying_connection_held_goes_back_in_slices_and_in_order() -> None:
-    large = Large()
-    large.connection.lost("reset")
-    assert 0 < large.queue.unacked < LARGE
-    other = connected(large.node).channel(1)
-    other.send(Basic.Consume, queue="queue", consumer_tag="c")
-    connection = pipe_of(other.client).connection
-    assert not connection.channels[1].unacked, "what has come back is not all, and has to be in order"
-    assert max(large.turns()) <= TURN_COST
-    while connection.take_output():
-        connection.flushed()
-    assert [entry[2] for entry in connection.channels[1].unacked.values()] == list(range(1, LARGE + 1))
-
-
 def test_acknowledging_step_by_step_looks_at_no_delivery_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     large = Large()
     looks = 0

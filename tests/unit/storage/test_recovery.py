@@ -109,12 +109,6 @@ def is_refused_and_left_alone(disk: SimulatedDisk, reason: str) -> None:
 BODIES = [b"one", b"two", b"three", b"four"]
 
 
-def test_an_empty_folder() -> None:
-    journal, found = open_journal(SimulatedDisk(Random(1)))
-    assert not found and not journal.report
-    survives_two_restarts(SimulatedDisk(Random(1)), [])
-
-
 def test_cut_off_at_every_byte_of_the_last_two_records() -> None:
     data = write_log(*BODIES).content(FIRST)
     records = records_of(data)
@@ -293,15 +287,6 @@ def test_a_flipped_bit_in_the_checkpoint() -> None:
         fresh.put("checkpoint", flipped(fresh.content("checkpoint"), at, 0x80))
         journal, found = open_journal(fresh)
         assert found == {1: BODIES, 2: BODIES} and journal.report, f"byte {at}"
-
-
-def test_a_large_message_in_ten_queues_is_the_same_to_the_byte() -> None:
-    disk, journal = begun()
-    body = Random(1).randbytes(300_000)
-    append(journal, list(range(1, 11)), body)
-    assert len(disk.content(FIRST)) < len(body) + 1000
-    journal, found = open_journal(disk.power_loss(Random(1)))
-    assert found == {queue: [body] for queue in range(1, 11)}
 
 
 def test_one_damaged_while_the_broker_runs_is_left_out() -> None:

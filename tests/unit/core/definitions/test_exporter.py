@@ -80,11 +80,6 @@ def test_a_vhost_has_its_metadata_and_limits(node: Node) -> None:
     assert section(node, "vhosts")[0]["default_queue_type"] == "classic"
 
 
-def test_permissions_are_exported_as_they_were_given(node: Node) -> None:
-    assert section(node, "permissions") == DEFINITIONS["permissions"]
-    assert section(node, "topic_permissions") == DEFINITIONS["topic_permissions"]
-
-
 def test_operator_policies_and_limits_are_among_the_parameters_and_policies_are_not(node: Node) -> None:
     kinds = [item["component"] for item in section(node, "parameters")]
     assert kinds == ["federation-upstream", "federation-upstream-set", "operator_policy", "vhost-limits"]
@@ -110,11 +105,6 @@ def test_exclusive_queues_and_predeclared_and_plugins_exchanges_are_left_out_wit
     assert names(node, "queues") == ["q", "quorum"]
     ends = [(item["source"], item["destination"]) for item in section(node, "bindings")]
     assert ends == [("amq.fanout", "t"), ("h", "quorum"), ("t", "q")]
-
-
-def test_internal_exchanges_of_users_are_exported(node: Node) -> None:
-    node.vhosts["v"].declare_exchange("inside", "fanout", durable=True, internal=True)
-    assert names(node, "exchanges") == ["h", "inside", "t"]
 
 
 def test_transient_objects_are_exported(node: Node) -> None:

@@ -233,26 +233,6 @@ def test_duplicates_that_wait_for_a_full_queue_are_dropped(
     assert isinstance(type_of, DeduplicatingExchange) and type_of.deduplication.duplicates == 4
 
 
-@pytest.mark.parametrize("other", [None, "amq.fanout", "outer"])
-def test_a_message_that_a_queue_rejects_is_not_remembered_by_the_exchange(channel: Channel, other: str | None) -> None:
-    channel.exchange("x", "fanout", arguments=ON)
-    channel.declare("full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
-    channel.declare("plain")
-    for queue in ("full", "plain"):
-        channel.bind(queue, "x")
-    if other == "outer":
-        channel.exchange("outer", "fanout", arguments=ON)
-    if other:
-        channel.bind_exchange("x", other)
-    channel.confirm()
-    send(channel, other or "x", "", "a", "b")
-    assert channel.confirms((1, 2)) == ({1}, {2})
-    assert channel.drain("full") == [b"0"]
-    send(channel, other or "x", "", "b", "a", "b")
-    assert channel.confirms((3, 4, 5)) == ({3, 4, 5}, set())
-    assert (channel.drain("full"), channel.drain("plain")) == ([b"0"], [b"0", b"1", b"0"])
-
-
 def test_a_rolled_back_message_is_not_remembered_and_a_commit_takes_one_of_two(node: Node, channel: Channel) -> None:
     channel.exchange("x", "fanout", arguments=ON)
     channel.declare("q")

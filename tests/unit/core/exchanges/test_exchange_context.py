@@ -12,11 +12,9 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.exchanges.built_in import new_registry
-from warren.broker.core.exchanges.direct import DirectExchange
 from warren.broker.core.exchanges.exchange_context import Emission, ExchangeContext
 from warren.broker.core.exchanges.exchange_type import ExchangeType, Registry, Sink
 from warren.broker.core.exchanges.fanout import FanoutExchange
-from warren.broker.core.exchanges.headers import HeadersExchange
 from warren.broker.core.messages.binding import Binding, Destination
 from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.node.node import Node
@@ -200,35 +198,9 @@ class EchoExchange(ExchangeType):
     pass
 
 
-class TwiceExchange(ExchangeType):
-    """An exchange type that delegates to another."""
-
-    def compose(self, registry: Registry) -> None:
-        self.inner = registry.create(self.arguments.text("inner") or "", self.name, self.arguments)
-
-
 @pytest.fixture
 def registry() -> Registry:
     return new_registry()
-
-
-def test_the_built_in_types_are_there(registry):
-    assert registry.names() == ["direct", "fanout", "headers", "topic"]
-    assert registry.find("headers") is HeadersExchange
-
-
-def test_each_exchange_gets_a_state_of_its_own(registry):
-    arguments = Table.of({"k": 1})
-    made = registry.create("direct", "x", arguments)
-    assert type(made) is DirectExchange
-    assert (made.name, made.arguments) == ("x", arguments)
-    assert registry.create("direct", "x", arguments) is not made
-
-
-def test_a_plugin_registers_its_type_like_a_built_in_one(registry):
-    registry.register("x-echo", EchoExchange)
-    assert type(registry.create("x-echo", "x", Table.EMPTY)) is EchoExchange
-    assert "x-echo" not in new_registry().names()
 
 
 def test_the_registry_lists_the_distribution_of_each_type(registry):
@@ -240,14 +212,6 @@ def test_the_registry_lists_the_distribution_of_each_type(registry):
         ("topic", ""),
         ("x-echo", "echoes 1.0"),
     ]
-
-
-def test_a_type_can_be_made_of_another(registry):
-    registry.register("x-twice", TwiceExchange)
-    made = registry.create("x-twice", "x", Table.of({"inner": "direct"}))
-    assert type(made.inner) is DirectExchange
-    with pytest.raises(PreconditionFailed, match="unknown exchange type 'x-none'"):
-        registry.create("x-twice", "x", Table.of({"inner": "x-none"}))
 
 
 @pytest.mark.parametrize(

@@ -86,12 +86,6 @@ def test_all_errors_are_reported_and_nothing_is_stored(parameters: Parameters, w
     assert not parameters.all() and not watcher.take_changes()
 
 
-def test_an_unknown_component_is_refused(parameters: Parameters) -> None:
-    with pytest.raises(Invalid) as raised:
-        parameters.set("/", "shovel", "a", {})
-    assert reason(raised) == "Validation failed\n\ncomponent shovel not found\n"
-
-
 def test_policies_are_set_by_another_method(parameters: Parameters) -> None:
     with pytest.raises(Invalid) as raised:
         parameters.set("/", "policy", "a", {})

@@ -7,11 +7,10 @@ import pytest
 from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
 from warren.broker.amqp.field_table import Table
-from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.route_cache import RouteCache
 from warren.broker.core.exchanges.router import Route
-from warren.broker.core.messages.message import ByteCount, RoutingAddress, framed
+from warren.broker.core.messages.message import ByteCount, RoutingAddress
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import Policies
 from warren.broker.core.policies.policy_keys import KEYS, OPERATOR_KEYS, definition_lines, merge_definitions
@@ -211,14 +210,6 @@ def test_only_changed_objects_are_reported(vhost: VHost, policies: Policies, wat
     assert watcher.take_targets() == ["a-exchange", "a1", "a2", "b"]
     policies.clear("/", "lower")
     assert watcher.take_targets() == ["a-exchange", "a1"]
-
-
-def test_a_policy_acts_at_once_on_what_is_queued(vhost: VHost, policies: Policies) -> None:
-    it = queue(vhost, "q")
-    for _ in range(20):
-        vhost.enqueue([framed(RoutingAddress("", "q"), Properties(), b"body")], 4, False, (it,))
-    policies.set("/", "p", "q", {"max-length": 5})
-    assert it.ready == 5
 
 
 def test_an_alternate_exchange_comes_and_goes_with_a_policy(vhost: VHost, policies: Policies) -> None:

@@ -99,16 +99,6 @@ def test_one_queue_has_an_entry_for_each_reason() -> None:
     assert trail(message) == [("q", "delivery_limit", 1), ("q", "maxlen", 1), ("q", "expired", 1)]
 
 
-def test_a_ring_of_four_queues_has_four_entries_after_ten_turns() -> None:
-    message = new()
-    for _ in range(10):
-        for queue in ("q1", "q2", "q3", "q4"):
-            message = die(message, queue, "rejected" if queue == "q4" else "expired")
-    assert trail(message) == [
-        ("q4", "rejected", 10), ("q3", "expired", 10), ("q2", "expired", 10), ("q1", "expired", 10)
-    ]  # fmt: skip
-
-
 def test_the_latest_entries_of_very_many_are_kept_and_others_counted() -> None:
     message = die(new(headers=Table.of({"CC": ["c" * 250] * 200})), "q0")
     for number in range(1, 500):

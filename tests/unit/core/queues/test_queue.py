@@ -191,14 +191,6 @@ def positions(log: list[Delivery], name: str) -> list[int]:
     return [position for tag, position, _, _ in log if tag == name]
 
 
-def test_two_consumers_are_served_in_turn() -> None:
-    queue, log = filled(4), []
-    for name in "12":
-        queue.add_consumer(Taker(name, queue, log, False, 0, 100))
-    queue.pump()
-    assert [tag for tag, *_ in log] == ["1", "2", "1", "2"]
-
-
 def test_consumers_with_outputs_of_their_own_get_every_other_message() -> None:
     queue = filled(5)
     logs: dict[str, list[Delivery]] = {"1": [], "2": []}
@@ -208,28 +200,6 @@ def test_consumers_with_outputs_of_their_own_get_every_other_message() -> None:
     enqueue([message()], queue)
     queue.pump()
     assert [positions(log, name) for name, log in logs.items()] == [[1, 3, 5], [2, 4, 6]]
-
-
-def test_the_lower_priority_gets_what_the_higher_has_no_room_for() -> None:
-    queue, log = filled(5), []
-    for name, priority, credit in (("low", -1, 100), ("high", 1, 2)):
-        queue.add_consumer(Taker(name, queue, log, False, priority, credit))
-    queue.pump()
-    assert (positions(log, "high"), positions(log, "low")) == ([1, 2], [3, 4, 5])
-
-
-def test_requeued_messages_are_delivered_in_the_order_of_publishing() -> None:
-    queue, log = filled(6), []
-    taker = Taker("1", queue, log, False, 0, 4)
-    queue.add_consumer(taker)
-    queue.pump()
-    for _, position, each, _ in [log[2], log[0], log[1]]:
-        queue.requeue(position, each)
-    taker.credit = 100
-    queue.wake(taker)
-    queue.pump()
-    expected = [(1, True), (2, True), (3, True), (5, False), (6, False)]
-    assert [(position, redelivered) for _, position, _, redelivered in log[4:]] == expected
 
 
 def test_settlements_after_the_deletion_of_the_queue_are_accepted() -> None:
@@ -252,10 +222,6 @@ class HeldPublisher(Publisher):
 
     def drained(self, queue: Queue) -> None:
         self.drained_by.append(queue)
-
-
-def test_a_queue_that_nobody_consumes_holds_nobody_back() -> None:
-    assert not filled(HOLD_ABOVE + 1).congested()
 
 
 def test_a_full_queue_holds_publishers_until_it_has_drained() -> None:

@@ -329,62 +329,6 @@ def test_as_long_as_there_is_memory_nothing_is_paged() -> None:
     assert not queue.ready_messages.default.chunks.stored and journal_of(queue).stored == 0
 
 
-def test_messages_published_during_a_backlog_follow_it() -> None:
-    queue, log = full_queue(20), []
-    queue.host.ledger.limit_bytes = 1 << 30
-    enqueue(numbered(20, 5), queue)
-    assert len(queue.ready_messages.default.fresh) == PAGE_ABOVE + 1
-    queue.add_consumer(Taker("1", queue, log, True, 0, 100))
-    queue.pump()
-    assert bodies(log) == list(range(25))
-    enqueue(numbered(25, 3 * PAGE_ABOVE), queue)
-    assert not queue.ready_messages.default.chunks.stored, "the backlog is empty"
-
-
-def test_requeued_messages_precede_all_others() -> None:
-    queue, log = full_queue(30), []
-    taker = Taker("1", queue, log, False, 0, 15)
-    queue.add_consumer(taker)
-    queue.pump()
-    for _, position, each, _ in (log[13], log[2], log[7]):
-        queue.requeue(position, each)
-    taker.credit = 100
-    queue.wake(taker)
-    queue.pump()
-    assert bodies(log)[15:] == [2, 7, 13, *range(15, 30)]
-    assert [redelivered for *_, redelivered in log[15:]] == [True] * 3 + [False] * 15
-    emptied(queue)
-
-
-@pytest.mark.parametrize("no_ack", [False, True])
-def test_get_reads_the_backlog_too(no_ack: bool) -> None:
-    queue = full_queue(30)
-    for number in range(30):
-        position, each, redelivered = queue.get(no_ack) or pytest.fail("nothing")
-        assert (position, int(each.body), redelivered) == (number + 1, number, False)
-        if not no_ack:
-            queue.settle([each])
-    assert queue.get(no_ack) is None
-    emptied(queue)
-    assert not journal_of(queue).live and not journal_of(queue).loose
-
-
-@pytest.mark.parametrize("number", [0, 1], ids=["transient", "durable"])
-def test_a_purge_includes_the_backlog(number: int) -> None:
-    queue, log = full_queue(40, number), []
-    queue.add_consumer(Taker("1", queue, log, False, 0, 3))
-    queue.pump()
-    _, position, each, _ = log[0]
-    queue.requeue(position, each)
-    assert queue.purge() == 38
-    emptied(queue)
-    journal = journal_of(queue)
-    assert set(journal.live) == ({(1, log[1][2].id)} if number else set()) and not journal.loose
-    enqueue(numbered(40, 1), queue)
-    found = queue.get(True)
-    assert found is not None and int(found[1].body) == 40 and found[0] > position
-
-
 def test_a_backlog_is_not_read_while_no_consumer_has_room() -> None:
     queue, log = full_queue(30), []
     queue.add_consumer(Taker("1", queue, log, True, 0, PAGE_ABOVE))
