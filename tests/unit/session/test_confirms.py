@@ -354,14 +354,6 @@ def test_a_connection_forgets_its_channels_whose_confirms_are_sent(disk: Disk, c
 # The arithmetic alone
 
 
-def test_a_channel_waits_once_for_a_batch_however_many_publishes_are_in_it() -> None:
-    confirms = Confirms()
-    waits = [confirms.published(1, ticket, 0) for ticket in (1, 1, 2, 0, 1, 3)]
-    assert waits == [True, False, True, False, False, True]
-    confirms.committed(1)
-    assert confirms.last_settled == 2
-
-
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[str, int]]:
     return draw(st.lists(st.one_of(

@@ -12,7 +12,6 @@ from tests.support import codec
 from tests.support.amqp_client import Channel, Client, Content
 from tests.support.in_process import InProcessPeer
 from tests.support.session import connected, new_node, pipe_of
-from warren.broker.amqp import properties
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.session import checked_properties
@@ -229,11 +228,6 @@ def test_few_patterns_are_made_at_once_and_they_count_as_work_of_the_connection(
         checked.check(each)
     assert len(checked._patterns) == 2 and connection.spent == 2 * checked_properties.PATTERN_COST
     connection.spent = 0
-
-
-def test_value_spans_are_those_of_the_values() -> None:
-    raw = raw_of({"message_id": "id", "delivery_mode": 2, "headers": {"a": "text", "b": True, "c": {"d": 1}}})
-    assert [raw[start:end] for start, end in properties.value_spans(raw)] == [b"text", b"\x01", b"id"]
 
 
 def test_what_a_channel_keeps_of_properties_is_limited_in_bytes() -> None:

@@ -270,19 +270,6 @@ def test_messages_whose_attempts_are_counted_and_not_stored_stay_in_memory(durab
     assert scene.queue.shed == (COUNT if durable and delivery_mode == 2 else 0)
 
 
-def test_a_requeued_message_expires() -> None:
-    scene = Scene(**{"x-message-ttl": 1000}, **DEAD)
-    tags = scene.deliver()
-    scene.consumer.cancel(scene_consumers(scene)[0])
-    scene.consumer.nack(tags[-1], multiple=True)
-    scene.consumer.sync()
-    scene.advance(999)
-    assert scene.queue.ready == COUNT
-    scene.advance(1)
-    assert scene.drain("dead") == list(range(COUNT))
-    scene.check_empty()
-
-
 def test_a_transaction_settles_them_or_makes_them_outstanding_again() -> None:
     scene = Scene()
     scene.consumer.transact()

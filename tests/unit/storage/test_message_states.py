@@ -135,17 +135,6 @@ def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there(disk: S
     assert {queue: recovered.deadlines_ms for queue, recovered in found.items()} == {1: array("Q", (5, 0)), 2: None}
 
 
-def test_what_was_counted_is_read_back_by_the_queue_that_counted(disk: SimulatedDisk, journal: Journal) -> None:
-    message = append(journal, [1, 2], b"x")
-    for count in (1, 2, 3):
-        journal.record_delivery_count(1, message.id, count)
-    commit_any(journal)
-    pages = [message.id]
-    for each in (journal, opened(disk.power_loss(Random(1)))[0]):
-        assert attempts(each, pages, 1) == {b"x": 3}
-        assert attempts(each, pages, 2) == {b"x": 0}
-
-
 @pytest.mark.parametrize(("number", "count"), [(1, 3), (2, 0)])
 def test_a_restored_queue_reads_its_own_count(disk: SimulatedDisk, journal: Journal, number: int, count: int) -> None:
     message = append(journal, [1, 2], b"x")

@@ -80,13 +80,6 @@ def test_a_vhost_has_its_metadata_and_limits(node: Node) -> None:
     assert section(node, "vhosts")[0]["default_queue_type"] == "classic"
 
 
-def test_operator_policies_and_limits_are_among_the_parameters_and_policies_are_not(node: Node) -> None:
-    kinds = [item["component"] for item in section(node, "parameters")]
-    assert kinds == ["federation-upstream", "federation-upstream-set", "operator_policy", "vhost-limits"]
-    assert section(node, "parameters")[1]["value"] == [{"upstream": "up"}]
-    assert section(node, "policies") == DEFINITIONS["policies"]
-
-
 def test_parameters_specific_to_this_broker_are_not_exported(node: Node) -> None:
     node.parameters.set_global(CLUSTER_ID, "x")
     node.parameters.set_global(IMPORTED_HASH, "y")

@@ -387,15 +387,6 @@ def test_restored_messages_are_dropped_with_their_exchange_and_no_other_is() -> 
     assert sum(segment.live for segment in broker.journal.segments.values()) == 1
 
 
-def test_messages_that_were_due_while_the_broker_was_down_are_released_at_once() -> None:
-    broker = Restarting()
-    broker.send(b"x", 1000)
-    broker.commit()
-    broker.clock = FakeClock(broker.clock.now_ms() + 5000)
-    broker.crash()
-    assert broker.due(0) == [b"x"]
-
-
 def compacted(broker: Restarting) -> list[bytes]:
     """Have compaction move those of 400 messages that wait for ten seconds; return their bodies."""
     dice = Random(7)

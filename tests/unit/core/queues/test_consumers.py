@@ -275,21 +275,14 @@ def test_a_length_limit_drops_nothing_while_consumers_with_room_are_not_asked_ye
     assert (len(asked.deliveries), asked.queue.dropped) == (room, 1_800 - room)
 
 
+@pytest.mark.parametrize("limits", [{"max_length": 1, "overflow": "reject-publish"}, {"message_ttl": 0}])
 @pytest.mark.parametrize("by_priority", [True, False])
-def test_no_publish_is_refused_while_consumers_with_room_are_not_asked_yet(by_priority: bool) -> None:
-    asked = Asked(by_priority, max_length=1, overflow="reject-publish")
-    assert not asked.queue.accept([message() for _ in range(900)], MADE, False).refused
-    asked.pump()
-    assert len(asked.deliveries) == 900
-
-
-@pytest.mark.parametrize("by_priority", [True, False])
-def test_a_message_without_time_to_live_does_not_expire_while_consumers_with_room_are_not_asked_yet(
-    by_priority: bool,
+def test_no_message_is_refused_or_expires_while_consumers_with_room_are_not_asked_yet(
+    by_priority: bool, limits: dict[str, object]
 ) -> None:
-    asked = Asked(by_priority, message_ttl=0)
+    asked = Asked(by_priority, **limits)
     for _ in range(900):
-        asked.queue.accept([message()], MADE, False)
+        assert not asked.queue.accept([message()], MADE, False).refused
     asked.pump()
     assert len(asked.deliveries) == 900 and not asked.queue.expired
 

@@ -26,11 +26,11 @@ from warren.broker.core.queues import dead_letter_budget, dead_lettering, queue,
 from warren.broker.core.queues.dead_letter_budget import ALL_BYTES, USER_BYTES, WOKEN, DeadLetterBudget
 from warren.broker.core.queues.waiting_outboxes import LOOK_MS
 from warren.broker.core.telemetry.resource_alarms import DISK
-from warren.broker.core.vhost import emissions
 from warren.plugins.exchanges.recent_history import RecentHistoryExchange
 
 MANY = 3 * queue.SLICE
 SOME = 5 * dead_lettering.SLICE
+NUMBERS = [b"%d" % number for number in range(SOME)]
 DURABLE = {"delivery_mode": 2}
 
 
@@ -58,6 +58,13 @@ class House:
             given |= {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
         self.ch.declare("queue", durable=True, arguments=given)
         self.queue = self.node.vhosts["/"].queues["queue"]
+
+    def reject_some(self) -> None:
+        """Publish SOME messages, which are their numbers, and reject all of them together."""
+        self.ch.fill("queue", *NUMBERS, **DURABLE)
+        self.ch.consume("queue")
+        self.ch.deliveries(SOME)
+        self.ch.nack(0, multiple=True, requeue=False)
 
     def kept(self, name: str) -> int:
         """Return the number of messages of a queue in the journal."""
@@ -106,10 +113,7 @@ def test_many_messages_beyond_a_new_limit_are_dead_lettered_in_slices(dead_lette
 
 def test_many_messages_rejected_at_once_are_dead_lettered_in_slices() -> None:
     house = House()
-    house.ch.fill("queue", *[b"x"] * SOME, **DURABLE)
-    house.ch.consume("queue")
-    house.ch.deliveries(SOME)
-    house.ch.nack(0, multiple=True, requeue=False)
+    house.reject_some()
     assert house.ch.count("letters") == dead_lettering.SLICE
     assert house.kept("queue") == SOME - dead_lettering.SLICE, "messages in the outbox stay in the journal"
     house.clock.advance(1)
@@ -118,7 +122,7 @@ def test_many_messages_rejected_at_once_are_dead_lettered_in_slices() -> None:
 
 def test_dead_letters_wait_for_the_journal_in_their_order_and_make_no_attempts_meanwhile() -> None:
     house = House()
-    house.ch.fill("queue", *[b"%d" % number for number in range(SOME)], **DURABLE)
+    house.ch.fill("queue", *NUMBERS, **DURABLE)
     house.ch.consume("queue")
     house.ch.deliveries(SOME)
     house.journal.much = True
@@ -128,7 +132,7 @@ def test_dead_letters_wait_for_the_journal_in_their_order_and_make_no_attempts_m
     house.journal.catch_up()
     house.clock.advance(1)
     assert house.kept("queue") == 0
-    assert house.ch.drain("letters") == [b"%d" % number for number in range(SOME)]
+    assert house.ch.drain("letters") == NUMBERS
 
 
 @pytest.mark.parametrize("fields", [{}, DURABLE])
@@ -228,32 +232,6 @@ def test_a_get_with_automatic_acknowledgement_gets_the_messages_before_the_first
     assert connected(house.node).channel().drain("queue") == [b"behind"]
 
 
-def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_deleted_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    limit_dead_letters(monkeypatch, ALL_BYTES=73_000, SOME_BYTES=10_000)
-    house = House()
-    queues = house.node.vhosts["/"].queues
-    house.ch.publish("", "queue", b"waited for", DURABLE)
-    house.journal.much = True
-    given = {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
-    waiting = []
-    for number in range(10):
-        name = f"transient{number}"
-        house.ch.declare(name, arguments=given)
-        for _ in range(10):
-            house.ch.publish("", name, bytes(4_000))
-            house.clock.advance(1)
-        waiting.append(len(queues[name].outbox))
-        if number < 5:
-            house.node.vhosts["/"].delete_queue(queues[name])
-    assert waiting == [9, 7, *[0] * 8], "after 16 and a deleted queue they are more than ALL_BYTES"
-    budget = house.queue.host.ledger
-    house.journal.catch_up()
-    house.clock.advance(1_000)
-    assert budget.dead_letters.total == 0 and all(queues[f"transient{number}"].ready == 1 for number in range(5, 10))
-
-
 @pytest.mark.parametrize("gets", [False, True])
 def test_a_user_whose_messages_do_not_wait_consumes_while_those_of_another_are_too_many(
     monkeypatch: pytest.MonkeyPatch, gets: bool
@@ -333,7 +311,7 @@ def test_a_publisher_whose_messages_a_queue_rejects_waits_for_the_journal_as_the
 
 def test_dead_letters_wait_while_the_disk_is_full_and_queues_with_many_bindings_are_deleted_meanwhile() -> None:
     house = House(message_ttl=10)
-    house.ch.fill("queue", *[b"%d" % number for number in range(SOME)], **DURABLE)
+    house.ch.fill("queue", *NUMBERS, **DURABLE)
     house.ch.declare("other", durable=True)
     for number in range(5_000):
         house.ch.bind("letters", "amq.direct", str(number))
@@ -347,7 +325,7 @@ def test_dead_letters_wait_while_the_disk_is_full_and_queues_with_many_bindings_
     house.node.alarms.clear(DISK)
     house.clock.advance(1)
     assert house.kept("queue") == 0
-    assert house.ch.drain("letters") == [b"%d" % number for number in range(SOME)]
+    assert house.ch.drain("letters") == NUMBERS
 
 
 def test_no_due_message_is_delivered_while_other_due_messages_wait() -> None:
@@ -403,10 +381,7 @@ def test_a_consumer_that_rejects_everything_gets_no_more_until_the_outbox_has_dr
 
 def test_the_outbox_of_a_deleted_queue_is_dead_lettered() -> None:
     house = House()
-    house.ch.fill("queue", *[b"x"] * SOME, **DURABLE)
-    house.ch.consume("queue")
-    house.ch.deliveries(SOME)
-    house.ch.nack(0, multiple=True, requeue=False)
+    house.reject_some()
     house.ch.call(QueueMethods.Delete, queue="queue")
     house.clock.advance(0)
     assert house.ch.count("letters") == SOME and not house.journal.left
@@ -416,10 +391,7 @@ def test_the_outbox_of_a_deleted_queue_is_dead_lettered() -> None:
 
 def test_outboxes_are_published_before_the_node_stops() -> None:
     house = House()
-    house.ch.fill("queue", *[b"x"] * SOME, **DURABLE)
-    house.ch.consume("queue")
-    house.ch.deliveries(SOME)
-    house.ch.nack(0, multiple=True, requeue=False)
+    house.reject_some()
     house.ch.sync()
     house.journal.much = True
     assert not house.node.finish() and house.kept("letters") == dead_lettering.SLICE
@@ -620,24 +592,6 @@ def test_a_queue_waits_for_one_of_a_circle_in_which_it_is_not() -> None:
     assert not dead_lettering.waits_for(one, outside)
 
 
-def test_what_the_broker_makes_leaves_out_a_queue_that_must_not_reject_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_dead_letters(monkeypatch, MANY=5)
-    house = House(max_length=0, overflow="reject-publish-dlx")
-    outbox, vhost = house.queue.outbox, house.node.vhosts["/"]
-    house.ch.declare("other")
-    outbox.awaits_journal = True
-    outbox.add(new_messages(house.node), "maxlen", queued=False)
-    refused = []
-
-    def job() -> Iterator[int]:
-        targets = (house.queue, vhost.queues["other"])
-        refused.append((yield from emissions.enqueue_in_slices(vhost, targets, new_messages(house.node))).refused)
-
-    house.node.scheduler.start("emissions", job())
-    house.clock.advance(10_000)
-    assert (len(outbox), vhost.queues["other"].ready, refused) == (10, 10, [set(range(10))])
-
-
 @pytest.mark.parametrize("end", ["deleted", "other overflow", "fewer of the user", "fewer of the node"])
 @pytest.mark.parametrize("empty", [False, True])
 def test_who_waits_for_a_queue_goes_on_when_it_may_reject_more_or_rejects_nothing_more(
@@ -824,27 +778,6 @@ def test_an_exchange_keeps_a_dead_letter_once_that_waits_for_a_full_queue(
     assert house.ch.drain("replayed") == [b"first"] * (changed != "policy"), "else it went another way"
 
 
-def test_few_of_very_many_that_wait_for_an_outbox_go_on_when_it_has_fewer_messages(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """All at once would fill it again and again, and take long."""
-    limit_dead_letters(monkeypatch, SLICE=1)
-    house = House(message_ttl=10, max_length=3, overflow="reject-publish-dlx")
-    house.ch.fill("queue", b"1", b"2", b"3", **DURABLE)
-    house.node.alarms.set(DISK)
-    house.clock.advance(1_000)
-    called: list[int] = []
-    counts: list[int] = []
-    for number in range(300):
-        house.queue.outbox.when_fewer(partial(called.append, number))
-    assert len(house.queue.outbox) == 3
-    house.node.alarms.clear(DISK)
-    house.clock.after_each = lambda: counts.append(len(called))
-    house.clock.advance(1_000)
-    steps = [after - before for before, after in pairwise([0, *counts])]
-    assert called == list(range(300)) and max(steps) == WOKEN
-
-
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_full_queues_in_a_circle_do_not_wait_for_each_other(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each dead-letters what it rejects to the next one, which is what all of them wait for, and to another queue."""
@@ -870,20 +803,15 @@ def test_full_queues_in_a_circle_do_not_wait_for_each_other(length: int, monkeyp
     assert ch.count("letters") == 100 * length * length, "each message is rejected by each queue, once on its way"
 
 
-def test_a_long_chain_of_queues_that_reject_publishes_passes_a_message_on_to_its_end() -> None:
+@pytest.mark.parametrize(
+    "length, arguments", [(300, {"max_length": 0, "overflow": "reject-publish-dlx"}), (100, {"message_ttl": 0})]
+)
+def test_a_long_chain_of_queues_passes_messages_on_to_its_end(length: int, arguments: dict[str, Any]) -> None:
     node = new_node(SlowJournal())
-    ch = chain(node, 300, max_length=0, overflow="reject-publish-dlx")
-    ch.publish("", "0", b"message")
-    fake_clock(node.clock).advance(0)
-    assert ch.count("300") == 1
-
-
-def test_a_long_chain_of_queues_in_which_messages_expire_at_once_passes_a_message_on_to_its_end() -> None:
-    node = new_node(SlowJournal())
-    ch = chain(node, 100, message_ttl=0)
+    ch = chain(node, length, **arguments)
     ch.fill("0", *[b"%d" % number for number in range(50)])
     fake_clock(node.clock).advance(0)
-    assert ch.drain("100") == [b"%d" % number for number in range(50)]
+    assert ch.drain(f"{length}") == [b"%d" % number for number in range(50)]
 
 
 def test_each_letter_has_the_properties_and_the_route_of_its_time() -> None:

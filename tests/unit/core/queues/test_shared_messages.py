@@ -106,16 +106,6 @@ def test_they_are_stored_once(queues: dict[str, dict[str, int]], delivery_mode: 
     scene.check_empty()
 
 
-@pages
-def test_queues_with_other_deadlines_store_their_own() -> None:
-    scene = Scene({"a": {}, "b": TTL, "c": {"x-message-ttl": 1000}})
-    scene.publish()
-    assert len(scene.journal.loose) == 3 * (COUNT - PAGE_ABOVE - 1)
-    scene.advance(2000)
-    assert [scene.drain(name) for name in NAMES] == [list(range(COUNT)), list(range(COUNT)), []]
-    scene.check_empty()
-
-
 def test_the_records_of_many_states_that_a_message_knows_count() -> None:
     shared = ByteCount()
     origin = shared_message(framed(NO_ADDRESS, Properties(), b""), shared, 0)
@@ -286,18 +276,4 @@ def test_one_for_very_many_queues_counts_once(properties: dict[str, str]) -> Non
     assert all(queue.ready == 1 for queue in scene.node.vhosts["/"].queues.values())
     copies = 1500 * Ledger.ALONE if properties else 0
     assert 100_000 < scene.node.ledger.shared.total - copies < 101_000
-    scene.check_ledger()
-
-
-@pages
-def test_all_that_several_consumers_hold_leaves_memory() -> None:
-    scene = Scene(PLAIN)
-    consumers = [connected(scene.node).channel() for _ in NAMES]
-    for consumer, name in zip(consumers, NAMES, strict=True):
-        consumer.consume(name)
-    scene.publish()
-    scene.advance()
-    ledger = scene.node.ledger
-    assert not ledger.shared.total and ledger.queued_bytes == len(NAMES) * COUNT * Ledger.SHED
-    assert not ledger.handed_bytes and not ledger.unacked_bytes
     scene.check_ledger()

@@ -412,24 +412,6 @@ def emptied_alone(queue: Queue) -> None:
     assert not queue.ready and not queue.ready_bytes and not queue.unacked
 
 
-def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
-    journal, ledger = SlowJournal(), Ledger(0)
-    busy, idle = (new_queue(number=number, journal=journal, ledger=ledger) for number in (1, 2))
-    log: list[Delivery] = []
-    busy.add_consumer(Taker("1", busy, log, True, 0, 1000))
-    for first in range(30):
-        enqueue(numbered(first, 1), busy, idle)
-        busy.pump()
-    assert (
-        bodies(log) == list(range(30))
-        and not busy.ready_messages.default.chunks.stored
-        and idle.ready_messages.default.chunks.stored
-    )
-    assert {number for number, _ in journal.live} == {2}
-    assert idle.purge() == 30
-    assert not journal.live and not journal.loose and not ledger.ready_bytes
-
-
 # Against a model
 
 
