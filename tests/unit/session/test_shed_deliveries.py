@@ -17,6 +17,7 @@ from tests.support import codec
 from tests.support.amqp_client import Channel
 from tests.support.clock import fake_clock
 from tests.support.session import SureJournal, connected, new_node, pipe_of
+from tests.support.traced_memory import traced_memory
 from warren.broker.core.jobs.scheduler import AWAITS_OTHERS
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import dead_lettering, paging, ready_messages
@@ -441,19 +442,15 @@ def test_rejected_messages_are_read_no_faster_than_they_are_dead_lettered(
         publisher.publish("", "q", bytes(body_bytes), properties)
         publisher.sync()
         consumer.socket.outgoing.clear()
-    tracemalloc.start()
-    try:
+    with traced_memory() as memory:
         if together:
             consumer.send(Basic.Nack, delivery_tag=0, multiple=True, requeue=False)
         else:
             frames = [codec.method_frame(1, Basic.Reject, {"delivery_tag": tag}) for tag in range(1, count + 1)]
             consumer.socket.incoming += b"".join(frames)
         peer.wait(1000)
-        highest = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
     assert not consumer.unacked and peer.node.vhosts["/"].queues["dead"].ready == count
-    assert highest < LIMIT_BYTES + BESIDE_BYTES
+    assert memory.peak_bytes < LIMIT_BYTES + BESIDE_BYTES
     peer.close()
 
 

@@ -5,7 +5,6 @@ The log is written by the journal itself: segments of a few records, each record
 
 from __future__ import annotations
 
-import tracemalloc
 from binascii import crc32
 from random import Random
 
@@ -14,6 +13,7 @@ import pytest
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import journal_on
 from tests.support.journal import commit, new_message
+from tests.support.traced_memory import traced_memory
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Message
 from warren.broker.core.metadata.records import Change, StoredQueue
@@ -504,15 +504,11 @@ def test_an_id_of_another_segment_takes_no_memory(queues: list[int]) -> None:
     id_ = 1 << 30
     record = log_records.encode_message(salt_of(data), id_, 0, 6, 1, 1, len(queues), addressed, frames)
     disk.put(FIRST, data + record + log_records.encode_settled(salt_of(data), id_, 1, [id_ - 1]))
-    tracemalloc.start()
-    try:
+    with traced_memory() as memory:
         journal, found = open_journal(disk)
-        peak_bytes = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
     assert found == {1: BODIES}
     assert "2 records are out of order" in journal.report[0]
-    assert peak_bytes < 32 << 20
+    assert memory.peak_bytes < 32 << 20
 
 
 def test_a_message_with_impossible_lengths_and_a_sound_checksum_is_a_damaged_one() -> None:

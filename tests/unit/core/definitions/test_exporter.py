@@ -150,7 +150,6 @@ def test_an_export_beside_very_many_global_parameters_begins_without_an_object_f
     assert made < PARAMETERS / 10 and head and sections
     exported = export_definitions(node)["global_parameters"]
     assert isinstance(exported, list) and len(exported) == PARAMETERS
-    peer.close()
 
 
 def test_an_export_beside_many_virtual_hosts_begins_without_an_object_for_each() -> None:
@@ -169,7 +168,6 @@ def test_an_export_beside_many_virtual_hosts_begins_without_an_object_for_each()
     assert [item["vhost"] for item in export_definitions(node)["bindings"]] == sorted(
         f"v{number}" for number in range(VHOSTS)
     )  # type: ignore[attr-defined]
-    peer.close()
 
 
 def test_the_topic_permissions_of_one_user_are_exported_one_by_one_as_they_are_then() -> None:
@@ -186,4 +184,3 @@ def test_the_topic_permissions_of_one_user_are_exported_one_by_one_as_they_are_t
     assert max(map(len, rest)) == 1
     exported = [item["exchange"] for item in first] + [item["exchange"] for items in rest for item in items]
     assert exported == [f"x{number:04}" for number in range(PERMISSIONS - 1)]
-    peer.close()

@@ -1,9 +1,8 @@
 """The copy of a message for the dead letter exchange."""
 
-import tracemalloc
-
 import pytest
 
+from tests.support.traced_memory import traced_memory
 from warren.broker.amqp.field_table import Table, Value, check
 from warren.broker.amqp.properties import EXPIRATION, Properties
 from warren.broker.core.messages.message import Message, RoutingAddress, framed
@@ -198,10 +197,8 @@ def test_keys_of_the_cc_header_are_not_remembered_beyond_those_of_an_entry() -> 
     for number in range(20):
         keys = strings(*[f"{number}.{key}" * 8 for key in range(2000)])
         messages.append(new(headers=Table(Table.encode_items([("CC", ("A", keys))]))))
-    tracemalloc.start()
-    for number, message in enumerate(messages):
-        die(message, f"q{number}")
-    die(new(headers=Table.of({"k": 1})), "q")  # as the headers that were read last stay decoded
-    kept = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    assert kept < len(messages) * 20_000
+    with traced_memory() as memory:
+        for number, message in enumerate(messages):
+            die(message, f"q{number}")
+        die(new(headers=Table.of({"k": 1})), "q")  # as the headers that were read last stay decoded
+    assert memory.held_bytes < len(messages) * 20_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from tests.support.amqp_client import Channel
 from tests.support.clock import fake_clock
 from tests.support.queues import limit_dead_letters
 from tests.support.session import SlowJournal, SureJournal, connected, new_node, statistics_of
+from tests.support.traced_memory import traced_memory
 from warren.broker.core.counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from warren.broker.core.queues import dead_lettering, ready_messages
 from warren.broker.core.queues.dead_lettering import QUICK_RETRY_MS, RETRY_MS, UNCONFIRMED
@@ -234,13 +234,9 @@ def test_messages_that_wait_for_a_retry_are_in_memory_once() -> None:
     house = House(letters=ONE)
     house.ch.fill("letters", b"full")
     house.ch.fill("source", *[bytes(100_000)] * 20)
-    tracemalloc.start()
-    try:
+    with traced_memory() as memory:
         house.clock.advance(3 * RETRY_MS)
-        taken = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert len(house.source.outbox.unconfirmed) == 20 and taken < 200_000
+    assert len(house.source.outbox.unconfirmed) == 20 and memory.held_bytes < 200_000
 
 
 def test_a_consumer_gets_the_other_messages_once_targets_have_taken_those_that_are_too_many(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -13,6 +12,7 @@ from tests.support.amqp_client import Channel
 from tests.support.clock import fake_clock
 from tests.support.queues import limit_dead_letters, message, new_queue, ready_messages
 from tests.support.session import SureJournal, connected, new_node
+from tests.support.traced_memory import traced_memory
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.exchanges import delayed
 from warren.broker.core.jobs import long_routes, scheduler
@@ -241,13 +241,9 @@ def test_very_many_long_routes_take_little_memory_at_a_time(kind: str, monkeypat
             ch.exchange(f"source{number}", "fanout", arguments={"x-delayed-exchange": True})
             ch.bind_exchange("amq.fanout", f"source{number}")
             ch.publish(f"source{number}", "", b"", {"headers": {"x-delay": 10}})
-    tracemalloc.start()
-    try:
+    with traced_memory() as memory:
         fake_clock(node.clock).advance(100)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 400 << 10
+    assert memory.peak_bytes < 400 << 10
     assert not vhost.ledger.long_routes.held_bytes and not vhost.ledger.long_routes._waiting
 
 

@@ -1,6 +1,5 @@
 """A queue compared with a model: a sorted list, and consumers asked in turn; its settings and memory."""
 
-import tracemalloc
 from itertools import count
 from typing import Any
 
@@ -13,6 +12,7 @@ from tests.support.clock import FakeClock, fake_clock
 from tests.support.definitions import new_node
 from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
+from tests.support.traced_memory import traced_memory
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Message, RoutingAddress, framed
@@ -366,12 +366,9 @@ COUNT = 200
 def test_a_queue_takes_few_bytes_of_memory() -> None:
     """The memory was once 5,300 bytes, most of them for the empty deques of dead letters and messages."""
     host = new_queue().host
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    queues = [Queue(host, f"q{number}", number=number) for number in range(1, COUNT)]
-    taken = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
-    assert taken < 3_500 * len(queues)
+    with traced_memory() as memory:
+        queues = [Queue(host, f"q{number}", number=number) for number in range(1, COUNT)]
+    assert memory.held_bytes < 3_500 * len(queues)
 
 
 @pytest.mark.parametrize("used", [False, True])

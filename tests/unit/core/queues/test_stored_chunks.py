@@ -1,6 +1,5 @@
 """Paging: messages on the disk return in order, once, and unchanged."""
 
-import tracemalloc
 from array import array
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, held_by, journal_of, message, new_queue
 from tests.support.session import SlowJournal
+from tests.support.traced_memory import traced_memory
 from warren.broker.amqp import properties
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
@@ -88,17 +88,13 @@ def test_copies_that_the_message_log_did_not_number_are_paged() -> None:
 
 def bytes_of(first: int, step: int, taken: int = 0) -> float:
     """Return the memory of each of 100,000 pages with ids `step` apart, of which some were taken."""
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
+    with traced_memory() as memory:
         backlog = ChunkList(Ledger(0))
         for number in range(0, 100_000, 20):
             backlog.store(array("Q", [first + step * each for each in range(number, number + 20)]), [0] * 20)
         while taken > 0:
             taken -= len(backlog.take_ids(70)[0])
-        return (tracemalloc.get_traced_memory()[0] - before) / 100_000
-    finally:
-        tracemalloc.stop()
+    return memory.held_bytes / 100_000
 
 
 def test_a_page_takes_four_bytes_and_next_to_nothing_in_a_run() -> None:
