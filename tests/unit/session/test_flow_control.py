@@ -54,13 +54,6 @@ def scenario() -> Scenario:
     return Scenario(1)
 
 
-def test_a_publisher_is_held_when_a_consumed_queue_is_full(scenario: Scenario) -> None:
-    scenario.publish(HOLD_ABOVE)
-    assert not scenario.link.held
-    scenario.publish(2)
-    assert scenario.link.held and scenario.queue in scenario.holding.queues
-
-
 def test_nobody_is_held_by_a_queue_without_consumers(scenario: Scenario) -> None:
     scenario.consumer.close()
     scenario.publish(HOLD_ABOVE + 100)

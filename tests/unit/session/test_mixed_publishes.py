@@ -38,19 +38,6 @@ def channel(client: Client) -> Channel:
     return Channel(client, 1)
 
 
-def test_each_queue_gets_its_messages_in_order(client: Client) -> None:
-    chance = random.Random(1)
-    sent: dict[str, list[bytes]] = {queue: [] for queue in QUEUES}
-    stream = b""
-    for number in range(1_000):
-        queue = chance.choice(QUEUES)
-        body = b"%d" % number
-        sent[queue].append(body)
-        stream += frames("", queue, body)
-    client.raw(stream)
-    assert {queue: channel(client).drain(queue) for queue in QUEUES} == sent
-
-
 def test_the_order_within_a_queue_is_kept_where_some_messages_have_several_queues(client: Client) -> None:
     chance = random.Random(3)
     ch = channel(client)

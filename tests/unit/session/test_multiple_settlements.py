@@ -64,15 +64,6 @@ def test_settling_all_at_once_costs_no_more_where_many_consumers_share_a_limit(h
     assert many < 8 * one + 0.02
 
 
-@pytest.mark.parametrize("how", ["ack", "drop", "commit"])
-def test_the_shared_limit_is_free_again_afterwards(how: str) -> None:
-    ch = channel_with_deliveries(3, how == "commit")
-    seconds(ch, how)
-    channel = pipe_of(ch.client).connection.channels[1]
-    assert channel.shared_prefetch.unacked == 0 and not channel.unacked
-    assert all(consumer.unacked == 0 for consumer in channel.consumers.values())
-
-
 LARGE = 3 * settlements.TOGETHER
 
 

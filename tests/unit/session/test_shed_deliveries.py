@@ -189,20 +189,6 @@ def test_a_requeued_message_comes_before_those_that_were_never_delivered() -> No
     assert scene.drain() == [3, 5, COUNT]
 
 
-@pytest.mark.parametrize("multiple", [False, True])
-@pytest.mark.parametrize(("durable", "delivery_mode"), KINDS)
-def test_rejected_messages_are_dead_lettered_with_their_contents(
-    durable: bool, delivery_mode: int, multiple: bool
-) -> None:
-    scene = Scene(durable, delivery_mode, **DEAD)
-    tags = scene.deliver()
-    for tag in tags[-1:] if multiple else tags:
-        scene.consumer.nack(tag, multiple, requeue=False)
-    scene.consumer.sync()
-    assert scene.drain("dead") == list(range(COUNT))
-    scene.check_empty()
-
-
 @pytest.mark.parametrize(("durable", "delivery_mode"), KINDS)
 def test_rejected_messages_are_dropped_unread(durable: bool, delivery_mode: int) -> None:
     scene = Scene(durable, delivery_mode)

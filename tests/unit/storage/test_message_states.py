@@ -59,16 +59,6 @@ def journal(disk: SimulatedDisk) -> Journal:
     return opened(disk)[0]
 
 
-def test_a_state_is_read_back_before_and_after_a_restart(disk: SimulatedDisk, journal: Journal) -> None:
-    message = append(journal, [1], b"x", MessageState(5, 1_700_000_000_000, 9, 3, True))
-    pages = [message.id]
-    for each in (journal, opened(disk.power_loss(Random(1)))[0]):
-        (read,) = each.read(pages, 1)
-        assert read.state is not None
-        state = read.state
-        assert (state.deadline_ms, state.level, state.attempts, state.dead_lettered) == (1_700_000_000_000, 9, 3, True)
-
-
 def test_a_shared_state_is_that_of_each_queue_after_a_restart(disk: SimulatedDisk, journal: Journal) -> None:
     message = append(journal, [1, 2, 3], b"x", MessageState(deadline_ms=1_700_000_000_000, level=4))
     pages = [message.id]

@@ -94,18 +94,6 @@ def test_waking_a_consumer_that_does_not_wait_gives_no_second_turn() -> None:
     assert turn(consumers, 5)[0] == "a"
 
 
-def test_the_highest_priority_with_room_is_served_alone() -> None:
-    high, low = FakeConsumer("h", 1, priority=9), FakeConsumer("l", priority=-1)
-    consumers = consumers_of(low, high, FakeConsumer("n"))
-    assert turn(consumers, 5) == ("h", 1)
-    high.credit = 0
-    assert turn(consumers, 5)[0] == "n"
-    assert low.asked == 0
-    consumers.wake(high)
-    high.credit = 2
-    assert turn(consumers, 5) == ("h", 2)
-
-
 @pytest.mark.pure("it lowers a constant of the core, so that few consumers are needed")
 @pytest.mark.parametrize("each", [1, 2])
 def test_consumers_of_very_many_priorities_are_served_in_several_turns(

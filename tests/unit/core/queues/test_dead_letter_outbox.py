@@ -511,24 +511,6 @@ def test_dead_letters_that_wait_for_a_full_queue_follow_a_change_of_bindings(
     assert not [timer for timer in house.clock._timers if not timer.cancelled]
 
 
-def test_a_queue_in_a_circle_waits_for_a_full_queue_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_dead_letters(monkeypatch, MANY=5, SLICE=8, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
-    node = new_node()
-    ch: Channel = connected(node).channel()
-    queues = node.vhosts["/"].queues
-    given = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"}
-    ch.declare("one", arguments=given)
-    ch.declare("two", arguments=given | {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "one"})
-    ch.declare("outside", arguments=given | {"x-dead-letter-exchange": "x"})
-    for name in ("two", "outside"):
-        ch.bind(name, "amq.fanout")
-    for name in ("one", "two", "outside"):
-        queues[name].outbox.add(new_messages(node), "maxlen", queued=False)
-    queues["two"].outbox.publish_slice(0)
-    queues["one"].outbox.publish_slice(0)
-    assert queues["two"].outbox.awaited is queues["one"] and queues["one"].outbox.awaited is queues["outside"]
-
-
 def test_a_queue_that_dead_letters_of_deleted_queues_held_back_goes_on_when_they_have_left() -> None:
     """Also if its own last dead letter left meanwhile, after which nothing else would make it go on."""
     house = House()

@@ -103,17 +103,6 @@ def bodies(queue: Queue) -> list[bytes]:
 
 
 @STRATEGIES
-def test_one_letter_after_the_other_has_a_place_and_each_queue_has_its_turn(
-    strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    crowd = Crowd(strategy, monkeypatch)
-    crowd.expire(letters=5)
-    crowd.check(letters=5)
-    turns = [int(body.split()[0]) for body in crowd.begun]
-    assert turns == turns[:SOURCES] * 5 and sorted(turns[:SOURCES]) == list(range(SOURCES))
-
-
-@STRATEGIES
 @pytest.mark.parametrize("event", ["purge", "unbind", "disk", "journal", "stop"])
 def test_every_letter_that_waits_for_a_place_is_published_once(
     event: str, strategy: str, monkeypatch: pytest.MonkeyPatch

@@ -187,13 +187,6 @@ def test_very_many_unreadable_messages_are_set_aside_in_slices(monkeypatch: pyte
     assert [int(each.frames) for _, _, each, _ in log] == [1, 2, 3, *range(91, 101)]
 
 
-def test_a_purge_of_a_queue_with_unread_messages_only_settles_them() -> None:
-    queue, journal = paged(20, 11)
-    assert len(drained(queue)) == 19 and queue.ready == 0
-    assert queue.purge() == 1
-    assert len(journal.live) == 19
-
-
 def test_messages_behind_very_many_unreadable_ones_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_module, "UNREAD_LIMIT", 8)
     journal = FailingJournal()
