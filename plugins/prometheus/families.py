@@ -4,8 +4,6 @@ A group measures all its families of an object at once and shows either each obj
 existing objects would fall when one is deleted, so counters of such objects are summed where deleted ones are included.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -50,6 +48,16 @@ class Family(NamedTuple):
     help: str
 
 
+def gauges(**helps: str) -> tuple[Family, ...]:
+    """Return gauges, by the help of each."""
+    return tuple(Family(name, "gauge", help) for name, help in helps.items())
+
+
+def counters(**helps: str) -> tuple[Family, ...]:
+    """Return counters, whose names end with `_total`, by the help of each."""
+    return tuple(Family(f"{name}_total", "counter", help) for name, help in helps.items())
+
+
 def text(name: str) -> str:
     """Return the value of a label: bytes that are not UTF-8 are escaped, so that distinct names stay distinct."""
     return name if name.isascii() else name.encode("utf-8", "backslashreplace").decode()
@@ -76,6 +84,11 @@ class FamilyGroup:
         return rows
 
 
+def single_row(measure: Callable[[Scope], Values]) -> Callable[[Scope], Iterable[Row]]:
+    """Return the function of a group whose only row has these values and no labels."""
+    return lambda scope: [((), measure(scope))]
+
+
 class SlicedGroup(FamilyGroup):
     """A group with the same form in each endpoint. It may have many rows, whose source may change meanwhile."""
 
@@ -90,25 +103,17 @@ class SlicedGroup(FamilyGroup):
 
 @dataclass(frozen=True, slots=True)
 class PerObjectGroup(Generic[T]):
-    """A group about many objects, which are measured in slices.
-
-    all      returns the objects of a scope
-    measure  returns the values of one, in the order of the families
-    texts    returns the labels of one
-    total    replaces the sum, if it would leave out deleted objects
-    deleted  is added to the sum
-    summed   is the labels of the sum, by name
-    """
+    """A group about many objects, which are measured in slices."""
 
     name: str
     families: Sequence[Family]
     all: Callable[[Scope], Iterable[T]]
-    measure: Callable[[T], Values]
+    measure: Callable[[T], Values]  # returns the values of an object, in the order of the families
     label_names: Texts = ()
-    texts: Callable[[T], Texts] = lambda one: ()
-    total: Callable[[Scope], Values] | None = None
-    deleted: Callable[[Scope], Values] | None = None
-    summed: Sequence[tuple[str, str]] = ()
+    texts: Callable[[T], Texts] = lambda one: ()  # returns the labels of an object
+    total: Callable[[Scope], Values] | None = None  # replaces the sum, if it would leave out deleted objects
+    deleted: Callable[[Scope], Values] | None = None  # is added to the sum
+    summed: Sequence[tuple[str, str]] = ()  # the labels of the sum, by name
     prefix: str = RABBITMQ
 
     def labels(self, each: bool) -> Texts:

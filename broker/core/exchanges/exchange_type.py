@@ -7,7 +7,7 @@ Sink.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import ClassVar, Final, NamedTuple, Self
 
 from ...amqp.errors import PreconditionFailed
@@ -15,7 +15,7 @@ from ...amqp.field_table import Table
 from ...amqp.limits import SHORT_STRING
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
-from ..queues.route_target import EnqueueResult, RouteTarget
+from ..queues.route_target import EnqueueResult, RouteTarget, Targets
 from .exchange_context import Emission, EnqueueSteps, ExchangeContext, RecoveredMessages
 
 STEP_COST: Final = 200  # of a step of a search, about
@@ -324,9 +324,7 @@ class Accepted(RouteTarget):
         self.sink = sink
         self._result = result
 
-    def accept(
-        self, messages: list[Message], source: str, shared: bool, others: tuple[RouteTarget, ...] = ()
-    ) -> EnqueueResult:
+    def accept(self, messages: list[Message], source: str, shared: bool, others: Targets = ()) -> EnqueueResult:
         return self._result
 
 
@@ -344,11 +342,35 @@ class Sink(RouteTarget):
         self.context = context
         self.reads_headers = True
 
-    def accept(
-        self, messages: list[Message], source: str, shared: bool, others: tuple[RouteTarget, ...] = ()
-    ) -> EnqueueResult:
+    def accept(self, messages: list[Message], source: str, shared: bool, others: Targets = ()) -> EnqueueResult:
         return self.handle(messages)
 
     def handle(self, messages: list[Message]) -> EnqueueResult:
         """Process messages that were published together; return whether they are stored, and which are rejected."""
         raise NotImplementedError
+
+
+class KeptMessage(Destination):
+    """A message that an exchange keeps, and adds to the destinations. That of a durable exchange is stored.
+
+    number   of the exchange in the journal, or 0
+    message  a copy of its own
+    dropped  whether the exchange has dropped it, which may be before it is stored
+
+    With `on_kept` the exchange keeps it when that is called with it: not if the message has to wait, or is refused for
+    now, and will be routed again.
+    """
+
+    __slots__ = ("number", "message", "dropped", "_on_kept")
+
+    def __init__(self, number: int, message: Message, on_kept: Callable[[KeptMessage], None] | None = None) -> None:
+        super().__init__("")
+        self._on_kept = on_kept
+        self.number = number
+        self.message = message
+        self.dropped = False
+
+    def keep(self) -> None:
+        """Have the exchange keep it."""
+        if self._on_kept is not None:
+            self._on_kept(self)

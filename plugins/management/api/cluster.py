@@ -1,7 +1,5 @@
 """Routes for the cluster, which is this one node: name, feature flags, version, configuration."""
 
-from __future__ import annotations
-
 import msgspec
 
 from warren.broker.core.policies.parameters import CLUSTER_NAME
@@ -13,6 +11,8 @@ from ..framework.request import Request
 from ..framework.router import Route
 
 ALL_FEATURES = "all"
+# The fields that all feature flags have.
+ENABLED = {"doc_url": "", "state": "enabled", "stability": "stable", "require_level": "none", "provided_by": "rabbit"}
 
 
 class Name(msgspec.Struct):
@@ -24,28 +24,15 @@ def get_name(request: Request) -> Response[Name]:
     return ok(Name(request.node.cluster_name))
 
 
-def set_name(request: Request) -> Response[None]:
+def set_name(request: Request, body: Name) -> Response[None]:
     """Set the name of the cluster."""
-    request.node.parameters.set_global(CLUSTER_NAME, request.body.name)
+    request.node.parameters.set_global(CLUSTER_NAME, body.name)
     return done()
 
 
 def list_features(request: Request) -> Response[list[dict[str, str]]]:
     """List the feature flags, all of them enabled."""
-    return ok(
-        [
-            {
-                "name": name,
-                "desc": text,
-                "doc_url": "",
-                "state": "enabled",
-                "stability": "stable",
-                "require_level": "none",
-                "provided_by": "rabbit",
-            }
-            for name, text in FEATURES.items()
-        ]
-    )
+    return ok([{"name": name, "desc": text, **ENABLED} for name, text in FEATURES.items()])
 
 
 def enable_feature(request: Request) -> Response[None]:
@@ -57,12 +44,11 @@ def enable_feature(request: Request) -> Response[None]:
 
 def list_deprecated(request: Request) -> Response[list[dict[str, str]]]:
     """List the features that RabbitMQ deprecates or has removed."""
-    return ok(
-        [
-            {"name": name, "desc": "", "deprecation_phase": phase, "doc_url": url, "provided_by": provider}
-            for name, phase, provider, url in DEPRECATED_FEATURES
-        ]
-    )
+    features = [
+        {"name": name, "desc": "", "deprecation_phase": phase, "doc_url": url, "provided_by": provider}
+        for name, phase, provider, url in DEPRECATED_FEATURES
+    ]
+    return ok(features)
 
 
 def list_used_deprecated(request: Request) -> Response[list[dict[str, str]]]:
@@ -99,7 +85,7 @@ def configuration(request: Request) -> Response[bytes]:
 
 ROUTES = (
     Route("GET", "/cluster-name", ANY, get_name),
-    Route("PUT", "/cluster-name", ADMIN, set_name, Name),
+    Route("PUT", "/cluster-name", ADMIN, set_name),
     Route("GET", "/feature-flags", ANY, list_features),
     Route("PUT", "/feature-flags/{name}/enable", ADMIN, enable_feature),
     Route("GET", "/deprecated-features", ANY, list_deprecated),

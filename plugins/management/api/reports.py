@@ -1,7 +1,5 @@
 """Routes for the reports that `warren analyze` has made, from the folder of the key `message_log.reports`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable
@@ -151,10 +149,7 @@ def run(folder: Path) -> RunView:
 
 
 def read(folder: Path, name: str, limit: int = REPORT_BYTES) -> bytes:
-    """Return the content of a file of the current run in an output folder, of `limit` bytes at most.
-
-    Raises OSError, ValueError.
-    """
+    """Return a file of the current run in an output folder, of `limit` bytes at most. Raises OSError, ValueError."""
     path = current_run(folder) / name
     size = path.stat().st_size
     if size > limit:

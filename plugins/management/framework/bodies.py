@@ -3,8 +3,6 @@
 Clients are loose with types, so `"true"` is accepted as a boolean and `"5"` as an integer. Unknown keys are ignored.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Annotated, Any, ClassVar, get_args, get_origin
 
@@ -84,13 +82,10 @@ class CostlyBody(msgspec.Struct, dict=True):
     """A body that costs more than its decoding: `prepare` does the rest, in a thread if it is long.
 
     Its `__dict__` has what `prepare` keeps for the handler.
-
-    thread_from  bytes of a long body
-    long_field   the one field that may be a long string, or ""
     """
 
-    thread_from: ClassVar[int] = THREAD_FROM
-    long_field: ClassVar[str] = ""
+    thread_from: ClassVar[int] = THREAD_FROM  # bytes of a long body
+    long_field: ClassVar[str] = ""  # the one field that may be a long string
 
     def prepare(self) -> None:
         """Convert or check fields without the state of the broker. Raises HTTPError (400)."""

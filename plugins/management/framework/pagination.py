@@ -3,8 +3,6 @@
 Items are made only for the objects of the response. An object may be deleted before its item is made.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time
@@ -278,10 +276,7 @@ Lists = Mapping[str, Iterable[object]]
 
 
 async def with_lists(request: Request, item: V, lists: Lists) -> Response[V]:
-    """Return the response with an object and its lists, unless the columns of the request leave them out.
-
-    They become JSON in slices.
-    """
+    """Return a response with an object and its lists, in slices, unless columns of the query leave them out."""
     columns = columns_of(request.query)
     chosen = {name: items for name, items in lists.items() if columns is None or name in columns}
     if not chosen:

@@ -7,11 +7,11 @@ import pytest
 from tests.support.clock import FakeClock
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.consumers import Consumer
 from warren.broker.core.queues.queue import Queue
 from warren.broker.session.consumer import ChannelConsumer
-from warren.broker.storage.memory_journal import MemoryJournal
 from warren.federation.demand_path import (
     DEMAND,
     LOOKED,
@@ -41,7 +41,7 @@ def demand(queue: Queue, own: Identity, upstream: Identity, multi_hop: bool, cur
 
 @pytest.fixture
 def queue() -> Queue:
-    node = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
+    node = Node("n", "n", FakeClock(), Journal(), Users(frozenset()))
     return node.add_vhost("/").declare_queue("q", durable=True)
 
 
@@ -95,7 +95,7 @@ def test_a_consumer_of_a_negative_priority_wants_nothing(queue: Queue) -> None:
 
 
 def test_of_a_single_active_consumer_the_others_do_not_count() -> None:
-    node = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
+    node = Node("n", "n", FakeClock(), Journal(), Users(frozenset()))
     arguments = Table.of({"x-single-active-consumer": True})
     queue = node.add_vhost("/").declare_queue("q", durable=True, arguments=arguments)
     assert demand(queue, B, A, False) == ConsumerDemand(None, 0, ())
@@ -221,15 +221,6 @@ def reaches(links: Links, start: str, without: str, consumers: set[str]) -> bool
     return False
 
 
-def test_a_chain_passes_on_what_its_end_wants() -> None:
-    links: Links = {("A", "B"): (), ("B", "C"): ()}
-    dice = random.Random(1)
-    settle(links, {"C"}, dice)
-    assert links == {("A", "B"): (B, C), ("B", "C"): (C,)}
-    settle(links, set(), dice)
-    assert links == {("A", "B"): (), ("B", "C"): ()}
-
-
 def test_in_any_graph_demand_comes_to_each_broker_that_can_satisfy_it_and_ends_with_its_consumers() -> None:
     dice = random.Random(5)
     for _ in range(150):
@@ -247,24 +238,6 @@ def test_in_any_graph_demand_comes_to_each_broker_that_can_satisfy_it_and_ends_w
                 assert name in consumers or moves == reaches(links, name, "", consumers), "nothing is left lying"
         settle(links, set(), dice)
         assert not any(links.values()), "somebody asks for nobody"
-
-
-def test_messages_come_to_a_consumer_in_as_many_steps_as_its_path_has() -> None:
-    dice = random.Random(9)
-    for _ in range(100):
-        names = "ABCDEFG"
-        links: Links = {(up, down): () for up in names for down in names if up != down and dice.random() < 0.5}
-        consumers = {"A"}
-        settle(links, consumers, dice)
-        for start in names:
-            at, steps = start, 0
-            while at not in consumers:
-                takers = [path for (up, _), path in links.items() if up == at and path]
-                if not takers:
-                    break
-                at = min(takers, key=len)[0][0]  # the highest priority
-                steps += 1
-                assert steps < len(names), "it goes round in circles"
 
 
 def test_very_many_consumers_are_looked_at_in_steps(queue: Queue) -> None:

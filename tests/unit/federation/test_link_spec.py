@@ -9,10 +9,10 @@ from tests.support.clock import FakeClock
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
 from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.storage.memory_journal import MemoryJournal
 from warren.federation.link_spec import (
     SLICE,
     LinkKey,
@@ -43,7 +43,7 @@ def all_wanted(node: Node) -> dict[LinkKey, LinkSpec]:
 
 @pytest.fixture
 def node() -> Node:
-    made = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
+    made = Node("n", "n", FakeClock(), Journal(), Users(frozenset()))
     made.add_vhost("/")
     return made
 
@@ -90,12 +90,13 @@ def test_a_policy_that_names_one_upstream_asks_for_one_link_of_each_object(node:
 
 def test_a_pattern_is_searched_for_in_the_names_of_upstreams(node: Node, vhost: VHost) -> None:
     exchange(vhost, "fed-x")
+    queue(vhost, "fed-q")
     for name in ("localhost1", "localhost2", "my-localhost", "far"):
         upstream(node, name)
     policy(node, {"federation-upstream-pattern": "^localhost"})
-    assert [name for _, _, name, _ in names(node)] == ["localhost1", "localhost2"]
+    assert [name for _, _, name, _ in names(node)] == ["localhost1", "localhost2"] * 2
     policy(node, {"federation-upstream-pattern": "host"})
-    assert [name for _, _, name, _ in names(node)] == ["localhost1", "localhost2", "my-localhost"]
+    assert [name for _, _, name, _ in names(node)] == ["localhost1", "localhost2", "my-localhost"] * 2
 
 
 def test_all_upstreams_are_those_of_the_virtual_host(node: Node, vhost: VHost) -> None:

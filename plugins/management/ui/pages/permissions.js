@@ -1,7 +1,6 @@
 /** Permissions and topic permissions of a user or in a virtual host: tables and forms. */
 
-import * as api from "../core/api.js";
-import { DEFAULT_EXCHANGE, path } from "../core/api.js";
+import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { form } from "../core/form.js";
 import { List } from "../core/list.js";
@@ -18,7 +17,7 @@ function columnsOf(given, fields, clear) {
   const cell = (id) => (one) => (id === "exchange" ? short(one.exchange || "(AMQP default)") : pattern(one[id]));
   return [
     other, ...fields.map(([id, title]) => ({ id, title, cell: cell(id) })),
-    { id: "clear", title: "Operations", cell: (one) => h("button", { type: "button", onclick: () => clear(one) }, "Clear") },
+    { id: "clear", title: "Operations", cell: (one) => h("button", { onclick: () => clear(one) }, "Clear") },
   ];
 }
 

@@ -1,14 +1,13 @@
 /** The reports of the analysis: the verdict, lag, top talkers and links of the last runs. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { List } from "../core/list.js";
 import { address } from "../core/router.js";
 import { may } from "../core/session.js";
 import { h, facts, fill } from "../web/dom.js";
 import * as format from "../web/format.js";
 import { whole } from "../web/table.js";
-import { attempt, heading, save, section, state } from "./widgets.js";
+import { attempt, heading, listPage, save, section, state } from "./widgets.js";
 
 const KINDS = { balanced: "good", sampled: "waiting", incomplete: "waiting", imbalanced: "bad" };
 const seconds = (microseconds) => (typeof microseconds === "number" ? format.duration(microseconds / 1e6) : "");
@@ -29,7 +28,7 @@ function createList() {
     name: "reports", label: "Reports", columns: COLUMNS, key: (one) => one.name, load: whole((signal) => api.get("warren/reports", {}, signal)),
     empty: "no reports: switch the export on (message_log.enabled), then run `warren analyze --input ./message-log --output ./reports/NAME`",
   });
-  return { element: h("div.page", {}, h("h1", {}, "Reports"), table.element), refresh: (signal) => table.refresh(signal) };
+  return listPage("Reports", table);
 }
 
 const queueName = (row) => `${row.vhost ?? ""} ${row.queue ?? row.name ?? ""}`;
@@ -55,12 +54,10 @@ function createReport(context) {
   const totals = h("div");
   // The page has scripts of its own, which the policy of this one forbids: it is saved, and opened from the disk.
   const savePage = async () => save(await (await api.send("GET", path`warren/reports/${name}/page`)).blob(), `${name}.html`);
-  const download = h("button", { type: "button", onclick: () => attempt(savePage) }, "Download the page with charts");
-  let report = {};
-  const lists = LISTS.map(([key, title, columns, rows]) => {
-    const load = whole(async () => (rows(report) ?? []).map((row, at) => ({ ...row, at })), queueName);
-    return { title, table: new List({ name: `report-${key}`, label: title, small: true, columns, key: (row) => String(row.at), load, empty: "nothing" }) };
-  });
+  const download = h("button", { onclick: () => attempt(savePage) }, "Download the page with charts");
+  const lists = LISTS.map(([key, title, columns, rows]) => ({ title, rows, table: new List({
+    name: `report-${key}`, label: title, small: true, columns, key: (row) => String(row.at), text: queueName, empty: "nothing",
+  }) }));
   const made = h("p", { role: "status" });
   let shown = "";
   return {
@@ -70,11 +67,11 @@ function createReport(context) {
       const current = await api.get(path`warren/reports/${name}/run`, {}, signal);
       const run = `${current.run} ${current.made_at}`;
       if (run === shown) return;
-      report = await api.get(path`warren/reports/${name}`, {}, signal);
+      const report = await api.get(path`warren/reports/${name}`, {}, signal);
       const { status, reasons = [] } = report.conservation;
       fill(verdict, h("p", {}, state(status, KINDS[status]), " ", report.verdict ?? ""), h("ul", {}, reasons.map((reason) => h("li", {}, reason))));
       fill(totals, facts(Object.entries(report.totals).map(([key, value]) => [key.replaceAll("_", " "), typeof value === "number" ? format.count(value) : format.value(value)])));
-      await Promise.all(lists.map(({ table }) => table.refresh(signal)));
+      await Promise.all(lists.map(({ table, rows }) => table.show((rows(report) ?? []).map((row, at) => ({ ...row, at })))));
       fill(made, `Made ${format.time(current.made_at)}`);
       shown = run;
     },

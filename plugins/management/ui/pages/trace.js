@@ -1,7 +1,6 @@
 /** The live trace: samples of the messages that pass an exchange or a queue. */
 
-import * as api from "../core/api.js";
-import { DEFAULT_EXCHANGE, path } from "../core/api.js";
+import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { form } from "../core/form.js";
 import { may } from "../core/session.js";
 import { h, facts, fill, show } from "../web/dom.js";
@@ -39,11 +38,11 @@ function create(context) {
   const head = h("thead", {}, h("tr", {}, HEADS.map((title) => h("th", { scope: "col" }, title))));
   const table = h("table", { "aria-label": "Messages" }, head, body);
   const note = h("p", { role: "status" }, "Choose an exchange or a queue, or leave both empty for all messages of the virtual host.");
-  const pause = h("button", { type: "button", onclick: () => {
+  const pause = h("button", { onclick: () => {
     paused = !paused;
     fill(pause, paused ? "Go on" : "Pause");
   } }, "Pause");
-  const end = h("button", { type: "button", onclick: () => stop?.abort() }, "Stop");
+  const end = h("button", { onclick: () => stop?.abort() }, "Stop");
   const buttons = h("div.buttons", { hidden: true }, pause, end);
   let paused = false;
   let stop = null;

@@ -1,7 +1,6 @@
 /** Widgets of several pages: links to objects, features, definition lists, sections that fold, deletion. */
 
-import * as api from "../core/api.js";
-import { DEFAULT_EXCHANGE, path } from "../core/api.js";
+import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { follow, form } from "../core/form.js";
 import { address, go } from "../core/router.js";
@@ -141,6 +140,11 @@ export async function hideForbidden(vhost, forms, signal) {
   }
 }
 
+/** A page with a list of objects, and more below it, such as the form that adds one. */
+export const listPage = (title, table, ...more) => ({
+  element: h("div.page", {}, h("h1", {}, title), table.element, more), refresh: (signal) => table.refresh(signal),
+});
+
 /** The heading of an object's page. */
 export function heading(kind, name, vhost) {
   const place = vhost === undefined ? null : h("small", {}, ` in virtual host ${vhost}`);
@@ -164,12 +168,12 @@ export async function deleteObjects(objects, { kind, kinds = `${kind}s`, action 
   return !stopped && failed.length === 0;
 }
 
-/** Do the work of a button; a refusal is shown at the foot of the page. */
-export async function attempt(work) {
+/** Do the work of a button; a refusal is shown at the foot of the page, after the text `failed`. */
+export async function attempt(work, failed = "") {
   try {
     await work();
   } catch (error) {
-    tasks.say(error.message, "bad");
+    tasks.say(failed + error.message, "bad");
   }
 }
 
@@ -201,5 +205,5 @@ export function deleteForm({ vhost, name }, { kind, target, consequence, conditi
 
 /** The button of an object's page that deletes the object and opens the list; `remove` returns whether it was deleted. */
 export function deleteAndReturn(label, remove, list) {
-  return h("button.danger", { type: "button", onclick: async () => { if (await remove()) go([list]); } }, label);
+  return h("button.danger", { onclick: async () => { if (await remove()) go([list]); } }, label);
 }

@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 
 from tests.support.clock import FakeClock
+from tests.support.queues import routed
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
@@ -16,6 +17,7 @@ from warren.broker.core.definitions.definition_recorder import COUNTED, NOT_COUN
 from warren.broker.core.definitions.restore import Restored, restore
 from warren.broker.core.exchanges.exchange_context import Emission
 from warren.broker.core.exchanges.fanout import FanoutExchange
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.metadata.records import (
     Change,
@@ -35,13 +37,12 @@ from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMP
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import OPERATOR_POLICY
 from warren.broker.core.vhost.vhost import EVENT, PREDECLARED, VHost
-from warren.broker.storage.memory_journal import MemoryJournal
 from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 HEADERS = Table.of({"x-match": "any", "colour": "red"})
 
 
-class RecordingJournal(MemoryJournal):
+class RecordingJournal(Journal):
     """A journal that keeps changes in the order in which they were recorded."""
 
     def __init__(self) -> None:
@@ -290,7 +291,7 @@ def test_a_restored_binding_routes_and_a_restored_user_may_do_what_was_allowed()
     definitions.next_queue = 9
     restore(node, definitions)
     vhost = node.vhosts["/"]
-    assert vhost.route(vhost.exchanges["amq.topic"], ("a.b",), None).targets == (vhost.queues["q"],)
+    assert routed(vhost, vhost.exchanges["amq.topic"], ("a.b",), None).targets == (vhost.queues["q"],)
     declare(vhost, "new")
     assert (vhost.queues["q"].number, vhost.queues["new"].number) == (5, 9)
     user = node.users.get("guest")

@@ -29,10 +29,7 @@ STRATEGIES = pytest.mark.parametrize("strategy", ["at-most-once", "at-least-once
 
 
 class Crowd:
-    """Source queues whose messages expire at the same time, and whose dead letters go to many targets in many steps.
-
-    There is one place. `begun` are the bodies of the letters of which a part was published, in order.
-    """
+    """Source queues whose messages expire at the same time, and whose letters go to many targets, with one place."""
 
     def __init__(self, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in {"SLICE_COST": 5, "REST_COST": 5, "PART_COST": 15, "SHORT_BYTES": 0}.items():
@@ -53,15 +50,11 @@ class Crowd:
         for number in range(SOURCES):
             self.ch.declare(f"source{number}", durable=True, arguments=arguments)
         self.outboxes = [self.queues[f"source{number}"].outbox for number in range(SOURCES)]
-        self.begun: list[bytes] = []
         self.clock = fake_clock(self.node.clock)
         self.clock.after_each = self._look
 
     def _look(self) -> None:
-        first = self.queues.get("target0")
         assert sum(map(is_under_way, self.outboxes)) <= 1
-        if first is not None and first.ready > len(self.begun):
-            self.begun += bodies(first)[len(self.begun) :]
 
     def expire(self, letters: int = 1) -> None:
         """Have letters expire in all sources, and publish them until some wait for a place."""
