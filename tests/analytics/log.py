@@ -54,6 +54,7 @@ class Log:
         self.tables: dict[str, list[Values]] = {name: [] for name in schema.TABLES}
         self.link: Values = {"retention_days": 14}
         self.transient: set[str] = set()  # queues
+        self.consumers: dict[str, int] = {}  # by queue, if not 1
         self.recovered_before: dict[str, int] = {}  # by queue, if more than at the start
         self._messages = 0
         self._snapshots = 0
@@ -220,7 +221,7 @@ class Log:
             "durable": queue not in self.transient,
             "ready": len(self.ready[queue]),
             "unacked": len(self.unacked[queue]),
-            "consumers": 1,
+            "consumers": self.consumers.get(queue, 1),
             "published": self._published[queue],
             "acked": self._acked[queue],
         }

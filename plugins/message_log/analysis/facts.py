@@ -81,7 +81,12 @@ LATENCIES = Fact(
 )
 ROUTES = Fact(
     {**names("node", "vhost", "exchange"), "routing_key": pa.string()},
-    measures("sum", "published", "bytes", "unroutable", "returned"),
+    {
+        **measures("sum", "published", "bytes", "unroutable", "returned"),
+        **measures("min", "unroutable_since", type=TIME),
+        **measures("max", "unroutable_last", type=TIME),
+        **measures("max", "unroutable_message", type=pa.string()),
+    },
 )
 TRANSFERS = Fact(
     names("node", "vhost", "event", "exchange", "queue", "user", "conn_id", "link"),

@@ -29,13 +29,13 @@ from .durability import WAITING, Durability, durability, waiting_in
 from .engine import Engine
 from .facts import FACTS, Fact, Facts, Numbers, empty, group, merge, numbers_of
 from .folder import Folder, Vanished
+from .health import AGAIN, OLDEST, most_delivered, oldest
 from .input import NOT_PARQUET, Input, LogFile, SkippedFile, read_input
 from .queues import OPEN_COUNTS, Balance, QueueName, balances, impossible, open_counts, overfull
 from .reduction import Boot as BootName
 from .reduction import CheckedRange, Events, Ranges, reduce_rows, row_ranges, settle, stages
 from .reduction import crossings as crossings_of
 from .selection import ALL, Selection
-from .timeline import OLDEST, undelivered
 from .verdict import Imbalance, Verdict, imbalances, unrouted, verdict
 
 OPEN = ("journeys", "messages", "crossings")  # facts with a row for each message
@@ -43,7 +43,7 @@ OF_HOURS: dict[str, Fact] = {
     **hours.SUMMARY,
     **{name: fact for name, fact in FACTS.items() if name not in (*OPEN, "traffic")},
 }
-SUMMARY: dict[str, Fact] = {**OF_HOURS, "open": OPEN_COUNTS, "waiting": WAITING, "oldest": OLDEST}
+SUMMARY: dict[str, Fact] = {**OF_HOURS, "open": OPEN_COUNTS, "waiting": WAITING, "oldest": OLDEST, "again": AGAIN}
 EMPTY: Facts = {name: fact.schema.empty_table() for name, fact in SUMMARY.items()}
 PART_BYTES = 256 << 20  # of files of events, for which there is a part
 UNROUTED = 10_000  # messages of a part that are listed
@@ -327,7 +327,8 @@ def meet(place: Folder, ranges: Ranges, stored: list[str], part: str) -> Part:
         "latencies": pa.concat_tables([settled["latencies"], stages(journeys)]),
         "open": open_counts(journeys, ranges),
         "waiting": waiting_in(journeys, messages),
-        "oldest": undelivered(journeys),
+        "oldest": oldest(journeys),
+        "again": most_delivered(journeys),
     }
     return Part(path, summary, unrouted(messages, UNROUTED))
 

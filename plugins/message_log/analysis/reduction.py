@@ -207,13 +207,22 @@ def routes(events: Events) -> pa.Table:
     """Count by exchange and routing key what was published, was unroutable, and was returned."""
     published, returned = events.is_event(PUBLISH, FED_IN), events.is_event(RETURN)
     weights = np.where(published, events.weight, 0)
+    nowhere = events.unroutable()
+    at, texts = (
+        only(events.number("ts_us"), nowhere),
+        [events[name].cast(pa.string()) for name in ("boot_id", "msg_seq")],
+    )
+    message = pc.if_else(pa.chunked_array([pa.array(nowhere)]), pc.binary_join_element_wise(*texts, "/"), None)
     return events.grouped(
         ROUTES,
         published | returned,
         published=weights,
         bytes=events.number("size") * weights,
-        unroutable=np.where(events.unroutable(), events.weight, 0),
+        unroutable=np.where(nowhere, events.weight, 0),
         returned=np.where(returned, events.weight, 0),
+        unroutable_since=at,
+        unroutable_last=at,
+        unroutable_message=message,
     )
 
 

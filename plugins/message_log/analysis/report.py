@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..file_format import schema
 from ..file_format.schema import METRICS
-from . import figures, store, traffic
+from . import figures, health, store, traffic
 from .boots import Boot, restarts
 from .engine import Engine
 from .facts import TRAFFIC
@@ -21,6 +21,7 @@ from .folder import Folder
 from .input import HOUR, LogFile
 from .ledger import Ledger, SelectedFolder, read_rows
 from .selection import SPAN
+from .snapshots import Window, merge_trends, trends_in
 from .timeline import Frame, Queue, Steps, by_step, lengths_by_step, timeline
 from .traffic import EXCHANGE, QUEUE, SCOPED, Values
 from .verdict import BALANCED, MISSING
@@ -31,6 +32,7 @@ JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is
 SKIPPED = 100  # skipped files that are listed
 MESSAGE = ("node", "boot_id", "msg_seq")
 ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for descending order
+    "wrong_now": (),  # the worst first
     "durability": ("-lost", "-missing", *QUEUE, "boot_id"),
     "throughput": ("-messages", *SCOPED, "grain"),
     "latency": ("-p99_us", *QUEUE, "stage"),
@@ -66,11 +68,15 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     readings = [row for rows in engine.map(partial(metrics, ledger.folder), ledger.input.of(METRICS)) for row in rows]
     oldest = facts["oldest"].to_pylist()
     frame = Frame(kinds, oldest, ledger.boots, figures.peaks(snapshots))
+    growth = trends(engine, ledger)
+    judge = health.Judge(ledger.boots, kinds, facts, latency)
+    wrong = health.findings(ledger.boots, snapshots, growth, judge, readings)
     seconds = list(engine.map(partial(of_hour, ledger.place, frame.steps, frame.chosen), ledger.hours))
     made = {
+        "wrong_now": [row_of(finding, ledger.input.folder) for finding in wrong],
         "throughput": traffic.throughput(facts["series"]),
         "latency": latency,
-        "backlog": figures.backlog(snapshots),
+        "backlog": figures.backlog(snapshots, growth),
         "clients": traffic.clients(facts["transfers"]),
         "flow": traffic.flow(facts["transfers"]),
         "hot_exchanges": traffic.hot_exchanges(facts["routes"]),
@@ -94,6 +100,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
         "schema": SCHEMA,
         "verdict": ledger.verdict.sentence(len(ledger.imbalances)),
         "reasons": ledger.verdict.reasons,
+        "health": health_of(wrong, snapshots["latest"].num_rows > 0),
         "input": input_of(ledger) | {"engine": engine.name},
         "totals": traffic.totals(kinds),
         "conservation": conservation,
@@ -102,6 +109,40 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
         "rows": {name: len(rows) for name, rows in made.items()},
     }
     return Report(values, made)
+
+
+def health_of(wrong: list[health.Finding], known: bool) -> Values:
+    """Return the section "health"; `known` is false without a snapshot."""
+    status = health.WRONG if wrong else health.WELL if known else health.UNKNOWN
+    return {"status": status, "sentence": health.sentence(wrong, known)}
+
+
+def row_of(finding: health.Finding, folder: str) -> Values:
+    """Return a row of "wrong_now"."""
+    trace = health.trace_command(finding.message, folder) if finding.message is not None else None
+    return {**asdict(finding), "line": health.line(finding), "trace": trace}
+
+
+def trends(engine: Engine, ledger: Ledger) -> dict[Queue, health.Trend]:
+    """Return the trends of the queues of running boots, from the files of their last time."""
+    windows = health.windows(ledger.boots, ledger.snapshots["latest"].to_pylist())
+    begins = {
+        schema.boot_key(schema.file_name(*name, 0)): window.end_us - window.interval_us * window.intervals
+        for name, window in windows.items()
+    }
+    files = [
+        file
+        for file in ledger.input.of(schema.QUEUE_STATS)
+        if (key := schema.boot_key(file.path)) in begins
+        and store.hour_of(file.path) >= datetime.fromtimestamp(begins[key] / 1e6, UTC).strftime("dt=%Y-%m-%d-hour=%H")
+    ]
+    parts = engine.map(partial(trends_of, ledger.folder, windows), files)
+    return health.trends(merge_trends([part for part in parts if part is not None]), windows)
+
+
+def trends_of(folder: SelectedFolder, windows: dict[tuple[str, str], Window], file: LogFile) -> pa.Table | None:
+    rows = read_rows(folder, file)
+    return trends_in(rows, windows) if rows is not None else None
 
 
 def first(rows: Iterable[Values], order: Sequence[str], limit: int = LISTED) -> list[Values]:
@@ -236,7 +277,7 @@ def conservation_of(ledger: Ledger) -> Values:
 def restarts_of(ledger: Ledger) -> list[Values]:
     """Return the queues that had messages before or after a restart; transient messages may be fewer.
 
-    `stopped` is false if the boot before was killed, so that the queue's last length is unknown.
+    `before` and `fewer` are null if the boot before was killed: its last snapshot may be older than its last messages.
     """
     after = {each.name: each for each in ledger.balances}
     rows = []
@@ -252,6 +293,10 @@ def restarts_of(ledger: Ledger) -> list[Values]:
         before, there = each.after or 0, found.before or 0 if found is not None else 0
         if before or there:
             names = {"node": each.node, "boot_id": each.boot_id, "vhost": each.vhost, "queue": each.queue}
-            counts = {"before": before, "after": there, "fewer": before - there}
+            counts = {
+                "before": before if boot.stopped else None,
+                "after": there,
+                "fewer": before - there if boot.stopped else None,
+            }
             rows.append(names | {"next_boot_id": later.boot_id, "stopped": boot.stopped} | counts)
     return rows

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ..file_format import schema
 from .boots import Boot, micros
-from .facts import Fact, Numbers, group, measures, names, numbers_of, unified
+from .facts import Numbers, numbers_of, unified
 from .hours import KIND
 from .reduction import ACK_BUCKETS, WEIGHT
 from .traffic import QUEUE, Values, keyed
@@ -91,7 +91,7 @@ class Frame:
     """The frame of a timeline: its steps, None without events and snapshots, and the queues that it shows.
 
     kinds   traffic of all seconds (`hours.KINDS`)
-    oldest  rows of `undelivered`
+    oldest  when the oldest message that is still waiting entered, by queue and boot
     ends    the last second of each boot
     """
 
@@ -103,8 +103,8 @@ class Frame:
         seconds += [micros(at) // 1_000_000 for boot in boots for at in (boot.first, boot.last) if at is not None]
         self.steps = Steps(min(seconds), max(seconds)) if seconds else None
         self.ends: Ends = {boot.name: micros(boot.last) // 1_000_000 for boot in boots}
-        self.oldest = oldest
-        self.chosen = choose(kinds, oldest, self.ends, lengths)
+        self.oldest = [row for row in oldest if row["second"] is not None]
+        self.chosen = choose(kinds, self.oldest, self.ends, lengths)
 
 
 def timeline(
@@ -134,18 +134,6 @@ def departs(kind: Values) -> bool:
     event = kind["event"]
     first = event == schema.DELIVER and not kind["redelivered"]
     return first or event == schema.EXPIRE or kind["reason"] in LEFT_UNDELIVERED.get(event, ())
-
-
-OLDEST = Fact(names("node", "boot_id", "vhost", "queue"), measures("min", "second"))
-
-
-def undelivered(journeys: pa.Table) -> pa.Table:
-    """Return when the oldest message that was neither delivered nor removed entered, by queue and boot."""
-    entered, delivered, left = (journeys[name].to_numpy() for name in ("entered", "delivered", "left"))
-    waiting = pa.array((entered > 0) & (delivered == 0) & (left == 0))
-    table = journeys.select([*OLDEST.keys, "last"]).filter(waiting)  # the only event of such a message is its enqueue
-    second = numbers_of(table["last"].cast(pa.int64())) // 1_000_000
-    return group(OLDEST, table.drop_columns("last").append_column("second", pa.array(second)))
 
 
 def by_step(traffic: pa.Table, steps: Steps, chosen: Sequence[Queue]) -> list[Values]:
