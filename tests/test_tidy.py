@@ -36,7 +36,6 @@ TASK_ROOTS: dict[str, str] = {
     "plugins/management/framework/http_api.py::HTTPAPI._respond": "the root of a request; a failure answers 500",
     "plugins/prometheus/endpoint.py::MetricsEndpoint.serve": "the root of a scrape; a failure answers 500",
     "plugins/message_log/cli.py::analyze": "the root of a command; Python's status for a failure is a verdict there",
-    "plugins/message_log/cli.py::analyze_in_process": "the same",
 }
 
 # path::name -> why this function starts a task, a thread or a child process that it does not await at once, and what
@@ -62,15 +61,8 @@ STARTS: dict[str, str] = {
     "plugins/management/api/reports.py::list_reports": "a call in a thread, awaited",
     "plugins/management/framework/openapi.py::Constant.answer": "awaited by its callers; started again after a failure",
     "plugins/http/asgi.py::run_until": "awaited in the same call",
-    "plugins/message_log/analysis/input_files.py::check_files_of": "threads that end with the call",
-    "plugins/message_log/analysis/conservation/manifest.py::checksums": "threads that end with the call",
-    "plugins/message_log/analysis/job.py::batch": "a thread that ends with the call",
-    "plugins/message_log/analysis/job.py::reduce_all": "threads that end with the call",
-    "plugins/message_log/analysis/reports/run.py::make_reports": "threads that end with the call",
-    "plugins/message_log/ledger/engine.py::InProcess.map": "threads that end with the call",
-    "plugins/message_log/ledger/engine.py::InProcess.reduce": "threads that end with the call",
-    "plugins/message_log/ledger/input.py::check_files": "threads that end with the call",
-    "plugins/message_log/ledger/input.py::changed": "threads that end with the call",
+    "plugins/message_log/analysis/engine.py::InProcess.map": "threads that end with the call",
+    "plugins/message_log/analysis/engine.py::InProcess.reduce": "threads that end with the call",
     "plugins/message_log/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
     "warren/testing/broker.py::Broker.start": "the broker, in the process of the tests, which notice its end",
 }
@@ -291,7 +283,7 @@ def test_files_of_the_broker_import_each_other_in_no_ring() -> None:
 FOLDERS: dict[str, tuple[str, ...]] = {
     "federation": ("upstream",),
     "plugins/management": ("stats", "framework", "views", "api"),
-    "plugins/message_log": ("file_format", "export", "compaction", "trace", "analysis", "ledger"),
+    "plugins/message_log": ("file_format", "export", "compaction", "trace", "analysis"),
 }
 
 

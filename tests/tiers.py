@@ -30,7 +30,10 @@ REST: dict[str, str] = {
     "acceptance/operator/ui/": "needs Chromium",
     "acceptance/replication/": "needs PostgreSQL",
     "acceptance/testing/test_wheel": "installs the distribution",
-    "analytics/": "needs Java",
+    "analytics/test_durability": "starts many brokers",
+    "analytics/test_end_to_end": "starts many brokers",
+    "analytics/test_killed_compaction": "kills compactions",
+    "analytics/test_s3": "needs a server for S3",
     "clients/test_amqplib": "needs Node",
     "clients/test_flower": "starts many processes",
     "clients/test_prometheus": "needs Prometheus",
@@ -45,13 +48,6 @@ REST: dict[str, str] = {
 GATE = (
     "acceptance/documents/test_documents.py::test_the_blocks_do_what_the_document_says[README.md]",
     "acceptance/documents/test_documents.py::test_the_blocks_do_what_the_document_says[docs/start.md]",
-    "analytics/test_export_",
-    "analytics/test_compaction",
-    "analytics/test_in_process",
-    "analytics/test_ledger",
-    "analytics/test_reduction",
-    "analytics/test_scene",
-    "analytics/test_trace_message",
 )
 # Inputs of tests of the gate that are in the rest: they take the same way as others, of which the gate has the worst
 # ones and an ordinary one. They stand in the ids of tests in brackets. By test, or by file for all tests of it.
@@ -123,9 +119,9 @@ INPUTS_OF_REST: dict[str, set[str]] = {
         "0-60000-True",
     },
 }  # fmt: skip
-# Tests of the gate that may take longer: the scene of the analysis, which starts Spark, the documents of a start, and
-# a load that uses the processors for a time by the clock until it is killed
-NO_LIMIT = ("tests/acceptance/documents/", "tests/analytics/test_scene.py", "tests/faults/crash/test_killed.py")
+# Tests of the gate that may take longer: that of the engines, which starts Spark, the documents of a start, and a
+# load that uses the processors for a time by the clock until it is killed
+NO_LIMIT = ("tests/acceptance/documents/", "tests/analytics/test_engines.py", "tests/faults/crash/test_killed.py")
 TIERS = ("gate", "rest")
 
 

@@ -1,4 +1,4 @@
-"""One Spark session for all tests, with the settings that a small log has, and exports of a broker in this process."""
+"""One Spark session for all tests, and exports of a broker in this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.amqp_client import Channel
 from warren.plugins.message_log.analysis.java_check import java_fault
-from warren.plugins.message_log.analysis.spark_session import session
+from warren.plugins.message_log.analysis.session import session
 
 from .exporting import Exporting
 
@@ -21,7 +21,7 @@ def spark() -> Iterator[SparkSession]:
     fault = java_fault()
     if fault:
         pytest.skip(fault)  # make test also prints it
-    with session("local[2]", records=0, driver_memory="1g") as started:
+    with session("local[2]") as started:
         yield started
 
 

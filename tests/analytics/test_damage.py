@@ -8,17 +8,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
-from warren.plugins.message_log.analysis import job
-from warren.plugins.message_log.analysis.conservation import imbalances, queues
+from warren.plugins.message_log.analysis import job, queues, verdict
 from warren.plugins.message_log.file_format import schema
 
 from . import scenes
-from .checking import batch_of
+from .checking import report_of
 from .log import START, Log, arrow_schema
 
-pytestmark = pytest.mark.timeout(600)
 Report = dict[str, Any]
 
 
@@ -27,11 +24,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("damaged") / "input"
     scenes.damaged(folder)
     events = folder / "events"
-    good = next(events.rglob("*.parquet"))
+    good, last = (choose(events.rglob("*.parquet")) for choose in (min, max))
     (good.parent / "part-cut-b1-000000.parquet").write_bytes(good.read_bytes()[: good.stat().st_size // 2])
     (good.parent / "part-text-b1-000000.parquet").write_text("these are no columns")
     (good.parent / ".part-rabbit@a-b1-000009.parquet.tmp").write_text("not finished")
-    (events / good.name).write_bytes(good.read_bytes())
+    (last.parent / good.name).write_bytes(good.read_bytes())
     pq.write_table(pq.read_table(good).select(["node"]).replace_schema_metadata({}), good.parent / "foreign.parquet")
     newer = arrow_schema(schema.EVENTS, version=99)
     pq.write_table(newer.empty_table(), good.parent / "part-newer-b1-000000.parquet")
@@ -39,8 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def report(folder: Path, spark: SparkSession) -> Report:
-    return batch_of(spark, folder, folder.parent / "output", "throughput")
+def report(folder: Path) -> Report:
+    made: Report = report_of(folder, folder.parent / "output")
+    return made
 
 
 def found(report: Report, name: str) -> dict[str, list[Report]]:
@@ -76,7 +74,7 @@ def test_a_clock_that_jumped_is_told_and_no_fault(report: Report) -> None:
         ("enqueued", queues.NEVER_ENTERED),
         ("delivered", queues.UNDELIVERED),
         ("acknowledged", queues.VANISHED),
-        ("published", imbalances.UNROUTED),
+        ("published", verdict.UNROUTED),
         ("vanished", queues.VANISHED),
         ("twice", queues.LEFT_TWICE),
     ],
@@ -84,22 +82,22 @@ def test_a_clock_that_jumped_is_told_and_no_fault(report: Report) -> None:
 def test_what_cannot_be_is_found_with_its_message(report: Report, name: str, problem: str) -> None:
     (row,) = found(report, name)[problem]
     assert row["msg_seq"] == (21 if name == "vanished" else scenes.REMOVED + 1)
-    assert row["vhost"] == "/" and row["queue"] == "work"
+    assert row["vhost"] == "/" and row["queue"] == (None if name == "published" else "work")
     if name not in ("vanished", "published"):
         assert row["message_id"] == f"message-{scenes.REMOVED}" and row["routing_key"] == "key"
 
 
 @pytest.mark.parametrize("name", ["published", "enqueued", "delivered", "acknowledged", "confirmed", "message"])
 def test_a_record_that_was_removed_is_missed_wherever_it_was(report: Report, name: str) -> None:
-    (gap,) = found(report, name)[imbalances.MISSING]
+    (gap,) = found(report, name)[verdict.MISSING]
     records = 5 if name == "message" else 1
     assert gap["records"] == records and gap["last_row"] - gap["first_row"] == records - 1
 
 
 def test_a_message_without_a_trace_is_missed_by_the_counters_of_its_queue(report: Report) -> None:
     problems = found(report, "message")
-    assert [row["queue"] for row in problems[imbalances.UNLOGGED_IN]] == ["work"]
-    assert [row["queue"] for row in problems[imbalances.UNLOGGED_ACKS]] == ["work"]
+    assert [row["queue"] for row in problems[verdict.UNLOGGED_IN]] == ["work"]
+    assert [row["queue"] for row in problems[verdict.UNLOGGED_ACKS]] == ["work"]
 
 
 def test_the_equation_is_off_by_what_is_missing(report: Report) -> None:
@@ -129,7 +127,7 @@ def test_a_log_that_is_not_whole_is_said_to_be_so(report: Report) -> None:
     assert check["reasons"][0].endswith("(rabbit@dropping b1)")
     assert check["reasons"][1].endswith("(rabbit@unstopped b1)")
     assert check["lost_records"] == 2
-    assert [gap["records"] for gap in found(report, "dropping")[imbalances.MISSING]] == [2]
+    assert [gap["records"] for gap in found(report, "dropping")[verdict.MISSING]] == [2]
     killed = {boot["boot_id"]: boot["killed"] for boot in check["boots"] if boot["node"] == "rabbit@unstopped"}
     assert killed == {"b1": True, "b2": False}
     assert found(report, "unstopped") == {} and found(report, "sampled") == {}
@@ -141,27 +139,50 @@ def test_of_a_sample_messages_are_estimated(report: Report) -> None:
     assert {row["messages"] for row in rows} == {80}
 
 
-def test_a_folder_without_a_log_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(job.JobRefused, match="no such folder"):
-        job.batch(spark, str(tmp_path / "nowhere"), str(tmp_path / "output"), lambda what: None)
+        report_of(tmp_path / "nowhere", tmp_path / "output")
+    with pytest.raises(job.JobRefused, match="no export of a broker: no files below events and queue_stats"):
+        report_of(tmp_path, tmp_path / "output")
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "part-a-b-000000.parquet").write_text("nothing")
-    with pytest.raises(job.JobRefused, match="no export of a broker"):
-        job.batch(spark, str(tmp_path), str(tmp_path / "output"), lambda what: None)
+    with pytest.raises(job.JobRefused, match=r"no export of a broker \(1 files that are none, or damaged\)"):
+        report_of(tmp_path, tmp_path / "output")
     assert not (tmp_path / "output").exists()
 
 
-def test_a_file_damaged_in_its_middle_ends_the_job_and_leaves_nothing(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_file_damaged_in_its_middle_is_left_out_by_name(tmp_path: Path) -> None:
     log = Log(tmp_path / "input", start=START)
     log.snapshot(schema.START)
     for _ in range(500):
         log.round_trip("work")
     log.write()
     (events,) = (log.folder / "events").rglob("*.parquet")
-    octets = bytearray(events.read_bytes())
-    for place in range(len(octets) // 4, len(octets) // 2):
-        octets[place] ^= 0x5A
-    events.write_bytes(octets)
-    with pytest.raises(Exception):  # noqa: B017 - whatever Spark calls it
-        job.batch(spark, str(log.folder), str(tmp_path / "output"), lambda what: None)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["input"]
+    content = bytearray(events.read_bytes())
+    for place in range(len(content) // 4, len(content) // 2):
+        content[place] ^= 0x5A
+    events.write_bytes(content)
+    made = report_of(log.folder, tmp_path / "output")
+    assert made["input"]["skipped_files"] == [events.relative_to(log.folder).as_posix()]
+    assert (made["conservation"]["status"], made["conservation"]["files"]["changed"]) == ("imbalanced", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("published", {verdict.MISSING, verdict.UNROUTED}),
+        ("enqueued", {verdict.MISSING, verdict.UNEQUAL, verdict.UNROUTED, verdict.UNLOGGED_IN, queues.NEVER_ENTERED}),
+        ("delivered", {verdict.MISSING, queues.UNDELIVERED}),
+        ("acknowledged", {verdict.MISSING, verdict.UNEQUAL, verdict.UNLOGGED_ACKS, queues.VANISHED}),
+        ("confirmed", {verdict.MISSING}),
+        ("message", {verdict.MISSING, verdict.UNLOGGED_IN, verdict.UNLOGGED_ACKS}),
+        ("vanished", {verdict.UNEQUAL, queues.VANISHED}),
+        ("twice", {verdict.UNEQUAL, queues.LEFT_TWICE}),
+        ("jumped", set()),
+        ("dropping", {verdict.MISSING}),
+        ("unstopped", set()),
+        ("sampled", set()),
+    ],
+)
+def test_each_damage_has_its_problems(report: Report, name: str, expected: set[str]) -> None:
+    assert set(found(report, name)) - {verdict.FILE_CHANGED} == expected

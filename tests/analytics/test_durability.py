@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.polling import WITHIN_S, until
-from warren.plugins.message_log.analysis.conservation import imbalances
-from warren.plugins.message_log.analysis.conservation.check import CheckResult
+from warren.plugins.message_log.analysis import verdict
+from warren.plugins.message_log.analysis.ledger import Ledger
 from warren.plugins.message_log.export.node_state import state_path
 from warren.plugins.message_log.file_format import schema
 
-from .checking import check_whole
+from .checking import ledger_of
 from .exporting import whole_files
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(600)]
@@ -158,31 +156,31 @@ def off(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def check(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CheckResult]:
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     folder = tmp_path_factory.mktemp("durability")
     for scene in (kept, deleted, killed, cut, off):
         scene(folder)
-    yield check_whole(spark, folder / "export", folder / "report")
+    return ledger_of(folder / "export", folder / "stored")
 
 
-def rows(check: CheckResult, node: str) -> dict[str, tuple[int, int, int]]:
+def rows(ledger: Ledger, node: str) -> dict[str, tuple[int, int, int]]:
     """Return the messages of each queue before and after the first restart, and the missing ones."""
     found: dict[str, tuple[int, int, int]] = {}
-    boots = [boot["boot_id"] for boot in check.conservation["boots"] if boot["node"] == node]
-    for row in check.durability:
-        if (row["node"], row["boot_id"]) == (node, boots[0]):
-            found[row["queue"]] = (row["confirmed_before"], row["there_after"], row["missing"])
+    boots = [boot.boot_id for boot in ledger.boots if boot.node == node]
+    for row in ledger.durability:
+        if (row.node, row.boot_id) == (node, boots[0]):
+            found[row.queue] = (row.confirmed_before, row.there_after, row.missing)
     return found
 
 
-def losses(check: CheckResult, node: str) -> dict[str, int]:
-    found = check.conservation["imbalances"]
-    assert {row["problem"] for row in found} == {imbalances.NOT_KEPT}, found
-    return {row["queue"]: row["records"] for row in found if row["node"] == node}
+def losses(ledger: Ledger, node: str) -> dict[str, int]:
+    found = ledger.imbalances
+    assert {row.problem for row in found} == {verdict.NOT_KEPT}, found
+    return {row.queue or "": row.records or 0 for row in found if row.node == node}
 
 
-def test_after_a_stop_under_load_each_queue_has_what_it_must_have(check: CheckResult) -> None:
-    found = rows(check, "kept@test")
+def test_after_a_stop_under_load_each_queue_has_what_it_must_have(ledger: Ledger) -> None:
+    found = rows(ledger, "kept@test")
     busy = found.pop("busy")
     assert busy[0] > 0 and busy[1] >= busy[0] and busy[2] == 0
     assert found == {
@@ -191,31 +189,31 @@ def test_after_a_stop_under_load_each_queue_has_what_it_must_have(check: CheckRe
         "late": (40, 40, 0),
         "purged": (MESSAGES - 1, MESSAGES - 1, 0),
     }
-    assert losses(check, "kept@test") == {}
+    assert losses(ledger, "kept@test") == {}
 
 
-def test_messages_that_have_expired_were_there(check: CheckResult) -> None:
-    first, second, _ = (boot["boot_id"] for boot in check.conservation["boots"] if boot["node"] == "kept@test")
-    at_start = [row for row in check.durability if row["boot_id"] == second and row["queue"] in ("timed", "late")]
-    assert first != second and [row["confirmed_before"] for row in at_start] == [20], "the rest expired in between"
+def test_messages_that_have_expired_were_there(ledger: Ledger) -> None:
+    first, second, _ = (boot.boot_id for boot in ledger.boots if boot.node == "kept@test")
+    at_start = [row for row in ledger.durability if row.boot_id == second and row.queue in ("timed", "late")]
+    assert first != second and [row.confirmed_before for row in at_start] == [20], "the rest expired in between"
 
 
-def test_a_deleted_data_folder_is_found(check: CheckResult) -> None:
-    assert rows(check, "deleted@test") == {"q": (MESSAGES, 0, MESSAGES)}
-    assert losses(check, "deleted@test") == {"q": MESSAGES}
+def test_a_deleted_data_folder_is_found(ledger: Ledger) -> None:
+    assert rows(ledger, "deleted@test") == {"q": (MESSAGES, 0, MESSAGES)}
+    assert losses(ledger, "deleted@test") == {"q": MESSAGES}
 
 
-def test_a_broker_that_was_killed_has_kept_what_it_confirmed(check: CheckResult) -> None:
-    assert rows(check, "killed@test") == {"q": (MESSAGES, MESSAGES, 0)}
-    assert losses(check, "killed@test") == {}
-    assert any("a broker was killed" in reason and "killed@test" in reason for reason in check.conservation["reasons"])
+def test_a_broker_that_was_killed_has_kept_what_it_confirmed(ledger: Ledger) -> None:
+    assert rows(ledger, "killed@test") == {"q": (MESSAGES, MESSAGES, 0)}
+    assert losses(ledger, "killed@test") == {}
+    assert any("a broker was killed" in reason and "killed@test" in reason for reason in ledger.verdict.reasons)
 
 
-def test_a_journal_that_was_cut_is_found(check: CheckResult) -> None:
-    before, after, missing = rows(check, "cut@test")["q"]
+def test_a_journal_that_was_cut_is_found(ledger: Ledger) -> None:
+    before, after, missing = rows(ledger, "cut@test")["q"]
     assert before == MESSAGES and after < MESSAGES and missing == MESSAGES - after
-    assert losses(check, "cut@test")["q"] == missing
+    assert losses(ledger, "cut@test")["q"] == missing
 
 
-def test_a_run_without_the_export_cannot_be_compared(check: CheckResult) -> None:
-    assert rows(check, "off@test") == {} == losses(check, "off@test")
+def test_a_run_without_the_export_cannot_be_compared(ledger: Ledger) -> None:
+    assert rows(ledger, "off@test") == {} == losses(ledger, "off@test")

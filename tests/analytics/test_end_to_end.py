@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.support.loop_thread import LoopThread
-from warren.plugins.message_log.analysis.conservation import imbalances, queues
+from warren.plugins.message_log.analysis import queues, verdict
+from warren.plugins.message_log.analysis.report import conservation_of
 from warren.plugins.message_log.file_format import schema
 
-from .checking import batch_of, checked
+from .checking import ledger_of, report_of
 from .exporting import whole_files
 from .federated import NEWS, WORK, Federated, upstream_queue
 
@@ -26,7 +26,7 @@ Report = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def federated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federated]:
+def federated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federated]:
     loop = LoopThread()
     made = Federated(tmp_path_factory.mktemp("federated"), loop)
     try:
@@ -38,9 +38,9 @@ def federated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def report(federated: Federated, spark: SparkSession) -> Report:
-    output = federated.export.parent / "report"
-    return batch_of(spark, federated.export, output, "links", "unroutable", "given_up")
+def report(federated: Federated) -> Report:
+    made: Report = report_of(federated.export, federated.export.parent / "report")
+    return made
 
 
 def test_the_totals_are_what_clients_counted(federated: Federated, report: Report) -> None:
@@ -110,23 +110,23 @@ def without(folder: Path, node: str, event: str, queue: str) -> dict[str, Any]:
 
 
 def test_a_row_that_is_removed_is_found_and_nothing_else_also_where_a_broker_was_killed(
-    federated: Federated, spark: SparkSession, tmp_path: Path
+    federated: Federated, tmp_path: Path
 ) -> None:
     shutil.copytree(federated.export, tmp_path / "log")
     gone = without(tmp_path / "log", "b@test", schema.ACK, "acked")
     taken = without(tmp_path / "log", "a@test", schema.FED_OUT, WORK)
     federated.kill("b", tmp_path / "log")
-    check = checked(spark, tmp_path / "log", tmp_path / "report")
+    check = conservation_of(ledger_of(tmp_path / "log", tmp_path / "stored"))
     assert (check["status"], check["balanced"], check["missing_records"]) == ("imbalanced", False, 2)
     found = {(row["problem"], row["node"], row["queue"]): row for row in check["imbalances"]}
     for row, queue in ((gone, "acked"), (taken, WORK)):
         node = row["node"]
         assert found.pop((queues.VANISHED, node, queue))["msg_seq"] == row["msg_seq"]
-        assert found.pop((imbalances.UNEQUAL, node, queue))["records"] == 1
-        assert found.pop((imbalances.UNLOGGED_ACKS, node, queue))["records"] == 1
-        missing = found.pop((imbalances.MISSING, node, None))
+        assert found.pop((verdict.UNEQUAL, node, queue))["records"] == 1
+        assert found.pop((verdict.UNLOGGED_ACKS, node, queue))["records"] == 1
+        missing = found.pop((verdict.MISSING, node, None))
         assert (missing["first_row"], missing["last_row"]) == (row["row"], row["row"])
-        assert found.pop((imbalances.FILE_CHANGED, node, None))["file"].startswith("events/")
+        assert found.pop((verdict.FILE_CHANGED, node, None))["file"].startswith("events/")
     assert found == {}
     killed, *settled = check["reasons"]
     assert killed.startswith("a broker was killed: its last records are unknown (b@test ")

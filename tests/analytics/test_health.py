@@ -333,7 +333,7 @@ def test_the_worst_is_first_and_a_link_that_is_down_is_named(tmp_path: Path) -> 
     made = report_of(tmp_path)
     assert [row["cause"] for row in made.values["wrong_now"]] == ["stuck", "no consumer", "slow"]
     assert "its federation link is down, 360 messages wait" in made.values["wrong_now"][1]["text"]
-    assert made.values["health"]["sentence"].startswith("3 things are wrong now, first: stuck at rabbit@a /: stuck")
+    assert made.values["health"]["sentence"].startswith("3 things are wrong now, the worst: stuck at rabbit@a /: stuck")
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from warren.plugins.message_log.analysis import ledger as module
+from warren.plugins.message_log.analysis.boots import Known
+from warren.plugins.message_log.analysis.engine import InProcess
+from warren.plugins.message_log.analysis.folder import Folder
+from warren.plugins.message_log.analysis.ledger import make_ledger
+from warren.plugins.message_log.analysis.report import make_report
 from warren.plugins.message_log.file_format import schema
-from warren.plugins.message_log.ledger import job
-from warren.plugins.message_log.ledger import ledger as module
-from warren.plugins.message_log.ledger.boots import Known
-from warren.plugins.message_log.ledger.engine import InProcess
-from warren.plugins.message_log.ledger.input import Folder
-from warren.plugins.message_log.ledger.ledger import make_ledger
-from warren.plugins.message_log.ledger.report import make_report
 
+from .checking import report_of
 from .log import START, Log
 
 
@@ -57,7 +57,7 @@ def report(folder: Path, stored: Path) -> dict[str, Any]:
     """The report, but for the name of its folder and what depends on the clock of this machine."""
     listed_us = int((START + timedelta(hours=5)).timestamp() * 1_000_000)
     ledger = make_ledger(InProcess(), Folder(str(folder)), Folder(str(stored)), known=Known(listed_us=listed_us))
-    made: dict[str, Any] = json.loads(json.dumps(make_report(InProcess(), ledger)))
+    made: dict[str, Any] = json.loads(json.dumps(make_report(InProcess(), ledger).values))
     return made | {"input": made["input"] | {"folder": ""}}
 
 
@@ -196,7 +196,7 @@ def test_files_that_are_removed_during_a_run_are_listed_anew(
         return reading(*arguments)
 
     monkeypatch.setattr(module, "edge_rows", vanish)
-    made = job.analyze(str(whole), str(tmp_path / "report"), lambda step: None)
+    made = report_of(whole, tmp_path / "report")
     assert made["conservation"]["imbalance_count"] == 0 and made["input"]["skipped"] == {}
 
 

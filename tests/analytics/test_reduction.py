@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from warren.plugins.message_log.analysis import facts, reduction
+from warren.plugins.message_log.analysis.facts import FACTS, Facts, merge
+from warren.plugins.message_log.analysis.reduction import CheckedRange, reduce_rows, settle
 from warren.plugins.message_log.file_format import schema
-from warren.plugins.message_log.ledger import facts, reduction
-from warren.plugins.message_log.ledger.facts import FACTS, Facts, merge
-from warren.plugins.message_log.ledger.reduction import CheckedRange, reduce_rows, settle
 
 from .scenes import well
 

@@ -8,19 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.support.broker_process import run
-from warren.plugins.message_log.analysis import job
-from warren.plugins.message_log.analysis.reports import run as reports
 from warren.plugins.message_log.analysis.selection import Selection
 from warren.plugins.message_log.cli import master
 from warren.plugins.message_log.file_format import schema
 
-from .checking import ON_THE_PAGE, valid
+from .checking import report_of
 from .log import START, Log
 
-pytestmark = pytest.mark.timeout(600)
 HOURS = 4
 ROUND_S = 600  # between two rounds of messages
 NODES = ("rabbit@a", "rabbit@b")
@@ -61,46 +57,40 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def analysed(spark: SparkSession, export: Path, output: Path, **chosen: Any) -> dict[str, Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reports, "REPORTS", [report for report in reports.REPORTS if report.name in ON_THE_PAGE])
-        return valid(job.batch(spark, str(export), str(output), lambda what: None, selection=Selection(**chosen)))
-
-
 def queues(report: dict[str, Any]) -> set[tuple[str, str]]:
     return {(row["node"], row["queue"]) for row in report["conservation"]["queues"]}
 
 
 @pytest.mark.parametrize(("hours", "status"), [((0, 2), "balanced"), ((2, None), "imbalanced")])
 def test_a_time_is_checked_from_its_first_snapshot_to_its_last(
-    spark: SparkSession, export: Path, tmp_path: Path, hours: tuple[int, int | None], status: str
+    export: Path, tmp_path: Path, hours: tuple[int, int | None], status: str
 ) -> None:
     since, until = [START + timedelta(hours=hour) if hour is not None else None for hour in hours]
-    report = analysed(spark, export, tmp_path / "report", since=since, until=until)
+    report = report_of(export, tmp_path / "report", since=since, until=until)
     assert report["conservation"]["status"] == status, report["conservation"]
     rounds = ((hours[1] or HOURS) - hours[0]) * 6
     assert report["totals"]["federated_out"] == rounds
     assert report["input"]["files"] < 26
 
 
-def test_a_node_is_checked_alone(spark: SparkSession, export: Path, tmp_path: Path) -> None:
-    report = analysed(spark, export, tmp_path / "report", nodes=(NODES[1],))
+def test_a_node_is_checked_alone(export: Path, tmp_path: Path) -> None:
+    report = report_of(export, tmp_path / "report", nodes=(NODES[1],))
     assert report["conservation"]["status"] == "balanced"
     assert {node for node, _ in queues(report)} == {NODES[1]}
     assert report["input"]["files"] == 13 and report["input"]["selection"]["nodes"] == [NODES[1]]
 
 
-def test_queues_are_checked_alone(spark: SparkSession, export: Path, tmp_path: Path) -> None:
-    report = analysed(spark, export, tmp_path / "report", queues=("work", LINK), vhosts=("/",))
+def test_queues_are_checked_alone(export: Path, tmp_path: Path) -> None:
+    report = report_of(export, tmp_path / "report", queues=("work", LINK), vhosts=("/",))
     assert report["conservation"]["status"] == "balanced", report["conservation"]
     assert {queue for _, queue in queues(report)} == {"work", LINK}
     assert report["totals"]["federated_out"] == HOURS * 6 and report["conservation"]["missing_records"] == 0
-    bad = analysed(spark, export, tmp_path / "bad", queues=("lost",))
+    bad = report_of(export, tmp_path / "bad", queues=("lost",))
     assert bad["conservation"]["status"] == "imbalanced" and {queue for _, queue in queues(bad)} == {"lost"}
 
 
-def test_a_virtual_host_without_messages_is_balanced(spark: SparkSession, export: Path, tmp_path: Path) -> None:
-    report = analysed(spark, export, tmp_path / "report", vhosts=("other",))
+def test_a_virtual_host_without_messages_is_balanced(export: Path, tmp_path: Path) -> None:
+    report = report_of(export, tmp_path / "report", vhosts=("other",))
     assert report["conservation"]["status"] == "balanced", report["conservation"]
     assert queues(report) == set() and report["totals"]["published"] == 0
 
@@ -144,14 +134,17 @@ def test_a_master_has_one_of_the_forms_that_spark_knows(name: str, fits: bool) -
             master(name)
 
 
-def test_the_input_is_looked_at_before_spark_starts(tmp_path: Path) -> None:
+def test_the_folders_are_looked_at_before_spark_starts(tmp_path: Path) -> None:
     folder = tmp_path / "none"
     refused = run("analyze", "--input", str(folder), "--output", str(tmp_path / "report"))
     assert (refused.returncode, refused.stderr) == (66, f"warren analyze: {folder}: no such folder\n")
 
 
 def test_a_spark_that_does_not_start_is_told_with_the_options_that_decide_it(tmp_path: Path) -> None:
-    words = ("--input", str(tmp_path), "--output", str(tmp_path / "report"), "--driver-memory", "1k")
+    log = Log(tmp_path / "log")
+    log.round_trip("work")
+    log.write()
+    words = ("--input", str(tmp_path / "log"), "--output", str(tmp_path / "report"), "--driver-memory", "1k")
     refused = run("analyze", *words)
     says = "Spark did not start, for the reason above: check --master, --driver-memory and --conf"
     assert (refused.returncode, refused.stderr.splitlines()[-1]) == (70, f"warren analyze: {says}")

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from warren.broker.config import MessageLogExport
@@ -21,10 +23,21 @@ from .facts import BOOT
 from .reduction import CheckedRange
 
 DAY_US = 86_400_000_000
+HOUR = timedelta(hours=1)
+LISTED = 200  # hours without a snapshot
 FILE_AGE_S = MessageLogExport().file_age_s  # of a writer whose files do not name theirs
 SILENCE_S = 3 * schema.SNAPSHOT_S  # how much longer than that nothing may be seen of a running boot
 Name = tuple[str, str]
 """A node and the id of its boot."""
+
+
+class BootEnd(msgspec.Struct, frozen=True):
+    """The end of a node's newest boot, as its state says: the next row, lost records, and whether its writer ended."""
+
+    boot_id: str = ""
+    row: int = 0
+    lost: int = 0
+    ended: bool = False
 
 
 @dataclass(slots=True)
@@ -42,8 +55,9 @@ class Boot:
     next_boot_id                  the boot of the same node after it in this input
     killed                        it did not stop, and the broker was started again
     silent                        it did not stop, was not started again, and nothing was seen of it for too long
-    unfinished                    rows that its writer had received, and not finished when it was killed too
+    unfinished                    rows that its writer had received, and not finished when it ended
     lacks_previous                the boot before it should be in this input, and is not
+    contested                     another boot of the same name ran at the same time, or followed the same boot
     """
 
     node: str
@@ -73,6 +87,7 @@ class Boot:
     comparable: bool | None = None
     next_boot_id: str | None = None
     lacks_previous: bool = False
+    contested: bool = False
 
     @property
     def name(self) -> Name:
@@ -106,6 +121,7 @@ class Known:
     lost_records  the greatest count in the footers of a boot's files
     file_age_s    for how long its writer keeps a file open
     finished      the row after the last one in a file that its manifest lists; absent without a manifest
+    newest        the newest boot of each node, by the states of the export
     listed_us     the time when the files were listed
     since_us      the time before which nothing was asked for, or None
     """
@@ -113,6 +129,7 @@ class Known:
     lost_records: Mapping[str, int] = field(default_factory=dict)
     file_age_s: Mapping[str, int] = field(default_factory=dict)
     finished: Mapping[str, int] = field(default_factory=dict)
+    newest: Mapping[Name, BootEnd] = field(default_factory=dict)
     listed_us: int = 0
     since_us: int | None = None
 
@@ -120,7 +137,7 @@ class Known:
 def boots_of(rows: pa.Table, closings: pa.Table, known: Known) -> list[Boot]:
     """Return all boots by node and order of their starts, from the facts of these names.
 
-    A running boot whose newest record is older than its file age and SILENCE_S is silent.
+    A running boot whose newest record was older than its file age and SILENCE_S when the files were listed is silent.
     """
     boots: dict[Name, Boot] = {}
     for row in rows.to_pylist():
@@ -136,14 +153,17 @@ def boots_of(rows: pa.Table, closings: pa.Table, known: Known) -> list[Boot]:
     for boot in boots.values():
         boot.lost_records = max(boot.lost_records, known.lost_records.get(boot.key, 0))
         boot.end_row = max(boot.end_row, known.finished.get(boot.key, 0))
+        if boot.name in known.newest:
+            boot.lost_records = max(boot.lost_records, known.newest[boot.name].lost)
     ordered = [boot for of_node in by_node(boots.values()).values() for boot in link(of_node, known)]
-    newest_us = max([known.listed_us, *(micros(boot.last) for boot in ordered)])
     for boot in ordered:
-        choose_range(boot, snapshots.get(boot.name, []))
         running = not boot.stopped
         boot.killed = running and boot.next_boot_id is not None
         allowed_us = (known.file_age_s.get(boot.key, FILE_AGE_S) + SILENCE_S) * 1_000_000
-        boot.silent = running and not boot.killed and newest_us - micros(boot.last) > allowed_us
+        boot.silent = running and not boot.killed and known.listed_us - micros(boot.last) > allowed_us
+        if boot.name in known.newest:
+            claim_newest(boot, known.newest[boot.name])
+        choose_range(boot, snapshots.get(boot.name, []))
     return ordered
 
 
@@ -205,39 +225,72 @@ def link(boots: list[Boot], known: Known) -> list[Boot]:
     Only if that boot was killed, and its manifest proves that its writer had not finished them, they were lost with the
     writer, and are `unfinished`.
     """
-    ordered = in_order(boots)
+    chains = in_order(boots)
+    ordered = [boot for chain in chains for boot in chain]
+    contest(chains)
     by_id = {boot.boot_id: boot for boot in ordered}
     newest_us = max(micros(boot.last) for boot in boots)
     for before, boot in zip(ordered, ordered[1:], strict=False):
-        if boot.previous_boot is None and not boot.started or boot.previous_boot == before.boot_id:
+        if boot.previous_boot is None and not boot.started and not boot.contested:
             before.next_boot_id = boot.boot_id
     for boot in ordered:
         previous = by_id.get(boot.previous_boot) if boot.previous_boot is not None else None
         if boot.previous_boot is not None and previous is None:
             boot.lacks_previous = not is_excused(boot, ordered, newest_us, known)
-        if previous is not None and previous is not boot:
+        if previous is not None and previous is not boot and not boot.contested:
             previous.next_boot_id = boot.boot_id
             claim(previous, boot.previous_row or 0, known)
     return ordered
 
 
-def in_order(boots: list[Boot]) -> list[Boot]:
+def in_order(boots: list[Boot]) -> list[list[Boot]]:
     """Return the boots of one node in chains of links, the chains by the time at which they start."""
     by_id = {boot.boot_id: boot for boot in boots}
     followers: dict[str | None, list[Boot]] = {}
     for boot in sorted(boots, key=lambda each: (micros(each.first), each.boot_id)):
         known = boot.previous_boot in by_id and boot.previous_boot != boot.boot_id
         followers.setdefault(boot.previous_boot if known else None, []).append(boot)
-    ordered: list[Boot] = []
+    chains: list[list[Boot]] = []
     seen: set[str] = set()
-    waiting = list(reversed(followers.get(None, [])))
-    while waiting:
-        boot = waiting.pop()
-        if boot.boot_id not in seen:
+    for first in followers.get(None, []):
+        chain: list[Boot] = []
+        waiting = [first]
+        while waiting:
+            boot = waiting.pop()
             seen.add(boot.boot_id)
-            ordered.append(boot)
+            chain.append(boot)
             waiting += reversed(followers.get(boot.boot_id, []))
-    return ordered + [boot for boot in boots if boot.boot_id not in seen]  # links in a circle, of damaged files
+        chains.append(chain)
+    return [*chains, [boot for boot in boots if boot.boot_id not in seen]]  # links in a circle, of damaged files
+
+
+def contest(chains: list[list[Boot]]) -> None:
+    """Note which boots show that two brokers have one name.
+
+    Two boots follow the same one, or one goes on after the next has begun: its last record is later than the one that
+    the next boot knew of. The clock alone decides only about boots that no link connects.
+    """
+    for chain in chains:
+        by_id = {boot.boot_id: boot for boot in chain}
+        followers: dict[str, Boot] = {}
+        for boot in chain:
+            previous = by_id.get(boot.previous_boot or "")
+            if previous is None:
+                continue
+            sibling = followers.setdefault(previous.boot_id, boot)
+            boot.contested |= sibling is not boot
+            sibling.contested |= sibling is not boot
+            known_us = max(micros(boot.first), micros(boot.previous_at))
+            if micros(previous.last) > known_us:
+                boot.contested = previous.contested = True
+    newest: Boot | None = None
+    number = {boot.boot_id: at for at, chain in enumerate(chains) for boot in chain}
+    for boot in sorted((boot for chain in chains for boot in chain), key=lambda each: micros(each.first)):
+        other = newest is not None and number[newest.boot_id] != number[boot.boot_id]
+        if newest is not None and other and micros(boot.first) < micros(newest.last):
+            boot.contested = newest.contested = True
+        if newest is None or micros(boot.last) > micros(newest.last):
+            newest = boot
 
 
 def claim(boot: Boot, next_row: int, known: Known) -> None:
@@ -247,6 +300,14 @@ def claim(boot: Boot, next_row: int, known: Known) -> None:
             boot.end_row = next_row
         else:
             boot.unfinished = next_row - boot.end_row
+
+
+def claim_newest(boot: Boot, end: BootEnd) -> None:
+    """Note how far the log of the newest boot of a node should reach, if its writer has ended."""
+    if end.ended:
+        boot.end_row = max(boot.end_row, end.row)
+    elif boot.silent:
+        boot.unfinished = max(end.row - boot.end_row, boot.unfinished)
 
 
 def is_excused(boot: Boot, boots: list[Boot], newest_us: int, known: Known) -> bool:
@@ -276,7 +337,36 @@ def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:
         (boot, later)
         for boot, later in pairs
         if later.started and later.comparable is not False and later.previous_boot in (None, boot.boot_id)
+        if not boot.contested
     ]
+
+
+def missing_newest(boots: Iterable[Boot], known: Known) -> list[str]:
+    """Return reasons for the newest boots of nodes that should be in this input, and are not."""
+    here = {boot.name for boot in boots}
+    return [
+        f"the log of the newest boot is missing, with {end.row:,} records ({node} {end.boot_id})"
+        for (node, _), end in known.newest.items()
+        if (node, end.boot_id) not in here and end.row
+    ]
+
+
+def hours_without_snapshots(boots: Iterable[Boot], closings: pa.Table) -> list[str]:
+    """Return a reason for whole hours of running boots of which the snapshots are missing, or none."""
+    of_boots: dict[Name, list[tuple[int, datetime]]] = {}
+    for row in closings.to_pylist():
+        of_boots.setdefault((row["node"], row["boot_id"]), []).append((row["snapshot"], row["at"]))
+    hours: dict[str, Boot] = {}
+    for boot in boots:
+        for (number, at), (next_number, next_at) in pairwise(sorted(of_boots.get(boot.name, []))):
+            hour = at.replace(minute=0, second=0, microsecond=0) + HOUR
+            while next_number > number + 1 and hour + HOUR <= next_at and len(hours) < LISTED:
+                hours[f"{hour:%Y-%m-%d %H}"] = boot
+                hour += HOUR
+    if not hours:
+        return []
+    first, boot = min(hours.items())
+    return [f"{len(hours):,} hours of a running broker have no snapshot, such as {first} ({boot.node} {boot.boot_id})"]
 
 
 def gaps(rows: pa.Table, boots: Iterable[Boot]) -> list[dict[str, Any]]:

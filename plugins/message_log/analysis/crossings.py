@@ -166,6 +166,16 @@ def merge_counts(parts: Iterable[LinkCount]) -> list[LinkCount]:
     return list(merged.values())
 
 
+def unknown_ends(links: Iterable[LinkCount]) -> list[str]:
+    """Return reasons for links whose other end is not in the input."""
+    return [
+        f"{max(link.taken, link.arrived):,} messages of a link cannot be checked, because its other end is not in the "
+        f"input ({link.link} of {link.upstream_node or link.node})"
+        for link in links
+        if link.missing is None and max(link.taken, link.arrived)
+    ]
+
+
 HOW_MERGED: dict[str, Callable[[list[Any]], Any]] = {
     **dict.fromkeys(("node", "vhost", "upstream", "last_arrival_us", "most_hops"), max),
     "first_arrival_us": min,

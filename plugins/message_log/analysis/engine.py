@@ -25,7 +25,7 @@ Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 AT_ONCE = 16  # values that are merged in one step, and at most so many of a key are held
-PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$(?=\s+at )", re.MULTILINE)  # the last line of a traceback
+PYTHON_ERROR = re.compile(r"^Traceback .*\n(?:[ \t].*\n)*([\w.]+)(?:: (.*))?$", re.MULTILINE)
 TASKS = 4  # for each core, of many small files
 
 
@@ -107,10 +107,11 @@ class Spark:
 def errors_of_tasks() -> Iterator[None]:
     """Raise an error of a function on an executor as OSError, with its own text: Vanished if it was that."""
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     try:
         yield
-    except Py4JJavaError as error:
+    except (Py4JJavaError, PySparkException) as error:
         raised = PYTHON_ERROR.findall(str(error))
         if not raised:
             raise

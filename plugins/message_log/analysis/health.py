@@ -332,7 +332,7 @@ def sentence(found: list[Finding], known: bool) -> str:
     """Return the headline; `known` is false without a snapshot."""
     if found:
         count = len(found)
-        return f"{count:,} {'thing is' if count == 1 else 'things are'} wrong now, first: {line(found[0])}"
+        return f"{count:,} {'thing is' if count == 1 else 'things are'} wrong now, the worst: {line(found[0])}."
     return (
         "Nothing is wrong now."
         if known

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from ..file_format import compacted, schema
 from ..file_format.arrow_schema import ARROW
+from .boots import BootEnd, Name
 from .engine import Engine
 from .folder import Folder, Vanished
 
@@ -49,22 +50,40 @@ class Entry(msgspec.Struct, frozen=True):
     by: str = ""
 
 
+class State(msgspec.Struct, frozen=True):
+    """The part of a node's state that says which boot is its newest."""
+
+    node: str
+    boot: BootEnd
+
+
 @dataclass
 class Manifests:
-    """All manifests of a folder.
+    """All manifests of a folder, and the states of its nodes.
 
     files     the finished files, by path
     removed   paths of files that were taken away on purpose
     replaced  paths of files that do not count once the file of a compaction is there, by its path
     boots     the boots that have a manifest (`schema.boot_key`), with the row after their last finished one
-    damaged   manifests with lines that cannot be read
+    newest    the newest boot of each node, by node and boot, of the states
+    damaged   manifests and states that cannot be read, or not in all lines
     """
 
     files: dict[str, Entry] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     replaced: dict[str, tuple[str, ...]] = field(default_factory=dict)
     boots: dict[str, int] = field(default_factory=dict)
+    newest: dict[Name, BootEnd] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
+
+    def add_state(self, name: str, text: str) -> None:
+        """Add the state of one node."""
+        try:
+            state = msgspec.json.decode(text, type=State)
+        except msgspec.MsgspecError:
+            self.damaged.append(name)
+            return
+        self.newest[state.node, state.boot.boot_id] = state.boot
 
     def add(self, name: str, text: str) -> None:
         """Add the lines of one manifest. An incomplete last line is one that is being written."""
@@ -152,12 +171,22 @@ class Input:
     def reasons(self) -> list[str]:
         """Return why the input is not complete."""
         skipped = Counter(file.reason for file in self.skipped)
-        reasons = [f"{skipped[reason]:,} skipped files {text}" for reason, text in REASONS.items() if reason in skipped]
+        paths = {file.reason: file.path for file in reversed(self.skipped)}  # the first one of each
+        reasons = [
+            f"{skipped[reason]:,} skipped files {text} (such as {paths[reason]})"
+            for reason, text in REASONS.items()
+            if reason in skipped
+        ]
+        unproven = sorted({schema.boot_key(file.path) for file in self.files} - self.manifests.boots.keys())
+        if unproven:
+            reasons.append(
+                f"{len(unproven):,} boots have no manifest, so missing files are not noticed (such as {unproven[0]})"
+            )
         if self.unlisted:
             reasons.append(f"{len(self.unlisted):,} files are in no manifest (such as {self.unlisted[0]})")
         if self.manifests.damaged:
             damaged = self.manifests.damaged
-            reasons.append(f"{len(damaged):,} manifests are damaged ({damaged[0]})")
+            reasons.append(f"{len(damaged):,} manifests or states are damaged (such as {damaged[0]})")
         return reasons
 
 
@@ -196,6 +225,9 @@ def read_manifests(folder: Folder) -> Manifests:
     for path in folder.files(schema.MANIFEST):
         if path.endswith(".jsonl"):
             manifests.add(path.rpartition("/")[2], folder.read_text(path))
+    for path in folder.files(schema.STATE):
+        if path.endswith(".json"):
+            manifests.add_state(path.rpartition("/")[2], folder.read_text(path))
     return manifests
 
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from ..file_format import schema
 from ..file_format.arrow_schema import ARROW
 from . import crossings, hours, snapshots, store
-from .boots import Boot, Known, boots_of, gaps, micros, restarts
+from .boots import Boot, Known, boots_of, gaps, hours_without_snapshots, micros, missing_newest, restarts
 from .crossings import LinkCount
 from .durability import WAITING, Durability, durability, waiting_in
 from .engine import Engine
@@ -106,7 +106,8 @@ def make_ledger(
     parts = list(engine.map(partial(meet, place, ranges, stored), [f"{part:04}" for part in range(count)]))
     facts = merge([EMPTY, *(EMPTY | each for each in [*hourly, *(part.summary for part in parts)])], SUMMARY)
     paths = [part.path for part in parts]
-    boots = boots_of(facts["rows"], of_snapshots["closings"], known or known_of(files, selection))
+    known = known or known_of(files, selection)
+    boots = boots_of(facts["rows"], of_snapshots["closings"], known)
     rows = edge_rows(engine, log, files, boots)
     of_queues = balances(facts["balances"], facts["open"], boots, rows)
     pace = {row["node"]: row["settled_per_s"] for row in facts["paces"].to_pylist()}
@@ -117,7 +118,9 @@ def make_ledger(
     found = imbalances(
         boots, gaps(facts["rows"], boots), of_queues, wrong, kept, lost, odd, files, not selection.queues
     )
-    judged = verdict(boots, found, kept, files.reasons())
+    reasons = [*missing_newest(boots, known), *hours_without_snapshots(boots, of_snapshots["closings"])]
+    reasons += crossings.unknown_ends(of_links) if not selection.nodes else []
+    judged = verdict(boots, found, kept, [*reasons, *files.reasons()])
     return Ledger(log, files, place, stored, facts, of_snapshots, boots, of_queues, kept, of_links, lags, found, judged)
 
 
@@ -133,7 +136,9 @@ def known_of(files: Input, selection: Selection) -> Known:
     since, until = (micros(at) if at is not None else None for at in (selection.since, selection.until))
     finished = {} if selection.of_time else files.manifests.boots  # files reach beyond the time
     listed_us = files.listed_us if until is None else min(files.listed_us, until)
-    return Known(files.lost_records(), files.file_ages_s(), finished, listed_us, since)
+    wanted = {} if selection.of_time else files.manifests.newest
+    newest = {name: end for name, end in wanted.items() if not selection.nodes or name[0] in selection.nodes}
+    return Known(files.lost_records(), files.file_ages_s(), finished, newest, listed_us, since)
 
 
 def skip(files: Input, paths: Iterable[str]) -> None:

@@ -31,12 +31,15 @@ def is_free(output: Folder) -> bool:
 @contextmanager
 def new_run(output: Folder) -> Iterator[str]:
     """Yield the path of a new run, which begins with the time in UTC. It is removed unless it was published."""
+    is_new = not output.exists()
     run = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
     try:
         yield f"{RUNS}/{run}"
     finally:
         if run not in published(output):
             output.remove(f"{RUNS}/{run}")
+            if is_new and not output.names(RUNS):
+                output.remove("")
 
 
 def published(output: Folder) -> list[str]:

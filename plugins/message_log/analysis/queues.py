@@ -33,6 +33,7 @@ class Balance:
     remaining    messages that entered and did not leave: at most as many as are in the queue after
     ready_before ... unacked_after  its lengths in the two snapshots, 0 if it is not in them; None without them
     unlogged_in, unlogged_acks      how many more the broker counted than the log has; None if it did not count
+    durable      None if it is in no snapshot
     """
 
     node: str
@@ -54,6 +55,7 @@ class Balance:
     unacked_after: int | None = None
     unlogged_in: int | None = None
     unlogged_acks: int | None = None
+    durable: bool | None = None
 
     @property
     def name(self) -> QueueName:
@@ -118,6 +120,7 @@ def balances(
     counted: dict[QueueName, dict[str, tuple[int, int]]] = {}
     for row in snapshots:
         balance, boot = balance_of(found, row), of_boots[row["node"], row["boot_id"]]
+        balance.durable = row["durable"]
         ends = (("before", boot.from_snapshot), ("after", boot.to_snapshot))
         for when in [name for name, snapshot in ends if snapshot == row["snapshot"]]:
             setattr(balance, f"ready_{when}", row["ready"])

@@ -22,7 +22,7 @@ from .input import HOUR, LogFile
 from .ledger import Ledger, SelectedFolder, read_rows
 from .selection import SPAN
 from .snapshots import Window, merge_trends, trends_in
-from .timeline import Frame, Queue, Steps, by_step, lengths_by_step, timeline
+from .timeline import Frame, Lengths, Queue, Steps, by_step, lengths_by_step, merge_lengths, timeline
 from .traffic import EXCHANGE, QUEUE, SCOPED, Values
 from .verdict import BALANCED, MISSING
 
@@ -98,7 +98,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     counts = [row for rows, _ in seconds for row in rows]
     values = {
         "schema": SCHEMA,
-        "verdict": ledger.verdict.sentence(len(ledger.imbalances)),
+        "verdict": ledger.verdict.sentence(),
         "reasons": ledger.verdict.reasons,
         "health": health_of(wrong, snapshots["latest"].num_rows > 0),
         "input": input_of(ledger) | {"engine": engine.name},
@@ -177,21 +177,15 @@ def of_hour(
     return by_step(seconds, steps, chosen) if steps is not None else [], figures.handled_by_second(seconds)
 
 
-def lengths(engine: Engine, ledger: Ledger, frame: Frame) -> dict[tuple[Queue, int], int]:
+def lengths(engine: Engine, ledger: Ledger, frame: Frame) -> Lengths:
     """Return the lengths of the chosen queues by step."""
     if frame.steps is None or not frame.chosen:
         return {}
-    found: dict[tuple[Queue, int], int] = {}
     look = partial(lengths_in, ledger.folder, frame.steps, frame.chosen)
-    for part in engine.map(look, ledger.input.of(schema.QUEUE_STATS)):
-        for key, length in part.items():
-            found[key] = max(found.get(key, 0), length)
-    return found
+    return merge_lengths(engine.map(look, ledger.input.of(schema.QUEUE_STATS)))
 
 
-def lengths_in(
-    folder: SelectedFolder, steps: Steps, chosen: list[Queue], file: LogFile
-) -> dict[tuple[Queue, int], int]:
+def lengths_in(folder: SelectedFolder, steps: Steps, chosen: list[Queue], file: LogFile) -> Lengths:
     columns = ["node", "boot_id", "snapshot", "ts_us", "vhost", "queue", "queues", "ready", "unacked"]
     rows = read_rows(folder, file, columns)
     return lengths_by_step([rows], steps, chosen) if rows is not None else {}
@@ -233,7 +227,6 @@ def input_of(ledger: Ledger) -> Values:
         "skipped": dict(sorted(skipped.items())),
         "missing_hours": missing_hours(files.files),
         "skipped_files": sorted(file.path for file in files.skipped)[:SKIPPED],
-        "unprocessed_files": 0,
         "clock_jumps": [plain({name: getattr(boot, name) for name in clock}) for boot in jumped],
     }
 
@@ -292,11 +285,10 @@ def restarts_of(ledger: Ledger) -> list[Values]:
         found = after.get((later.node, later.boot_id, each.vhost, each.queue))
         before, there = each.after or 0, found.before or 0 if found is not None else 0
         if before or there:
-            names = {"node": each.node, "boot_id": each.boot_id, "vhost": each.vhost, "queue": each.queue}
-            counts = {
-                "before": before if boot.stopped else None,
-                "after": there,
-                "fewer": before - there if boot.stopped else None,
-            }
-            rows.append(names | {"next_boot_id": later.boot_id, "stopped": boot.stopped} | counts)
+            names = dict(zip((*QUEUE, "boot_id"), (each.node, each.vhost, each.queue, each.boot_id), strict=True))
+            counts: Values = {"before": before, "after": there, "fewer": before - there}
+            if not boot.stopped:
+                counts |= {"before": None, "fewer": None}
+            about = {"next_boot_id": later.boot_id, "durable": each.durable, "stopped": boot.stopped}
+            rows.append(names | about | counts)
     return rows

@@ -118,26 +118,37 @@ def unrouted(messages: pa.Table, limit: int) -> list[dict[str, Any]]:
 
 
 class Verdict(NamedTuple):
-    """The verdict. `reasons` say why it is not "balanced". Rows after a boot's last snapshot are not checked."""
+    """The verdict. `reasons` say why it is not "balanced", after `causes`, which say what is certainly wrong.
+
+    `consequences` counts the imbalances that follow from the causes, and `explained` those that lost records explain.
+    Rows after a boot's last snapshot are not checked.
+    """
 
     status: str
     reasons: list[str]
+    causes: list[str]
+    consequences: int
+    explained: int
     checked_records: int
     unchecked_records: int
     lost_records: int
     duplicated_records: int
 
-    def sentence(self, imbalances: int) -> str:
-        """Return the verdict in words; `imbalances` is their number."""
+    def sentence(self) -> str:
+        """Return the verdict in words."""
         checked, unchecked = f"{self.checked_records:,}", f"{self.unchecked_records:,}"
         text = {
             BALANCED: f"Nothing is missing: {checked} records were checked, "
             "and every message that entered a queue left it or is still in it.",
-            IMBALANCED: f"The log does not balance: {number_of(imbalances, 'imbalance')} in {checked} checked records.",
+            IMBALANCED: f"The log does not balance: {first_of(self.causes)}. {checked} records were checked.",
             INCOMPLETE: "The log is not complete, so the result is not certain: "
-            f"{checked} records were checked, {number_of(len(self.reasons), 'reason')} below.",
+            f"{first_of(self.reasons)}. {checked} records were checked.",
             SAMPLED: "The log is a sample: all numbers are estimates, and no loss can be excluded.",
         }[self.status]
+        if self.consequences:
+            text += f" {number_of(self.consequences, 'other imbalance')} may be a consequence."
+        if self.explained:
+            text += f" Lost records explain {number_of(self.explained, 'imbalance')}."
         if self.unchecked_records and self.status != SAMPLED:
             text += f" {unchecked} records are not checked, because no snapshot follows them."
         return text
@@ -145,9 +156,11 @@ class Verdict(NamedTuple):
 
 def verdict(boots: list[Boot], found: list[Imbalance], kept: Iterable[Durability], reasons: Iterable[str]) -> Verdict:
     """Judge. `reasons` are those of the input."""
-    applying = [*reasons_of_boots(boots), *not_kept(kept), *reasons]
+    unexplained = certain(found, boots)
+    causes, consequences = causes_of(unexplained)
+    applying = [*causes, *reasons_of_boots(boots), *not_kept(kept), *reasons]
     sampled = any(boot.sampled for boot in boots)
-    if certain(found, boots):
+    if unexplained:
         status = IMBALANCED
     elif found or applying:
         status = INCOMPLETE
@@ -159,6 +172,9 @@ def verdict(boots: list[Boot], found: list[Imbalance], kept: Iterable[Durability
     return Verdict(
         status,
         applying,
+        causes,
+        consequences,
+        len(found) - len(unexplained),
         checked,
         sum(boot.end_row - boot.first_row for boot in boots) - checked,
         sum(boot.lost_records for boot in boots),
@@ -188,11 +204,72 @@ def certain(found: Iterable[Imbalance], boots: Iterable[Boot]) -> list[Imbalance
     ]
 
 
+def causes_of(found: list[Imbalance]) -> tuple[list[str], int]:
+    """Return what is wrong, in a line for each problem, and the number of imbalances that may follow from it.
+
+    Those of a boot whose files or records are missing may follow from that, gaps among the rows of such a file, too.
+    """
+    files = [each for each in found if each.problem in OF_FILES]
+    gaps = [each for each in found if each.problem == MISSING and not any(covers(file, each) for file in files)]
+    incomplete = {(each.node, each.boot_id) for each in (*files, *gaps)}
+    others = [each for each in found if each.problem not in (*OF_FILES, MISSING)]
+    causes: dict[str, list[Imbalance]] = {}
+    for each in sorted([*others, *files, *gaps], key=lambda each: each.problem != NOT_KEPT):
+        alone = each.problem in (NOT_KEPT, *OF_FILES, MISSING) or (each.node, each.boot_id) not in incomplete
+        if alone and not (each.problem == NOT_ARRIVED and incomplete):
+            causes.setdefault(each.problem, []).append(each)
+    lines = [line_of(problem, some) for problem, some in causes.items()]
+    return lines, len(found) - sum(len(some) for some in causes.values())
+
+
+def covers(file: Imbalance, gap: Imbalance) -> bool:
+    """Return whether a file has, or may have had, the missing rows."""
+    if (file.node, file.boot_id) != (gap.node, gap.boot_id) or file.first_row is None or file.last_row is None:
+        return False
+    return file.first_row <= (gap.first_row or 0) and (gap.last_row or 0) <= file.last_row
+
+
+def line_of(problem: str, some: list[Imbalance]) -> str:
+    """Return one line about imbalances of one problem: how many, and where the first ones are."""
+    records = sum(each.records or 0 for each in some)
+    places = list(dict.fromkeys(where(each) for each in some))
+    more = len(places) - NAMED
+    names = ", ".join(places[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    if problem == NOT_KEPT:
+        return f"{number_of(records, 'confirmed message')} lost at a restart ({names})"
+    if problem in OF_FILES:
+        changed = "changed" if problem == FILE_CHANGED else "missing"
+        return f"{number_of(len(some), 'file')} of the export {changed} ({names})"
+    if problem == MISSING:
+        return f"{number_of(records, 'record')} missing from the log ({names})"
+    return f"{number_of(records, 'message')}: {problem} ({names})"
+
+
+def where(each: Imbalance) -> str:
+    """Return the place of an imbalance: its file, link or queue and node, with the number of messages."""
+    if each.file is not None:
+        return f"{each.file} with {number_of(each.records or 0, 'record')}"
+    boot = f"{each.node} {each.boot_id}" if each.boot_id is not None else f"{each.node}"
+    name = each.queue if each.queue is not None else each.link
+    count = f"{each.records:,} of " if each.problem == NOT_KEPT else ""
+    return f"{count}{name} at {boot}" if name is not None else boot
+
+
+def first_of(lines: list[str]) -> str:
+    more = len(lines) - 1
+    return lines[0] + (f", and {number_of(more, 'more reason')} below" if more > 0 else "") if lines else ""
+
+
 def reasons_of_boots(boots: list[Boot]) -> list[str]:
     """Return why the logs of these boots are not complete."""
+    lost = sum(boot.lost_records for boot in boots)
+    unfinished = sum(boot.unfinished for boot in boots)
     reasons = {
-        "records were lost: the broker's buffer was full, its writer died, or they could not be written": [
+        f"{number_of(lost, 'record')} lost: the broker's buffer was full, its writer died, or the disk was full": [
             boot for boot in boots if boot.lost_records
+        ],
+        "two brokers have this name: one went on after the next had begun, or two followed one": [
+            boot for boot in boots if boot.contested
         ],
         "records are in the log twice": [boot for boot in boots if boot.duplicated],
         "a broker was killed: its last records are unknown": [boot for boot in boots if boot.killed],
@@ -200,7 +277,9 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
             boot for boot in boots if boot.silent
         ],
         "the log of the boot before is missing": [boot for boot in boots if boot.lacks_previous],
-        "records that a killed writer had not finished are lost": [boot for boot in boots if boot.unfinished],
+        f"{number_of(unfinished, 'record')} lost that a writer had not finished when it ended": [
+            boot for boot in boots if boot.unfinished
+        ],
         "there is no snapshot to compare with": [
             boot for boot in boots if boot.to_snapshot is None and not boot.sampled
         ],

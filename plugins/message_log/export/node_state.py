@@ -23,13 +23,15 @@ SAVED_S = 60  # the resolution of `exported_s` in the file
 class BootEnd(msgspec.Struct):
     """The known end of a boot: the number of its next row, and the time of its last record.
 
-    `vhosts` are the exported virtual hosts, if not all. `unlogged` is true if the broker ran without the export
-    afterwards.
+    `lost` counts the records that are in no file. `ended` is true once its writer has finished all files. `vhosts` are
+    the exported virtual hosts, if not all. `unlogged` is true if the broker ran without the export afterwards.
     """
 
     boot_id: str
     row: int = 0
     at_us: int | None = None
+    lost: int = 0
+    ended: bool = False
     vhosts: tuple[str, ...] = ()
     unlogged: bool = False
 

@@ -206,6 +206,7 @@ class Writer:
         """Finish all files, after the last frame and once `lock` returns true."""
         self._retry_s = 0.0
         self.finish()
+        self._state.boot.ended = True
         self._save()
         self._faults.report()
         self._state.close()
@@ -251,6 +252,7 @@ class Writer:
             self._manifest.flush()
             if self._state.locked:
                 self._state.exported_s = self._exported_s()
+                self._state.boot.lost = self._batches.lost + self.lost_rows
                 self._state.save(durable)
         except OSError as error:
             self._faults.add(error)

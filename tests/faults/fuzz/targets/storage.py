@@ -37,7 +37,7 @@ from warren.broker.storage.journal import Journal
 from warren.broker.storage.memory_journal import MemoryJournal
 from warren.broker.storage.metadata import LISTS, Metadata
 from warren.broker.storage.sqlite_metadata import SQLiteMetadata
-from warren.plugins.message_log.analysis.conservation.manifest import Manifest as ListedFiles
+from warren.plugins.message_log.analysis.input import Manifests
 from warren.plugins.message_log.export.manifest import Manifest
 from warren.plugins.message_log.file_format import compacted, schema
 
@@ -241,7 +241,7 @@ def change_cells(path: Path, data: bytes) -> None:
 
 def read_manifests(data: bytes, turn: Turn) -> None:
     """A manifest of an export is read; lines that cannot be read are counted or reported."""
-    files = ListedFiles()
+    files = Manifests()
     text = data.decode("utf-8", "replace")
     files.add("node-boot.jsonl", text)
     files.expected(set(compacted.replaced_paths([text], set(files.files))))

@@ -1,0 +1,421 @@
+"""The verdict about damaged logs and legal histories: for each its status, and the sentence that it must have."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from warren.plugins.message_log.analysis import report
+from warren.plugins.message_log.analysis.boots import Known
+from warren.plugins.message_log.analysis.engine import InProcess
+from warren.plugins.message_log.analysis.folder import Folder
+from warren.plugins.message_log.analysis.ledger import Ledger, make_ledger
+from warren.plugins.message_log.export.node_state import BootEnd, Content, state_path
+from warren.plugins.message_log.file_format import schema
+
+from .log import START, Log
+
+BALANCED, IMBALANCED, INCOMPLETE = "balanced", "imbalanced", "incomplete"
+A, B = "a@lab", "b@lab"
+LINK = "federation: news -> b"
+MESSAGES = 20
+Damage = Callable[[Path], object]
+HOUR = timedelta(hours=1)
+
+
+def ledger_of(folder: Path, known: Known | None = None) -> Ledger:
+    return make_ledger(InProcess(), Folder(str(folder)), Folder(str(folder.parent / "stored")), known=known)
+
+
+def expect(folder: Path, status: str, *sentences: str) -> Ledger:
+    """Check the status, and that the sentence of the verdict or a reason matches each pattern."""
+    ledger = ledger_of(folder)
+    text = "\n".join([ledger.verdict.sentence(), *ledger.verdict.reasons])
+    assert ledger.verdict.status == status, text
+    for sentence in sentences:
+        assert re.search(sentence, text), text
+    return ledger
+
+
+def save_state(log: Log, row: int | None = None, **changed: Any) -> None:
+    """Store the state of a node, whose newest boot this is."""
+    path = state_path(log.folder, log.node)
+    path.parent.mkdir(exist_ok=True)
+    end = BootEnd(log.boot_id, log.row if row is None else row, 1, **{"ended": True, **changed})
+    path.write_bytes(msgspec.json.encode(Content(log.node, end)))
+
+
+def export(folder: Path) -> None:
+    """Write the logs of two boots of `a` and one of `b`, which has a link from `a`, in three files of events each."""
+    first, second, other = Log(folder, A, "a1"), Log(folder, A, "a2", START + HOUR), Log(folder, B, "b1")
+    for log in (first, other):
+        log.declare("q")
+        log.metric(schema.CHANNELS, 1)
+        log.snapshot(schema.START)
+    cross(first, other)
+    for log in (first, other):
+        work(log)
+        log.snapshot(schema.STOP)
+        log.write()
+        save_state(log)
+    second.follow(first)
+    second.recovered("q", len(first.ready["q"]))
+    second.snapshot(schema.START)
+    work(second)
+    second.snapshot(schema.STOP)
+    second.write()
+    save_state(second)
+
+
+def work(log: Log) -> None:
+    """Write two files, and leave events for a third one."""
+    for _ in range(3):
+        for number in range(MESSAGES):
+            log.round_trip("q", message_id=f"{log.boot_id}-{number}")
+        log.confirm(log.publish("q"))
+        log.snapshot()
+        if log.sequence < 2:
+            log.write()
+
+
+def cross(upstream: Log, downstream: Log, lost: int = 0) -> None:
+    """Take messages over a link, of which the last ones do not arrive."""
+    for number in range(MESSAGES):
+        identity = f"news-{number}"
+        taken = upstream.publish(LINK, message_id=identity)
+        upstream.deliver(taken, LINK)
+        upstream.ack(taken, LINK, schema.FED_OUT, identity=identity, link=LINK)
+        if number < MESSAGES - lost:
+            downstream.now_us = upstream.now_us
+            arrival = {"identity": identity, "link": LINK, "upstream": "a", "hops": 1}
+            downstream.publish("q", event=schema.FED_IN, **arrival)
+
+
+# Damage
+
+
+def events(folder: Path, boot: str) -> list[Path]:
+    return sorted(folder.glob(f"events/*/*/part-*-{boot}-*.parquet"), key=lambda path: path.name)
+
+
+def remove(folder: Path, *patterns: str) -> None:
+    for pattern in patterns:
+        found = list(folder.glob(pattern))
+        assert found, pattern
+        for path in found:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def removal(*patterns: str) -> Damage:
+    return lambda folder: remove(folder, *patterns)
+
+
+def truncate(folder: Path) -> None:
+    path = events(folder, "a1")[1]
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(folder: Path) -> None:
+    """Change bytes of a page, so that it cannot be read."""
+    path = events(folder, "a1")[1]
+    content = bytearray(path.read_bytes())
+    content[100:400] = bytes(300)
+    path.write_bytes(content)
+
+
+def swap(folder: Path) -> None:
+    one, other = events(folder, "a1")[1], events(folder, "b1")[1]
+    content = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+
+
+def cut_manifest(folder: Path) -> None:
+    (path,) = folder.glob("manifest/*-a1.jsonl")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def spoil_manifest(folder: Path) -> None:
+    (path,) = folder.glob("manifest/*-a1.jsonl")
+    path.write_bytes(b"{]\n" + path.read_bytes())
+
+
+def cut_newest(folder: Path) -> None:
+    """Remove the last file of events and the last snapshots, and all manifests."""
+    for table in ("events", "queue_stats"):
+        remove(folder, f"{table}/*/*/part-*-a2-000002.parquet")
+    remove(folder, "manifest")
+
+
+def rewrite(folder: Path) -> None:
+    """Rewrite acknowledgements to drops, and remove the manifests."""
+    path = events(folder, "a1")[1]
+    rows = pq.ParquetFile(path).read()
+    event = rows["event"].cast(pa.string())
+    place = rows.schema.get_field_index("event")
+    changed = pc.if_else(pc.equal(event, schema.ACK), schema.DROP, event).cast(rows.schema.field(place).type)
+    pq.write_table(rows.set_column(place, rows.schema.field(place), changed), path)
+    remove(folder, "manifest")
+
+
+FILE = r"events/\S+-a1-000001.parquet with \d+ records"
+DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
+    "none": (lambda folder: None, BALANCED, (r"^Nothing is missing: [\d,]+ records were checked",)),
+    "a file deleted": (
+        removal("events/*/*/part-*-a1-000001.parquet"),
+        IMBALANCED,
+        (
+            rf"^The log does not balance: 1 file of the export missing \({FILE}\)\. ",
+            r"\d other imbalances? may be a conseq",
+        ),
+    ),
+    "a file truncated": (
+        truncate,
+        IMBALANCED,
+        (
+            rf"^The log does not balance: 1 file of the export changed \({FILE}\)\. ",
+            r"1 skipped files are damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
+        ),
+    ),
+    "a page damaged": (
+        flip,
+        IMBALANCED,
+        (
+            rf"^The log does not balance: 1 file of the export changed \({FILE}\)\. ",
+            r"1 skipped files are damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
+        ),
+    ),
+    "files of two nodes swapped": (swap, IMBALANCED, (r"2 files of the export changed",)),
+    "the boot before removed": (
+        removal("*/*/*/part-*-a1-*", "manifest/*-a1.jsonl"),
+        INCOMPLETE,
+        (r"the log of the boot before is missing \(a@lab a2\)",),
+    ),
+    "the newest boot removed": (
+        removal("*/*/*/part-*-a2-*", "manifest/*-a2.jsonl"),
+        INCOMPLETE,
+        (r"not certain: the log of the newest boot is missing, with 309 records \(a@lab a2\)",),
+    ),
+    "the folder of manifests removed": (
+        removal("manifest"),
+        INCOMPLETE,
+        (r"3 boots have no manifest, so missing files are not noticed \(such as part-a@lab-a1\)",),
+    ),
+    "a manifest removed": (removal("manifest/*-b1.jsonl"), INCOMPLETE, (r"1 boots have no manifest.*part-b@lab-b1",)),
+    "manifests and metrics removed": (removal("manifest", "metrics"), INCOMPLETE, (r"3 boots have no manifest",)),
+    "the downstream removed": (
+        removal("*/*/*/part-b@*", "manifest/part-b@*", f"state/{B}.json"),
+        INCOMPLETE,
+        (rf"not certain: 20 messages of a link cannot be checked, .* not in the input \({LINK} of {A}\)",),
+    ),
+    "the upstream removed": (
+        removal("*/*/*/part-a@*", "manifest/part-a@*", f"state/{A}.json"),
+        INCOMPLETE,
+        (rf"not certain: 20 messages of a link cannot be checked, .* not in the input \({LINK} of {B}\)",),
+    ),
+    "a node removed, but not its state": (
+        removal("*/*/*/part-b@*", "manifest/part-b@*"),
+        INCOMPLETE,
+        (r"the log of the newest boot is missing, with \d+ records \(b@lab b1\)",),
+    ),
+    "the end of the newest boot removed": (
+        cut_newest,
+        IMBALANCED,
+        (r"^The log does not balance: 103 records missing from the log \(a@lab a2\)",),
+    ),
+    "a manifest cut": (cut_manifest, INCOMPLETE, (r"\d files are in no manifest \(such as ",)),
+    "a manifest spoiled": (spoil_manifest, INCOMPLETE, (r"1 manifests or states are damaged \(such as part-a@lab-a1",)),
+    "a state spoiled": (
+        lambda folder: (folder / "state" / f"{A}.json").write_text("{"),
+        INCOMPLETE,
+        (r"1 manifests or states are damaged \(such as a@lab.json",),
+    ),
+    "acknowledgements rewritten": (
+        rewrite,
+        IMBALANCED,
+        (r"20 messages: the queue counted more acknowledgements than the log has \(q at a@lab a1\)",),
+    ),
+    "all snapshots removed": (
+        removal("queue_stats"),
+        IMBALANCED,
+        (r"9 files of the export missing", r"there is no snapshot to compare with"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_each_damage_has_its_sentence(tmp_path: Path, name: str) -> None:
+    damage, status, sentences = DAMAGES[name]
+    folder = tmp_path / "export"
+    export(folder)
+    damage(folder)
+    expect(folder, status, *sentences)
+
+
+# Boots that did not end as they should
+
+
+def test_records_that_a_writer_had_not_finished_are_counted_by_the_state_of_the_node(tmp_path: Path) -> None:
+    log = Log(tmp_path / "export", A)
+    log.snapshot(schema.START)
+    log.write()
+    save_state(log, row=90_140, ended=False)
+    expect(
+        log.folder,
+        INCOMPLETE,
+        r"90,140 records lost that a writer had not finished when it ended \(a@lab b1\)",
+        "a log ends without a stop and is not continued",
+    )
+
+
+def test_lost_records_explain_the_imbalances_that_follow_from_them(tmp_path: Path) -> None:
+    log = Log(tmp_path / "export", A)
+    log.declare("q")
+    log.snapshot(schema.START)
+    log.round_trip("q")
+    lost = range(log.row, log.row + 5)
+    log.round_trip("q")
+    log.lost = 5
+    log.snapshot(schema.STOP)
+    log.write(*lost)
+    save_state(log)
+    expect(
+        log.folder,
+        INCOMPLETE,
+        r"not certain: 5 records lost: the broker's buffer was full, .* \(a@lab b1\)\.",
+        "Lost records explain 3 imbalances",
+    )
+
+
+def test_hours_of_a_running_broker_without_snapshots_are_a_reason(tmp_path: Path) -> None:
+    log = Log(tmp_path / "export", A)
+    log.snapshot(schema.START)
+    log.write()
+    for _ in range(3):
+        log.now_us += 3_600_000_000
+        log.snapshot()
+        if log.tables[schema.QUEUE_STATS][0]["snapshot"] != 2:
+            log.write()
+        log.tables[schema.QUEUE_STATS].clear()
+    log.snapshot(schema.STOP)
+    log.write()
+    expect(log.folder, INCOMPLETE, r"1 hours of a running broker have no snapshot, such as 2026-11-22 07 \(a@lab b1\)")
+
+
+# Legal histories
+
+
+def restarts(folder: Path, *starts: datetime, last_runs: bool = False) -> list[Log]:
+    """Write boots of one node that follow each other, and keep all messages."""
+    logs: list[Log] = []
+    for number, start in enumerate(starts):
+        log = Log(folder, A, f"b{number}", start)
+        if logs:
+            log.follow(logs[-1])
+            log.recovered("q", len(logs[-1].ready["q"]))
+        log.snapshot(schema.START)
+        for _ in range(MESSAGES):
+            log.confirm(log.publish("q"))
+        log.snapshot(schema.PERIODIC if last_runs and number + 1 == len(starts) else schema.STOP)
+        log.write()
+        logs.append(log)
+    save_state(logs[-1], ended=not last_runs)
+    return logs
+
+
+@pytest.mark.parametrize("last_runs", [False, True])
+def test_a_clock_that_steps_back_between_boots_is_no_fault(tmp_path: Path, last_runs: bool) -> None:
+    now = datetime.now(UTC)
+    restarts(tmp_path / "export", now + HOUR, now - HOUR / 12, now - HOUR / 60, last_runs=last_runs)
+    ledger = expect(tmp_path / "export", BALANCED)
+    assert [boot.boot_id for boot in ledger.boots] == ["b0", "b1", "b2"]
+    pairs = [(each.boot_id, each.next_boot_id, each.missing) for each in ledger.durability]
+    assert pairs == [("b0", "b1", 0), ("b1", "b2", 0)]
+
+
+def test_a_clock_that_is_ahead_calls_no_other_broker_dead(tmp_path: Path) -> None:
+    for node, start in ((A, datetime.now(UTC) + 2 * HOUR), (B, datetime.now(UTC))):
+        log = Log(tmp_path / "export", node, start=start)
+        log.snapshot(schema.START)
+        log.round_trip("q")
+        log.snapshot()
+        log.write()
+        save_state(log, row=log.row + 10, ended=False)
+    expect(tmp_path / "export", BALANCED)
+
+
+def test_a_broker_that_runs_while_the_analysis_takes_long_is_not_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log(tmp_path / "export", A, start=datetime.now(UTC))
+    log.snapshot(schema.START)
+    log.write()
+    listed_ns, calls = int(log.start.timestamp() * 1e9), []
+    monkeypatch.setattr(
+        "warren.plugins.message_log.analysis.input.time.time_ns",
+        lambda: calls.append(1) or listed_ns + (len(calls) - 1) * 3_600_000_000_000,
+    )
+    expect(log.folder, BALANCED)
+    assert len(calls) == 1
+
+
+# Two brokers of one name
+
+
+NAME_TWICE = r"two brokers have this name: .* \(a@lab b0, a@lab b1\)"
+
+
+def two_brokers(folder: Path, follows: bool) -> None:
+    """Write the logs of two brokers that have one name, and run at the same time."""
+    first, second = Log(folder, A, "b0"), Log(folder, A, "b1", START + timedelta(milliseconds=50))
+    first.snapshot(schema.START)
+    for _ in range(MESSAGES):
+        first.confirm(first.publish("q"))
+    if follows:
+        second.follow(first)
+    second.snapshot(schema.START)
+    first.round_trip("q")
+    for log in (first, second):
+        log.now_us += 1_000_000
+        log.snapshot(schema.STOP)
+        log.write()
+        save_state(log)
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_two_brokers_of_one_name_are_a_reason_of_its_own(tmp_path: Path, follows: bool) -> None:
+    two_brokers(tmp_path / "export", follows)
+    assert expect(tmp_path / "export", INCOMPLETE, NAME_TWICE).durability == []
+
+
+def test_two_boots_that_follow_one_are_of_two_brokers(tmp_path: Path) -> None:
+    first, *others = (Log(tmp_path / "export", A, f"b{number}", START + number * HOUR) for number in range(3))
+    for log in (first, *others):
+        if log is not first:
+            log.follow(first)
+        log.snapshot(schema.START)
+        log.round_trip("q")
+        log.snapshot(schema.STOP)
+        log.write()
+        save_state(log)
+    expect(tmp_path / "export", INCOMPLETE, r"two brokers have this name: .* \(a@lab b1, a@lab b2\)")
+
+
+def test_the_report_names_the_cause_before_what_follows_from_it(tmp_path: Path) -> None:
+    folder = tmp_path / "export"
+    export(folder)
+    remove(folder, "events/*/*/part-*-a1-000001.parquet")
+    values = report.make_report(InProcess(), ledger_of(folder)).values
+    check = values["conservation"]
+    assert check["causes"] == check["reasons"] and len(check["causes"]) == 1
+    assert check["consequences"] == check["imbalance_count"] - 1 > 0 == check["explained"]
