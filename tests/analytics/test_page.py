@@ -84,7 +84,7 @@ def test_both_headlines_are_at_the_top() -> None:
 
 
 def test_a_table_has_the_first_rows_and_the_number_of_the_others() -> None:
-    latencies = sections(report())["latency"]["parts"][-1]
+    (latencies,) = sections(report())["latency"]["parts"][-1]["parts"]
     assert (latencies["kind"], len(latencies["rows"]), latencies["more"]) == ("table", 8, 1_000)
     rows = [{"queue": f"q{at}", "node": None, "msg_seq": 2**60 + at} for at in range(9)]
     made = table(rows, "Queues", 3)

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..file_format import schema
-from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, EXPIRE, FED_OUT, NACK, REQUEUE
+from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, EXPIRE, FED_OUT, NACK
 from .boots import Boot, Name, micros
 from .facts import BOOT, TIME, Fact, Facts, Measure, group, measures, names, numbers_of
 from .reduction import HELD, WEIGHT
@@ -176,7 +176,7 @@ class Judge:
             if row["node"] not in self.boots or self.boots[row["node"]].boot_id != row["boot_id"]:
                 continue
             last_us = row["last"] * SECOND
-            if event in (ACK, FED_OUT, NACK, REQUEUE) or event == DELIVER and row["no_ack"]:
+            if event in (ACK, FED_OUT, NACK) or event == DELIVER and row["no_ack"]:
                 self.settled[queue] = max(self.settled.get(queue, 0), last_us)
             if event == DELIVER:
                 self.delivered[queue] = max(self.delivered.get(queue, 0), last_us)
@@ -232,8 +232,8 @@ class Judge:
                 return None
             since_us = latest(turns, "none_ready", "consumed")
             if self.delivered.get(queue, 0) <= since_us:
-                who = "its federation link is down" if (queue[2] or "").startswith(LINK_QUEUE) else "no consumer"
-                return found(NO_CONSUMER, since_us, f"{who}, {number(ready)} wait", self.example(queue, "waiting"))
+                link = "its federation link is down, " if (queue[2] or "").startswith(LINK_QUEUE) else ""
+                return found(NO_CONSUMER, since_us, f"{link}{number(ready)} wait", self.example(queue, "waiting"))
         if consumers and unacked and (grows or waits_us >= LEAST_S * SECOND):
             since_us = max(latest(turns, "none_unacked"), self.settled.get(queue, 0))
             text = f"{number(unacked)} delivered and none settled, {ready:,} more wait"
@@ -347,7 +347,7 @@ def line(finding: Finding) -> str:
     if finding.cause == UNROUTABLE:
         name = f"{finding.exchange or '(default)'} with the key {finding.routing_key!r}"
     subject = f"{name} at {where}" if name is not None else where
-    return f"{subject}: {finding.cause} since {finding.since:%Y-%m-%d %H:%M:%S} ({finding.text})"
+    return f"{subject}: {finding.cause} since {finding.since:%Y-%m-%d %H:%M:%S} UTC ({finding.text})"
 
 
 def trace_command(message: str, folder: str) -> str:

@@ -125,7 +125,7 @@ const sectionOf = (section) => h(`section.${section.mark}`, { id: section.id }, 
 const answer = (question, kind, sentence, lines) => h(`div.verdict.${kind}`, {}, h("h2", {}, question),
   h("p", {}, h("strong", {}, format.visible(sentence))), lines.length > 0 && h("ul", {}, lines.map((line) => h("li", {}, line))));
 
-const wrongLine = ({ line, trace }) => [format.visible(line), trace && [" ", h("code", {}, format.visible(trace))]];
+const wrongLine = ({ line, trace }) => [format.visible(line), trace && h("code", {}, format.visible(trace))];
 
 const wrongLines = [...data.wrong.map(wrongLine), ...(data.more_wrong ? [`and ${format.count(data.more_wrong)} more in report.json`] : [])];
 

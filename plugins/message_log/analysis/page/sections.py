@@ -68,9 +68,10 @@ class Page:
         """Return what is wrong now for one of these causes."""
         return [row for row in self.rows("wrong_now") if row["cause"] in causes]
 
-    def tables(self, *names: tuple[str, str]) -> list[Part]:
-        """Return the tables of these names that have rows, each below its title."""
-        return [part for name, title in names if self.rows(name) for part in (heading(title), self.table(name, title))]
+    def tables(self, *names: tuple[str, str], is_open: bool = False) -> list[Part]:
+        """Return the tables of these names that have rows, each of which the reader can unfold."""
+        there = [(name, title) for name, title in names if self.rows(name)]
+        return [part for name, title in there for part in fold(title, [self.table(name, title)], is_open)]
 
     def table(self, name: str, title: str) -> Part:
         return table(self.rows(name), title, self.limit, self.row_count(name))
@@ -127,9 +128,8 @@ def restarts(page: Page) -> Section | None:
         impact, finding = 99, f"{count(lost, 'confirmed persistent message')} lost by restarts"
     elif missing:
         impact, finding = 60, f"{count(missing, 'message')} of unknown fate after restarts"
-    parts = page.tables(("durability", "Confirmed persistent messages"))
-    if lengths:
-        parts += [heading("All messages"), table(lengths, "All messages", page.limit)]
+    parts = page.tables(("durability", "Confirmed persistent messages"), is_open=impact > NORMAL)
+    parts += fold("All messages", [table(lengths, "All messages", page.limit)] if lengths else [], False)
     return Section("restarts", "Restarts", impact, finding, parts)
 
 
@@ -216,7 +216,7 @@ def redelivered(page: Page) -> Section | None:
     if poison:
         most = max(row[name] or 0 for row in poison for name in ("redelivered", "requeued"))
         finding += f"; one message came back {count(most, 'time')}"
-    parts += page.tables(("poison", "Messages that keep coming back"))
+    parts += page.tables(("poison", "Messages that keep coming back"), is_open=True)
     return Section("redelivered", "Redelivered", 84 if page.wrong("poison") else NORMAL + 5, finding, parts)
 
 
@@ -336,7 +336,10 @@ def message_flow(page: Page) -> Section | None:
             name = row[end] or ("(default)" if kind == "exchange" and row[end] == "" else "(unknown)")
             ends.append((columns[kind], f"{'link ' if kind == 'link' else ''}{name}{scope}"))
         edges.append(Edge(ends[0], ends[1], row["messages"]))
-    parts = [flow(edges, ("Exchanges", "Queues", "Consumers and links")), page.table("flow", "Flow of messages")]
+    parts = [
+        flow(edges, ("Exchanges", "Queues", "Consumers and links")),
+        *page.tables(("flow", "Messages from each to each")),
+    ]
     parts += page.tables(("clients", "Connections"))
     others = sum(row["others"] - 1 for row in page.rows("clients") if row.get("others"))  # connections in one row
     finding = f"from exchanges to consumers; {count(page.row_count('clients') + others, 'connection')}"
@@ -351,13 +354,13 @@ def latency(page: Page) -> Section | None:
     if heat:
         parts = [heading("From the publish to the acknowledgement, over time"), {"kind": "heat", **heat}]
         parts.append(note("Each row covers half a power of ten; a darker cell has more messages."))
-    parts += page.tables(("latency", "By stage"))
+    parts += page.tables(("latency", "By stage"), is_open=True)
     finding: list[Any] = ["p99 up to ", seconds(rows[0]["p99_us"] / 1e6), f": {rows[0]['stage'].replace('_', ' to ')}"]
     return Section("latency", "Latency", NORMAL + 6, finding if rows else "of acknowledged messages", parts)
 
 
 def keys(page: Page) -> Section | None:
-    parts = page.tables(("hot_exchanges", "Exchanges"), ("hot_keys", "Routing keys"))
+    parts = page.tables(("hot_exchanges", "Exchanges"), is_open=True) + page.tables(("hot_keys", "Routing keys"))
     if not parts:
         return None
     return Section("keys", "Exchanges and routing keys", NORMAL, "those with most messages", parts)

@@ -54,7 +54,7 @@ def test_a_page_with_hostile_names_follows_the_scheme_and_fits(
 def test_each_section_shows_its_figures(show: Show) -> None:
     page = show()
     head = page.locator("header").inner_text()
-    assert head.index("12 things wrong now") < head.index("queue 0: stuck warren trace b1/0")
+    assert head.index("12 things wrong now") < head.index("queue 0: stuck\nwarren trace b1/0")
     assert head.index("and 2 more") < head.index("The log does not balance") < head.index("the reason")
     for section, text in (
         *(("latency", "p99 up to 2.5 s"), ("latency", "and 1,000 more"), ("queues", "queue 3"), ("flow", "guest")),
@@ -119,19 +119,21 @@ def test_charts_are_drawn_when_they_come_into_view_and_lines_can_be_hidden(show:
 
 def test_tables_sort_by_text_and_number_and_filter(show: Show) -> None:
     page = show()
-    rows = page.locator("#flow .list:last-of-type tbody tr")
-    total = page.locator("#flow .list:last-of-type th", has_text="messages")
+    page.locator("#flow summary", has_text="Connections").click()
+    table = page.locator("#flow details:last-of-type .list")
+    rows = table.locator("tbody tr")
+    total = table.locator("th", has_text="messages")
     total.get_by_role("button").click()
     expect(total).to_have_attribute("aria-sort", "descending")
     expect(rows.first.locator("td").last).to_have_text("16")
     total.get_by_role("button").click()
     expect(rows.first.locator("td").last).to_have_text("5")
-    queue = page.locator("#flow .list:last-of-type th", has_text="queue")
+    queue = table.locator("th", has_text="queue")
     queue.get_by_role("button").click()
     expect(rows.nth(2)).to_contain_text("queue 2")  # 10 and 11 are after 9
-    page.locator("#flow .list:last-of-type").get_by_label("filter").fill("QUEUE 11")
-    expect(page.locator("#flow .list:last-of-type tbody tr:visible")).to_have_count(1)
-    expect(page.locator("#flow .list:last-of-type [role=status]")).to_have_text("Displaying 1 of 1, filtered from 12")
+    table.get_by_label("filter").fill("QUEUE 11")
+    expect(table.locator("tbody tr:visible")).to_have_count(1)
+    expect(table.locator("[role=status]")).to_have_text("Displaying 1 of 1, filtered from 12")
 
 
 def test_contents_lead_to_sections(show: Show) -> None:
