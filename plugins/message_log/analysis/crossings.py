@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .boots import Boot, micros
-from .facts import Fact, bucket, group, measures, names, unified
+from .facts import AGES, Fact, bucket, group, measures, names, unified
+from .reduction import histogram, joined
 
 Link = tuple[str, str | None]
 """The upstream queue and the node of the upstream."""
@@ -152,6 +154,22 @@ def links(
         if row["entered"] is not None and row["published"] is not None:
             lags.append((*link, row["entered"] - row["published"]))
     return list(counts.values()), histograms(lags), lost
+
+
+def ages(crossings: pa.Table, receipts: pa.Table) -> pa.Table:
+    """Return histograms of the ages of messages since their first publish, when a consumer behind a link got them.
+
+    Over several links, it is the publish at the first of their brokers. Messages of which several have one identity are
+    left out.
+    """
+    first = crossings.group_by("identity", use_threads=False).aggregate([("published", "min")])
+    once = pc.and_(pc.equal(crossings["taken"], 1), pc.equal(crossings["arrived"], 1))
+    columns = crossings.filter(once).select(["link", "identity", "upstream_node"])
+    rows = joined(joined(receipts, columns, "link", "identity"), first, "identity")
+    rows = rows.filter(rows["published_min"].is_valid())
+    age_us = np.maximum(rows["received_us"].to_numpy() - rows["published_min"].to_numpy(), 0)
+    named = rows.rename_columns({"upstream_node": "origin_node", "link": "origin"})
+    return histogram(AGES, named.select(["node", "vhost", "origin_node", "origin", "queue"]), age_us)
 
 
 def merge_counts(parts: Iterable[LinkCount]) -> list[LinkCount]:

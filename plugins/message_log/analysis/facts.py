@@ -6,6 +6,7 @@ sums are of integers, and quantiles come from histograms with fixed buckets.
 
     traffic    messages by second: what each queue, virtual host and user did
     latencies  histograms of times since the publish, and of the stages of a message within a queue
+    ages       histograms of the ages of dead letters since their first publish, when a consumer got them
     routes     messages by exchange and routing key
     transfers  messages between connections, exchanges and queues
     attempts   messages that were redelivered or requeued
@@ -14,9 +15,11 @@ sums are of integers, and quantiles come from histograms with fixed buckets.
     journeys   open journeys: messages in a queue of which the log has no entry, no end, or several of them
     messages   messages whose journeys are open, or that were routed to more or fewer queues than they entered
     crossings  messages of federation links, by identity
+    arrivals   messages from federation links that may still be in a queue, by number, with their identity
+    receipts   when a consumer got a message from a federation link, by identity and queue
 
-`journeys`, `messages` and `crossings` have a row for each message; all others are bounded by the numbers of queues,
-users, connections, keys and seconds.
+The last five have a row for each message; all others are bounded by the numbers of queues, users, connections, keys and
+seconds.
 """
 
 from __future__ import annotations
@@ -79,6 +82,10 @@ LATENCIES = Fact(
     {**names("node", "vhost", "queue", "stage"), "bucket": pa.int32()},
     {**measures("sum", "records"), **measures("max", "highest_us")},
 )
+AGES = Fact(
+    {**names("node", "vhost", "origin_node", "origin", "queue"), "bucket": pa.int32()},
+    {**measures("sum", "records"), **measures("max", "highest_us")},
+)
 ROUTES = Fact(
     {**names("node", "vhost", "exchange"), "routing_key": pa.string()},
     {
@@ -117,7 +124,8 @@ JOURNEYS = Fact(
     {
         **measures("sum", "entered", "delivered", "left", *WAYS_OUT),
         **measures("min", "enter_row", "enter_ns", "deliver_ns"),
-        **measures("max", "leave_row", "last_deliver_ns", "leave_ns"),
+        **measures("max", "leave_row", "last_deliver_ns", "leave_ns", "origin_us"),
+        **measures("max", "first_queue", type=pa.string()),
         **measures("max", "last", type=TIME),
     },
 )
@@ -138,9 +146,14 @@ CROSSINGS = Fact(
         **measures("min", "published", "entered"),
     },
 )
+ARRIVALS = Fact({**names(*BOOT, "vhost"), "msg_seq": INT}, measures("max", "link", "identity", type=pa.string()))
+RECEIPTS = Fact(
+    {**names("link"), "identity": pa.string(), **names("node", "vhost", "queue")}, measures("max", "received_us")
+)
 FACTS: dict[str, Fact] = {
     "traffic": TRAFFIC,
     "latencies": LATENCIES,
+    "ages": AGES,
     "routes": ROUTES,
     "transfers": TRANSFERS,
     "attempts": ATTEMPTS,
@@ -149,6 +162,8 @@ FACTS: dict[str, Fact] = {
     "journeys": JOURNEYS,
     "messages": MESSAGES,
     "crossings": CROSSINGS,
+    "arrivals": ARRIVALS,
+    "receipts": RECEIPTS,
 }
 Facts = dict[str, pa.Table]
 """A table for each name of FACTS, with the columns of its schema."""

@@ -33,12 +33,12 @@ from .health import AGAIN, OLDEST, most_delivered, oldest
 from .input import NOT_PARQUET, Input, LogFile, SkippedFile, read_input
 from .queues import OPEN_COUNTS, Balance, QueueName, balances, impossible, open_counts, overfull
 from .reduction import Boot as BootName
-from .reduction import CheckedRange, Events, Ranges, reduce_rows, row_ranges, settle, stages
+from .reduction import CheckedRange, Events, Ranges, ages, reduce_rows, row_ranges, settle, stages
 from .reduction import crossings as crossings_of
 from .selection import ALL, Selection
 from .verdict import Imbalance, Verdict, imbalances, unrouted, verdict
 
-OPEN = ("journeys", "messages", "crossings")  # facts with a row for each message
+OPEN = ("journeys", "messages", "arrivals", "crossings", "receipts")  # facts with a row for each message
 OF_HOURS: dict[str, Fact] = {
     **hours.SUMMARY,
     **{name: fact for name, fact in FACTS.items() if name not in (*OPEN, "traffic")},
@@ -104,8 +104,10 @@ def make_ledger(
     stored, count = store_hours(engine, log, place, files, ranges)
     hourly = engine.reduce(partial(facts_of_hour, place), stored, merge_hours, facts_of)
     parts = list(engine.map(partial(meet, place, ranges, stored), [f"{part:04}" for part in range(count)]))
-    facts = merge([EMPTY, *(EMPTY | each for each in [*hourly, *(part.summary for part in parts)])], SUMMARY)
     paths = [part.path for part in parts]
+    links = [{"ages": table} for table in engine.map(partial(ages_of_links, place, paths), paths)]
+    summaries = [*hourly, *(part.summary for part in parts), *links]
+    facts = merge([EMPTY, *(EMPTY | each for each in summaries)], SUMMARY)
     known = known or known_of(files, selection)
     boots = boots_of(facts["rows"], of_snapshots["closings"], known)
     rows = edge_rows(engine, log, files, boots)
@@ -288,8 +290,8 @@ def store_hour(
     path, count = f"hours/{hour}", records[hour].parts
     place.remove(f"{path}/{store.RECORD}")
     place.write(f"{path}/{store.TRAFFIC}", facts["traffic"])
-    of_message = {name: numbers_of(facts[name]["msg_seq"]) % count for name in ("journeys", "messages")}
-    of_message["crossings"] = hashes(facts["crossings"]["identity"]) % count
+    of_message = {name: numbers_of(facts[name]["msg_seq"]) % count for name in ("journeys", "messages", "arrivals")}
+    of_message |= {name: hashes(facts[name]["identity"]) % count for name in ("crossings", "receipts")}
     for part in range(count):
         still_open = {name: facts[name].filter(pa.array(of_message[name] == part)) for name in OPEN}
         store.save(place, f"{path}/{part:04}.parquet", still_open)
@@ -324,12 +326,13 @@ def meet(place: Folder, ranges: Ranges, stored: list[str], part: str) -> Part:
     still_open = [store.load(place, f"hours/{hour}/{part}.parquet") for hour in stored]
     settled = settle(merge([empty(), *(empty() | each for each in still_open)]), ranges)
     path = f"parts/{part}"
-    for name in ("journeys", "crossings"):
+    for name in ("journeys", "crossings", "receipts"):
         place.write(f"{path}/{name}.parquet", settled[name])
     journeys, messages = settled["journeys"], settled["messages"]
     summary = {
         "balances": settled["balances"],
         "latencies": pa.concat_tables([settled["latencies"], stages(journeys)]),
+        "ages": pa.concat_tables([settled["ages"], ages(journeys)]),
         "open": open_counts(journeys, ranges),
         "waiting": waiting_in(journeys, messages),
         "oldest": oldest(journeys),
@@ -365,6 +368,17 @@ def check_links(
 
 def ends_of_links(place: Folder, part: str) -> crossings.Ends:
     return crossings.ends(place.read(f"{part}/crossings.parquet", FACTS["crossings"].schema))
+
+
+def ages_of_links(place: Folder, paths: list[str], part: str) -> pa.Table:
+    """Return the ages of the messages of links, given all parts: each has the receipts of messages of others."""
+    crossed = place.read(f"{part}/crossings.parquet", FACTS["crossings"].schema)
+    if not crossed.num_rows:
+        return FACTS["ages"].schema.empty_table()
+    tables = [place.read(f"{path}/receipts.parquet", FACTS["receipts"].schema) for path in paths]
+    receipts = group(FACTS["receipts"], pa.concat_tables(tables))
+    here = hashes(receipts["identity"]) % len(paths) == paths.index(part)
+    return crossings.ages(crossed, receipts.filter(pa.array(here)))
 
 
 def count_links(

@@ -23,7 +23,7 @@ from .ledger import Ledger, SelectedFolder, read_rows
 from .selection import SPAN
 from .snapshots import Window, merge_trends, trends_in
 from .timeline import Frame, Lengths, Queue, Steps, by_step, lengths_by_step, merge_lengths, timeline
-from .traffic import EXCHANGE, QUEUE, SCOPED, Values
+from .traffic import END_TO_END, EXCHANGE, QUEUE, SCOPED, Values
 from .verdict import BALANCED, MISSING
 
 SCHEMA = 1  # of report.json
@@ -36,6 +36,7 @@ ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for desc
     "durability": ("-lost", "-missing", *QUEUE, "boot_id"),
     "throughput": ("-messages", *SCOPED, "grain"),
     "latency": ("-p99_us", *QUEUE, "stage"),
+    "end_to_end": ("-p99_us", *END_TO_END),
     "backlog": ("-peak", *QUEUE),
     "clients": ("-messages", "node", "vhost", "user", "connection"),
     "flow": ("-messages", "node", "vhost", "source_kind", "source", "target_kind", "target"),
@@ -76,6 +77,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
         "wrong_now": [row_of(finding, ledger.input.folder) for finding in wrong],
         "throughput": traffic.throughput(facts["series"]),
         "latency": latency,
+        "end_to_end": traffic.end_to_end(facts["ages"]),
         "backlog": figures.backlog(snapshots, growth),
         "clients": traffic.clients(facts["transfers"]),
         "flow": traffic.flow(facts["transfers"]),

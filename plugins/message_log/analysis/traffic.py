@@ -20,6 +20,7 @@ from .reduction import UNROUTABLE, WEIGHT
 
 Values = dict[str, Any]
 QUEUE = ("node", "vhost", "queue")
+END_TO_END = ("origin_node", "origin", "node", "vhost", "queue")
 EXCHANGE = ("node", "vhost", "exchange")
 SCOPED = ("scope", "node", "vhost", "name", "flow")  # the keys of throughput
 GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
@@ -132,6 +133,15 @@ def time_of(second: int) -> datetime:
 def latency(latencies: pa.Table) -> list[Values]:
     """Return quantiles of the times since the publish, and of the stages within queues."""
     rows: list[Values] = quantile_table(latencies, [*QUEUE, "stage"], THOUSANDTHS).to_pylist()
+    return rows
+
+
+def end_to_end(ages: pa.Table) -> list[Values]:
+    """Return quantiles of the times from the first publish to a consumer, over dead letters and links.
+
+    `origin` is the queue that dead-lettered a message first, or from which a link took it.
+    """
+    rows: list[Values] = quantile_table(ages, list(END_TO_END), THOUSANDTHS).to_pylist()
     return rows
 
 
