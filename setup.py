@@ -35,7 +35,7 @@ UNITS: dict[str, tuple[str, ...]] = {
     ),
     "storage": ("index", "log_records", "segment"),
     "session": (
-        *("channel", "channel_host", "checked_properties", "confirms", "connection", "consumer", "output_buffer"),
+        *("channel", "channel_host", "checked_properties", "confirms", "connection", "consumer"),
         *("prefetch", "settlements", "unacked"),
         *("methods/acknowledge", "methods/handlers", "methods/publish", "methods/special_properties"),
     ),

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
 
 from warren.broker.config import Links
 from warren.broker.core.jobs.scheduler import Job
@@ -67,15 +66,17 @@ REFUSED_SHOWN = 1_000  # refused links with a status; the others are counted
 LIMITED = "warren.federation_link_limit is reached; the link starts when others have ended"
 LINK_KEY = ("vhost", "type", "name", "upstream", "upstream_name")  # in the status of a link
 
-L = TypeVar("L")
-
-NO_EXCHANGE_LINKS: list[ExchangeLink] = []
-NO_QUEUE_LINKS: list[QueueLink] = []
+NO_LINKS: list[Link] = []
 COMPONENTS = ("federation-upstream", "federation-upstream-set", "policy")
 
 
-class FederationService(Service):
-    """The service "federation". `links` are the links that should run; links that are being ended are in `_ending`."""
+class FederationService(Service, Observer):
+    """The service "federation". `links` are the links that should run; links that are being ended are in `_ending`.
+
+    As an observer of the node it reconciles after events that may change links, and notifies links.
+    """
+
+    _host: Host  # from `start` on
 
     def __init__(self) -> None:
         self.links: dict[LinkKey, Link] = {}
@@ -84,8 +85,7 @@ class FederationService(Service):
         self._shares: dict[str, int] = {}  # of the limit, by virtual host
         self._upstreams: dict[str, Upstreams] = {}  # that the last pass read, by virtual host
         self._ending: dict[LinkKey, Link] = {}  # the latest ended link of each key
-        self._host: Host | None = None
-        self._watcher: Watcher | None = None
+        self._runs = False
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False
         self._pass: Generator[int, None, None] | None = None  # the present one
@@ -95,11 +95,11 @@ class FederationService(Service):
         self._owner_watch: Child | None = None
         self._windows: dict[tuple[str, str], DuplicateWindow] = {}  # of exchanges that deduplicate, by vhost and name
         self._bindings: dict[tuple[str, str], ExchangeBindings] = {}  # of exchanges with links, by vhost and name
-        self._exchange_links: dict[tuple[str, str], list[ExchangeLink]] = {}  # by vhost and local name
-        self._queue_links: dict[tuple[str, str], list[QueueLink]] = {}
+        self._by_target: dict[tuple[str, str, str], list[Link]] = {}  # by kind, vhost and local name
 
     async def start(self, host: Host) -> None:
         self._host = host
+        self._runs = True
         self._pace = Pace()
         limit = host.config.federation.link_limit
         self._limit = math.inf if limit is None else limit
@@ -107,16 +107,16 @@ class FederationService(Service):
             if not host.alone():
                 self._admit(False)
             self._owner_watch = host.supervisor.keep("federation_owner_watch", partial(self._watch_owner, host.alone))
-        self._watcher = Watcher(self)
-        host.node.observers.add(self._watcher)
+        host.node.observers.add(self)
         self._tick_in(0.0)
 
     async def stop(self) -> None:
         """End all links. Upstream queues stay and keep what is published meanwhile."""
-        if self._host is None:
+        if not self._runs:
             return
-        if self._watcher is not None:
-            self._host.node.observers.remove(self._watcher)
+        self._runs = False
+        if self in self._host.node.observers:
+            self._host.node.observers.remove(self)
         if self._owner_watch is not None:
             self._owner_watch.cancel()
         if self._pass is not None:
@@ -135,7 +135,6 @@ class FederationService(Service):
             end_in_batches(links["queue"], config.queues, removing),
             all_ended(list(self._ending.values())),
         )
-        self._host = None
 
     # For other services
 
@@ -147,7 +146,7 @@ class FederationService(Service):
         for link in list(self.links.values()):
             yield link.row()
         for spec, status in list(self.refused.first.values()):
-            if self._host is not None:
+            if self._runs:
                 yield status.row(spec, self._host.node.name)
 
     @property
@@ -167,7 +166,6 @@ class FederationService(Service):
 
         Raises Invalid if the link is refused because of the limit.
         """
-        assert self._host is not None
         for key, link in self.links.items():
             if key.id == id_ and key in desired_links(self._host.node, [link.target], self._upstreams):
                 self._start(link.spec, link.target, self._end(key, removing=False))
@@ -194,7 +192,6 @@ class FederationService(Service):
             await asyncio.sleep(ALONE_LOOK_S)
 
     def _admit(self, alone: bool) -> None:
-        assert self._host is not None
         self._pace.admission.open = alone
         if alone:
             self._host.report("federation_resumed", "info", {})
@@ -218,7 +215,6 @@ class FederationService(Service):
     def _tick(self) -> None:
         """Begin a pass, unless the present one has not ended, or links are suspended."""
         self._soon = False
-        assert self._host is not None
         if self._pass is not None or not self._pace.admission.open:
             self._soon = True
             return
@@ -257,7 +253,9 @@ class FederationService(Service):
         """Forget links that have ended, and the bindings of exchanges that only they used."""
         over = [link for link in self._ending.values() if link.is_over]
         self._ending = {key: link for key, link in self._ending.items() if not link.is_over}
-        self._bindings = {place: them for place, them in self._bindings.items() if place in self._exchange_links}
+        self._bindings = {
+            place: them for place, them in self._bindings.items() if ("exchange", *place) in self._by_target
+        }
         links = (*self.links.values(), *self._ending.values())
         used = {link.bindings for link in links if isinstance(link, ExchangeLink)}
         for link in over:
@@ -307,7 +305,7 @@ class FederationService(Service):
         """Start and end links of a target; add those that run to `running`, and the others to `refused`."""
         desired: dict[LinkKey, LinkSpec] = {}
         yield from links_of(node, target, upstreams, desired)
-        for key in [link.spec.key for link in self._links_of(target)]:
+        for key in [link.spec.key for link in self._links_of(target.kind, target.vhost, target.name)]:
             present = self.links.get(key)
             if present is not None and present.target is target and key not in desired:
                 self._remove(present)
@@ -340,7 +338,6 @@ class FederationService(Service):
 
     def _refuse(self, refused: Refused) -> None:
         """Show the links that a pass has refused, and schedule another pass if there is room for some of them now."""
-        assert self._host is not None
         if refused.count and not self.refused.count:
             fields: dict[str, object] = {"limit": self._limit, "refused": refused.count}
             self._host.report("federation_link_limit", "warning", fields)
@@ -349,7 +346,6 @@ class FederationService(Service):
             self._soon = True  # links have ended since the first refusal
 
     def _start(self, now: LinkSpec, target: Exchange | Queue, after: Link | None) -> None:
-        assert self._host is not None
         place = (now.key.vhost, now.key.name)
         link: Link
         if isinstance(target, Exchange):
@@ -360,10 +356,9 @@ class FederationService(Service):
             link = ExchangeLink(self._host, self._pace, now, bindings, check_s, window)
             if isinstance(after, ExchangeLink) and after.exchange is target:
                 link.origin = after.origin
-            self._exchange_links.setdefault(place, []).append(link)
         else:
             link = QueueLink(self._host, self._pace, now, target)
-            self._queue_links.setdefault(place, []).append(link)
+        self._by_target.setdefault((target.kind, *place), []).append(link)
         if after is not None and after.settings.uris == now.settings.uris:  # it leads to the same upstream
             link.status.cluster_name, link.status.vhost = after.status.cluster_name, after.status.vhost
         self.links[now.key] = link
@@ -375,18 +370,16 @@ class FederationService(Service):
         self._counts[key.vhost] -= 1
         if not self._counts[key.vhost]:
             del self._counts[key.vhost]
-        place = (key.vhost, key.name)
-        if isinstance(link, ExchangeLink):
-            forget(self._exchange_links, place, link)
-        elif isinstance(link, QueueLink):
-            forget(self._queue_links, place, link)
+        place = (link.target.kind, key.vhost, key.name)
+        self._by_target[place].remove(link)
+        if not self._by_target[place]:
+            del self._by_target[place]
         link.end(removing)
         self._pace.turns.spend(LINK_COST)
         return link
 
     def _remove(self, link: Link) -> None:
         """End a link that nothing requires any more."""
-        assert self._host is not None
         key = link.spec.key
         self._end(key, removing=True)
         if isinstance(link, ExchangeLink) and still_exists(self._host.node, link.exchange):
@@ -398,7 +391,6 @@ class FederationService(Service):
 
     def recheck_permissions(self) -> None:
         """End the attempts of links that changed users or permissions no longer allow."""
-        assert self._host is not None
         self._recheck_again = True
         if not self._rechecks:
             self._rechecks = True
@@ -416,31 +408,63 @@ class FederationService(Service):
 
     # Events
 
-    def binding_changed(self, vhost: str, binding: Binding, bound: bool) -> None:
+    def exchange_declared(self, exchange: Exchange) -> None:
+        if asks_for_federation(exchange.effective):
+            self.reconcile_soon()
+
+    exchange_deleted = exchange_declared
+
+    def queue_declared(self, queue: Queue) -> None:
+        if asks_for_federation(queue.effective):
+            self.reconcile_soon()
+
+    queue_deleted = queue_declared
+
+    def policy_changed(self, target: Queue | Exchange) -> None:
+        self.reconcile_soon()
+
+    def configured(self, change: Change) -> None:
+        record = change.record
+        if isinstance(record, StoredParameter):
+            concerns = record.component in COMPONENTS
+        elif isinstance(record, StoredGlobalParameter):
+            concerns = record.name == CLUSTER_NAME
+        else:
+            concerns = isinstance(record, StoredVHost)
+        if concerns:
+            self.reconcile_soon()
+        if isinstance(record, (StoredUser, StoredPermission, StoredTopicPermission)):
+            self.recheck_permissions()
+
+    def binding_added(self, vhost: str, binding: Binding) -> None:
+        self._binding_changed(vhost, binding, True)
+
+    def binding_removed(self, vhost: str, binding: Binding) -> None:
+        self._binding_changed(vhost, binding, False)
+
+    def _binding_changed(self, vhost: str, binding: Binding, bound: bool) -> None:
         """Note a change and notify the links, unless the exchange is deleted: then bindings upstream stay."""
         bindings = self._bindings.get((vhost, binding.source))
-        if bindings is None or self._host is None or not still_exists(self._host.node, bindings.exchange):
+        if bindings is None or not still_exists(self._host.node, bindings.exchange):
             return
         if bindings.change(binding, bound) and not bindings.announced:
             bindings.announced = True
-            for link in self.exchange_links(vhost, binding.source):
-                link.bindings_changed()
+            for link in self._links_of("exchange", vhost, binding.source):
+                if isinstance(link, ExchangeLink):
+                    link.bindings_changed()
+
+    def consumers_changed(self, queue: Queue) -> None:
+        for link in self._links_of("queue", queue.vhost, queue.name):
+            if isinstance(link, QueueLink):
+                link.consumers_changed()
 
     def _bindings_of(self, exchange: Exchange) -> ExchangeBindings | None:
         bindings = self._bindings.get((exchange.vhost, exchange.name))
         return bindings if bindings is not None and bindings.exchange is exchange else None
 
-    def exchange_links(self, vhost: str, name: str) -> list[ExchangeLink]:
-        return self._exchange_links.get((vhost, name), NO_EXCHANGE_LINKS)
-
-    def queue_links(self, queue: Queue) -> list[QueueLink]:
-        return self._queue_links.get((queue.vhost, queue.name), NO_QUEUE_LINKS)
-
-    def _links_of(self, target: Exchange | Queue) -> list[Link]:
+    def _links_of(self, kind: str, vhost: str, name: str) -> list[Link]:
         """Return the links of the exchange or queue with this name, perhaps of an earlier one."""
-        if isinstance(target, Exchange):
-            return list(self.exchange_links(target.vhost, target.name))
-        return list(self.queue_links(target))
+        return self._by_target.get((kind, vhost, name), NO_LINKS)
 
 
 class Refused:
@@ -478,13 +502,6 @@ def refused_status() -> LinkStatus:
     return status
 
 
-def forget(links: dict[tuple[str, str], list[L]], place: tuple[str, str], link: L) -> None:
-    """Remove a link from those of its exchange or queue."""
-    links[place].remove(link)
-    if not links[place]:
-        del links[place]
-
-
 async def end_in_batches(links: list[Link], settings: Links, removing: bool) -> None:
     """End links in batches; after `shutdown_timeout`, end all remaining ones without a pause.
 
@@ -518,48 +535,3 @@ def deduplicates(node: Node, vhost: str, name: str) -> bool:
     there = node.vhosts.get(vhost)
     exchange = there.exchanges.get(name) if there is not None else None
     return exchange is not None and exchange.effective.get(DEDUPLICATE) is True
-
-
-class Watcher(Observer):
-    """An observer of the node: triggers reconciliation after events that may change links, and notifies links."""
-
-    def __init__(self, service: FederationService) -> None:
-        self._service = service
-
-    def exchange_declared(self, exchange: Exchange) -> None:
-        if asks_for_federation(exchange.effective):
-            self._service.reconcile_soon()
-
-    exchange_deleted = exchange_declared
-
-    def queue_declared(self, queue: Queue) -> None:
-        if asks_for_federation(queue.effective):
-            self._service.reconcile_soon()
-
-    queue_deleted = queue_declared
-
-    def policy_changed(self, target: Queue | Exchange) -> None:
-        self._service.reconcile_soon()
-
-    def configured(self, change: Change) -> None:
-        record = change.record
-        if isinstance(record, StoredParameter):
-            concerns = record.component in COMPONENTS
-        elif isinstance(record, StoredGlobalParameter):
-            concerns = record.name == CLUSTER_NAME
-        else:
-            concerns = isinstance(record, StoredVHost)
-        if concerns:
-            self._service.reconcile_soon()
-        if isinstance(record, (StoredUser, StoredPermission, StoredTopicPermission)):
-            self._service.recheck_permissions()
-
-    def binding_added(self, vhost: str, binding: Binding) -> None:
-        self._service.binding_changed(vhost, binding, True)
-
-    def binding_removed(self, vhost: str, binding: Binding) -> None:
-        self._service.binding_changed(vhost, binding, False)
-
-    def consumers_changed(self, queue: Queue) -> None:
-        for link in self._service.queue_links(queue):
-            link.consumers_changed()

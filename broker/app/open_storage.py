@@ -16,7 +16,6 @@ from ..storage.disk import Disk
 from ..storage.folder_disk import FolderDisk
 from ..storage.folder_lock import lock
 from ..storage.journal import Journal as SegmentJournal
-from ..storage.memory_journal import MemoryJournal
 from ..storage.metadata import Metadata
 from ..storage.recovery import check_definitions, check_log
 from ..storage.sqlite_metadata import SQLiteMetadata
@@ -40,7 +39,7 @@ class Store:
 
         Raises StorageFault, InUse, OSError.
         """
-        self.journal: Journal = MemoryJournal()
+        self.journal = Journal()
         self.metadata: Metadata | None = None
         self.definitions: Definitions | None = None
         self.queues: dict[int, RecoveredQueue] = {}

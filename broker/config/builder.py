@@ -1,7 +1,5 @@
 """The builder of a Config: finds the key of each setting, reads its value, and collects the values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """RabbitMQ's environment variables, which override files."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping

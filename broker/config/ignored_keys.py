@@ -1,7 +1,5 @@
 """RabbitMQ's keys that Warren does not follow, and other names of keys that it follows."""
 
-from __future__ import annotations
-
 from .keys import CATEGORIES
 from .rabbitmq_conf import path_of
 from .setting import Path, dotted

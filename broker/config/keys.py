@@ -1,7 +1,5 @@
 """The keys that Warren follows, by RabbitMQ's names; Warren's own are below `warren`."""
 
-from __future__ import annotations
-
 from .config import LOG_LEVELS, MESSAGE_SIZE_LIMIT, SMALLEST_FRAME
 from .setting import Path
 from .value_types import (

@@ -1,7 +1,5 @@
 """The printer of a configuration in the format of rabbitmq.conf: every key with its value, readable again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@
 may follow it. `\\.` in a key is a dot within an element. `$(NAME)` in a value is replaced by an environment variable.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

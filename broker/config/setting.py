@@ -1,7 +1,5 @@
 """A setting: the text of one key at one place of the configuration, before the key is looked up; and its error."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .value_types import shown

@@ -1,7 +1,5 @@
 """The sources of a configuration. Their precedence: option, variable, conf.d, file, default."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The parser of TOML files: the same keys as nested tables; a list is the elements 1, 2, 3."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from .setting import ConfigError, Path, Setting

@@ -4,8 +4,6 @@
 a bound, so that whatever reads the value can use it: a number fits 64 bits, a time is not longer than timers can be.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A client of the HTTP API, over TCP or the node's unix socket. No error names the user or the password."""
 
-from __future__ import annotations
-
 import base64
 import http.client
 import json

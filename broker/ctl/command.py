@@ -6,8 +6,6 @@ The usage, before the colon, is what the help prints and what command lines are 
 [--if-empty] and [--priority <priority>], and then the arguments: <name>, [<name>], <name>...
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from operator import itemgetter

@@ -28,17 +28,17 @@ from .unacked import CreditConsumer, Settlement, Unacked, cost_of_rows
 
 if TYPE_CHECKING:
     from ..core.access.permissions import Permission, TopicPermission
-    from ..core.exchanges.exchange import Exchange
     from ..core.exchanges.route_cache import RouteCache
+    from ..core.exchanges.router import Route
     from ..core.messages.message import Message
-    from ..core.queues.deduplication import DeduplicationRecorder
-    from ..core.queues.route_target import RouteTarget
+    from ..core.queues.deduplication import Recorders
+    from ..core.queues.route_target import Targets
 
 KEYS_S = 0.01  # processor time to check the permission for all routing keys of one message
 
 
-Publish = tuple["Exchange", "Message", tuple["RouteTarget", ...], bool, tuple["DeduplicationRecorder", ...]]
-"""A publish of a transaction: exchange, message, targets, whether it is mandatory, and its recorders."""
+Publish = tuple["Route", "Message", "Targets", "Recorders"]
+"""A publish of a transaction: route, message, targets and recorders."""
 
 
 class OpenTransaction(Protocol):
@@ -47,14 +47,7 @@ class OpenTransaction(Protocol):
     publishes: list[Publish]
     settlements: list[tuple[int, Unacked, Settlement]]
 
-    def publish(
-        self,
-        exchange: Exchange,
-        message: Message,
-        queues: tuple[RouteTarget, ...],
-        mandatory: bool,
-        recorders: tuple[DeduplicationRecorder, ...],
-    ) -> None:
+    def publish(self, route: Route, message: Message, queues: Targets, recorders: Recorders) -> None:
         """Add a publish; raises PreconditionFailed (406) beyond the limit."""
 
     def settle(self, items: list[tuple[int, Unacked]], settlement: Settlement) -> int:

@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 
 from mypy_extensions import mypyc_attr
 
+from ..amqp.framing import FRAME_END, METHOD
 from ..wire import method_encoder
 
 NACKS_LIMIT: Final = 2_000  # in one write, about
@@ -110,4 +111,4 @@ class Confirms:
         if method == method_encoder.ACK:
             self.confirmed += last - self.last_sent
         self.last_sent = last
-        return method_encoder.acknowledgement(channel, method, last, multiple)
+        return method_encoder.acknowledgement(METHOD, channel, 13, method, last, multiple, FRAME_END)

@@ -13,8 +13,7 @@ from ..core.messages.message import Message, RoutingAddress
 from ..core.queues.queue import Queue
 from ..wire import method_encoder
 from ..wire.method_encoder import DeliverEncoder
-from .channel_host import ChannelState
-from .output_buffer import LARGE_BYTES, LARGE_SHARE
+from .channel_host import LARGE_BYTES, LARGE_SHARE, ChannelState
 from .unacked import PART, CreditConsumer
 
 DELIVERY_OVERHEAD: Final = 128  # bytes of method and header frames beside the body, about

@@ -29,14 +29,16 @@ class InternalTransport(TransportPort):
 
 
 class InternalConnection(ChannelHost):
-    """The host of one channel without a client: it is open from the start, drops output, and is never held back."""
+    """A connection with one channel and no client: it is open until `close`, drops output, and is never held back."""
 
-    __slots__ = ()
+    __slots__ = ("_channel",)
 
     def __init__(self, node: Node, settings: Settings, peer: Peer, report: Report, user: User, vhost: VHost) -> None:
         super().__init__(node, settings, peer, InternalTransport(report))
         self.user, self.login_name, self.vhost = user, user.name, vhost
         self.state = RUNNING
+        self._channel = Channel(self, NUMBER)
+        self._channel.check_new = allow_new
 
     def send(self, frames: bytes) -> None:
         """Drop frames: there is no client."""
@@ -48,17 +50,13 @@ class InternalConnection(ChannelHost):
     def always_read(self) -> bool:
         return True  # each publish is asked for by a request of its own
 
-    def close(self, error: AMQPError) -> None:
+    def job_failed(self) -> None:
         self.state = CLOSED
+        self.request_flush()
 
-    def open_channel(self) -> Channel:
-        """Open the channel, which its caller has to end: it is none of `channels`."""
-        channel = Channel(self, NUMBER)
-        channel.check_new = allow_new
-        return channel
-
-    def end_channel(self, channel: Channel) -> None:
+    def close(self, error: AMQPError | None = None) -> None:
         """End the channel; messages that it has not settled are requeued."""
-        channel.end()
+        self._channel.end()
+        del self._channel  # a cycle
         self.confirming.clear()
         self.stalled.clear()

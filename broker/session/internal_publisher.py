@@ -14,7 +14,7 @@ queues, is published by a job; nothing is published behind it meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from ..amqp import properties
@@ -22,17 +22,16 @@ from ..amqp.errors import AMQPError, InternalFault, Invalid
 from ..amqp.framing import header_frame, reframe
 from ..amqp.limits import SHORT_STRING
 from ..core.access.users import InternalUser
-from ..core.counters.statistics import PublishCounters
 from ..core.exchanges.exchange_context import EnqueueSteps
 from ..core.exchanges.exchange_type import UpstreamExchange
 from ..core.exchanges.router import ENQUEUE_COST, Route
 from ..core.jobs.scheduler import Job
 from ..core.jobs.unfinished_publishes import UnfinishedPublishes
 from ..core.messages.clock import Timer
-from ..core.messages.message import Message, RoutingAddress
+from ..core.messages.message import NO_ADDRESS, Message, RoutingAddress
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
-from ..core.queues.route_target import EnqueueResult
+from ..core.queues.route_target import EnqueueResult, RouteTarget
 from ..core.queues.x_death import DEATHS
 from ..core.vhost.vhost import VHost
 from .channel import Channel
@@ -62,17 +61,17 @@ class PublishResult:
     """The result of publishing several contents.
 
     count       the contents that it is about; later ones are not published, and should be in a later turn of the loop
-    unfinished  the first of the later ones is being published: `InternalPublisher.finish` returns its result
     ticket      the journal's ticket that must be durable before they are safe; 0 if there is nothing to wait for
     refused     indexes of contents that some queue refused or would have refused
     invalid     index and reason of contents that no client could have published; they are in no queue
     problem     why the first of those that were `refused` was not published, if it was no queue's limit
+    unfinished  the first of the later ones is being published: `InternalPublisher.finish` returns its result
     """
 
-    count: int
-    ticket: int
-    refused: frozenset[int]
-    invalid: dict[int, str]
+    count: int = 0
+    ticket: int = 0
+    refused: frozenset[int] = frozenset()
+    invalid: dict[int, str] = field(default_factory=dict)
     problem: str = ""
     unfinished: bool = False
 
@@ -104,90 +103,21 @@ class ConfirmTally(Confirms):
         self.next += 1
 
 
-class InternalPeer(Peer):
-    """The peer of a publisher in this process, with a name in place of addresses."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        super().__init__("", 0, "", 0, True)
-        self.name = name
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class PublisherConnection(InternalConnection):
-    """The host of a publisher's channel. It is `held` while queues that it publishes to are congested.
-
-    `changed` is called when that, the suspension or the state may have changed.
-    """
-
-    __slots__ = ("held", "changed", "_timer")
-
-    def __init__(
-        self, node: Node, settings: Settings, name: str, report: Report, vhost: VHost, changed: Callable[[], None]
-    ) -> None:
-        super().__init__(node, settings, InternalPeer(name), report, InternalUser(vhost.name), vhost)
-        self.held = False
-        self.changed = changed
-        self._timer: Timer | None = None
-
-    def request_flush(self) -> None:
-        self.changed()
-
-    @property
-    def always_read(self) -> bool:
-        return False
-
-    def hold(self) -> None:
-        self.held = True
-        if self._timer is None:
-            self._check_later()
-
-    def release(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self.held = False
-        self.changed()
-
-    def close(self, error: AMQPError) -> None:
-        super().close(error)
-        self.changed()
-
-    def end_channel(self, channel: Channel) -> None:
-        """End the channel; no queue holds the connection any more, and the cycle with the publisher is broken."""
-        super().end_channel(channel)
-        self.changed = lambda: None
-        self.leave_queues()
-
-    def _check_later(self) -> None:
-        clock = self.node.clock
-        self._timer = clock.call_at(clock.now_ms() + HOLD_MS, self._check_progress)
-
-    def _check_progress(self) -> None:
-        self._timer = None
-        if self.publisher_throttle.queues:
-            self.held = self.publisher_throttle.check_progress()
-            self._check_later()
-            self.changed()
-
-
-class InternalPublisher:
+class InternalPublisher(InternalConnection):
     """A publisher into one virtual host, until `close`.
 
-    name         name of the connection in the firehose
     soon         calls a function at the end of the loop's turn
     commit_soon  makes the committer check the journal
-    held         True while nothing should be published because consumers or the disk do not keep up; contents that are
-                 published then are accepted nevertheless
     on_finished  called when `finish` can return the result of the unfinished content
     on_release   called when `held` has become False
-    counted      counters, as of a channel
     brings_from  the upstream exchange whose messages the exchange's type gets (`ExchangeType.on_federated`) in place of
                  routing, or None
     """
+
+    __slots__ = (
+        *("on_finished", "on_release", "brings_from", "_soon", "_commit_soon", "_flushes", "_holds", "_was_held"),
+        *("_timer", "_tally", "_header", "_direct", "_direct_from", "_unfinished"),
+    )
 
     def __init__(
         self,
@@ -199,17 +129,17 @@ class InternalPublisher:
         soon: Callable[[Callable[[], None]], object],
         commit_soon: Callable[[], None],
     ) -> None:
+        """`name` is that of the connection in the firehose."""
+        super().__init__(node, settings, Peer("", 0, "", 0, True, name=name), report, InternalUser(vhost.name), vhost)
         self.on_finished: Callable[[], None] = lambda: None
         self.on_release: Callable[[], None] = lambda: None
         self.brings_from: UpstreamExchange | None = None
-        self._node = node
         self._soon = soon
         self._commit_soon = commit_soon
         self._flushes = False
+        self._holds = False  # while queues that it publishes to are congested
         self._was_held = False
-        self._closed = False
-        self._connection = PublisherConnection(node, settings, name, report, vhost, self._check_progress)
-        self._channel = self._connection.open_channel()
+        self._timer: Timer | None = None
         self._channel.all_or_none = True
         self._channel.unfinished = UnfinishedPublishes(node.clock)  # it has one at a time, whatever others have
         self._tally = self._channel.confirms = ConfirmTally()
@@ -217,20 +147,69 @@ class InternalPublisher:
         self._header = (NO_NUMBER, b"", NOT_SEEN, b"")
         self._direct: Route | None = None  # the last route of `put`
         self._direct_from = ("", "")  # its exchange and routing key
-        self._unfinished: str | None = None  # the exchange of the content that is being published
-
-    @property
-    def counted(self) -> PublishCounters:
-        return self._channel.publishing
+        self._unfinished: str | None = None  # the exchange of the content that is being published, empty for `put`
 
     def comes_from(self, upstream: str, link: str) -> None:
         """Set the names of the upstream and of the queue there, for the traffic log."""
         origin = self._channel.origin
         origin.upstream, origin.link = upstream, link
 
+    def close(self, error: AMQPError | None = None) -> None:
+        """End the publisher; published contents stay. A second call has no effect."""
+        if self.vhost is not None:
+            self._unfinished = None
+            self.on_finished = self.on_release = lambda: None
+            super().close()
+            self.vhost = None
+            self.leave_queues()
+
+    # Back-pressure
+
+    @property
+    def always_read(self) -> bool:
+        return False
+
     @property
     def held(self) -> bool:
-        return self._connection.held or self._connection.suspended > 0
+        """True while nothing should be published because consumers or the disk do not keep up.
+
+        Contents that are published then are accepted nevertheless.
+        """
+        return self._holds or self.suspended > 0
+
+    def hold(self) -> None:
+        self._holds = True
+        if self._timer is None:
+            self._check_later()
+
+    def release(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._holds = False
+        self.request_flush()
+
+    def _check_later(self) -> None:
+        clock = self.node.clock
+        self._timer = clock.call_at(clock.now_ms() + HOLD_MS, self._check_progress)
+
+    def _check_progress(self) -> None:
+        self._timer = None
+        if self.publisher_throttle.queues:
+            self._holds = self.publisher_throttle.check_progress()
+            self._check_later()
+            self.request_flush()
+
+    def request_flush(self) -> None:
+        """Call `on_finished` if the unfinished content is published, and `on_release` if a hold has ended."""
+        if self._unfinished is not None and (not self._channel.busy or self.state == CLOSED):
+            self.on_finished()
+        released = self._was_held and not self.held
+        self._was_held = self.held
+        if released:
+            self.on_release()
+
+    # Publishing
 
     def publish(self, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
         """Publish contents in order, as many as one turn of the loop has time for. HOT: the federation bench.
@@ -238,74 +217,110 @@ class InternalPublisher:
         Raises NotFound (404) or AccessRefused (403) for the exchange, and Invalid for names above 255 bytes; nothing is
         published then. Raises InternalFault (541) after a bug.
         """
-        channel, connection, tally = self._channel, self._connection, self._tally
-        if channel.busy or connection.spent > ENQUEUE_COST:
-            self._flush_later()
-            return PublishResult(0, 0, frozenset(), {})
         if self.brings_from is not None:
-            return self._bring(self.brings_from, exchange, routing_key, contents)
-        route = channel.routes.get((exchange, routing_key)) or self._find_route(exchange, routing_key)
+            return self._bring(self.brings_from, RoutingAddress(exchange, routing_key), contents)
+        route = self._channel.routes.get((exchange, routing_key)) or self._find_route(exchange, routing_key)
+        limited = [target for target in route.queues or () if target.rejects_overflow]
+        # Refused contents are published again later, so no queue may get one that another would refuse.
+        return self._publish(route, contents, partial(have_room, limited) if limited else None, len(limited))
+
+    def put(self, queue: Queue, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
+        """Put contents that were in a queue elsewhere into this one, unrouted, with that exchange and routing key.
+
+        Nothing is published after a content that is invalid, or for which the queue would have to drop or reject a
+        message: all from that content on are `refused`. x-death continues, as a broker has written it.
+        """
+        limited = queue.settings.drops_head or queue.settings.rejects_publish
+        route = self._direct_route(queue, exchange, routing_key)
+        return self._publish(route, contents, queue.takes if limited else None, 1, stops=True)
+
+    def _publish(
+        self,
+        route: Route,
+        contents: list[Content],
+        has_room: Callable[[int], bool] | None,
+        cost: int,
+        stops: bool = False,
+    ) -> PublishResult:
+        """Publish contents by one route, until one is refused or, if it `stops`, invalid.
+
+        `has_room` is called with the length of each body, and costs `cost`; without it there is always room.
+        """
+        channel, tally = self._channel, self._tally
+        if channel.busy or self.spent > ENQUEUE_COST:
+            self._flush_later()
+            return PublishResult()
         invalid: dict[int, str] = {}
         whole, indexes, alike = self._frame(contents, invalid)
         refused = frozenset[int]()
+        problem = ""
         count = len(contents)
+        if stops and invalid:
+            end, problem = next(iter(invalid.items()))
+            refused, invalid = frozenset(range(end, count)), {}
+            del whole[end:], indexes[end:]
         tally.ticket = at = 0
         while at < len(whole):
-            if connection.spent > ENQUEUE_COST:
+            if self.spent > ENQUEUE_COST:
                 count = indexes[at]
                 break
             first, rest = tally.next, whole[at:] if at else whole
-            limited = [target for target in route.queues or () if target.rejects_overflow]
-            if limited:
-                # Refused contents are published again later, so no queue may get one that another would refuse.
-                connection.spent += len(limited)
-                if not all(target.has_room(contents[indexes[at]][1]) for target in limited):
+            if has_room is not None:
+                self.spent += cost
+                if not has_room(contents[indexes[at]][1]):
                     refused |= frozenset(indexes[at:])
                     break
                 rest = rest[:1]
+            fault = ""
             try:
                 done = publishing.publish(channel, route, rest, alike, in_slices=True)
-            except AMQPError as error:  # for the first that was not published; continue with the others
-                done = tally.next - first
-                invalid[indexes[at + done]] = error.reply_text
-                done += 1
+            except AMQPError as error:  # for the first that was not published; others follow unless it `stops`
+                done, fault = tally.next - first, error.reply_text
             if channel.busy:  # with the last of these
                 count = indexes[at + done - 1]
-                self._unfinished = exchange
+                self._unfinished = "" if route.direct else route.exchange.name
                 break
-            if tally.left_out:
-                refused |= {indexes[at + left - first] for left in tally.left_out}
-                refused |= frozenset(indexes[at + done :])
-                tally.left_out = []
+            left_out, tally.left_out = tally.left_out, []
+            if left_out or fault and stops:
+                refused |= {indexes[at + left - first] for left in left_out} | frozenset(indexes[at + done :])
+                problem = fault or problem
                 break
+            if fault:
+                invalid[indexes[at + done]] = fault
+                done += 1
             at += done
-        return self._result(exchange, routing_key, contents, count, refused, invalid)
+        return self._result(route.address, contents, count, refused, invalid, problem)
 
     def _result(
         self,
-        exchange: str,
-        routing_key: str,
+        address: RoutingAddress,
         contents: list[Content],
         count: int,
         refused: frozenset[int],
         invalid: dict[int, str],
+        problem: str = "",
     ) -> PublishResult:
         """Return the result of the first `count` contents, and have these confirmed and delivered.
 
         Raises InternalFault (541) if a bug has ended a job, which closes the connection.
         """
-        if self._connection.state == CLOSED or self._channel.closing:
+        if self.state == CLOSED or self._channel.closing:
             raise InternalFault("the broker failed to publish a message")
         if count < len(contents):
             invalid = {index: reason for index, reason in invalid.items() if index < count}
+            refused = frozenset(index for index in refused if index < count)
         for index in invalid:
-            self.discard(exchange, routing_key, contents[index], INVALID)
+            self.discard(address.exchange, address.routing_key, contents[index], INVALID)
         ticket, self._tally.ticket = self._tally.ticket, 0
         if self.brings_from is None:
-            self._confirm_later(count - len(invalid) - len(refused), ticket)
+            confirmed = count - len(invalid) - len(refused)
+            if ticket:
+                self.node.journal.when_durable(ticket, partial(count_confirms, self._channel, confirmed))
+            else:
+                count_confirms(self._channel, confirmed)
         self._flush_later()
         self._was_held = self.held
-        return PublishResult(count, ticket, refused, invalid, unfinished=self._unfinished is not None)
+        return PublishResult(count, ticket, refused, invalid, problem, self._unfinished is not None)
 
     def finish(self) -> PublishResult:
         """Return the result of the content that was unfinished.
@@ -316,41 +331,8 @@ class InternalPublisher:
         exchange, self._unfinished = self._unfinished, None
         assert exchange is not None
         self._channel.vhost.exchange(exchange)
-        tally = self._tally
-        refused = frozenset((0,) if tally.left_out else ())
-        tally.left_out = []
-        return self._result(exchange, "", [], 1, refused, {})
-
-    def put(self, queue: Queue, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
-        """Put contents that were in a queue elsewhere into this one, unrouted, with that exchange and routing key.
-
-        Nothing is published after a content that is invalid, or for which the queue would have to drop or reject a
-        message: all from that content on are `refused`. x-death continues, as a broker has written it.
-        """
-        channel, tally = self._channel, self._tally
-        route = self._direct_route(queue, exchange, routing_key)
-        invalid: dict[int, str] = {}
-        whole, _, alike = self._frame(contents, invalid)
-        limited = queue.settings.drops_head or queue.settings.rejects_publish
-        end = min(invalid, default=len(whole))
-        problem = ""
-        tally.ticket = at = 0
-        while at < end:
-            if limited and not queue.takes(contents[at][1]):
-                break
-            first = tally.next
-            try:
-                publishing.publish(channel, route, whole[at : at + 1] if limited else whole[at:end], alike)
-                at += tally.next - first
-            except AMQPError as error:
-                at, problem = at + tally.next - first, error.reply_text
-                break
-        else:
-            problem = invalid.get(end, "")
-        self._confirm_later(at, tally.ticket)
-        self._flush_later()
-        self._was_held = self.held
-        return PublishResult(len(contents), tally.ticket, frozenset(range(at, len(contents))), {}, problem)
+        left_out, self._tally.left_out = self._tally.left_out, []
+        return self._result(NO_ADDRESS, [], 1, frozenset((0,) if left_out else ()), {})
 
     def _direct_route(self, queue: Queue, exchange: str, routing_key: str) -> Route:
         """Return the route to one queue; successive messages often have the same."""
@@ -362,14 +344,13 @@ class InternalPublisher:
             self._direct_from = exchange, routing_key
         return route
 
-    def _bring(
-        self, upstream: UpstreamExchange, exchange: str, routing_key: str, contents: list[Content]
-    ) -> PublishResult:
+    def _bring(self, upstream: UpstreamExchange, address: RoutingAddress, contents: list[Content]) -> PublishResult:
         """Pass contents to the exchange's type, as many as one turn of the loop has time for."""
-        channel, connection, tally = self._channel, self._connection, self._tally
-        vhost = channel.vhost
-        type_ = vhost.exchange(exchange).type
-        address = RoutingAddress(exchange, routing_key)
+        channel, tally = self._channel, self._tally
+        if channel.busy or self.spent > ENQUEUE_COST:
+            self._flush_later()
+            return PublishResult()
+        type_ = channel.vhost.exchange(address.exchange).type
         refused = frozenset[int]()
         invalid: dict[int, str] = {}
         count = tally.ticket = 0
@@ -381,10 +362,10 @@ class InternalPublisher:
             try:
                 persistent = properties.check(raw) == PERSISTENT
                 message = Message(address, header_frame(0, raw, body_bytes) + frames, 0, body_bytes, 0, persistent)
-                steps = self._enqueue_federated(type_.on_federated(message, upstream), message.address, content)
+                steps = self._enqueue_federated(type_.on_federated(message, upstream), address, content)
                 for cost in steps:
-                    connection.spent += cost
-                    if connection.spent > ENQUEUE_COST:
+                    self.spent += cost
+                    if self.spent > ENQUEUE_COST:
                         channel.start_job("federated message", steps, appends=True)
                         break
             except AMQPError as error:
@@ -392,23 +373,23 @@ class InternalPublisher:
                 continue
             if channel.busy:
                 count -= 1
-                self._unfinished = exchange
+                self._unfinished = address.exchange
                 break
             if tally.left_out:
                 refused |= {count - 1}
                 tally.left_out = []
-            if connection.spent > ENQUEUE_COST:
+            if self.spent > ENQUEUE_COST:
                 break
-        emissions = vhost.emissions_of(exchange)
+        emissions = channel.vhost.emissions_of(address.exchange)
         if emissions is not None and emissions.full:
-            connection.suspend()
-            emissions.when_enqueued(connection.resume)
-        return self._result(exchange, routing_key, contents, count, refused, invalid)
+            self.suspend()
+            emissions.when_enqueued(self.resume)
+        return self._result(address, contents, count, refused, invalid)
 
     def _enqueue_federated(self, steps: EnqueueSteps | EnqueueResult, address: RoutingAddress, content: Content) -> Job:
         """Do the steps, if there are any, and record the result of the type."""
         result = steps if isinstance(steps, EnqueueResult) else (yield from steps)
-        journal = self._node.journal
+        journal = self.node.journal
         if result.refused:
             self._tally.refused(journal.durable)
         else:
@@ -417,17 +398,16 @@ class InternalPublisher:
 
     def discard(self, exchange: str, routing_key: str, content: Content, reason: str) -> None:
         """Note in the traffic log, if there is one, that a content goes into no queue."""
-        vhost = self._connection.vhost
-        if vhost is None or vhost.traffic_log is None:
-            return
-        raw, body_bytes, frames = content
-        whole = header_frame(0, raw, body_bytes) + frames
-        message = Message(RoutingAddress(exchange, routing_key), whole, 0, body_bytes, 0, False)
-        vhost.traffic_log.discarded(self._channel.origin, message, reason)
+        log = self._channel.vhost.traffic_log
+        if log is not None:
+            raw, body_bytes, frames = content
+            whole = header_frame(0, raw, body_bytes) + frames
+            message = Message(RoutingAddress(exchange, routing_key), whole, 0, body_bytes, 0, False)
+            log.discarded(self._channel.origin, message, reason)
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
         """Call `fn` once the ticket's batch is on disk, at once if it is already."""
-        journal = self._node.journal
+        journal = self.node.journal
         if ticket <= journal.durable:
             fn()
         else:
@@ -436,17 +416,18 @@ class InternalPublisher:
     def flush(self) -> None:
         """Deliver and store published contents without waiting for the end of the turn."""
         self._flushes = False
-        self._connection.spent = 0
-        self._node.pump()
+        self.spent = 0
+        self.node.pump()
         self._commit_soon()
 
-    def close(self) -> None:
-        """End the publisher; published contents stay."""
-        if self._closed:
-            return
-        self._closed = True
-        self._connection.end_channel(self._channel)
-        self.on_finished = self.on_release = lambda: None
+    def _flush_later(self) -> None:
+        if not self._flushes:
+            self._flushes = True
+            self._soon(self._flush_now)
+
+    def _flush_now(self) -> None:
+        if self._flushes:
+            self.flush()
 
     def _find_route(self, exchange: str, routing_key: str) -> Route:
         """Find a route and cache it. Raises AccessRefused (403), NotFound (404), Invalid."""
@@ -487,43 +468,22 @@ class InternalPublisher:
 
     def _size_fault(self, raw: bytes, body_bytes: int) -> str:
         """Return why no client could publish or get a message of this size, or an empty text."""
-        settings = self._connection.settings
+        settings = self.settings
         if body_bytes > settings.max_message_size:
             return f"message size {body_bytes} is larger than configured max size {settings.max_message_size}"
         if fault := settings.properties_fault(len(raw)):
             return fault
         return "" if len(raw) >= FLAGS else "content header has no property flags"
 
-    def _confirm_later(self, count: int, ticket: int) -> None:
-        """Count publishes as confirmed once they are safe."""
-        if not ticket:
-            self._confirmed(count)
-        else:
-            self._node.journal.when_durable(ticket, partial(self._confirmed, count))
 
-    def _confirmed(self, count: int) -> None:
-        self._channel.publishing.confirm += count
-        self._channel.statistics.publishing.confirm += count
+def have_room(targets: list[RouteTarget], body_bytes: int) -> bool:
+    """Return whether all of these targets have room for a body of this length."""
+    return all(target.has_room(body_bytes) for target in targets)
 
-    def _flush_later(self) -> None:
-        if not self._flushes:
-            self._flushes = True
-            self._soon(self._flush_now)
 
-    def _flush_now(self) -> None:
-        if self._flushes:
-            self.flush()
-
-    def _check_progress(self) -> None:
-        """Call `on_finished` if the unfinished content is published, and `on_release` if a hold has ended."""
-        if self._unfinished is not None and (not self._channel.busy or self._connection.state == CLOSED):
-            self.on_finished()
-        held = self.held
-        if self._was_held and not held:
-            self._was_held = False
-            self.on_release()
-        else:
-            self._was_held = held
+def count_confirms(channel: Channel, count: int) -> None:
+    channel.publishing.confirm += count
+    channel.statistics.publishing.confirm += count
 
 
 def check_short(text: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..amqp.errors import Invalid, NotNow, Unreadable
+from ..amqp.errors import AMQPError, Invalid, NotNow, Unreadable
 from ..amqp.field_table import Table
 from ..amqp.framing import content_frames
 from ..amqp.limits import SHORT_STRING
@@ -53,12 +53,14 @@ class FetchedMessage:
     left: int
 
 
-class ManagementChannel:
+class ManagementChannel(InternalConnection):
     """A channel of one user in one virtual host, until `close`. `peer` is the source of the request.
 
     Its methods raise the AMQPErrors that a client would get, and Invalid for arguments that no client could send.
     `check_new` is called before a new object is created that nothing else refuses; it may raise NotNow.
     """
+
+    __slots__ = ("_check_new", "_returned", "_refused", "_full")
 
     def __init__(
         self,
@@ -70,10 +72,8 @@ class ManagementChannel:
         report: Report,
         check_new: CheckNew = allow_new,
     ) -> None:
-        self._check_new = check_new
-        self._connection = InternalConnection(node, settings, peer, report, user, vhost)
-        self._channel = self._connection.open_channel()
-        self._channel.check_new = check_new
+        super().__init__(node, settings, peer, report, user, vhost)
+        self._check_new = self._channel.check_new = check_new
         self._channel.on_full = self._note_full
         self._returned = 0  # messages, before the last publish
         self._refused = False  # the last publish
@@ -82,16 +82,15 @@ class ManagementChannel:
     def _note_full(self) -> None:
         self._full = True
 
-    def close(self) -> None:
+    def close(self, error: AMQPError | None = None) -> None:
         """Close the channel, and requeue unsettled messages."""
-        self._connection.end_channel(self._channel)
-        self._channel.on_full = None  # a cycle
-        self._connection.node.pump()
+        super().close()
+        self.node.pump()
 
     def check_read(self, queue: Queue) -> None:
         """Check the user's right to read the messages of a queue. Raises AccessRefused (403), ResourceLocked (405)."""
         self._channel.check("read", "queue", queue.name)
-        self._channel.vhost.check_owner(queue, self._connection, queue.owner is not None)
+        self._channel.vhost.check_owner(queue, self, queue.owner is not None)
 
     # Queues, exchanges and bindings
 
@@ -165,17 +164,17 @@ class ManagementChannel:
         Raises NotNow where a client would wait: during an alarm, and for queues that have rejected too many messages.
         Raises Invalid for properties that fit no frame.
         """
-        channel, connection = self._channel, self._connection
+        channel = self._channel
         short("an exchange", exchange)
         short("a routing key", routing_key)
         raw = properties.encode()
-        if fault := connection.settings.properties_fault(len(raw)):
+        if fault := self.settings.properties_fault(len(raw)):
             raise Invalid(fault)
-        if len(body) > connection.settings.max_message_size:
+        if len(body) > self.settings.max_message_size:
             raise publishing.body_too_long(channel, len(body))
         route = publishing.find_route(channel, exchange, routing_key, mandatory=True)
         content = content_frames(channel.number, raw, body)
-        if connection.node.alarms.reason:  # last: what is refused for ever is not refused for now
+        if self.node.alarms.reason:  # last: what is refused for ever is not refused for now
             channel.checked.check(raw)
             if channel.checked.special:
                 apply_special_properties(channel, Message(route.address, content, 0, len(body), 0, False))
@@ -192,21 +191,21 @@ class ManagementChannel:
 
     def check_alarms(self, size: int = 0, stored: bool = False) -> None:
         """Raises NotNow during an alarm, in which nothing can be published, whatever new object is for it."""
-        alarm = self._connection.node.alarms.reason
+        alarm = self.node.alarms.reason
         if alarm:
             raise NotNow(f"nothing can be published now: the broker is {alarm}")
 
     @property
     def busy(self) -> bool:
         """True while the last publish is under way."""
-        return self._connection.suspended > 0
+        return self.suspended > 0
 
     def outcome(self) -> PublishOutcome:
         """Return the outcome of the last publish. Raises NotNow if it would have to wait for a full queue."""
-        channel, connection = self._channel, self._connection
+        channel = self._channel
         self._refused = self._refused or (channel.confirms is not None and channel.confirms.has_refusals)
-        connection.confirm()
-        connection.node.pump()
+        self.confirm()
+        self.node.pump()
         if self._full:
             raise NotNow(publishing.STILL_DEAD_LETTERING)
         return PublishOutcome(channel.publishing.return_unroutable == self._returned, self._refused)

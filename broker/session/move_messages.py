@@ -19,10 +19,10 @@ from ..core.jobs.scheduler import COPY_SHIFT, Job
 from ..core.messages.journal_port import BEHIND
 from ..core.messages.message import DELIVERY_COUNT, Message, RoutingAddress, frame_bytes, total_bytes
 from ..core.messages.message_state import NEVER
-from ..core.queues.deduplication import DeduplicationRecorder, record
+from ..core.queues.deduplication import Recorders, record
 from ..core.queues.queue import Queue
 from ..core.queues.ready_messages import LEVEL_SHIFT
-from ..core.queues.route_target import PER_MESSAGE_COST, RouteTarget, cost_of_reading, cost_of_records, must_wait
+from ..core.queues.route_target import PER_MESSAGE_COST, Targets, cost_of_reading, cost_of_records, must_wait
 from ..core.queues.traffic_log import MOVED
 from ..core.queues.x_death import routing_keys
 from ..core.vhost.emissions import enqueue_in_slices
@@ -54,8 +54,8 @@ class MoveStep:
 class Run:
     """Successive messages with the same targets and address, which are published together."""
 
-    targets: tuple[RouteTarget, ...]
-    recorders: tuple[DeduplicationRecorder, ...]
+    targets: Targets
+    recorders: Recorders
     searches: list[Search] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)
     copies: list[Message] = field(default_factory=list)
@@ -276,7 +276,7 @@ class Move:
         result.unfinished = False
         self._channel.unfinished.end(self._held_bytes)
 
-    def _problem(self, copy: Message, targets: tuple[RouteTarget, ...]) -> str:
+    def _problem(self, copy: Message, targets: Targets) -> str:
         """Return why the message cannot be published, or an empty text."""
         where = f"{self._exchange} with routing key '{copy.address.routing_key}'"
         if not targets:

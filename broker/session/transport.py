@@ -31,6 +31,7 @@ class Peer:
     encryption        None without TLS
     certificate_name  the user that a verified client certificate names, or None
     internal_user     the user of a connection from within this broker, or None
+    name              of a connection without addresses, or empty
     """
 
     host: str
@@ -41,10 +42,11 @@ class Peer:
     certificate_name: str | None = None
     encryption: Encryption | None = None
     internal_user: User | None = None
+    name: str = ""
 
     def __str__(self) -> str:
         """Name of the connection as RabbitMQ lists it."""
-        return f"{bracketed(self.host)}:{self.port} -> {bracketed(self.local_host)}:{self.local_port}"
+        return self.name or f"{bracketed(self.host)}:{self.port} -> {bracketed(self.local_host)}:{self.local_port}"
 
 
 def bracketed(host: str) -> str:
@@ -57,7 +59,6 @@ class TransportPort:
 
     def flush_soon(self) -> None:
         """Call `Connection.take_output` before this turn of the loop ends, and then `Connection.flushed`."""
-        raise NotImplementedError
 
     def unsent_bytes(self) -> int:
         """Return the bytes that were written and that the socket has not taken."""
@@ -69,20 +70,15 @@ class TransportPort:
 
     def running(self, heartbeat_s: int) -> None:
         """Note the end of the handshake: start to send and to expect heartbeats, unless heartbeat_s is 0."""
-        raise NotImplementedError
 
     def hold(self) -> None:
         """Stop reading until `release`, or until PublisherThrottle finds that the queues make no progress."""
-        raise NotImplementedError
 
     def release(self) -> None:
         """Read again after the queues have drained."""
-        raise NotImplementedError
 
     def close(self, after_s: float) -> None:
         """Write the output, and close the socket once the peer has, after `after_s` seconds at the latest."""
-        raise NotImplementedError
 
     def report(self, event: str, level: str, fields: dict[str, object]) -> None:
         """Log an event."""
-        raise NotImplementedError

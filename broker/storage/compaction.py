@@ -18,7 +18,7 @@ from struct import Struct
 from ..core.messages.journal_port import EXHAUSTED, FULL
 from . import log_records
 from .checkpoint import Checkpoint
-from .disk import RESERVE_BYTES, Disk, write_with_reserve
+from .disk import RESERVE_BYTES, Disk
 from .index import Index
 from .segment import OFFSET_BITS, Segment
 from .segment_reader import RETRY_S, Reader, Shortage
@@ -36,11 +36,13 @@ Append = Callable[[int, int, int, int, int, bytes, list[int], memoryview], None]
 class Compaction:
     """The compaction of one journal.
 
-    index   the index of the journal, which recovery replaces
-    undone  whether dead segments could not be deleted: no checkpoint could be saved, or others use them
+    index             the index of the journal, which recovery replaces
+    undone            whether dead segments could not be deleted: no checkpoint could be saved, or others use them
+    checkpoint_batch  the batch whose worker writes a checkpoint and deletes segments, or 0
 
     `append` appends a copy of a live message to the log. `snapshot` returns a checkpoint of the log, whose contents do
-    not change until `give_back`. `unwritten_bytes` returns how many bytes of the log are not written yet.
+    not change until `give_back`; `save` saves it, encoded, and raises OSError. `unwritten_bytes` returns how many bytes
+    of the log are not written yet.
     """
 
     def __init__(
@@ -51,21 +53,23 @@ class Compaction:
         append: Append,
         snapshot: Callable[[], Checkpoint],
         give_back: Callable[[], None],
+        save: Callable[[bytes], None],
         unwritten_bytes: Callable[[], int],
     ) -> None:
         self.index = index
         self.undone = False
+        self.checkpoint_batch = 0
         self._disk = disk
         self._reader = reader
         self._append = append
         self._snapshot = snapshot
         self._give_back = give_back
+        self._save = save
         self._unwritten_bytes = unwritten_bytes
         self._source: Segment | None = None
         self._at = 0
         self._retry_at_s: dict[int, float] = {}  # by the number of a segment that could not be read or copied
         self._long: dict[int, int] = {}  # by the number of a segment, the id of a live message that is not copied
-        self._checkpoint_batch = 0  # the batch whose worker writes a checkpoint, or 0
         self._removed: list[Segment] = []  # by the worker, after that batch
         self._used: dict[int, float] = {}  # by the number of a dead segment that others use: when to try again
 
@@ -86,7 +90,7 @@ class Compaction:
 
     def removal(self, number: int) -> Callable[[], None] | None:
         """Return the function with which the worker deletes dead segments after the sealed batch, or None."""
-        if self._checkpoint_batch:
+        if self.checkpoint_batch:
             return None
         dead = self.dead()
         if not dead:
@@ -97,15 +101,14 @@ class Compaction:
             self._give_back()
             self.undone = True
             return None
-        self._checkpoint_batch = number
-        disk, reader = self._disk, self._reader
+        self.checkpoint_batch = number
+        disk, reader, save = self._disk, self._reader, self._save
         removed, used = self._removed, self._used
 
         def remove() -> None:
             self.undone = False
             try:
-                encoded = snapshot.encode()
-                write_with_reserve(disk, lambda: disk.save_checkpoint(encoded))
+                save(snapshot.encode())
             except (OSError, MemoryError) as error:
                 if isinstance(error, OSError) and error.errno not in (*FULL, *EXHAUSTED):
                     raise
@@ -129,11 +132,10 @@ class Compaction:
         sparse = self.index.sparse.values()
         return [segment for segment in sparse if not segment.live and used.get(segment.number, now_s) <= now_s]
 
-    def committed(self, number: int) -> None:
-        if number != self._checkpoint_batch:
-            return
+    def removed(self) -> None:
+        """Note that the worker has written the checkpoint, and forget the segments that it has deleted."""
         self._give_back()
-        self._checkpoint_batch = 0
+        self.checkpoint_batch = 0
         for segment in self._removed:
             self._reader.forget(segment)
             self.index.remove(segment)

@@ -6,9 +6,9 @@ A segment only grows at its end. Appended bytes survive a killed process once `a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from ..core.messages.journal_port import FULL, IN_FLIGHT
+from ..core.messages.journal_port import IN_FLIGHT
 
 RESERVE_BYTES = 16 << 20  # more than a journal has buffered when the disk is found full (`journal.BUFFER_LIMIT`)
 
@@ -87,14 +87,3 @@ class Disk:
     def salt(self) -> int:
         """Return 32 bits that nobody can guess, for a new log."""
         raise NotImplementedError
-
-
-def write_with_reserve(disk: Disk, write: Callable[[], object]) -> None:
-    """Call `write`, and again after a part of the reserve is spent, as long as the disk is full. Raises OSError."""
-    while True:
-        try:
-            write()
-            return
-        except OSError as error:
-            if error.errno not in FULL or not disk.spend_reserve():
-                raise

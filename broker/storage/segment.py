@@ -5,7 +5,6 @@ The place of a message is segment number << 32 | offset of its record.
 
 from __future__ import annotations
 
-from .disk import Disk
 from .log_records import SEGMENT_HEAD_BYTES, Head
 
 SUFFIX = ".log"
@@ -49,12 +48,6 @@ class Segment:
     def mostly_dead(self) -> bool:
         """Whether it is to be compacted or, without live messages, deleted, once it is complete."""
         return not self.live or self.live_bytes * WANTED_SHARE < self.length - SEGMENT_HEAD_BYTES
-
-    def append(self, disk: Disk, start: int, data: bytes | bytearray, slot: int) -> None:
-        """Append `data` at `start`, the first time after the head, to be synced in this slot. Raises OSError."""
-        if start == SEGMENT_HEAD_BYTES and not self.durable:
-            start, data = 0, self.head + data
-        disk.append(self.number, start, data, slot)
 
 
 def name_of(number: int) -> str:

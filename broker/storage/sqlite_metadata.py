@@ -104,7 +104,7 @@ class SQLiteMetadata(Metadata):
         """Open the file, and create or upgrade it if needed. Raises StorageFault."""
         self._path = shown or path
         self._wal = Path(f"{path}-wal")
-        self._unsynced = durable  # at first too: the process before may have been killed
+        self.unsynced = durable  # at first too: the process before may have been killed
         self._durable = durable
         self._rows = MetadataRows()
         self._descriptor = -1  # of the write-ahead log, once it exists: a sync must not need a free descriptor
@@ -208,7 +208,7 @@ class SQLiteMetadata(Metadata):
             for change in self._rows.changes(changes):
                 self._change(change)
             self._connection.execute("COMMIT")
-            self._unsynced = self._durable
+            self.unsynced = self._durable
         except MemoryError:  # of SQLite too
             self._roll_back(stored)
             raise
@@ -230,7 +230,7 @@ class SQLiteMetadata(Metadata):
 
     def sync(self) -> None:
         """Make the applied changes survive a power cut. Raises OSError, which is final."""
-        if not self._unsynced:
+        if not self.unsynced:
             return
         if self._descriptor < 0 and self._wal.exists():
             self._descriptor = os.open(self._wal, os.O_RDWR | os.O_CLOEXEC)
@@ -239,7 +239,7 @@ class SQLiteMetadata(Metadata):
             if not self._folder_synced:
                 sync_folder(self._wal.parent)
                 self._folder_synced = True
-        self._unsynced = False
+        self.unsynced = False
 
     def close(self) -> None:
         """Close the file; SQLite moves the write-ahead log into it and syncs it."""

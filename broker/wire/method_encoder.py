@@ -22,6 +22,9 @@ _u64 = Struct(">Q").pack
 DeliverEncoder = Callable[[bytes, int, bytes], bytes]
 """An encoder of basic.deliver from its prefix, the delivery tag and the rest of the frame."""
 
+# Encodes basic.ack or basic.nack: METHOD, channel, 13 bytes of payload, index, delivery tag, multiple, FRAME_END
+acknowledgement: Callable[[int, int, int, int, int, bool, int], bytes] = Struct(">BHIIQ?B").pack
+
 HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 CONNECTION_START = commands.Connection.Start.index
@@ -90,11 +93,6 @@ def close(channel: int, code: int, text: str, class_id: int, method_id: int) -> 
     """Encode connection.close for channel 0, otherwise channel.close."""
     index = CHANNEL_CLOSE if channel else CONNECTION_CLOSE
     return method(channel, index, _u16(code) + short_string(text) + _u16(class_id) + _u16(method_id))
-
-
-def acknowledgement(channel: int, index: int, tag: int, multiple: bool) -> bytes:
-    """Encode basic.ack or basic.nack to a publisher."""
-    return method(channel, index, _u64(tag) + (b"\x01" if multiple else b"\x00"))
 
 
 def deliver_prefix(channel: int, tag: bytes, address_bytes: int) -> bytes:

@@ -1,7 +1,5 @@
 """ASGI for all HTTP services: requests that are parsed once, the applications that share them, and compression."""
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import zlib

@@ -5,8 +5,6 @@ guard, which checks the tags and the virtual host in the path. Operations on obj
 channels do.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Heads are parsed strictly as in RFC 9112, where h11 is lenient. A proxy that par
 forward as a body what this node reads as a request (request smuggling).
 """
 
-from __future__ import annotations
-
 from time import perf_counter
 from typing import Any
 

@@ -10,6 +10,7 @@ import asyncio
 import importlib
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from warren.broker.config import HTTPListener, SSLOptions
@@ -26,6 +27,7 @@ SOURCE_LIMIT = 512  # of these, from one source address; a proxy has many connec
 STOP_WAIT_S = 1.0  # for the server to stop, beyond the time it allows requests in progress
 
 
+@dataclass(slots=True)
 class HTTPApp:
     """An HTTP service: its name, its protocol in RabbitMQ's words, and a factory of its ASGI application.
 
@@ -34,14 +36,11 @@ class HTTPApp:
     take long belong in that module.
     """
 
-    def __init__(
-        self, service: str, protocol: str, module: str, application: Callable[[], ASGIApp], option: str = ""
-    ) -> None:
-        self.service = service
-        self.protocol = protocol
-        self.module = module
-        self.application = application
-        self.option = option
+    service: str
+    protocol: str
+    module: str
+    application: Callable[[], ASGIApp]
+    option: str = ""
 
 
 class HTTPListeners:

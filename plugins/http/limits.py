@@ -1,7 +1,5 @@
 """Limits of what clients use of the node, in total and by source address or user: requests, bytes, streams, scrapes."""
 
-from __future__ import annotations
-
 
 class Quota:
     """An amount in use, in total and by key, which is the source address or the user.

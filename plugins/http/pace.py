@@ -4,8 +4,6 @@ The loop reads all ready sockets in one turn, each up to 32 times, and h11 makes
 however short: 1 MiB of such chunks took two seconds. The short slices of hundreds of requests add up, too.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable

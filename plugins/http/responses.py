@@ -1,7 +1,5 @@
 """HTTP responses and errors, and the error for each exception of the broker."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar

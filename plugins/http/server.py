@@ -1,7 +1,5 @@
 """Uvicorn in the broker's event loop, on sockets that are bound already."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -85,11 +83,7 @@ class UvicornLogHandler(logging.Handler):
 
 
 async def serve(
-    host: Host | StandbyHost,
-    application: ASGIApp,
-    at: HTTPListener,
-    listener: Listener,
-    closing: asyncio.Event,
+    host: Host | StandbyHost, application: ASGIApp, at: HTTPListener, listener: Listener, closing: asyncio.Event
 ) -> None:
     """Serve until `closing` is set; then the listener is closed."""
     logger = logging.getLogger("uvicorn.error")

@@ -1,7 +1,5 @@
 """Long work in short slices of time, between which the loop serves others."""
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import time

@@ -1,7 +1,5 @@
 """The application on the port of the HTTP API: the API, the user interface, and metrics for monitoring users."""
 
-from __future__ import annotations
-
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 

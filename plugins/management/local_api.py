@@ -1,7 +1,5 @@
 """The HTTP API at the node's unix socket, whose callers are administrators without a password."""
 
-from __future__ import annotations
-
 from warren.broker.plugin import Host
 
 from ..http.asgi import Incoming

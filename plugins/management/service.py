@@ -49,14 +49,8 @@ class ManagementService(Service):
         self._listeners = HTTPListeners(host, app)
         await self._listeners.open(config.tcp, config.ssl, config.ssl_options, Management().tcp)
         if len(self._listeners) and state.samples.mode != "none":
-            sampler = Sampler(
-                host.node,
-                state.samples,
-                host.connections,
-                state.readings.gauges,
-                state.more_samples,
-                state.watermarks,
-            )
+            sources = host.connections, state.readings.gauges, state.more_samples
+            sampler = Sampler(host.node, state.samples, *sources, state.watermarks)
             self._sampling = host.supervisor.keep("management_sampler", sampler.run)
 
     async def start_standby(self, host: StandbyHost, listener: Listener | None) -> bool:

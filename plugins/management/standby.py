@@ -3,8 +3,6 @@
 Callers at the unix socket can get the name of the node, and stop the process.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from warren.broker.plugin_host.standby_host import StandbyHost

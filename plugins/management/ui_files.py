@@ -1,7 +1,5 @@
 """The user interface in the browser: an application that serves the files of `ui` and `web` from memory."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import mimetypes

@@ -4,8 +4,6 @@ The links at the target are the only state of a migration. So the command may be
 and both brokers may restart meanwhile.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A Warren drains queues by federation links, a RabbitMQ by shovels. Both acknowle
 safe at the target.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import NamedTuple, Protocol
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """The plan of a migration: the definitions for the target, and the omitted ones with their reasons. Pure."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Collection

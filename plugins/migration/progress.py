@@ -1,7 +1,5 @@
 """The progress of a migration: a line for each queue on a terminal, or plain lines in a log."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The metrics build_info and identity_info, once in each scrape."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterable
 from functools import cache, partial

@@ -1,13 +1,11 @@
 """Metrics of channels. Deliveries are counted by channel, not by channel and queue."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from warren.broker.session.channel import Channel
 
 from . import exchanges, queues
-from .families import Family, PerObjectGroup, Texts, Values, text
+from .families import PerObjectGroup, Texts, Values, counters, gauges, text
 from .scope import Scope
 
 OWN = ("channel",)
@@ -47,67 +45,43 @@ def delivering(channel: Channel) -> Values:
     return channel.delivering.values()
 
 
+STATE = gauges(
+    channel_consumers="Consumers of a channel",
+    channel_messages_unacked="Messages delivered and not acknowledged yet",
+    channel_messages_unconfirmed="Messages published and not confirmed yet",
+    channel_messages_uncommitted="Messages published in an open transaction",
+    channel_acks_uncommitted="Acknowledgements in an open transaction",
+    consumer_prefetch="Most unacknowledged messages of each consumer; 0 is no limit",
+    channel_prefetch="Most unacknowledged messages of a channel; 0 is no limit",
+)
+PUBLISHES = counters(
+    channel_messages_published="Messages published on a channel",
+    channel_messages_confirmed="Messages confirmed on a channel",
+    channel_messages_unroutable_returned="Unroutable mandatory messages",
+    channel_messages_unroutable_dropped="Unroutable messages that were not mandatory",
+)
+REDUCTIONS = counters(channel_process_reductions="0: there are no Erlang processes here")
+DELIVERIES = counters(
+    channel_get_ack="Messages got by basic.get, to be acknowledged",
+    channel_get="Messages got by basic.get, not to be acknowledged",
+    channel_messages_delivered_ack="Messages delivered, to be acknowledged",
+    channel_messages_delivered="Messages delivered, not to be acknowledged",
+    channel_messages_redelivered="Messages delivered again",
+    channel_messages_acked="Messages that were acknowledged",
+    channel_get_empty="basic.get requests to an empty queue",
+)
 GROUPS = (
+    PerObjectGroup("channel_metrics", STATE, all_channels, state, OWN, own),
     PerObjectGroup(
-        "channel_metrics",
-        (
-            Family("channel_consumers", "gauge", "Consumers of a channel"),
-            Family("channel_messages_unacked", "gauge", "Messages delivered and not acknowledged yet"),
-            Family("channel_messages_unconfirmed", "gauge", "Messages published and not confirmed yet"),
-            Family("channel_messages_uncommitted", "gauge", "Messages published in an open transaction"),
-            Family("channel_acks_uncommitted", "gauge", "Acknowledgements in an open transaction"),
-            Family("consumer_prefetch", "gauge", "Most unacknowledged messages of each consumer; 0 is no limit"),
-            Family("channel_prefetch", "gauge", "Most unacknowledged messages of a channel; 0 is no limit"),
-        ),
-        all_channels,
-        state,
-        OWN,
-        own,
+        "channel_exchange_metrics", PUBLISHES, all_channels, publishing, IN_VHOST, in_vhost, total=exchanges.published
     ),
+    PerObjectGroup("channel_process_metrics", REDUCTIONS, all_channels, lambda channel: (0,), OWN, own),
     PerObjectGroup(
-        "channel_exchange_metrics",
-        (
-            Family("channel_messages_published_total", "counter", "Messages published on a channel"),
-            Family("channel_messages_confirmed_total", "counter", "Messages confirmed on a channel"),
-            Family("channel_messages_unroutable_returned_total", "counter", "Unroutable mandatory messages"),
-            Family(
-                "channel_messages_unroutable_dropped_total", "counter", "Unroutable messages that were not mandatory"
-            ),
-        ),
-        all_channels,
-        publishing,
-        IN_VHOST,
-        in_vhost,
-        total=exchanges.published,
-    ),
-    PerObjectGroup(
-        "channel_process_metrics",
-        (Family("channel_process_reductions_total", "counter", "0: there are no Erlang processes here"),),
-        all_channels,
-        lambda channel: (0,),
-        OWN,
-        own,
-    ),
-    PerObjectGroup(
-        "channel_queue_metrics",
-        (
-            Family("channel_get_ack_total", "counter", "Messages got by basic.get, to be acknowledged"),
-            Family("channel_get_total", "counter", "Messages got by basic.get, not to be acknowledged"),
-            Family("channel_messages_delivered_ack_total", "counter", "Messages delivered, to be acknowledged"),
-            Family("channel_messages_delivered_total", "counter", "Messages delivered, not to be acknowledged"),
-            Family("channel_messages_redelivered_total", "counter", "Messages delivered again"),
-            Family("channel_messages_acked_total", "counter", "Messages that were acknowledged"),
-            Family("channel_get_empty_total", "counter", "basic.get requests to an empty queue"),
-        ),
-        all_channels,
-        delivering,
-        IN_VHOST,
-        in_vhost,
-        total=queues.delivered,
+        "channel_queue_metrics", DELIVERIES, all_channels, delivering, IN_VHOST, in_vhost, total=queues.delivered
     ),
     PerObjectGroup(
         "channel_queue_exchange_metrics",
-        (Family("queue_messages_published_total", "counter", "Messages published to queues"),),
+        counters(queue_messages_published="Messages published to queues"),
         queues.all_queues,
         lambda queue: (queue.published,),
         ("queue_vhost", "queue"),

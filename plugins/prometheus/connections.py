@@ -1,12 +1,10 @@
 """Metrics of connections. The label of a connection's process is `channel`, as in RabbitMQ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from warren.broker.session.connection import Connection
 
-from .families import Family, PerObjectGroup, Texts, Values, text
+from .families import PerObjectGroup, Texts, Values, counters, gauges, text
 from .scope import Scope
 
 LABELS = ("channel", "connection")
@@ -38,32 +36,20 @@ def closed_packet_counts(scope: Scope) -> Values:
     return of.received_reads, of.sent_writes, 0, 0
 
 
+BYTES = counters(
+    connection_incoming_bytes="Bytes received",
+    connection_outgoing_bytes="Bytes sent",
+    connection_process_reductions="0: there are no Erlang processes here",
+)
+PACKETS = (
+    *counters(connection_incoming_packets="Reads of a socket", connection_outgoing_packets="Writes to a socket"),
+    *gauges(connection_pending_packets="Bytes that wait to be sent", connection_channels="Channels of a connection"),
+)
 GROUPS = (
     PerObjectGroup(
-        "connection_coarse_metrics",
-        (
-            Family("connection_incoming_bytes_total", "counter", "Bytes received"),
-            Family("connection_outgoing_bytes_total", "counter", "Bytes sent"),
-            Family("connection_process_reductions_total", "counter", "0: there are no Erlang processes here"),
-        ),
-        all_connections,
-        byte_counts,
-        LABELS,
-        texts,
-        deleted=closed_byte_counts,
+        "connection_coarse_metrics", BYTES, all_connections, byte_counts, LABELS, texts, deleted=closed_byte_counts
     ),
     PerObjectGroup(
-        "connection_metrics",
-        (
-            Family("connection_incoming_packets_total", "counter", "Reads of a socket"),
-            Family("connection_outgoing_packets_total", "counter", "Writes to a socket"),
-            Family("connection_pending_packets", "gauge", "Bytes that wait to be sent"),
-            Family("connection_channels", "gauge", "Channels of a connection"),
-        ),
-        all_connections,
-        packets,
-        LABELS,
-        texts,
-        deleted=closed_packet_counts,
+        "connection_metrics", PACKETS, all_connections, packets, LABELS, texts, deleted=closed_packet_counts
     ),
 )

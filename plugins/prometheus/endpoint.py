@@ -1,7 +1,5 @@
 """The application of scrapes: authenticate, measure, write, compress and send in chunks."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping

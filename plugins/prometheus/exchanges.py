@@ -1,12 +1,10 @@
 """Metrics of exchanges and virtual hosts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from warren.broker.plugin import Exchange
 
-from .families import CLUSTER, Family, PerObjectGroup, Texts, Values, text
+from .families import CLUSTER, PerObjectGroup, Texts, Values, counters, gauges, text
 from .scope import Scope
 
 TYPED = ("vhost", "exchange", "type")
@@ -27,7 +25,7 @@ def labels_with_type(exchange: Exchange) -> Texts:
 
 EXCHANGES = PerObjectGroup(
     "exchange_metrics",
-    (Family("exchange_messages_published_total", "counter", "Messages published to an exchange"),),
+    counters(exchange_messages_published="Messages published to an exchange"),
     lambda scope: scope.exchanges,
     lambda exchange: (exchange.publish_in,),
     ("vhost", "exchange"),
@@ -37,19 +35,22 @@ EXCHANGES = PerObjectGroup(
 # Only summed: the outcome of publishes is counted by channel and virtual host.
 OUTCOMES: PerObjectGroup[Exchange] = PerObjectGroup(
     "exchange_outcomes",
-    (
-        Family("exchange_messages_confirmed_total", "counter", "Messages confirmed to those who published them"),
-        Family("exchange_messages_unroutable_returned_total", "counter", "Unroutable mandatory messages"),
-        Family("exchange_messages_unroutable_dropped_total", "counter", "Unroutable messages that were not mandatory"),
+    counters(
+        exchange_messages_confirmed="Messages confirmed to those who published them",
+        exchange_messages_unroutable_returned="Unroutable mandatory messages",
+        exchange_messages_unroutable_dropped="Unroutable messages that were not mandatory",
     ),
     lambda scope: (),
     lambda one: (),
     total=lambda scope: published(scope)[1:],
 )
+VHOST = gauges(vhost_status="1 for each virtual host, as all are running")
+BINDINGS = gauges(exchange_bindings="Bindings with an exchange as source")
+NAMES = gauges(exchange_name="1, labelled with the type of an exchange")
 ASKED_FOR = (  # only in /metrics/detailed
     PerObjectGroup(
         "vhost_status",
-        (Family("vhost_status", "gauge", "1 for each virtual host, as all are running"),),
+        VHOST,
         lambda scope: scope.vhosts,
         lambda vhost: (1,),
         ("vhost",),
@@ -58,7 +59,7 @@ ASKED_FOR = (  # only in /metrics/detailed
     ),
     PerObjectGroup(
         "exchange_bindings",
-        (Family("exchange_bindings", "gauge", "Bindings with an exchange as source"),),
+        BINDINGS,
         named_exchanges,
         lambda exchange: (len(exchange.outgoing),),
         TYPED,
@@ -66,12 +67,6 @@ ASKED_FOR = (  # only in /metrics/detailed
         prefix=CLUSTER,
     ),
     PerObjectGroup(
-        "exchange_names",
-        (Family("exchange_name", "gauge", "1, labelled with the type of an exchange"),),
-        named_exchanges,
-        lambda exchange: (1,),
-        TYPED,
-        labels_with_type,
-        prefix=CLUSTER,
+        "exchange_names", NAMES, named_exchanges, lambda exchange: (1,), TYPED, labels_with_type, prefix=CLUSTER
     ),
 )

@@ -4,8 +4,6 @@ The client library writes single metrics, and for families of objects the header
 of objects are made from that pattern, as the library takes ten times as long for a line and keeps an object for each.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

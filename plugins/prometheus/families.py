@@ -4,8 +4,6 @@ A group measures all its families of an object at once and shows either each obj
 existing objects would fall when one is deleted, so counters of such objects are summed where deleted ones are included.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -50,6 +48,16 @@ class Family(NamedTuple):
     help: str
 
 
+def gauges(**helps: str) -> tuple[Family, ...]:
+    """Return gauges, by the help of each."""
+    return tuple(Family(name, "gauge", help) for name, help in helps.items())
+
+
+def counters(**helps: str) -> tuple[Family, ...]:
+    """Return counters, whose names end with `_total`, by the help of each."""
+    return tuple(Family(f"{name}_total", "counter", help) for name, help in helps.items())
+
+
 def text(name: str) -> str:
     """Return the value of a label: bytes that are not UTF-8 are escaped, so that distinct names stay distinct."""
     return name if name.isascii() else name.encode("utf-8", "backslashreplace").decode()
@@ -74,6 +82,11 @@ class FamilyGroup:
         for texts, values in self.rows_of(scope):
             rows.add(texts, values)
         return rows
+
+
+def single_row(measure: Callable[[Scope], Values]) -> Callable[[Scope], Iterable[Row]]:
+    """Return the function of a group whose only row has these values and no labels."""
+    return lambda scope: [((), measure(scope))]
 
 
 class SlicedGroup(FamilyGroup):

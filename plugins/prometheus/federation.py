@@ -1,13 +1,11 @@
 """Metrics of federation links, if the federation service runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import partial
 
 from ..management.stats.federation_links import Row, links_of
 from . import families
-from .families import WARREN, Family, FamilyGroup, Kind, SlicedGroup, text
+from .families import WARREN, Family, FamilyGroup, SlicedGroup, counters, gauges, text
 from .scope import Scope
 
 LABELS = ("vhost", "type", "name", "upstream", "upstream_name", "id")
@@ -63,27 +61,26 @@ def of_each(key: str, scale: float, scope: Scope) -> Iterable[families.Row]:
             yield texts(link), (value * scale,)
 
 
-def single(kind: Kind, name: str, help: str, key: str, scale: float = 1) -> FamilyGroup:
-    family = Family(f"federation_link_{name}", kind, help)
-    return SlicedGroup(family.name, (family,), partial(of_each, key, scale), LABELS, WARREN)
+def single(families: tuple[Family, ...], key: str, scale: float = 1) -> FamilyGroup:
+    """Return the group of a single family, with the value of this key of each link."""
+    return SlicedGroup(families[0].name, families, partial(of_each, key, scale), LABELS, WARREN)
 
 
-REFUSED = Family("federation_links_refused", "gauge", "Links that do not start as the limit is reached")
-UP = Family("federation_link_up", "gauge", "1 while a federation link runs")
-DROPS = Family("federation_link_dropped_total", "counter", "Messages that a link dropped, by reason")
+LINKS = gauges(federation_links="Number of federation links")
+REFUSED = gauges(federation_links_refused="Links that do not start as the limit is reached")
+UP = gauges(federation_link_up="1 while a federation link runs")
+DROPS = counters(federation_link_dropped="Messages that a link dropped, by reason")
 GROUPS: tuple[FamilyGroup, ...] = (
-    FamilyGroup(
-        "federation_links", (Family("federation_links", "gauge", "Number of federation links"),), by_status, ("status",)
-    ),
-    FamilyGroup("federation_links_refused", (REFUSED,), refused, (), WARREN),
-    SlicedGroup("federation_link_up", (UP,), running, LABELS, WARREN),
-    SlicedGroup("federation_link_dropped", (DROPS,), dropped, (*LABELS, "reason"), WARREN),
-    single("counter", "forwarded_total", "Messages that a link has published here", "forwarded"),
-    single("counter", "confirmed_total", "Messages of a link that were confirmed", "confirmed"),
-    single("counter", "nacked_total", "Messages of a link that were refused", "nacked"),
-    single("counter", "reconnects_total", "Failures of a running link", "reconnects"),
-    single("gauge", "retries", "Attempts to connect since a link last ran", "retries"),
-    single("gauge", "unconfirmed", "Messages of a link not confirmed yet", "unconfirmed"),
-    single("gauge", "backlog", "Messages that wait for a link upstream", "backlog"),
-    single("gauge", "lag_seconds", "Age of the message that a link has forwarded last", "lag_ms", 0.001),
+    FamilyGroup("federation_links", LINKS, by_status, ("status",)),
+    FamilyGroup("federation_links_refused", REFUSED, refused, (), WARREN),
+    SlicedGroup("federation_link_up", UP, running, LABELS, WARREN),
+    SlicedGroup("federation_link_dropped", DROPS, dropped, (*LABELS, "reason"), WARREN),
+    single(counters(federation_link_forwarded="Messages that a link has published here"), "forwarded"),
+    single(counters(federation_link_confirmed="Messages of a link that were confirmed"), "confirmed"),
+    single(counters(federation_link_nacked="Messages of a link that were refused"), "nacked"),
+    single(counters(federation_link_reconnects="Failures of a running link"), "reconnects"),
+    single(gauges(federation_link_retries="Attempts to connect since a link last ran"), "retries"),
+    single(gauges(federation_link_unconfirmed="Messages of a link not confirmed yet"), "unconfirmed"),
+    single(gauges(federation_link_backlog="Messages that wait for a link upstream"), "backlog"),
+    single(gauges(federation_link_lag_seconds="Age of the message that a link has forwarded last"), "lag_ms", 0.001),
 )

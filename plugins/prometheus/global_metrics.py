@@ -3,8 +3,6 @@
 They are present from the start with 0, as Prometheus cannot compute a rate from a first value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from warren.broker.core.counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED, DISABLED
@@ -13,7 +11,7 @@ from warren.broker.session.channel import Channel
 
 from . import queues
 from .channels import all_channels
-from .families import Family, FamilyGroup, Group, PerObjectGroup, Row, Values
+from .families import FamilyGroup, Group, PerObjectGroup, Row, Values, counters, gauges, single_row
 from .scope import Scope
 
 PROTOCOL = "amqp091"
@@ -53,92 +51,50 @@ def dead_letters_confirmed(scope: Scope) -> Iterable[Row]:
     return [((queues.TYPES[QUORUM], AT_LEAST_ONCE), (count,))]
 
 
-def open_now(scope: Scope) -> Iterable[Row]:
-    return [((), (scope.node.open_connections, scope.node.connection_counts.channels, len(scope.queues)))]
+def open_now(scope: Scope) -> Values:
+    return scope.node.open_connections, scope.node.connection_counts.channels, len(scope.queues)
 
 
 def publishes(channel: Channel) -> Values:
     return (channel.publishing.publish > 0,)
 
 
+RECEIVED = counters(
+    global_messages_received="Messages that were published",
+    global_messages_received_confirm="Messages published to be confirmed",
+    global_messages_confirmed="Messages that were confirmed",
+    global_messages_routed="Messages into queues, each queue counting",
+    global_messages_unroutable_dropped="Unroutable messages that were not mandatory",
+    global_messages_unroutable_returned="Unroutable mandatory messages",
+)
+DELIVERED = counters(
+    global_messages_delivered="Messages delivered, or got by basic.get",
+    global_messages_delivered_consume_manual_ack="Delivered, to be acknowledged",
+    global_messages_delivered_consume_auto_ack="Delivered, not to be acknowledged",
+    global_messages_delivered_get_manual_ack="Got, to be acknowledged",
+    global_messages_delivered_get_auto_ack="Got, not to be acknowledged",
+    global_messages_get_empty="basic.get requests to an empty queue",
+    global_messages_redelivered="Messages delivered again",
+    global_messages_acknowledged="Messages that were acknowledged",
+)
+DEAD_LETTERED = counters(
+    **{f"global_messages_dead_lettered_{reason}": f"Messages given up: {reason}" for reason in REASONS}
+)
+TAKEN = counters(global_messages_dead_lettered_confirmed="Dead letters that all of their queues have taken")
+OPEN = gauges(connections="Connections that are open", channels="Channels that are open", queues="Number of queues")
+CONSUMERS = gauges(global_consumers="Number of consumers")
+PUBLISHERS = gauges(global_publishers="Channels that have published")
+OF_PROTOCOL = (("protocol", PROTOCOL),)
+OF_STRATEGY = ("queue_type", "dead_letter_strategy")
 GLOBAL: tuple[Group, ...] = (
-    FamilyGroup(
-        "global_received",
-        (
-            Family("global_messages_received_total", "counter", "Messages that were published"),
-            Family("global_messages_received_confirm_total", "counter", "Messages published to be confirmed"),
-            Family("global_messages_confirmed_total", "counter", "Messages that were confirmed"),
-            Family("global_messages_routed_total", "counter", "Messages into queues, each queue counting"),
-            Family(
-                "global_messages_unroutable_dropped_total", "counter", "Unroutable messages that were not mandatory"
-            ),
-            Family("global_messages_unroutable_returned_total", "counter", "Unroutable mandatory messages"),
-        ),
-        received,
-        ("protocol",),
-    ),
-    FamilyGroup(
-        "global_delivered",
-        (
-            Family("global_messages_delivered_total", "counter", "Messages delivered, or got by basic.get"),
-            Family("global_messages_delivered_consume_manual_ack_total", "counter", "Delivered, to be acknowledged"),
-            Family("global_messages_delivered_consume_auto_ack_total", "counter", "Delivered, not to be acknowledged"),
-            Family("global_messages_delivered_get_manual_ack_total", "counter", "Got, to be acknowledged"),
-            Family("global_messages_delivered_get_auto_ack_total", "counter", "Got, not to be acknowledged"),
-            Family("global_messages_get_empty_total", "counter", "basic.get requests to an empty queue"),
-            Family("global_messages_redelivered_total", "counter", "Messages delivered again"),
-            Family("global_messages_acknowledged_total", "counter", "Messages that were acknowledged"),
-        ),
-        delivered,
-        ("protocol", "queue_type"),
-    ),
-    FamilyGroup(
-        "global_dead_lettered",
-        tuple(
-            Family(f"global_messages_dead_lettered_{reason}_total", "counter", f"Messages given up: {reason}")
-            for reason in REASONS
-        ),
-        dead_lettered,
-        ("queue_type", "dead_letter_strategy"),
-    ),
-    FamilyGroup(
-        "global_dead_letters_confirmed",
-        (
-            Family(
-                "global_messages_dead_lettered_confirmed_total",
-                "counter",
-                "Dead letters that all of their queues have taken",
-            ),
-        ),
-        dead_letters_confirmed,
-        ("queue_type", "dead_letter_strategy"),
-    ),
-    PerObjectGroup(
-        "global_consumers",
-        (Family("global_consumers", "gauge", "Number of consumers"),),
-        queues.all_queues,
-        queues.consumers,
-        summed=(("protocol", PROTOCOL),),
-    ),
-    PerObjectGroup(
-        "global_publishers",
-        (Family("global_publishers", "gauge", "Channels that have published"),),
-        all_channels,
-        publishes,
-        summed=(("protocol", PROTOCOL),),
-    ),
+    FamilyGroup("global_received", RECEIVED, received, ("protocol",)),
+    FamilyGroup("global_delivered", DELIVERED, delivered, ("protocol", "queue_type")),
+    FamilyGroup("global_dead_lettered", DEAD_LETTERED, dead_lettered, OF_STRATEGY),
+    FamilyGroup("global_dead_letters_confirmed", TAKEN, dead_letters_confirmed, OF_STRATEGY),
+    PerObjectGroup("global_consumers", CONSUMERS, queues.all_queues, queues.consumers, summed=OF_PROTOCOL),
+    PerObjectGroup("global_publishers", PUBLISHERS, all_channels, publishes, summed=OF_PROTOCOL),
 )
 TOTALS: tuple[Group, ...] = (
-    FamilyGroup(
-        "totals",
-        (
-            Family("connections", "gauge", "Connections that are open"),
-            Family("channels", "gauge", "Channels that are open"),
-            Family("queues", "gauge", "Number of queues"),
-        ),
-        open_now,
-    ),
-    PerObjectGroup(
-        "consumers", (Family("consumers", "gauge", "Number of consumers"),), queues.all_queues, queues.consumers
-    ),
+    FamilyGroup("totals", OPEN, single_row(open_now)),
+    PerObjectGroup("consumers", gauges(consumers="Number of consumers"), queues.all_queues, queues.consumers),
 )

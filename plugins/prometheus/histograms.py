@@ -1,7 +1,5 @@
 """Metrics of the node outside the groups: histograms, costs of scrapes, and read errors of the disk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
@@ -32,9 +30,8 @@ def cumulative_buckets(bounds: Sequence[float], counts: Iterable[int]) -> list[t
 
 def message_sizes(scope: Scope) -> Metric:
     sizes = scope.statistics.sizes
-    metric = HistogramMetricFamily(
-        "rabbitmq_message_size_bytes", "Sizes of the bodies of published messages in bytes", labels=["protocol"]
-    )
+    help = "Sizes of the bodies of published messages in bytes"
+    metric = HistogramMetricFamily("rabbitmq_message_size_bytes", help, labels=["protocol"])
     metric.add_metric([PROTOCOL], cumulative_buckets(SIZES, sizes.counts()), sizes.total_bytes)
     return metric
 
@@ -44,9 +41,8 @@ def latencies(name: str, help: str, of: LatencyHistogram) -> Metric:
 
 
 def longest_turn(turns: Turns) -> Metric:
-    metric = GaugeMetricFamily(
-        "warren_event_loop_longest_turn_seconds", "Longest turn of the event loop", labels=["since"]
-    )
+    name = "warren_event_loop_longest_turn_seconds"
+    metric = GaugeMetricFamily(name, "Longest turn of the event loop", labels=["since"])
     metric.add_metric(["interval"], turns.longest_lately_s)
     metric.add_metric(["start"], turns.longest_s)
     return metric
@@ -68,11 +64,8 @@ def unreadable(scope: Scope) -> Iterator[Metric]:
     """Failed reads of the journal, counted at each attempt: any increase should be investigated."""
     journal = scope.node.journal
     yield CounterMetricFamily("warren_journal_read_errors", "Failed reads of the journal", journal.read_errors)
-    yield CounterMetricFamily(
-        "warren_journal_damaged_records",
-        "Records of the journal that failed their checksum",
-        journal.damaged_records,
-    )
+    help = "Records of the journal that failed their checksum"
+    yield CounterMetricFamily("warren_journal_damaged_records", help, journal.damaged_records)
 
 
 def distributions(scope: Scope) -> Iterator[Metric]:

@@ -1,11 +1,7 @@
 """Metrics of the memory of the process by use."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
-
 from ..management.service import ManagementService
-from .families import Family, FamilyGroup, Row
+from .families import FamilyGroup, Values, gauges, single_row
 from .scope import Scope
 
 # RabbitMQ's two names of each use: in the HTTP API and here, without the unit.
@@ -49,18 +45,14 @@ KNOWN = {
 }
 
 
-def used(scope: Scope) -> Iterable[Row]:
+def used(scope: Scope) -> Values:
     management = scope.host.services.get("management")
     samples_bytes = management.samples_bytes if isinstance(management, ManagementService) else 0
     by_use = scope.state.readings.memory_by_use(samples_bytes)
-    return [((), tuple(by_use[use] for use in USES))]
+    return [by_use[use] for use in USES]
 
 
-BREAKDOWN = FamilyGroup(
-    "node_memory",
-    tuple(
-        Family(f"memory_{name}_bytes", "gauge", KNOWN.get(use, "0: not known apart from the rest"))
-        for use, name in USES.items()
-    ),
-    used,
+FAMILIES = gauges(
+    **{f"memory_{name}_bytes": KNOWN.get(use, "0: not known apart from the rest") for use, name in USES.items()}
 )
+BREAKDOWN = FamilyGroup("node_memory", FAMILIES, single_row(used))

@@ -1,50 +1,42 @@
 """Metrics of the node: churn, resources, storage, logins, alarms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
-from .families import Family, FamilyGroup, Row, Values, text
+from .families import Family, FamilyGroup, Row, Values, counters, gauges, single_row, text
 from .scope import Scope
 
 NET_TICKTIME_S = 60  # of a cluster's nodes; here there is one
 
 
-def churn(scope: Scope) -> Iterable[Row]:
+def churn(scope: Scope) -> Values:
     of = scope.node.churn
-    values = (
+    return (
         *(of.connection_created, of.connection_closed, of.channel_created, of.channel_closed),
         *(of.queue_declared, of.queue_created, of.queue_deleted),
     )
-    return [((), values)]
 
 
-def used(scope: Scope) -> Iterable[Row]:
+def used(scope: Scope) -> Values:
     at = scope.state.readings
-    values = (
-        *(at.fd_used, at.sockets_used, at.mem_used, at.disk_free, at.proc_used, at.gc_num, 0, at.context_switches),
-    )
-    return [((), values)]
+    return at.fd_used, at.sockets_used, at.mem_used, at.disk_free, at.proc_used, at.gc_num, 0, at.context_switches
 
 
-def limits(scope: Scope) -> Iterable[Row]:
+def limits(scope: Scope) -> Values:
     at, resources = scope.state.readings, scope.host.resources
-    values = (
+    return (
         *(at.fd_total, at.sockets_total, resources.memory_limit_bytes, resources.disk_free_limit_bytes),
         *(at.proc_total, 0, NET_TICKTIME_S, at.uptime_ms / 1000),
     )
-    return [((), values)]
 
 
-def stored(scope: Scope) -> Iterable[Row]:
+def stored(scope: Scope) -> Values:
     """A batch of the journal is one write and usually one sync."""
     journal, commits = scope.node.journal, scope.node.commits
     batches = sum(commits.counts)
-    values = (
+    return (
         *(journal.reads, journal.read_bytes, batches, journal.written_bytes, batches, 0, 0, 0, 0),
         *(journal.read_messages, journal.written_messages, 0, 0, 0, 0, commits.total_s, 0),
     )
-    return [((), values)]
 
 
 def logins(scope: Scope) -> Iterable[Row]:
@@ -52,87 +44,74 @@ def logins(scope: Scope) -> Iterable[Row]:
         yield (text(protocol),), (attempts.succeeded + attempts.failed, attempts.succeeded, attempts.failed)
 
 
-def alarms(scope: Scope) -> Iterable[Row]:
+def alarms(scope: Scope) -> Values:
     on = scope.node.alarms.on()
-    values: Values = (0, "disk" in on, "memory" in on)
-    return [((), values)]
+    return 0, "disk" in on, "memory" in on
 
 
+CHURN = counters(
+    connections_opened="Connections that were opened",
+    connections_closed="Connections that were closed",
+    channels_opened="Channels that were opened",
+    channels_closed="Channels that were closed",
+    queues_declared="Declarations of queues, existing ones included",
+    queues_created="Queues that were created",
+    queues_deleted="Queues that were deleted",
+)
+USED = (
+    *gauges(
+        process_open_fds="File descriptors that are open",
+        process_open_tcp_sockets="Sockets of clients that are open",
+        process_resident_memory_bytes="Resident memory of the process",
+        disk_space_available_bytes="Free disk space",
+        erlang_processes_used="Tasks of the event loop",
+    ),
+    *counters(
+        erlang_gc_runs="Runs of Python's garbage collector",
+        erlang_gc_reclaimed_bytes="0: Python does not report it",
+        erlang_scheduler_context_switches="Context switches of the process",
+    ),
+)
+LIMITS = gauges(
+    process_max_fds="Most file descriptors",
+    process_max_tcp_sockets="Most sockets of clients",
+    resident_memory_limit_bytes="Memory above which publishers wait",
+    disk_space_available_limit_bytes="Free disk below which publishers wait",
+    erlang_processes_limit="Most processes of Erlang; tasks have no limit",
+    erlang_scheduler_run_queue="0: see warren_event_loop_lag_seconds",
+    erlang_net_ticktime_seconds="Between the ticks of nodes of a cluster",
+    erlang_uptime_seconds="Since the start of the broker",
+)
+STORED = counters(
+    io_read_ops="Reads of the journal",
+    io_read_bytes="Bytes read from the journal",
+    io_write_ops="Writes of the journal",
+    io_write_bytes="Bytes written to the journal",
+    io_sync_ops="Syncs of the journal",
+    io_seek_ops="0: reads and writes say where",
+    io_reopen_ops="0: files stay open",
+    schema_db_ram_tx="0: there is no such store",
+    schema_db_disk_tx="0: declarations are part of the journal's batches",
+    msg_store_read="Messages read back from the journal",
+    msg_store_write="Messages written to the journal",
+    queue_index_read_ops="0: there is no index of queues on the disk",
+    queue_index_write_ops="0: there is no index of queues on the disk",
+    io_read_time_seconds="0: reads are not timed",
+    io_write_time_seconds="0: part of the time of syncs",
+    io_sync_time_seconds="Time that batches of the journal took to write and sync",
+    io_seek_time_seconds="0: reads and writes say where",
+)
+LOGINS = counters(
+    auth_attempts="Attempts to log in",
+    auth_attempts_succeeded="Logins",
+    auth_attempts_failed="Attempts to log in that failed",
+)
 GROUPS = (
-    FamilyGroup(
-        "connection_churn_metrics",
-        (
-            Family("connections_opened_total", "counter", "Connections that were opened"),
-            Family("connections_closed_total", "counter", "Connections that were closed"),
-            Family("channels_opened_total", "counter", "Channels that were opened"),
-            Family("channels_closed_total", "counter", "Channels that were closed"),
-            Family("queues_declared_total", "counter", "Declarations of queues, existing ones included"),
-            Family("queues_created_total", "counter", "Queues that were created"),
-            Family("queues_deleted_total", "counter", "Queues that were deleted"),
-        ),
-        churn,
-    ),
-    FamilyGroup(
-        "node_coarse_metrics",
-        (
-            Family("process_open_fds", "gauge", "File descriptors that are open"),
-            Family("process_open_tcp_sockets", "gauge", "Sockets of clients that are open"),
-            Family("process_resident_memory_bytes", "gauge", "Resident memory of the process"),
-            Family("disk_space_available_bytes", "gauge", "Free disk space"),
-            Family("erlang_processes_used", "gauge", "Tasks of the event loop"),
-            Family("erlang_gc_runs_total", "counter", "Runs of Python's garbage collector"),
-            Family("erlang_gc_reclaimed_bytes_total", "counter", "0: Python does not report it"),
-            Family("erlang_scheduler_context_switches_total", "counter", "Context switches of the process"),
-        ),
-        used,
-    ),
-    FamilyGroup(
-        "node_metrics",
-        (
-            Family("process_max_fds", "gauge", "Most file descriptors"),
-            Family("process_max_tcp_sockets", "gauge", "Most sockets of clients"),
-            Family("resident_memory_limit_bytes", "gauge", "Memory above which publishers wait"),
-            Family("disk_space_available_limit_bytes", "gauge", "Free disk below which publishers wait"),
-            Family("erlang_processes_limit", "gauge", "Most processes of Erlang; tasks have no limit"),
-            Family("erlang_scheduler_run_queue", "gauge", "0: see warren_event_loop_lag_seconds"),
-            Family("erlang_net_ticktime_seconds", "gauge", "Between the ticks of nodes of a cluster"),
-            Family("erlang_uptime_seconds", "gauge", "Since the start of the broker"),
-        ),
-        limits,
-    ),
-    FamilyGroup(
-        "node_persister_metrics",
-        (
-            Family("io_read_ops_total", "counter", "Reads of the journal"),
-            Family("io_read_bytes_total", "counter", "Bytes read from the journal"),
-            Family("io_write_ops_total", "counter", "Writes of the journal"),
-            Family("io_write_bytes_total", "counter", "Bytes written to the journal"),
-            Family("io_sync_ops_total", "counter", "Syncs of the journal"),
-            Family("io_seek_ops_total", "counter", "0: reads and writes say where"),
-            Family("io_reopen_ops_total", "counter", "0: files stay open"),
-            Family("schema_db_ram_tx_total", "counter", "0: there is no such store"),
-            Family("schema_db_disk_tx_total", "counter", "0: declarations are part of the journal's batches"),
-            Family("msg_store_read_total", "counter", "Messages read back from the journal"),
-            Family("msg_store_write_total", "counter", "Messages written to the journal"),
-            Family("queue_index_read_ops_total", "counter", "0: there is no index of queues on the disk"),
-            Family("queue_index_write_ops_total", "counter", "0: there is no index of queues on the disk"),
-            Family("io_read_time_seconds_total", "counter", "0: reads are not timed"),
-            Family("io_write_time_seconds_total", "counter", "0: part of the time of syncs"),
-            Family("io_sync_time_seconds_total", "counter", "Time that batches of the journal took to write and sync"),
-            Family("io_seek_time_seconds_total", "counter", "0: reads and writes say where"),
-        ),
-        stored,
-    ),
-    FamilyGroup(
-        "auth_attempt_metrics",
-        (
-            Family("auth_attempts_total", "counter", "Attempts to log in"),
-            Family("auth_attempts_succeeded_total", "counter", "Logins"),
-            Family("auth_attempts_failed_total", "counter", "Attempts to log in that failed"),
-        ),
-        logins,
-        ("protocol",),
-    ),
+    FamilyGroup("connection_churn_metrics", CHURN, single_row(churn)),
+    FamilyGroup("node_coarse_metrics", USED, single_row(used)),
+    FamilyGroup("node_metrics", LIMITS, single_row(limits)),
+    FamilyGroup("node_persister_metrics", STORED, single_row(stored)),
+    FamilyGroup("auth_attempt_metrics", LOGINS, logins, ("protocol",)),
 )
 ALARMS = FamilyGroup(
     "alarms",
@@ -141,10 +120,8 @@ ALARMS = FamilyGroup(
         Family("alarms_free_disk_space_watermark", "untyped", "1 while the disk is low"),
         Family("alarms_memory_used_watermark", "untyped", "1 while memory is low"),
     ),
-    alarms,
+    single_row(alarms),
 )
 PEERS = FamilyGroup(
-    "peers",
-    (Family("unreachable_cluster_peers_count", "gauge", "0: there are no other nodes"),),
-    lambda scope: [((), (0,))],
+    "peers", gauges(unreachable_cluster_peers_count="0: there are no other nodes"), single_row(lambda scope: (0,))
 )

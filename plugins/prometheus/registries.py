@@ -1,7 +1,5 @@
 """The families of each endpoint, as RabbitMQ's plugin has them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector

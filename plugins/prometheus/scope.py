@@ -1,7 +1,5 @@
 """The objects of a scrape."""
 
-from __future__ import annotations
-
 import time
 
 from warren.broker.core.counters.statistics import Statistics

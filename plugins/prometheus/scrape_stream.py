@@ -1,7 +1,5 @@
 """Scrapes in progress: the response to each, sent in chunks, and their limits in total and by source address."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 

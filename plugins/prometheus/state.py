@@ -1,7 +1,5 @@
 """The state of the service between scrapes, with their count, duration and size by endpoint."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from warren.broker.config import Prometheus

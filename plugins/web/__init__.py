@@ -1,7 +1,5 @@
 """Files of pages in a browser: elements, formats, charts, tables, styles. The management UI and reports share them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -9,8 +9,8 @@ from typing import Any
 from warren.broker.core.access.passwords import hash_password
 from warren.broker.core.access.users import Users
 from warren.broker.core.definitions.exporter import export_definitions
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.node.node import Node
-from warren.broker.storage.memory_journal import MemoryJournal
 
 from .clock import FakeClock
 from .hashing import FakeHashing
@@ -73,7 +73,7 @@ DEFINITIONS: dict[str, Any] = {
 
 def new_node() -> Node:
     """A node without any objects, also without virtual hosts."""
-    return Node("warren@test", "warren@test", FakeClock(), MemoryJournal(), Users(frozenset(), FakeHashing()))
+    return Node("warren@test", "warren@test", FakeClock(), Journal(), Users(frozenset(), FakeHashing()))
 
 
 def with_sections(**sections: Any) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from warren.broker.core.node.node import Node
 from warren.broker.session.connection import Connection
 from warren.broker.session.settings import Settings
 from warren.broker.session.transport import Peer, TransportPort
-from warren.broker.storage.memory_journal import MemoryJournal
 
 from .amqp_client import Client, Silence
 from .clock import FakeClock
@@ -97,6 +96,10 @@ class SlowJournal(Journal):
         else:
             del self.live[queue, id_]
         self._added = True
+
+    def settle_many(self, queue: int, messages: list[Message]) -> None:
+        for message in messages:
+            self.settle(queue, message.id)
 
     def queue_deleted(self, queue: int) -> None:
         assert queue and queue not in self._gone
@@ -222,7 +225,7 @@ def statistics_of(node: Node) -> Statistics:
 def new_node(journal: Journal | None = None, hashing: Hashing | None = None) -> Node:
     """A node with the vhost `/` and the user guest."""
     users = Users(frozenset(), hashing, algorithm=SHA256)
-    node = Node("node", "cluster", FakeClock(), journal or MemoryJournal(), users)
+    node = Node("node", "cluster", FakeClock(), journal or Journal(), users)
     node.add_vhost("/")
     users.add("guest", hash_password("guest", b"salt"))
     users.set_permission("guest", "/", ".*", ".*", ".*")

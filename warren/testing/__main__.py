@@ -5,8 +5,6 @@ input, or by SIGTERM. It is the daemon of `warren serve` with another clock and 
 `warren serve` can be given loads them or the controls.
 """
 
-from __future__ import annotations
-
 import argparse
 import socket
 import sys

@@ -3,8 +3,6 @@
 `{"do": "delay", "ms": 100}` is answered by `{"result": null}` or `{"error": "..."}`. `Broker` describes the controls.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable
+from typing import Protocol
 
 from ...amqp.errors import Invalid
 from ..metadata.patterns import Pattern
@@ -39,7 +40,7 @@ PASSES_LIMIT = 16
 LANES_LIMIT = 16
 
 
-class Hashing:
+class Hashing(Protocol):
     """Password hashing outside the event loop, with argon2id, and salts.
 
     Callbacks are called on the event loop, at once if the result is computed quickly.
@@ -57,11 +58,9 @@ class Hashing:
 
         `name` and `source` are the user and the address of the client. The returned function cancels the call.
         """
-        raise NotImplementedError
 
     def hash(self, password: bytes, algorithm: str, then: Callable[[bytes], None]) -> None:
         """Call `then` with a hash of the password with a new salt, by argon2id or one of RabbitMQ's algorithms."""
-        raise NotImplementedError
 
 
 class PasswordRules:

@@ -21,7 +21,7 @@ from ..messages.binding import Destination
 from ..messages.clock import Timer
 from ..messages.message import Message, frame_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
-from ..queues.route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget, queues_of
+from ..queues.route_target import ACCEPTED, DURABLE, EnqueueResult, Targets, queues_of
 from ..queues.x_death import routing_keys
 from .exchange_context import ExchangeContext, LookSteps, RecoveredMessages, TryLater
 from .exchange_type import ExchangeDecorator, ExchangeType, Sink
@@ -71,7 +71,7 @@ class Delay(Sink):
         self._look_at = look
         self._releasing = False  # a job releases due messages
         self._at_once = 1  # messages to read next
-        self._awaited: tuple[RouteTarget, ...] = ()  # of the first message: it waits until one of them has room
+        self._awaited: Targets = ()  # of the first message: it waits until one of them has room
         self._look_ms = 0  # when all of its queues are looked at, which may be others by then
         self._again_ms = 0  # when it is read and routed again
         self._head: Message | None = None  # the message without its body, if that tells its queues

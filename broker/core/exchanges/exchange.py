@@ -41,9 +41,9 @@ class Exchange(Destination):
         type_name: str,
         *,
         durable: bool,
-        auto_delete: bool,
-        internal: bool,
-        arguments: Table,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Table = Table.EMPTY,
     ) -> None:
         super().__init__(name)
         self.vhost = vhost

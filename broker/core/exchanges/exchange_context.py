@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from ..jobs.long_routes import Place
 from ..jobs.scheduler import Job
@@ -13,12 +14,12 @@ from ..messages.clock import Clock, Timer
 from ..messages.journal_port import RecoveredQueue
 from ..messages.message import Message
 from ..messages.message_state import NEVER
-from ..queues.route_target import EnqueueResult, RouteTarget
+from ..queues.route_target import EnqueueResult, Targets
 
 EnqueueSteps = Generator[int, None, EnqueueResult]
 """A part of a job that enqueues messages: it yields the cost of each step, and returns the result."""
 
-LookSteps = Generator[int, None, tuple[tuple[RouteTarget, ...], bool]]
+LookSteps = Generator[int, None, tuple[Targets, bool]]
 """A part of a job that looks for room: it yields the cost of each step, and returns the queues and `has_room`."""
 
 RoomSteps = Generator[int, None, bool]
@@ -43,28 +44,24 @@ class TryLater(Exception):
     targets  these queues, and sinks
     """
 
-    def __init__(self, targets: tuple[RouteTarget, ...]) -> None:
+    def __init__(self, targets: Targets) -> None:
         super().__init__()
         self.targets = targets
 
 
-class ExchangeContext:
+class ExchangeContext(Protocol):
     """The services of a virtual host for the type of one exchange: time, timers, delivery, and storage in the journal.
 
     Every exchange has its own context, which `ExchangeType.on_created` receives. `durable` is the flag of the exchange.
     `number` identifies the exchange's stored messages in the journal; 0 if none of them survive a restart.
     """
 
-    __slots__ = ("clock", "durable", "number")
-
-    def __init__(self, clock: Clock, durable: bool, number: int) -> None:
-        self.clock = clock
-        self.durable = durable
-        self.number = number
+    clock: Clock
+    durable: bool
+    number: int
 
     def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
         """Call `fn` when `clock.now_ms()` reaches `when_ms`, then deliver the messages that it has enqueued."""
-        raise NotImplementedError
 
     def start(self, job: Job, appends: bool = True) -> None:
         """Run a generator in turns of the loop, and to its end before the broker stops. Each step yields its cost.
@@ -72,19 +69,16 @@ class ExchangeContext:
         A cost of 1 is about a microsecond; a step should cost 500 at most (`jobs.scheduler`). It waits while the disk
         is full, unless it `appends` nothing.
         """
-        raise NotImplementedError
 
     def emit(self, emissions: Iterable[Emission]) -> None:
         """Enqueue emissions in slices, after all that the type has emitted before.
 
         The first emission is taken from the iterable now, and each of the others when the one before is enqueued.
         """
-        raise NotImplementedError
 
     @property
     def emitting(self) -> bool:
         """True while emissions of the type wait to be enqueued."""
-        raise NotImplementedError
 
     def deliver(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
         """Enqueue these messages at once, in order, at each destination; exchanges route each by its routing key.
@@ -92,15 +86,12 @@ class ExchangeContext:
         For sinks, whose messages are confirmed by the result. Deleted queues are skipped. The messages remain the
         caller's, which may deliver them again.
         """
-        raise NotImplementedError
 
     def deliver_in_steps(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueSteps:
         """Enqueue messages as `deliver`, but in steps: a part of a job. Others may publish between two steps."""
-        raise NotImplementedError
 
     def destinations_have_room(self, destinations: Collection[Destination], message: Message) -> RoomSteps:
         """Return whether `deliver` of this message would be refused by no queue, in steps."""
-        raise NotImplementedError
 
     def forward(self, keys: tuple[str, ...], message: Message) -> Job:
         """Route a message that the type had stored, as if it were published now: a part of a job (`start`).
@@ -108,15 +99,12 @@ class ExchangeContext:
         The type `ExchangeType.undelayed` routes it first. Raises TryLater if its queues have no room (`has_room`). The
         job must pass on SUSPENDED at once: a long route may wait for others (`jobs.long_routes`).
         """
-        raise NotImplementedError
 
     def look(self, keys: tuple[str, ...], message: Message) -> LookSteps:
         """Return the queues to which `forward` would route a message, whose body is not needed, and `has_room`."""
-        raise NotImplementedError
 
-    def has_room(self, targets: tuple[RouteTarget, ...]) -> bool:
+    def has_room(self, targets: Targets) -> bool:
         """Return whether a message may be enqueued: not if all of the queues must not reject more messages."""
-        raise NotImplementedError
 
     # Storage: only for a type whose `persists_messages` is true.
 
@@ -126,34 +114,27 @@ class ExchangeContext:
         Only messages stored as `durable` by a durable exchange survive a restart, whatever their delivery mode. The
         messages must be the type's own copies, not stored before. `id` is 0 if nothing is stored.
         """
-        raise NotImplementedError
 
     def begin_reading(self) -> Generator[int, None, Place]:
         """Wait in a job until the messages that others have read take less memory; pass the result to `end_reading`."""
-        raise NotImplementedError
 
     def has_read(self, place: Place, read_bytes: int) -> None:
         """Note how many bytes of messages were read, in the same step."""
-        raise NotImplementedError
 
     def end_reading(self, place: Place) -> None:
         """Note that the messages which were read since `begin_reading` are no longer held."""
-        raise NotImplementedError
 
     def read(self, ids: list[int]) -> list[Message | None]:
         """Read stored messages, in this order; None for one that cannot be read now."""
-        raise NotImplementedError
 
     def drop(self, id_: int, durable: bool) -> None:
         """Delete a stored message. The type of a deleted exchange deletes all its messages."""
-        raise NotImplementedError
 
     def drop_moved(self, id_: int, durable: bool) -> None:
         """Delete a message whose copies have been enqueued, atomically with the copies of this turn.
 
         After a power cut, either the message or its copies exist, if one step has made all of these.
         """
-        raise NotImplementedError
 
 
 class RecoveredMessages:

@@ -15,7 +15,7 @@ from ...amqp.field_table import Table
 from ...amqp.limits import SHORT_STRING
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
-from ..queues.route_target import EnqueueResult, RouteTarget
+from ..queues.route_target import EnqueueResult, RouteTarget, Targets
 from .exchange_context import Emission, EnqueueSteps, ExchangeContext, RecoveredMessages
 
 STEP_COST: Final = 200  # of a step of a search, about
@@ -324,9 +324,7 @@ class Accepted(RouteTarget):
         self.sink = sink
         self._result = result
 
-    def accept(
-        self, messages: list[Message], source: str, shared: bool, others: tuple[RouteTarget, ...] = ()
-    ) -> EnqueueResult:
+    def accept(self, messages: list[Message], source: str, shared: bool, others: Targets = ()) -> EnqueueResult:
         return self._result
 
 
@@ -344,9 +342,7 @@ class Sink(RouteTarget):
         self.context = context
         self.reads_headers = True
 
-    def accept(
-        self, messages: list[Message], source: str, shared: bool, others: tuple[RouteTarget, ...] = ()
-    ) -> EnqueueResult:
+    def accept(self, messages: list[Message], source: str, shared: bool, others: Targets = ()) -> EnqueueResult:
         return self.handle(messages)
 
     def handle(self, messages: list[Message]) -> EnqueueResult:

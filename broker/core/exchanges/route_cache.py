@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Final
 
 from ..messages.message import ByteCount
-from ..queues.route_target import RouteTarget
+from ..queues.route_target import Targets
 from .router import Route, RouteKey
 
 LIMIT_BYTES: Final = 16 << 20  # of all routes, estimated; beyond it the oldest are dropped
@@ -30,7 +30,7 @@ class RouteCache(dict[RouteKey, Route]):
         self._addresses = addresses
         self._address_bytes = 0  # of routes that are here, which do not count in `_addresses`
         self.largest_cost = 1
-        self._many: tuple[RouteTarget, ...] = ()
+        self._many: Targets = ()
 
     def remember(self, key: RouteKey, route: Route) -> None:
         """Add a route. If there are too many, an eighth of them is dropped at a time, the oldest first."""

@@ -10,9 +10,9 @@ from ..jobs.scheduler import UNLIMITED
 from ..messages.binding import Destination
 from ..messages.journal_port import Journal
 from ..messages.message import LONG_HEADER, Message, RoutingAddress
-from ..queues.deduplication import DeduplicationRecorder, find_duplicate
+from ..queues.deduplication import DeduplicationRecorder, Recorders, find_duplicate
 from ..queues.queue import Queue
-from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, records_of
+from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, Targets, records_of
 from .exchange import Exchange
 from .exchange_type import DESTINATIONS_SHIFT, ExchangeType
 from .kept_message import KeptMessage, store_kept
@@ -76,8 +76,8 @@ class Search:
         first: ExchangeType | None = None,
         published: bool = False,
     ) -> None:
-        self.targets: tuple[RouteTarget, ...] = ()
-        self.recorders: tuple[DeduplicationRecorder, ...] = ()
+        self.targets: Targets = ()
+        self.recorders: Recorders = ()
         self.stable = True
         self.markers: set[bytes] = set()
         self.cost = 0
@@ -217,7 +217,7 @@ class Route:
         self,
         address: RoutingAddress,
         exchange: Exchange,
-        targets: tuple[RouteTarget, ...] | None,
+        targets: Targets | None,
         mandatory: bool,
         markers: frozenset[bytes],
         direct: bool = False,
@@ -232,7 +232,7 @@ class Route:
         self.key: RouteKey | None = None  # in the cache, while the search is unfinished
         self._set_targets(targets)
 
-    def _set_targets(self, targets: tuple[RouteTarget, ...] | None) -> None:
+    def _set_targets(self, targets: Targets | None) -> None:
         self.targets = self.queues = targets
         self.cost = 1
         self.at_once = self.long_bytes = self.read_bytes = UNLIMITED

@@ -64,11 +64,9 @@ class Batch:
 
     def write(self) -> None:
         """Write the records, after all batches with lower numbers were written."""
-        raise NotImplementedError
 
     def sync(self) -> None:
         """Make what `write` has written durable. Calls for different batches may run at the same time."""
-        raise NotImplementedError
 
 
 def ids_by_queue() -> defaultdict[int, array[int]]:
@@ -112,6 +110,8 @@ class Journal:
     but declarations survives a killed process, and a power cut only after `sync` or after a batch with messages: no
     confirm has depended on it until then.
 
+    This base class stores nothing, as a node in memory: confirms need not wait for it.
+
     full                         the disk has too little space: the next batches free what they can
     alarm                        that of the disk is on
     in_flight                    the batches that may be sealed and not committed
@@ -120,7 +120,7 @@ class Journal:
     read_cost                    bytes whose transfer takes as long as a read by itself
     """
 
-    durable: int
+    durable = 0
     addresses = ByteCount()  # the node's sum, in which those of messages that were read count
     full = False
     alarm = False
@@ -148,7 +148,7 @@ class Journal:
 
     def ticket(self) -> int:
         """Return the number of the batch that is being filled, or of the last one if that is empty."""
-        raise NotImplementedError
+        return 0
 
     def room(self) -> int:
         """Return ROOM if messages may be appended, or the condition that must end first: BEHIND or DISK_FULL.
@@ -167,20 +167,16 @@ class Journal:
 
     def append(self, queues: list[int], messages: list[Message]) -> None:
         """Store each message once for all these queues. Sets its `id`, which must be 0: ids ascend and never change."""
-        raise NotImplementedError
 
     def hold(self, id_: int) -> bool:
         """Keep a message that was stored for no queue until it is settled once more; return False if it is deleted."""
-        raise NotImplementedError
+        return False
 
     def settle(self, queue: int, id_: int) -> None:
         """Release the message for the queue: it was acknowledged, dropped or purged."""
-        raise NotImplementedError
 
     def settle_many(self, queue: int, messages: list[Message]) -> None:
         """Release messages for the queue, at least one."""
-        for message in messages:
-            self.settle(queue, message.id)
 
     def settle_moved(self, queue: int, id_: int) -> None:
         """Settle a message atomically with its copies for other queues, which were appended since the last `seal`.
@@ -191,7 +187,6 @@ class Journal:
 
     def record_delivery_count(self, queue: int, id_: int, attempts: int) -> None:
         """Record how often the message has returned to the queue. `read` and recovery restore it; it only grows."""
-        raise NotImplementedError
 
     def enter(self, commit: Commit | None) -> Commit | None:
         """Have messages that are stored from now on belong to this commit, unless it has ended; return the one before.
@@ -211,15 +206,13 @@ class Journal:
 
     def queue_deleted(self, queue: int) -> None:
         """Record that the queue is deleted; its messages need no settlement records from now on."""
-        raise NotImplementedError
 
     def change(self, change: Change) -> None:
         """Record that something durable was declared or deleted."""
-        raise NotImplementedError
 
     def seal(self) -> Batch | None:
         """Return the records since the last batch, or None if there are none or too many batches are not committed."""
-        raise NotImplementedError
+        return None
 
     def unsynced(self) -> bool:
         """Return whether a power cut could still lose declarations."""
@@ -227,7 +220,6 @@ class Journal:
 
     def sync(self) -> None:
         """Have the next batch sync declarations, and delete what a full disk kept from being deleted."""
-        raise NotImplementedError
 
     def unvouched(self) -> bool:
         """Return whether damage to the last durable batch would pass for one that a power cut has torn."""
@@ -238,11 +230,9 @@ class Journal:
 
     def committed(self, number: int) -> None:
         """Mark the batch as durable once all batches before are: its `sync` has returned."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Write a checkpoint and close the files. No batch may be outstanding."""
-        raise NotImplementedError
 
     def read(self, ids: list[int], queue: int = 0) -> list[Message | None]:
         """Read stored messages, in this order, each with its delivery attempts in this queue.
@@ -253,7 +243,7 @@ class Journal:
         are far from each other. The list is empty if the system has no descriptors or memory to spare; nothing is known
         of any message then.
         """
-        raise NotImplementedError
+        return []
 
     def read_all(self, ids: list[int], queue: int = 0) -> list[Message | None]:
         """Read all messages, damaged ones included, unless the system runs out of descriptors or memory."""
@@ -267,7 +257,6 @@ class Journal:
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
         """Call `fn` once `durable` reaches the ticket, which must be in the future. Calls are made in that order."""
-        raise NotImplementedError
 
 
 POSTGRESQL = "postgresql"

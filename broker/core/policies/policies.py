@@ -269,7 +269,8 @@ class Policies(TopologyPolicies):
         cost = 0
         if self._apply(target, searches):
             vhost.clear_route_cache()  # an alternate exchange may have changed
-            self._observers.policy_changed(target)
+            for observer in self._observers:
+                observer.policy_changed(target)
             cost = APPLY_COST
         return cost + self.cost(vhost) // PATTERN_COST // SKIPPED + looks.cost + searches.cost
 

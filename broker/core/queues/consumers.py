@@ -88,7 +88,6 @@ class Consumer:
 
     def finish(self) -> None:
         """Leave the queue now if `ended`. The queue delivers again once it has the unacknowledged messages back."""
-        raise NotImplementedError
 
     def room(self, body_bytes: int) -> int:
         """Return how many messages fit its credit and its output; bodies and long headers are of about that size."""
@@ -99,7 +98,6 @@ class Consumer:
 
         After an exception the queue takes all of them back, and calls `failed`.
         """
-        raise NotImplementedError
 
     def failed(self, messages: list[Message]) -> None:
         """Forget these messages, which `deliver` did not deliver because of a bug, and end."""
@@ -109,7 +107,6 @@ class Consumer:
 
         The queue has already removed the consumer.
         """
-        raise NotImplementedError
 
 
 class Turn:

@@ -26,7 +26,7 @@ from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, UNLIMITED, Job,
 from ..messages.journal_port import ROOM
 from ..messages.message import LONG_HEADER, Message, frame_bytes, total_bytes
 from .dead_letter_budget import ALL_BYTES, FEW_BYTES, USER_BYTES, WOKEN
-from .deduplication import DeduplicationRecorder
+from .deduplication import Recorders
 from .lazy_deque import LazyDeque, made
 from .queue_host import QueueHost
 from .queue_journal import QueueJournal
@@ -37,6 +37,7 @@ from .route_target import (
     PER_MESSAGE_COST,
     EnqueueResult,
     RouteTarget,
+    Targets,
     TargetSearch,
     cost_of_reading,
     cost_of_records,
@@ -132,24 +133,24 @@ class DeadLetter:
         self.message = message
         self.reason = reason
         self.confirmed: set[RouteTarget] = set()
-        self.takers: tuple[RouteTarget, ...] = ()
+        self.takers: Targets = ()
         self.counted = 0
         self.ticket = 0
         self.waits_for: DeadLetterSource | None = None
         self.copy = message
-        self.targets: tuple[RouteTarget, ...] | None = None
-        self.recorders: tuple[DeduplicationRecorder, ...] = ()
+        self.targets: Targets | None = None
+        self.recorders: Recorders = ()
         self.divided = self.stable = self.accepted = False
         self.topology = 0
         self._at = 0  # the number of targets that were offered the copy
-        self._parts: Iterator[tuple[RouteTarget, ...]] = iter(())
+        self._parts: Iterator[Targets] = iter(())
         self._search: TargetSearch | None = None
         self._refused = False
-        self.full: tuple[RouteTarget, ...] = ()
+        self.full: Targets = ()
         self._found: LazyDeque[RouteTarget] = ()  # of those that are looked at
         self._looked = 0
         self._passed: frozenset[str] | set[str] = NO_QUEUES  # that it must not reach again
-        self._missing: tuple[RouteTarget, ...] = ()  # the first ones that have not taken it in this attempt
+        self._missing: Targets = ()  # the first ones that have not taken it in this attempt
         self._more_missing = False
         self.long = True
 
@@ -225,14 +226,14 @@ class DeadLetter:
         """True if every target was offered the copy."""
         return self.targets is not None and self._at >= len(self.targets)
 
-    def next_targets(self) -> tuple[RouteTarget, ...]:
+    def next_targets(self) -> Targets:
         """Return the next targets that still exist."""
         part = next(self._parts, ())
         self._at += len(part)
         self.divided = self.divided or not self.complete
         return existing(part)
 
-    def offered(self, targets: tuple[RouteTarget, ...], result: EnqueueResult) -> None:
+    def offered(self, targets: Targets, result: EnqueueResult) -> None:
         """Note whether some targets have taken the copy."""
         self._refused = self._refused or len(result.refused) > 0
         self.accepted = not self._refused and (self.accepted or len(targets) > 0)
@@ -256,7 +257,7 @@ class DeadLetter:
         """True if there are targets, and all of them have taken the message."""
         return bool(self.targets) and len(self.confirmed) > 0 and not self._more_missing and not self._still_missing()
 
-    def note_missing(self, targets: tuple[RouteTarget, ...]) -> None:
+    def note_missing(self, targets: Targets) -> None:
         """Note which of some targets have not taken the message; if they are several, two of them are enough."""
         missing = [target for target in targets if target not in self.confirmed]
         room = 2 - len(self._missing)
@@ -304,12 +305,7 @@ class LastLetter:
     )
 
     def __init__(
-        self,
-        letter: DeadLetter,
-        targets: tuple[RouteTarget, ...],
-        settings: QueueSettings,
-        timestamp_s: int,
-        topology: int,
+        self, letter: DeadLetter, targets: Targets, settings: QueueSettings, timestamp_s: int, topology: int
     ) -> None:
         message, copy = letter.message, letter.copy
         self.reason = letter.reason
@@ -872,7 +868,7 @@ class DeadLetterOutbox:
             self._full = full
             self._budget.full_outboxes += 1 if full else -1
 
-    def _must_wait(self, targets: tuple[RouteTarget, ...]) -> tuple[bool, int]:
+    def _must_wait(self, targets: Targets) -> tuple[bool, int]:
         """Return whether one of the targets must not reject more messages, and begin to wait for it; and the cost.
 
         Queues do not wait for each other in a circle, which their dead letters cannot leave otherwise. One of them goes
@@ -974,7 +970,7 @@ class DeadLetterOutbox:
                 return 0, cost
             cost = min(cost, cost_limit - 1)  # one message is published at least
         copies: list[Message] = []
-        targets: tuple[RouteTarget, ...] = last.targets if last is not None else ()
+        targets: Targets = last.targets if last is not None else ()
         for message in messages:
             if cost >= cost_limit:
                 break
@@ -1031,14 +1027,14 @@ class DeadLetterOutbox:
             self._last = last
         return count, cost
 
-    def _enqueue(self, messages: list[Message], queues: tuple[RouteTarget, ...], shared: bool = False) -> EnqueueResult:
+    def _enqueue(self, messages: list[Message], queues: Targets, shared: bool = False) -> EnqueueResult:
         """Enqueue messages, of which either all or none are persistent."""
         if not messages or not queues:
             return ACCEPTED
         body_bytes, persistent = total_bytes(messages), messages[0].persistent
         return self._queue.host.enqueue(messages, body_bytes, persistent, queues, DEAD_LETTERED, shared)
 
-    def _cost_of_targets(self, message: Message, targets: tuple[RouteTarget, ...]) -> int:
+    def _cost_of_targets(self, message: Message, targets: Targets) -> int:
         """Return the cost of enqueueing one message at these targets, each of which looks at it."""
         count, size = len(targets), len(message.frames)
         cost = cost_of_reading([message], targets) * count if size - message.body_bytes > LONG_HEADER else 0
@@ -1116,6 +1112,6 @@ def waits_for(queue: DeadLetterSource, other: DeadLetterSource) -> bool:
     return True
 
 
-def may_cycle(copy: Message, targets: tuple[RouteTarget, ...]) -> bool:
+def may_cycle(copy: Message, targets: Targets) -> bool:
     """Return whether some of the targets may close a cycle of queues."""
     return len(targets) > FEW or any(cycles(copy, target.name) for target in targets)

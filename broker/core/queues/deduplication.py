@@ -124,6 +124,10 @@ class DeduplicationRecorder(Destination):
             self._deduplication.add(key, message, now_ms)
 
 
+Recorders = tuple[DeduplicationRecorder, ...]
+"""The caches of the exchanges on the way of a message."""
+
+
 def find_duplicate(recorders: Iterable[DeduplicationRecorder], message: Message) -> Generator[int, None, bool]:
     """Return whether a duplicate was accepted after this message was routed, as in a transaction, or while it waited.
 

@@ -26,7 +26,6 @@ class Publisher:
 
     def drained(self, queue: RouteTarget) -> None:
         """Continue publishing: the queue has drained or was deleted."""
-        raise NotImplementedError
 
     def disowned(self, queue: RouteTarget) -> None:
         """Forget an exclusive queue of this connection, which was deleted."""

@@ -31,7 +31,7 @@ from .queue_host import HostedQueue, QueueHost
 from .queue_journal import QueueJournal
 from .queue_settings import NO_POLICY, NONE
 from .ready_messages import BATCH_BYTES, LEVEL_SHIFT, MESSAGE_BYTES, Fifo, ReadyMessages
-from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget
+from .route_target import ACCEPTED, DURABLE, EnqueueResult, Targets
 from .traffic_log import CHANNEL, DELETED, PURGED, REJECT
 from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 
@@ -154,9 +154,7 @@ class Queue(HostedQueue):
         self.published += len(messages)
         self.schedule_pump()
 
-    def accept(
-        self, messages: list[Message], source: str, shared: bool, others: tuple[RouteTarget, ...] = ()
-    ) -> EnqueueResult:
+    def accept(self, messages: list[Message], source: str, shared: bool, others: Targets = ()) -> EnqueueResult:
         enqueue = PerMessageEnqueue((self, *cast("tuple[Queue, ...]", others)), source, shared)
         refused = [index for index, message in enumerate(messages) if not enqueue.add(message)]
         enqueue.push()

@@ -14,7 +14,7 @@ from ..messages.message import NO_ADDRESS, Message, SharedMessage, header_bytes_
 from .deduplication import Deduplication
 from .ledger import Ledger
 from .queue_settings import QueueSettings, QueueSettingsCache
-from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget, TargetSearch
+from .route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget, Targets, TargetSearch
 from .traffic_log import MADE, TrafficLog
 from .waiting_outboxes import WaitingOutboxes
 
@@ -48,7 +48,6 @@ class HostedQueue(RouteTarget):
 
     def schedule_pump(self) -> None:
         """Have the node pump this queue soon, as something may be deliverable."""
-        raise NotImplementedError
 
     def on_due(self) -> int:
         """Do the work for which the queue has waited (`Scheduler.pump_at`); return the cost."""
@@ -56,7 +55,6 @@ class HostedQueue(RouteTarget):
 
     def feed(self) -> None:
         """Deliver ready messages to consumers until either run out; expire and drop messages."""
-        raise NotImplementedError
 
     # For its ready messages
 
@@ -93,15 +91,12 @@ class HostedQueue(RouteTarget):
 
     def push_at(self, level: int, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
         """Add messages at the tail of their priority level; any of them may have a deadline."""
-        raise NotImplementedError
 
     def expire_soon(self, level: int) -> None:
         """Have the queue pumped soon, because a message of this priority level got its deadline after `push_at`."""
-        raise NotImplementedError
 
     def await_freed(self) -> None:
         """Note it if consumers that wait may have room. What is above a limit is dropped later, if it stays."""
-        raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -166,7 +161,6 @@ class QueueHost:
 
     def delete_expired(self, queue: HostedQueue) -> None:
         """Delete a queue that was unused for its `x-expires`."""
-        raise NotImplementedError
 
     # Publishing
 
@@ -175,7 +169,7 @@ class QueueHost:
         messages: list[Message],
         body_bytes: int,
         persistent: bool,
-        targets: tuple[RouteTarget, ...],
+        targets: Targets,
         source: str = MADE,
         shared: bool = False,
         header_bytes: int = -1,
@@ -218,13 +212,7 @@ class QueueHost:
         return DURABLE if numbers else ACCEPTED
 
     def _enqueue_apart(
-        self,
-        messages: list[Message],
-        body_bytes: int,
-        persistent: bool,
-        targets: tuple[RouteTarget, ...],
-        source: str,
-        shared: bool,
+        self, messages: list[Message], body_bytes: int, persistent: bool, targets: Targets, source: str, shared: bool
     ) -> EnqueueResult:
         """Enqueue where some targets look at each message; the other targets share one stored copy."""
         plain = tuple([target for target in targets if not target.per_message])
@@ -238,7 +226,7 @@ class QueueHost:
         return result if result.stored or not stored else EnqueueResult(True, result.refused)
 
     def _enqueue_per_message(
-        self, messages: list[Message], targets: tuple[RouteTarget, ...], source: str, shared: bool
+        self, messages: list[Message], targets: Targets, source: str, shared: bool
     ) -> EnqueueResult:
         """Enqueue messages one by one at each target, which gets copies of its own if other targets get them too.
 

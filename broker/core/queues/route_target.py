@@ -13,7 +13,7 @@ from ..messages.binding import Destination
 from ..messages.message import Message
 
 if TYPE_CHECKING:
-    from .deduplication import DeduplicationRecorder
+    from .deduplication import Recorders
     from .ledger import Ledger
 
 PER_MESSAGE_COST = 3  # of a queue that looks at each message (`jobs.scheduler`)
@@ -67,11 +67,8 @@ class RouteTarget(Destination):
         `shared` messages are also added to other targets. `header_bytes` is the sum of their long headers
         (`header_bytes_of`), or -1 if unknown.
         """
-        raise NotImplementedError
 
-    def accept(
-        self, messages: list[Message], source: str, shared: bool, others: tuple[RouteTarget, ...] = ()
-    ) -> EnqueueResult:
+    def accept(self, messages: list[Message], source: str, shared: bool, others: Targets = ()) -> EnqueueResult:
         """Store and add messages one by one, or reject them; the same for `others` with an equal `record_key`.
 
         `source` is that of the traffic log, empty for a client. `shared` messages are also added to other targets.
@@ -116,7 +113,6 @@ class RouteTarget(Destination):
 
     def when_may_reject(self, fn: Callable[[], None]) -> None:
         """Call `fn` once when publishers need not wait any more."""
-        raise NotImplementedError
 
     def has_room(self, body_bytes: int) -> bool:
         """Return whether a message with a body of this length would not be rejected."""
@@ -127,19 +123,23 @@ class RouteTarget(Destination):
         return False
 
 
-def must_wait(ledger: Ledger, targets: tuple[RouteTarget, ...]) -> bool:
+Targets = tuple[RouteTarget, ...]
+"""Targets of one route, each of them once."""
+
+
+def must_wait(ledger: Ledger, targets: Targets) -> bool:
     """Return whether one of the targets must not reject more messages."""
     return ledger.dead_letters.full_outboxes > 0 and any(target.must_not_reject for target in targets)
 
 
-def without_full(ledger: Ledger, targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
+def without_full(ledger: Ledger, targets: Targets) -> Targets:
     """Return the targets without those that must not reject more messages."""
     if not ledger.dead_letters.full_outboxes:
         return targets
     return tuple([target for target in targets if not target.must_not_reject])
 
 
-def await_outboxes(scheduler: Scheduler, targets: tuple[RouteTarget, ...]) -> Iterator[int]:
+def await_outboxes(scheduler: Scheduler, targets: Targets) -> Iterator[int]:
     """Wait in a job, whose steps pass SUSPENDED on, until none of the targets must not reject more messages."""
     while not scheduler.finishing:
         full = next((target for target in targets if target.must_not_reject), None)
@@ -149,28 +149,28 @@ def await_outboxes(scheduler: Scheduler, targets: tuple[RouteTarget, ...]) -> It
         yield SUSPENDED
 
 
-def existing(targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
+def existing(targets: Targets) -> Targets:
     """Return those targets that have not been deleted."""
     return tuple([target for target in targets if not target.deleted])
 
 
-def queues_of(targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
+def queues_of(targets: Targets) -> Targets:
     """Return the queues among the targets that have not been deleted, without `internal` ones."""
     return tuple([target for target in targets if not target.deleted and not target.internal])
 
 
-def records_of(targets: tuple[RouteTarget, ...], paged: bool = False) -> int:
+def records_of(targets: Targets, paged: bool = False) -> int:
     """Return how many records of a message these targets have in the journal, as if all were `paged` if that is set."""
     return len({target.record_key for target in targets if paged or target.number or target.paged})
 
 
-def cost_of_records(stored_bytes: int, targets: tuple[RouteTarget, ...]) -> int:
+def cost_of_records(stored_bytes: int, targets: Targets) -> int:
     """Return the cost of writing messages with frames of this sum to the journal (`jobs.scheduler`)."""
     cost = stored_bytes >> STORE_SHIFT
     return cost * records_of(targets) if cost else 0
 
 
-def cost_of_reading(messages: list[Message], targets: tuple[RouteTarget, ...]) -> int:
+def cost_of_reading(messages: list[Message], targets: Targets) -> int:
     """Return the cost of reading a header of each message at one target, 0 if no target does (`jobs.scheduler`)."""
     cost = cost_of_headers(messages)
     return cost if cost and any(target.reads_headers for target in targets) else 0
@@ -182,9 +182,7 @@ def cost_of_headers(messages: list[Message]) -> int:
     return sum([cost_of_skipping(size) + (size >> SEARCH_SHIFT) for size in sizes])
 
 
-def in_parts(
-    targets: tuple[RouteTarget, ...], each: int, stored_bytes: int, limit: int
-) -> Iterator[tuple[RouteTarget, ...]]:
+def in_parts(targets: Targets, each: int, stored_bytes: int, limit: int) -> Iterator[Targets]:
     """Divide targets into parts that cost `limit` at most, but for one record of the journal (`jobs.scheduler`).
 
     `each` is the cost of a target beside the records, `stored_bytes` the sum of the frames of the messages. Of many
@@ -221,8 +219,8 @@ class TargetSearch(Protocol):
     cost       of the steps so far (`jobs.scheduler`)
     """
 
-    targets: tuple[RouteTarget, ...]
-    recorders: tuple[DeduplicationRecorder, ...]
+    targets: Targets
+    recorders: Recorders
     stable: bool
     cost: int
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ..messages.message import Message
 from .queue_settings import QueueSettings
-from .route_target import RouteTarget
+from .route_target import Targets
 
 # Sources of messages that no client has published here (`enqueued`, also MOVED), and reasons for the requeueing and the
 # removal of messages.
@@ -67,7 +67,7 @@ class TrafficLog:
         `number` is the confirm number of the first of them on its channel, 0 without confirms.
         """
 
-    def published(self, targets: tuple[RouteTarget, ...], returned: bool = False) -> None:
+    def published(self, targets: Targets, returned: bool = False) -> None:
         """The messages of the last `publishing` were offered to all of these targets, their whole route.
 
         Without targets they are dropped, or `returned` to the publisher.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..counters.statistics import DeliveryCounters, PublishCounters
 from ..queues.queue import Queue
-from ..queues.route_target import RouteTarget
+from ..queues.route_target import Targets
 from ..vhost.observer import Observer
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class ChannelRates:
         self._routed = routed
         self._exists = exists
 
-    def published(self, exchange: Exchange, queues: tuple[RouteTarget, ...], count: int, mandatory: bool) -> None:
+    def published(self, exchange: Exchange, queues: Targets, count: int, mandatory: bool) -> None:
         """Count messages that were each routed to all of these queues."""
         counted = self.exchanges.get(exchange)
         if counted is None:
@@ -49,7 +49,7 @@ class ChannelRates:
             return
         self.routed(exchange, queues, count)
 
-    def routed(self, exchange: Exchange, queues: tuple[RouteTarget, ...], count: int) -> None:
+    def routed(self, exchange: Exchange, queues: Targets, count: int) -> None:
         """Count messages that were each routed to all of these queues, without counting their publishes."""
         routed = self._routed.get(exchange)
         if routed is None:

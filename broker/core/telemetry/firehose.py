@@ -20,7 +20,7 @@ from ..exchanges.exchange_context import Emission
 from ..jobs.scheduler import COPY_SHIFT, Job
 from ..messages.journal_port import DISK_FULL, ROOM
 from ..messages.message import Message, RoutingAddress, framed
-from ..queues.route_target import RouteTarget
+from ..queues.route_target import Targets
 from ..queues.traffic_log import Origin
 from ..queues.x_death import routing_keys
 from ..vhost.emissions import deliver_in_slices
@@ -65,9 +65,7 @@ class Firehose(Tracer):
         self._risked_bytes = 0  # of copies that were stored since the journal has no room
         self._drops = False  # some were dropped since the disk is full
 
-    def published(
-        self, origin: Origin, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]
-    ) -> None:
+    def published(self, origin: Origin, message: Message, keys: tuple[str, ...], queues: Targets) -> None:
         """Copy a message that was routed by these keys to these queues."""
 
         key = f"publish.{message.address.exchange}"
@@ -158,7 +156,7 @@ def trace_message(key: str, fields: dict[str, object], message: Message) -> Mess
     return framed(RoutingAddress(TRACE, cut_short(key)), Properties(headers=headers), message.body)
 
 
-def first_names(queues: tuple[RouteTarget, ...]) -> list[str]:
+def first_names(queues: Targets) -> list[str]:
     """Return the names of the queues, of the first ones if all together exceed QUEUES_BYTES."""
     names: list[str] = []
     left_bytes = QUEUES_BYTES

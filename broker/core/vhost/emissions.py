@@ -19,7 +19,7 @@ from ..messages.binding import Destination
 from ..messages.clock import Clock
 from ..messages.journal_port import Journal
 from ..messages.message import Message, frame_bytes, total_bytes
-from ..queues.deduplication import DeduplicationRecorder, record
+from ..queues.deduplication import Recorders, record
 from ..queues.ledger import Ledger
 from ..queues.queue_host import QueueHost
 from ..queues.route_target import (
@@ -28,6 +28,7 @@ from ..queues.route_target import (
     PER_MESSAGE_COST,
     EnqueueResult,
     RouteTarget,
+    Targets,
     cost_of_headers,
     existing,
     in_parts,
@@ -180,11 +181,11 @@ def deliver_in_slices(vhost: EmissionHost, emission: Emission) -> EnqueueSteps:
 
 def enqueue_in_slices(
     vhost: EmissionHost,
-    targets: tuple[RouteTarget, ...],
+    targets: Targets,
     messages: list[Message],
     source: str = MADE,
     limit: int = SLICE,
-    recorders: tuple[DeduplicationRecorder, ...] = (),
+    recorders: Recorders = (),
     before: EnqueueResult | None = None,
 ) -> EnqueueSteps:
     """Enqueue messages, in order, at each of the targets, in steps whose cost is about `limit` at most.
@@ -254,7 +255,7 @@ def cost_of(messages: list[Message], each: int, copies: int, shift: int, readers
     return cost + readers * cost_of_headers(messages) if readers else cost
 
 
-def targets_of(destinations: Collection[Destination]) -> tuple[RouteTarget, ...]:
+def targets_of(destinations: Collection[Destination]) -> Targets:
     """Return the queues and sinks among the destinations."""
     return tuple([one for one in destinations if isinstance(one, RouteTarget)])
 
@@ -293,11 +294,7 @@ def have_room(vhost: EmissionHost, destinations: Collection[Destination], messag
 
 
 def enqueue(
-    vhost: EmissionHost,
-    targets: tuple[RouteTarget, ...],
-    messages: list[Message],
-    source: str = MADE,
-    recorders: tuple[DeduplicationRecorder, ...] = (),
+    vhost: EmissionHost, targets: Targets, messages: list[Message], source: str = MADE, recorders: Recorders = ()
 ) -> EnqueueResult:
     """Enqueue messages at those targets that exist, and copies where a queue would change them.
 

@@ -12,7 +12,7 @@ from ..jobs.scheduler import SUSPENDED, Job
 from ..messages.binding import Destination
 from ..messages.clock import Timer
 from ..messages.message import Message
-from ..queues.route_target import EnqueueResult, RouteTarget, queues_of, without_full
+from ..queues.route_target import EnqueueResult, Targets, queues_of, without_full
 from ..queues.traffic_log import DELAYED
 from .emissions import (
     LOOK_SHIFT,
@@ -32,10 +32,10 @@ FORWARD_COST = 3_000  # of a message that is enqueued in one step, and so is eit
 class ExchangeHost(ExchangeContext):
     """A virtual host as the type of one of its exchanges sees it."""
 
-    __slots__ = ("_vhost", "_exchange")
+    __slots__ = ("clock", "durable", "number", "_vhost", "_exchange")
 
     def __init__(self, vhost: EmissionHost, exchange: Exchange) -> None:
-        super().__init__(vhost.clock, exchange.durable, exchange.number)
+        self.clock, self.durable, self.number = vhost.clock, exchange.durable, exchange.number
         self._vhost = vhost
         self._exchange = exchange
 
@@ -158,10 +158,10 @@ class ExchangeHost(ExchangeContext):
         recorders = search.recorders
         yield from enqueue_in_slices(self._vhost, targets, [message], DELAYED, FORWARD_COST, recorders, result)
 
-    def has_room(self, targets: tuple[RouteTarget, ...]) -> bool:
+    def has_room(self, targets: Targets) -> bool:
         return not queues_of(targets) or len(self._with_room(targets)) > 0
 
-    def _with_room(self, targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
+    def _with_room(self, targets: Targets) -> Targets:
         """Return the queues among the targets that may reject more messages."""
         return without_full(self._vhost.ledger, queues_of(targets))
 

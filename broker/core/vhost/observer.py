@@ -35,8 +35,8 @@ class Observer(ChangeObserver):
         """Another policy, or a changed one, now applies to the target."""
 
 
-class Observers(Observer):
-    """The observers of a node. Every notification is passed to all of them, in the order in which they were added."""
+class Observers(ChangeObserver):
+    """The observers of a node, in the order in which they were added. Each is notified of each change."""
 
     __slots__ = ("_observers",)
 
@@ -60,38 +60,6 @@ class Observers(Observer):
         """Do not notify this observer any more. ValueError if it was not added."""
         at = self._observers.index(observer)
         self._observers = self._observers[:at] + self._observers[at + 1 :]
-
-    def exchange_declared(self, exchange: Exchange) -> None:
-        for observer in self._observers:
-            observer.exchange_declared(exchange)
-
-    def exchange_deleted(self, exchange: Exchange) -> None:
-        for observer in self._observers:
-            observer.exchange_deleted(exchange)
-
-    def queue_declared(self, queue: Queue) -> None:
-        for observer in self._observers:
-            observer.queue_declared(queue)
-
-    def queue_deleted(self, queue: Queue) -> None:
-        for observer in self._observers:
-            observer.queue_deleted(queue)
-
-    def binding_added(self, vhost: str, binding: Binding) -> None:
-        for observer in self._observers:
-            observer.binding_added(vhost, binding)
-
-    def binding_removed(self, vhost: str, binding: Binding) -> None:
-        for observer in self._observers:
-            observer.binding_removed(vhost, binding)
-
-    def consumers_changed(self, queue: Queue) -> None:
-        for observer in self._observers:
-            observer.consumers_changed(queue)
-
-    def policy_changed(self, target: Queue | Exchange) -> None:
-        for observer in self._observers:
-            observer.policy_changed(target)
 
     def configured(self, change: Change) -> None:
         for observer in self._observers:

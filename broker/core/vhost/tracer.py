@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..messages.message import Message
-from ..queues.route_target import RouteTarget
+from ..queues.route_target import Targets
 from ..queues.traffic_log import Origin
 
 
@@ -14,15 +14,11 @@ class Tracer:
 
     __slots__ = ()
 
-    def published(
-        self, origin: Origin, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]
-    ) -> None:
+    def published(self, origin: Origin, message: Message, keys: tuple[str, ...], queues: Targets) -> None:
         """A message has been routed by these keys to these queues."""
-        raise NotImplementedError
 
     def delivered(self, origin: Origin, message: Message, queue: str, redelivered: bool) -> None:
         """A message has been delivered to a consumer, or by basic.get."""
-        raise NotImplementedError
 
 
 class Tracers(Tracer):
@@ -33,9 +29,7 @@ class Tracers(Tracer):
     def __init__(self, all_: Sequence[Tracer]) -> None:
         self._all = tuple(all_)
 
-    def published(
-        self, origin: Origin, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]
-    ) -> None:
+    def published(self, origin: Origin, message: Message, keys: tuple[str, ...], queues: Targets) -> None:
         for tracer in self._all:
             tracer.published(origin, message, keys, queues)
 

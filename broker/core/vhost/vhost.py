@@ -106,10 +106,9 @@ class VHost(EmissionHost):
         self._limits = services.limits
         self._replication = services.replication
         self.metadata = StoredVHost(name)
-        for exchange, type_, internal in PREDECLARED:
-            self._create_exchange(exchange, type_, durable=True, internal=internal)
-        for exchange in system_exchanges:
-            self._create_exchange(exchange, "topic", durable=True, internal=True)
+        for exchange, type_, internal in (*PREDECLARED, *[(name, "topic", True) for name in system_exchanges]):
+            router = decorate(self._registry.create(type_, exchange, Table.EMPTY))
+            self._add_exchange(Exchange(name, exchange, router, type_, durable=True, internal=internal))
 
     def __str__(self) -> str:
         return f"vhost '{self.name}'"
@@ -241,51 +240,23 @@ class VHost(EmissionHost):
         check_exchange_arguments(arguments, f"exchange '{name}' in {self}")
         self._limits.check_exchange(self.name, name)
         self._finish_unbinding(Exchange.kind, name)
-        exchange = self._create_exchange(
-            name,
-            type_,
-            durable=durable,
-            auto_delete=auto_delete,
-            internal=internal,
-            arguments=arguments,
-            number=number,
-            check_new=check_new,
-        )
+        router = decorate(self._registry.create(type_, name, arguments))
+        check_new(len(arguments.raw), durable)
+        flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
+        exchange = Exchange(self.name, name, router, type_, **flags, arguments=arguments)
+        self._add_exchange(exchange, number)
         exchange.declared_by = user
         self._policies.apply(exchange)
         self.clear_route_cache()
-        self._observers.exchange_declared(exchange)
+        for observer in self._observers:
+            observer.exchange_declared(exchange)
         return exchange
 
-    def _create_exchange(
-        self,
-        name: str,
-        type_: str,
-        *,
-        durable: bool,
-        internal: bool,
-        auto_delete: bool = False,
-        arguments: Table = Table.EMPTY,
-        number: int | None = None,
-        check_new: CheckNew = allow_new,
-    ) -> Exchange:
-        router = decorate(self._registry.create(type_, name, arguments))
-        check_new(len(arguments.raw), durable)
-        exchange = Exchange(
-            self.name,
-            name,
-            router,
-            type_,
-            durable=durable,
-            auto_delete=auto_delete,
-            internal=internal,
-            arguments=arguments,
-        )
-        if durable and router.persists_messages:
+    def _add_exchange(self, exchange: Exchange, number: int | None = None) -> None:
+        if exchange.durable and exchange.type.persists_messages:
             exchange.number = self._numbering.take() if number is None else number
-        router.on_created(ExchangeHost(self, exchange))
-        self.exchanges[name] = exchange
-        return exchange
+        exchange.type.on_created(ExchangeHost(self, exchange))
+        self.exchanges[exchange.name] = exchange
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Delete the exchange, if it exists. Raises AccessRefused (403), PreconditionFailed (406) if it is in use."""
@@ -305,7 +276,8 @@ class VHost(EmissionHost):
         steps = self._remove_exchange(exchange, unused)
         limit = self._at_once_cost(exchange)
         _, cost = do_at_once(steps, limit - 1) if limit else (True, 0)
-        self._observers.exchange_deleted(exchange)
+        for observer in self._observers:
+            observer.exchange_deleted(exchange)
         self._delete_rest(exchange, steps, unused, cost)
 
     def _remove_exchange(self, exchange: Exchange, unused: deque[Exchange]) -> Job:
@@ -355,7 +327,8 @@ class VHost(EmissionHost):
                 keys.append((exchange.kind, exchange.name))
                 self.unbinding_jobs[keys[-1]] = job
                 yield from self._remove_exchange(exchange, unused)
-                self._observers.exchange_deleted(exchange)
+                for observer in self._observers:
+                    observer.exchange_deleted(exchange)
                 self._unbound_all(keys.pop())
                 yield OBJECT_COST
         finally:  # nobody waits for a job that has failed
@@ -385,7 +358,8 @@ class VHost(EmissionHost):
         for key in list(exchange.outgoing):
             binding = exchange.outgoing.pop(key)
             incoming_of(binding.destination).pop(key, None)
-            self._observers.binding_removed(self.name, binding)
+            for observer in self._observers:
+                observer.binding_removed(self.name, binding)
             cost += unbinding_cost(binding)
             if cost >= STEP_COST:
                 yield cost
@@ -454,7 +428,8 @@ class VHost(EmissionHost):
         self.queues[name] = queue
         self._policies.apply(queue)
         self.clear_route_cache()
-        self._observers.queue_declared(queue)
+        for observer in self._observers:
+            observer.queue_declared(queue)
         return queue
 
     def _check_same_queue(self, queue: Queue, durable: bool, auto_delete: bool, arguments: Table) -> None:
@@ -495,7 +470,8 @@ class VHost(EmissionHost):
             freed = queue.deduplication.release()
             self.scheduler.start(f"duplicates of {queue}", (values >> FREED_SHIFT for values in freed))
         if not queue.internal:
-            self._observers.queue_deleted(queue)
+            for observer in self._observers:
+                observer.queue_deleted(queue)
         queue.break_cycles()
         return ready
 
@@ -511,7 +487,8 @@ class VHost(EmissionHost):
     def consumers_changed(self, queue: Queue) -> None:
         """Notify observers of an added or removed consumer. An auto-delete queue is deleted with its last one."""
         if not queue.internal:
-            self._observers.consumers_changed(queue)
+            for observer in self._observers:
+                observer.consumers_changed(queue)
         if queue.auto_delete and queue.had_consumer and not len(queue.consumers):
             self.delete_queue(queue)
 
@@ -556,7 +533,8 @@ class VHost(EmissionHost):
         if (bound := self._add_binding(source, destination, routing_key, arguments, check_new)) is not None:
             binding, emissions = bound
             self.emit(self.exchanges[source], emissions)
-            self._observers.binding_added(self.name, binding)
+            for observer in self._observers:
+                observer.binding_added(self.name, binding)
 
     def restore_binding(self, source: str, destination: Destination, routing_key: str, arguments: Table) -> None:
         """Add a stored binding at the start: emissions are discarded and observers not notified. Raises AMQPError."""
@@ -625,7 +603,8 @@ class VHost(EmissionHost):
         """Notify observers of a deleted binding. Return whether its auto-delete source has no binding left."""
         self.clear_route_cache()
         self.emit(exchange, exchange.type.on_unbind(binding))
-        self._observers.binding_removed(self.name, binding)
+        for observer in self._observers:
+            observer.binding_removed(self.name, binding)
         return exchange.auto_delete and not exchange.outgoing
 
     def publish(self, exchange: Exchange, message: Message) -> bool:

@@ -12,7 +12,6 @@ from ...amqp import properties
 from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
 from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, reframe
 from ...core.exchanges.deduplicating import DiscardSink
-from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT, Accepted
 from ...core.exchanges.route_cache import LIMIT_BYTES, size_of
 from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey, Search
@@ -28,7 +27,7 @@ from ...core.messages.message import (
     total_bytes,
 )
 from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
-from ...core.queues.deduplication import DeduplicationRecorder, find_duplicate, record
+from ...core.queues.deduplication import Recorders, find_duplicate, record
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
@@ -39,6 +38,7 @@ from ...core.queues.route_target import (
     PER_MESSAGE_COST,
     EnqueueResult,
     RouteTarget,
+    Targets,
     await_outboxes,
     cost_of_reading,
     existing,
@@ -149,13 +149,11 @@ def publish(
     if queues is not None and ledger.dead_letters.full_outboxes and not channel.all_or_none:
         queues = None if must_wait(ledger, queues) else queues
     if queues is not None and not alone:
-        result = enqueue(
-            channel, route.exchange, messages, whole_bytes, persistent, queues, route.mandatory, True, long_bytes
-        )
+        result = enqueue(channel, route, messages, whole_bytes, persistent, queues, route.mandatory, True, long_bytes)
         if channel.confirms is not None:
             channel.expect_confirms(channel.confirms, count, result)
     elif not alone and route.targets is not None and not channel.all_or_none:
-        steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
+        steps = enqueue_in_steps(channel, route, messages, route.targets, route.mandatory, ())
         do_in_steps(channel, messages, steps, in_slices)
     else:
         published = 0
@@ -297,7 +295,7 @@ class RouteRun:
 
     __slots__ = ("route", "queues", "exchange", "mandatory", "messages", "body_bytes", "persistent", "places")
 
-    def __init__(self, route: Route, queues: tuple[RouteTarget, ...]) -> None:
+    def __init__(self, route: Route, queues: Targets) -> None:
         self.route = route
         self.queues = queues
         self.exchange = route.exchange
@@ -327,7 +325,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
     header, raw = NO_HEADER, b""
     body_bytes = largest = 0
     persistent = alone = some_long = False
-    runs: dict[tuple[RouteTarget, ...], RouteRun] = {}
+    runs: dict[Targets, RouteRun] = {}
     run: RouteRun | None = None
     try:
         for route, content in zip(routes, contents, strict=False):
@@ -392,9 +390,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
     return published
 
 
-def enqueue_runs(
-    channel: Channel, runs: dict[tuple[RouteTarget, ...], RouteRun], in_slices: bool, some_long: bool
-) -> None:
+def enqueue_runs(channel: Channel, runs: dict[Targets, RouteRun], in_slices: bool, some_long: bool) -> None:
     """Enqueue runs by the targets of their routes, and register all their messages for confirms. HOT: bench K, L.
 
     A run to more than FEW queues is the only one, and is enqueued in steps. `some_long` says whether some of the
@@ -406,7 +402,7 @@ def enqueue_runs(
         route = run.route
         long = run.body_bytes + header_bytes > route.long_bytes or header_bytes > route.read_bytes
         if long or len(run.queues) > FEW or must_wait(channel.vhost.ledger, run.queues):
-            steps = enqueue_in_steps(channel, run.exchange, run.messages, run.queues, run.mandatory, ())
+            steps = enqueue_in_steps(channel, route, run.messages, run.queues, run.mandatory, ())
             do_in_steps(channel, run.messages, steps, in_slices)
             return
     count = 0
@@ -417,15 +413,7 @@ def enqueue_runs(
             channel.connection.spent += cost_of_reading(run.messages, queues) * len(queues)
         header_bytes = header_bytes_of(run.messages) if some_long else 0
         result = enqueue(
-            channel,
-            run.exchange,
-            run.messages,
-            run.body_bytes,
-            run.persistent,
-            queues,
-            run.mandatory,
-            False,
-            header_bytes,
+            channel, run.route, run.messages, run.body_bytes, run.persistent, queues, run.mandatory, False, header_bytes
         )
         count += len(run.messages)
         stored = stored or result.stored
@@ -597,7 +585,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
         yield from complete_search(channel, route)
         queues = route.targets and existing(route.targets)
     by_message = route.markers and route.needs_message(message.property_bytes)
-    recorders: tuple[DeduplicationRecorder, ...] = ()
+    recorders: Recorders = ()
     on_full = channel.on_full
     deferred: Search | None = None
     if route.direct:
@@ -629,10 +617,10 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
             yield deferred.keep()
             await_journal_for(channel, deferred)
         queues = yield from accepted_in_steps(queues, message)
-        yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
+        yield from enqueue_in_steps(channel, route, [message], queues, route.mandatory, recorders)
 
 
-def sinks_have_room(channel: Channel, targets: tuple[RouteTarget, ...], message: Message) -> Generator[int, None, bool]:
+def sinks_have_room(channel: Channel, targets: Targets, message: Message) -> Generator[int, None, bool]:
     """Refuse a message that one of the sinks would refuse, because the publisher repeats it, and return False."""
     for target in targets:
         if target.internal and (steps := target.has_room_in_steps(message)) is not None and not (yield from steps):
@@ -647,9 +635,7 @@ def await_journal_for(channel: Channel, search: Search) -> None:
         channel.connection.suspend_for_journal()
 
 
-def accepted_in_steps(
-    queues: tuple[RouteTarget, ...], message: Message
-) -> Generator[int, None, tuple[RouteTarget, ...]]:
+def accepted_in_steps(queues: Targets, message: Message) -> Generator[int, None, Targets]:
     """Have targets accept a message that do so in steps; return all targets, with results in place of these."""
     accepted: dict[RouteTarget, RouteTarget] = {}
     for index, target in enumerate(queues, 1):
@@ -661,24 +647,19 @@ def accepted_in_steps(
 
 
 def publish_to(
-    channel: Channel,
-    route: Route,
-    message: Message,
-    keys: tuple[str, ...],
-    queues: tuple[RouteTarget, ...],
-    recorders: tuple[DeduplicationRecorder, ...],
+    channel: Channel, route: Route, message: Message, keys: tuple[str, ...], queues: Targets, recorders: Recorders
 ) -> None:
     """Publish one message to these queues, or add it to the transaction."""
     if not admits(channel, message, keys, queues):
         return
     if channel.transaction is not None:
         channel.connection.spent += len(queues) >> DESTINATIONS_SHIFT
-        channel.transaction.publish(route.exchange, message, queues, route.mandatory, recorders)
+        channel.transaction.publish(route, message, queues, recorders)
     else:
-        enqueue_one(channel, route.exchange, message, queues, route.mandatory, recorders)
+        enqueue_one(channel, route, message, queues, route.mandatory, recorders)
 
 
-def admits(channel: Channel, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]) -> bool:
+def admits(channel: Channel, message: Message, keys: tuple[str, ...], queues: Targets) -> bool:
     """Trace a message and return True, or refuse it if a queue would refuse it and the publisher repeats it."""
     confirms = channel.confirms
     if (
@@ -701,15 +682,10 @@ def refuse(channel: Channel) -> None:
 
 
 def enqueue_one(
-    channel: Channel,
-    exchange: Exchange,
-    message: Message,
-    queues: tuple[RouteTarget, ...],
-    mandatory: bool,
-    recorders: tuple[DeduplicationRecorder, ...],
+    channel: Channel, route: Route, message: Message, queues: Targets, mandatory: bool, recorders: Recorders
 ) -> bool:
     """Enqueue one message, and pass it to the few recorders if all queues took it; return whether they did."""
-    result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
+    result = enqueue(channel, route, [message], message.body_bytes, message.persistent, queues, mandatory)
     if len(queues) > 1 and looks_at_each([message], queues):
         channel.connection.spent += (PER_MESSAGE_COST - 1) * len(queues)
     accepted = finish(channel, 1, result)
@@ -719,15 +695,11 @@ def enqueue_one(
 
 
 def routed_again(
-    channel: Channel,
-    exchange: Exchange,
-    message: Message,
-    queues: tuple[RouteTarget, ...],
-    recorders: tuple[DeduplicationRecorder, ...],
-) -> Generator[int, None, tuple[tuple[RouteTarget, ...], tuple[DeduplicationRecorder, ...]]]:
+    channel: Channel, route: Route, message: Message, queues: Targets, recorders: Recorders
+) -> Generator[int, None, tuple[Targets, Recorders]]:
     """Return the targets and recorders of a message, which others replace if a duplicate was accepted meanwhile."""
     while (yield from find_duplicate(recorders, message)):
-        search = channel.vhost.search(exchange, routing_keys(message, None), message, peeks=True, published=True)
+        search = channel.vhost.search(route.exchange, routing_keys(message, None), message, peeks=True, published=True)
         yield from search.in_steps()
         accepted = {queue.sink: queue for queue in queues if isinstance(queue, Accepted)}
         queues = (*accepted.values(), *[target for target in search.targets if target not in accepted])
@@ -736,18 +708,13 @@ def routed_again(
     return queues, recorders
 
 
-def is_dropped(queues: tuple[RouteTarget, ...]) -> bool:
+def is_dropped(queues: Targets) -> bool:
     """Return whether a message with these targets is a duplicate, which nothing takes."""
     return len(queues) > 0 and all(isinstance(queue, DiscardSink) for queue in queues)
 
 
 def enqueue_in_steps(
-    channel: Channel,
-    exchange: Exchange,
-    messages: list[Message],
-    queues: tuple[RouteTarget, ...],
-    mandatory: bool,
-    recorders: tuple[DeduplicationRecorder, ...],
+    channel: Channel, route: Route, messages: list[Message], queues: Targets, mandatory: bool, recorders: Recorders
 ) -> Generator[int, None, bool]:
     """Enqueue messages as `enqueue_one`, but in steps if there are very many queues or recorders.
 
@@ -759,12 +726,12 @@ def enqueue_in_steps(
     if few or recorders:
         yield from await_room(channel, queues[:FEW])
     if recorders and (channel.busy or not few):
-        queues, recorders = yield from routed_again(channel, exchange, messages[0], queues, recorders)
+        queues, recorders = yield from routed_again(channel, route, messages[0], queues, recorders)
         if is_dropped(queues):
             return finish(channel, 1, DURABLE)
         few = len(recorders) <= FEW and are_few(queues, messages[0], channel.vhost.ledger)
     if few:
-        return enqueue_one(channel, exchange, messages[0], existing(queues), mandatory, recorders)
+        return enqueue_one(channel, route, messages[0], existing(queues), mandatory, recorders)
     together = len(messages)
     if together > SHARED and (any(message.persistent for message in messages) or cost_of_reading(messages, queues)):
         together = SHARED
@@ -784,11 +751,11 @@ def enqueue_in_steps(
         yield from await_room(channel, first_part, each * len(first_part))
         there = existing(first_part)
         exist = len(there) > 0 or len(existing(queues)) > 0
-        result = enqueue(channel, exchange, some, body_bytes, persistent, there, mandatory and not exist)
+        result = enqueue(channel, route, some, body_bytes, persistent, there, mandatory and not exist)
         for part in parts:
             yield max(ENQUEUE_COST, stored_bytes >> STORE_SHIFT)
             yield from await_room(channel, part)
-            more = enqueue_more(channel, exchange, some, body_bytes, persistent, part)
+            more = enqueue_more(channel, route, some, body_bytes, persistent, part)
             result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
         accepted = finish(channel, len(some), result)
         if accepted and exist:
@@ -797,7 +764,7 @@ def enqueue_in_steps(
     return taken
 
 
-def one_is_full(channel: Channel, queues: tuple[RouteTarget, ...]) -> Generator[int, None, bool]:
+def one_is_full(channel: Channel, queues: Targets) -> Generator[int, None, bool]:
     """Return whether one of the queues has rejected too many messages; look at them in steps."""
     for at in range(0, len(queues), LOOKS):
         some = queues[at : at + LOOKS]
@@ -807,7 +774,7 @@ def one_is_full(channel: Channel, queues: tuple[RouteTarget, ...]) -> Generator[
     return False
 
 
-def some_deleted(queues: tuple[RouteTarget, ...]) -> Generator[int, None, bool]:
+def some_deleted(queues: Targets) -> Generator[int, None, bool]:
     """Return whether one of the queues was deleted; look at them in steps. A reply queue may be deleted at any time."""
     for at in range(0, len(queues), LOOKS):
         if at:
@@ -817,7 +784,7 @@ def some_deleted(queues: tuple[RouteTarget, ...]) -> Generator[int, None, bool]:
     return False
 
 
-def await_room(channel: Channel, queues: tuple[RouteTarget, ...], cost: int = PER_MESSAGE_COST) -> Job:
+def await_room(channel: Channel, queues: Targets, cost: int = PER_MESSAGE_COST) -> Job:
     """Wait as part of a job until none of the queues must not reject more messages; the next ones have this cost.
 
     A channel with `on_full` does not wait: it has looked at all of them before.
@@ -841,7 +808,7 @@ def finish(channel: Channel, count: int, result: EnqueueResult) -> bool:
     return not result.refused
 
 
-def are_few(queues: tuple[RouteTarget, ...], message: Message, ledger: Ledger) -> bool:
+def are_few(queues: Targets, message: Message, ledger: Ledger) -> bool:
     """Return whether the message may be enqueued in all these queues in one step."""
     if len(queues) < 2:
         return True
@@ -855,12 +822,12 @@ def are_few(queues: tuple[RouteTarget, ...], message: Message, ledger: Ledger) -
     )
 
 
-def looks_at_each(messages: list[Message], queues: tuple[RouteTarget, ...]) -> bool:
+def looks_at_each(messages: list[Message], queues: Targets) -> bool:
     """Return whether some of the queues take these messages one by one."""
     return messages[0].state is not None or any(queue.per_message for queue in queues)
 
 
-def cost_of_each(messages: list[Message], queues: tuple[RouteTarget, ...]) -> int:
+def cost_of_each(messages: list[Message], queues: Targets) -> int:
     """Return the cost of enqueueing the messages in one of these queues, beside that of storing them."""
     if looks_at_each(messages, queues):
         return PER_MESSAGE_COST * len(messages) + cost_of_reading(messages, queues)
@@ -868,20 +835,15 @@ def cost_of_each(messages: list[Message], queues: tuple[RouteTarget, ...]) -> in
 
 
 def enqueue_more(
-    channel: Channel,
-    exchange: Exchange,
-    messages: list[Message],
-    body_bytes: int,
-    persistent: bool,
-    queues: tuple[RouteTarget, ...],
+    channel: Channel, route: Route, messages: list[Message], body_bytes: int, persistent: bool, queues: Targets
 ) -> EnqueueResult:
     """Enqueue messages, which are counted and logged already, in more queues of their route."""
     queues = existing(queues)
     routed = len(messages) * len(queues)
-    exchange.publish_out += routed
+    route.exchange.publish_out += routed
     channel.statistics.routed += routed
     if channel.rates is not None:
-        channel.rates.routed(exchange, queues, len(messages))
+        channel.rates.routed(route.exchange, queues, len(messages))
     result = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "", shared=True)
     for queue in queues:
         if not channel.closing and queue.congested() and isinstance(queue, Queue):
@@ -891,11 +853,11 @@ def enqueue_more(
 
 def enqueue(
     channel: Channel,
-    exchange: Exchange,
+    route: Route,
     messages: list[Message],
     body_bytes: int,
     persistent: bool,
-    queues: tuple[RouteTarget, ...],
+    queues: Targets,
     mandatory: bool,
     alike: bool = False,
     header_bytes: int = -1,
@@ -912,7 +874,7 @@ def enqueue(
         log.publishing(channel.origin, messages, alike, number)
     connection = channel.connection
     count = len(messages)
-    statistics = channel.statistics
+    statistics, exchange = channel.statistics, route.exchange
     exchange.publish_in += count
     channel.publishing.publish += count
     statistics.publishing.publish += count

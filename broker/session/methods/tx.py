@@ -10,16 +10,15 @@ from pamqp import commands
 
 from ...amqp.errors import PreconditionFailed
 from ...amqp.field_table import Table
-from ...core.exchanges.exchange import Exchange
-from ...core.exchanges.router import FEW
+from ...core.exchanges.router import FEW, Route
 from ...core.jobs.scheduler import SLICE, STORE_SHIFT, TURN_COST, UNLIMITED, Job, do_at_once
 from ...core.messages.journal_port import DISK_FULL, Commit, Journal
 from ...core.messages.message import Message, ShedMessage
-from ...core.queues.deduplication import DeduplicationRecorder
+from ...core.queues.deduplication import Recorders
 from ...core.queues.ledger import Ledger
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
-from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_reading, cost_of_records
+from ...core.queues.route_target import PAGE_COST, Targets, cost_of_reading, cost_of_records
 from ...wire import method_encoder
 from ..channel import Channel, Publish
 from ..channel_host import ChannelHost
@@ -29,7 +28,7 @@ from ..unacked import LOOKUP_SHIFT, ROW_COST, Settlement, Unacked
 from . import publish as publishing
 
 PUBLISH_COST = 8  # of one publish, in the scheduler's units
-PUBLISH_BYTES, QUEUE_BYTES = 300, 8  # of memory: of a publish beside its frames, and of each queue of its route
+PUBLISH_BYTES, QUEUE_BYTES = 450, 8  # of memory: of a publish with its route, beside its frames; of each queue of that
 
 
 class Transaction:
@@ -50,14 +49,7 @@ class Transaction:
         self.settlements: list[tuple[int, Unacked, Settlement]] = []
         self._steps: Job | None = None  # a long settlement or rollback under way
 
-    def publish(
-        self,
-        exchange: Exchange,
-        message: Message,
-        queues: tuple[RouteTarget, ...],
-        mandatory: bool,
-        recorders: tuple[DeduplicationRecorder, ...],
-    ) -> None:
+    def publish(self, route: Route, message: Message, queues: Targets, recorders: Recorders) -> None:
         """Add a publish; raises PreconditionFailed (406) beyond the limit."""
         published_bytes = len(message.frames) + PUBLISH_BYTES + QUEUE_BYTES * len(queues)
         self.published_bytes += published_bytes
@@ -70,7 +62,7 @@ class Transaction:
             raise PreconditionFailed(f"{what} larger than configured max size {largest_bytes}")
         self._cost += PUBLISH_COST + publishing.cost_of_each([message], queues) * len(queues)
         self._cost += cost_of_records(len(message.frames), queues[:FEW])
-        self.publishes.append((exchange, message, queues, mandatory, recorders))
+        self.publishes.append((route, message, queues, recorders))
 
     def settle(self, items: list[tuple[int, Unacked]], settlement: Settlement) -> int:
         """Add settlements of removed deliveries; their contents leave memory if that is used up. Return the cost.
@@ -119,7 +111,7 @@ class Transaction:
 
     def has_sinks(self) -> bool:
         """Whether exchange types take publishes, which may enqueue them in many steps, or queues let them wait."""
-        targets = (queue for _, _, queues, _, _ in self.publishes for queue in queues)
+        targets = (queue for _, _, queues, _ in self.publishes for queue in queues)
         return any(target.internal or target.must_not_reject for target in targets)
 
     def commit(self, channel: Channel, commit: Commit) -> Job:
@@ -264,18 +256,20 @@ def publish_all(channel: Channel, publishes: list[Publish]) -> Generator[int, No
     while publishes:
         cost = 0
         while publishes and cost < SLICE:
-            exchange, message, queues, mandatory, recorders = publishes.pop()
+            route, message, queues, recorders = publishes.pop()
             cost += PUBLISH_COST + len(queues)
             few = queues[:FEW]  # more are enqueued in steps
             cost += cost_of_records(len(message.frames), few)
-            queues, recorders = yield from publishing.routed_again(channel, exchange, message, queues, recorders)
+            queues, recorders = yield from publishing.routed_again(channel, route, message, queues, recorders)
             if publishing.is_dropped(queues):
                 continue
             # If its queues were deleted, the commit fails, and it is not returned; but a reply queue may be deleted.
-            returns = mandatory and all(isinstance(queue, ReplyQueue) for queue in queues[:FEW]) and not channel.closing
+            returns = (
+                route.mandatory and all(isinstance(queue, ReplyQueue) for queue in queues[:FEW]) and not channel.closing
+            )
             cost += cost_of_reading([message], few) * len(few)
             queues = yield from publishing.accepted_in_steps(queues, message)
-            taken = yield from publishing.enqueue_in_steps(channel, exchange, [message], queues, returns, recorders)
+            taken = yield from publishing.enqueue_in_steps(channel, route, [message], queues, returns, recorders)
             complete = complete and taken and not (yield from publishing.some_deleted(queues))
         yield cost
     return complete

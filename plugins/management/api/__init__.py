@@ -1,7 +1,5 @@
 """The routes of the API: a module for each resource, with its table ROUTES."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from ..framework.openapi import with_documentation

@@ -1,7 +1,5 @@
 """Routes about users' own identity, password hashes and login attempts."""
 
-from __future__ import annotations
-
 import os
 from urllib.parse import parse_qsl
 
@@ -71,12 +69,8 @@ def get_password_hash(request: Request) -> Response[dict[str, str]]:
 def list_attempts(request: Request) -> Response[list[AttemptsView]]:
     """List login attempts by protocol."""
     request.check_node()
-    return ok(
-        [
-            AttemptsView(protocol, attempts.succeeded + attempts.failed, attempts.failed, attempts.succeeded)
-            for protocol, attempts in request.node.attempts.items()
-        ]
-    )
+    counted = request.node.attempts.items()
+    return ok([AttemptsView(name, one.succeeded + one.failed, one.failed, one.succeeded) for name, one in counted])
 
 
 def list_sources(request: Request) -> Response[list[AttemptsView]]:

@@ -1,7 +1,5 @@
 """Routes for bindings, including the binding of each queue to the default exchange."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import partial
 from urllib.parse import quote, unquote, unquote_plus
@@ -47,11 +45,8 @@ def list_of_queue(request: Request) -> Listing[BindingView]:
 
 def list_of_source(request: Request) -> Listing[BindingView]:
     """List the bindings with an exchange as source; none if it does not exist."""
-    exchange = exchange_of(request)
-    vhost = request.vhost
-    if vhost is None or exchange is None:
-        return listing(())
-    return listing_from([(vhost, exchange)])
+    vhost, exchange = request.vhost, exchange_of(request)
+    return listing_from([(vhost, exchange)] if vhost is not None and exchange is not None else [])
 
 
 def list_of_destination(request: Request) -> Listing[BindingView]:
@@ -209,12 +204,8 @@ async def find_binding(request: Request) -> Binding:
 
 def spellings(key: str) -> tuple[str, ...]:
     """Return the spellings of a key by clients: unchanged, with a space in place of each `+`, and not quoted."""
-    return (
-        key,
-        key.replace("+", " "),
-        unquote(key, errors="surrogateescape"),
-        unquote_plus(key, errors="surrogateescape"),
-    )
+    decoded = (decode(key, errors="surrogateescape") for decode in (unquote, unquote_plus))
+    return key, key.replace("+", " "), *decoded
 
 
 # Lookups
@@ -234,6 +225,7 @@ def quoted(text: str) -> str:
     return quote(text, safe="", errors="surrogateescape")
 
 
+OF_EXCHANGE = "/exchanges/{vhost}/{exchange}/bindings"
 TO_QUEUE = "/bindings/{vhost}/e/{exchange}/q/{queue}"
 TO_EXCHANGE = "/bindings/{vhost}/e/{source}/e/{destination}"
 
@@ -241,10 +233,8 @@ ROUTES = (
     Route("GET", "/bindings", VHOST, list_bindings),
     Route("GET", "/bindings/{vhost}", VHOST, list_bindings),
     Route("GET", "/queues/{vhost}/{queue}/bindings", VHOST, list_of_queue, vhost_required=False),
-    Route("GET", "/exchanges/{vhost}/{exchange}/bindings/source", VHOST, list_of_source, vhost_required=False),
-    Route(
-        "GET", "/exchanges/{vhost}/{exchange}/bindings/destination", VHOST, list_of_destination, vhost_required=False
-    ),
+    Route("GET", f"{OF_EXCHANGE}/source", VHOST, list_of_source, vhost_required=False),
+    Route("GET", f"{OF_EXCHANGE}/destination", VHOST, list_of_destination, vhost_required=False),
     Route("GET", TO_QUEUE, VHOST, list_between, vhost_required=False),
     Route("GET", TO_EXCHANGE, VHOST, list_between, vhost_required=False),
     Route("POST", TO_QUEUE, VHOST, post_binding, BindingBody, BODY_LIMIT),

@@ -1,7 +1,5 @@
 """Routes for channels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from warren.broker.session.connection import Connection

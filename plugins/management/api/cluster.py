@@ -1,7 +1,5 @@
 """Routes for the cluster, which is this one node: name, feature flags, version, configuration."""
 
-from __future__ import annotations
-
 import msgspec
 
 from warren.broker.core.policies.parameters import CLUSTER_NAME
@@ -13,6 +11,8 @@ from ..framework.request import Request
 from ..framework.router import Route
 
 ALL_FEATURES = "all"
+# The fields that all feature flags have.
+ENABLED = {"doc_url": "", "state": "enabled", "stability": "stable", "require_level": "none", "provided_by": "rabbit"}
 
 
 class Name(msgspec.Struct):
@@ -32,20 +32,7 @@ def set_name(request: Request) -> Response[None]:
 
 def list_features(request: Request) -> Response[list[dict[str, str]]]:
     """List the feature flags, all of them enabled."""
-    return ok(
-        [
-            {
-                "name": name,
-                "desc": text,
-                "doc_url": "",
-                "state": "enabled",
-                "stability": "stable",
-                "require_level": "none",
-                "provided_by": "rabbit",
-            }
-            for name, text in FEATURES.items()
-        ]
-    )
+    return ok([{"name": name, "desc": text, **ENABLED} for name, text in FEATURES.items()])
 
 
 def enable_feature(request: Request) -> Response[None]:
@@ -57,12 +44,11 @@ def enable_feature(request: Request) -> Response[None]:
 
 def list_deprecated(request: Request) -> Response[list[dict[str, str]]]:
     """List the features that RabbitMQ deprecates or has removed."""
-    return ok(
-        [
-            {"name": name, "desc": "", "deprecation_phase": phase, "doc_url": url, "provided_by": provider}
-            for name, phase, provider, url in DEPRECATED_FEATURES
-        ]
-    )
+    features = [
+        {"name": name, "desc": "", "deprecation_phase": phase, "doc_url": url, "provided_by": provider}
+        for name, phase, provider, url in DEPRECATED_FEATURES
+    ]
+    return ok(features)
 
 
 def list_used_deprecated(request: Request) -> Response[list[dict[str, str]]]:

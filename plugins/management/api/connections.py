@@ -1,7 +1,5 @@
 """Routes for connections."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

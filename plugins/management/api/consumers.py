@@ -1,7 +1,5 @@
 """The route for consumers."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from warren.broker.session.consumer import ChannelConsumer

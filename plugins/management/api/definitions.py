@@ -1,7 +1,5 @@
 """Routes that export and import definitions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import astuple
@@ -77,9 +75,8 @@ async def post_definitions(request: Request) -> Response[None]:
     vhost, leave_out = request.path.get("name"), request.flag("leave-out")
     document, digest = document_of_request(request)
     permits = CallerPermits(request)
-    importing = request.host.imports.run(
-        document, vhost, request.user.name, leave_out, digest, request.authorize, permits
-    )
+    checks = request.authorize, permits
+    importing = request.host.imports.run(document, vhost, request.user.name, leave_out, digest, *checks)
     imported = await request.complete(importing)
 
     def report(line: str) -> None:
@@ -247,15 +244,10 @@ def parts_of_form(body: bytes, boundary: bytes) -> Iterator[tuple[bytes, bytes]]
             yield form[start:blank].replace(b"\r", b""), form[blank + 4 : end]
 
 
+PATHS = ("/definitions", "/definitions/{name}", "/all-configuration")
 CHECKS = ("/warren/check-definitions", "/warren/check-definitions/{name}")
 ROUTES = (
-    *(
-        route
-        for path in ("/definitions", "/definitions/{name}", "/all-configuration")
-        for route in (
-            Route("GET", path, ADMIN, get_definitions),
-            Route("POST", path, ADMIN, post_definitions, bytes, CONFIGURED),
-        )
-    ),
+    *(Route("GET", path, ADMIN, get_definitions) for path in PATHS),
+    *(Route("POST", path, ADMIN, post_definitions, bytes, CONFIGURED) for path in PATHS),
     *(Route("POST", path, ADMIN, check_definitions, bytes, CONFIGURED, durable=False) for path in CHECKS),
 )

@@ -1,6 +1,6 @@
 """Routes for exchanges."""
 
-from __future__ import annotations
+from functools import partial
 
 import msgspec
 
@@ -31,9 +31,7 @@ def list_exchanges(request: Request) -> Listing[ExchangeView]:
     """List the exchanges in the virtual hosts that the user sees, the default exchange first in each."""
     stats = RequestStats(request)
     exchanges = [exchange for vhost in request.vhosts() for exchange in vhost.exchanges.values()]
-    return Listing(
-        exchanges, lambda exchange: exchange_view(stats, exchange), lambda exchange: exchange.name, exchange_key
-    )
+    return Listing(exchanges, partial(exchange_view, stats), lambda exchange: exchange.name, exchange_key)
 
 
 async def get_exchange(request: Request) -> Response[ExchangeView]:
@@ -50,14 +48,8 @@ async def put_exchange(request: Request) -> Response[None]:
     await request.wait(unbound(request.path_vhost(), Exchange.kind, name))
     with request.acting():
         existed = name in request.path_vhost().exchanges
-        request.channel().declare_exchange(
-            name,
-            body.type,
-            durable=body.durable,
-            auto_delete=body.auto_delete,
-            internal=body.internal,
-            arguments=table_of(body.arguments),
-        )
+        flags = {"durable": body.durable, "auto_delete": body.auto_delete, "internal": body.internal}
+        request.channel().declare_exchange(name, body.type, **flags, arguments=table_of(body.arguments))
     return put(existed)
 
 

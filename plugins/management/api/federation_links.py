@@ -1,7 +1,5 @@
 """Routes for federation links, which return 404 without the federation service, and for the topology."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from warren.broker.core.policies.upstream_parameters import UPSTREAM

@@ -1,7 +1,5 @@
 """Routes of health checks, with RabbitMQ's older ones."""
 
-from __future__ import annotations
-
 import ssl
 
 from warren.broker.net.certificates import authority_expiries, server_expiry

@@ -1,7 +1,5 @@
 """Routes for the limits of virtual hosts and users."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

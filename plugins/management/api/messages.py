@@ -1,7 +1,5 @@
 """Routes that publish a message and get messages."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

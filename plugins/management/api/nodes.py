@@ -1,7 +1,5 @@
 """Routes for the node; RabbitMQ has clusters of several."""
 
-from __future__ import annotations
-
 from ...http.auth import MONITOR
 from ...http.responses import Response, ok
 from ..framework.pagination import Listing

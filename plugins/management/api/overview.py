@@ -1,7 +1,5 @@
 """The overview: node, totals and rates. Users without the tag monitoring see the figures of their virtual hosts."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterable
 from typing import Any, NotRequired, TypedDict

@@ -1,7 +1,5 @@
 """Routes for runtime parameters and global ones. Policies, which are stored as parameters, have their own routes."""
 
-from __future__ import annotations
-
 import html
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Routes for permissions, and for topic permissions: routing keys of topic exchanges that users may write and read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

@@ -1,7 +1,5 @@
 """Routes for policies and operator policies."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable
 from functools import wraps

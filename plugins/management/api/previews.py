@@ -1,7 +1,5 @@
 """Routes that answer before something is changed: what a policy would match, and what a user may do."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,7 +1,5 @@
 """Routes for the messages of a queue that RabbitMQ's HTTP API lacks: unacknowledged ones, and moves."""
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import time

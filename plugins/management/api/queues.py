@@ -1,7 +1,5 @@
 """Routes for queues."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from functools import partial
 
@@ -48,9 +46,7 @@ def list_detailed(request: Request) -> Listing[QueueView]:
     """List queues with unset fields as null; consumers and detailed rates are only in a single queue."""
     stats = RequestStats(request)
     queues = [queue for vhost in request.vhosts() for queue in vhost.queues.values()]
-    return Listing(
-        queues, lambda queue: queue_view_with_unset(request, stats, queue), lambda queue: queue.name, queue_key
-    )
+    return Listing(queues, partial(queue_view_with_unset, request, stats), lambda queue: queue.name, queue_key)
 
 
 async def get_queue(request: Request) -> Response[QueueView]:
@@ -77,9 +73,8 @@ async def delete_queue(request: Request) -> Response[None]:
     """Delete a queue; with `if-unused` or `if-empty` only if it is unused or empty."""
     queue, vhost = await resumed(request), request.path_vhost()
     with request.acting():
-        request.channel().delete_queue(
-            queue.name, if_unused=request.flag("if-unused"), if_empty=request.flag("if-empty")
-        )
+        if_unused, if_empty = request.flag("if-unused"), request.flag("if-empty")
+        request.channel().delete_queue(queue.name, if_unused=if_unused, if_empty=if_empty)
     await request.complete(unbound(vhost, Queue.kind, queue.name))
     return done()
 

@@ -1,7 +1,5 @@
 """Routes for the reports that `warren analyze` has made, from the folder of the key `message_log.reports`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

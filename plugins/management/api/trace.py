@@ -4,14 +4,12 @@ A traced virtual host handles each message separately, which is several times sl
 messages of each second.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json
 import time
 
-from warren.broker.core.queues.route_target import RouteTarget
+from warren.broker.core.queues.route_target import Targets
 from warren.broker.core.queues.traffic_log import Origin
 from warren.broker.core.telemetry.firehose import TRACE
 from warren.broker.core.vhost.tracer import Tracer
@@ -80,9 +78,7 @@ class LiveTrace(Tracer):
             self._loop.call_soon(self._detach)  # not here, where the virtual host is busy with the message
         return matches
 
-    def published(
-        self, origin: Origin, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]
-    ) -> None:
+    def published(self, origin: Origin, message: Message, keys: tuple[str, ...], queues: Targets) -> None:
         names = [queue.name for queue in queues]
         matches = self._exchange in (None, message.address.exchange) and (self._queue is None or self._queue in names)
         if self._takes(matches and message.address.exchange != TRACE):

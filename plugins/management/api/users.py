@@ -1,7 +1,5 @@
 """Routes for users."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
@@ -153,9 +151,7 @@ async def permissions_of(request: Request, body: UserBody) -> Mapping[str, Permi
         for key in PATTERNS:
             if key not in patterns:
                 raise bad(f"[{{key_missing,{key}}}]")
-        permissions[vhost] = await compiled(
-            request, Permission, patterns["configure"], patterns["write"], patterns["read"]
-        )
+        permissions[vhost] = await compiled(request, Permission, *(patterns[key] for key in PATTERNS))
     return permissions
 
 

@@ -1,7 +1,5 @@
 """Routes for virtual hosts."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import msgspec

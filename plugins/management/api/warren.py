@@ -1,7 +1,5 @@
 """Routes under /api/warren, which RabbitMQ's HTTP API does not have."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

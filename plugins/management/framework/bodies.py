@@ -3,8 +3,6 @@
 Clients are loose with types, so `"true"` is accepted as a boolean and `"5"` as an integer. Unknown keys are ignored.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Annotated, Any, ClassVar, get_args, get_origin
 

@@ -1,7 +1,5 @@
 """The application of the HTTP API: routing, login, body, handler, response."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Iterator

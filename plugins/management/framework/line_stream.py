@@ -1,7 +1,5 @@
 """A response of lines without a fixed end, each sent when it is logged."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable

@@ -1,7 +1,5 @@
 """The description of the API, made from its routes: an OpenAPI document for programs and a page for people."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 from collections.abc import Callable, Sequence

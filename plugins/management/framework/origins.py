@@ -6,8 +6,6 @@ tools send neither. With DNS rebinding a page's own name resolves to a loopback 
 that is detected by the name in `Host`.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit

@@ -3,8 +3,6 @@
 Items are made only for the objects of the response. An object may be deleted before its item is made.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

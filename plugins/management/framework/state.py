@@ -1,7 +1,5 @@
 """The state of the management service between requests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Counters between pairs of a channel, an exchange and a queue, where detailed rates are on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from warren.broker.core.counters.statistics import PublishCounters

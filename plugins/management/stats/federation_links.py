@@ -1,7 +1,5 @@
 """Access to the federation service; a broker without it has no links."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Protocol, runtime_checkable
 

@@ -1,7 +1,5 @@
 """Statistics of the process from the operating system, in RabbitMQ's terms."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

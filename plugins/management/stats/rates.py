@@ -3,8 +3,6 @@
 A point is a time in milliseconds and the counter's value at that time.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import NotRequired, TypedDict

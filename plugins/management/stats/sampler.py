@@ -1,7 +1,5 @@
 """The periodic sampling of all objects, in slices short enough not to delay messages."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 

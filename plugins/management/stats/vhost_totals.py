@@ -1,7 +1,5 @@
 """Sums over the objects of each virtual host."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from warren.broker.plugin import Queue, VHost

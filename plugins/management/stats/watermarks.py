@@ -5,8 +5,6 @@ next number at a tick, so whatever has a lower number existed then. Marks close 
 an age is exact to an interval of the sampler, or to a sixteenth of the age.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 

@@ -11,7 +11,6 @@ import { clock } from "./web/format.js";
 import { preference, prefer } from "./web/preferences.js";
 import * as theme from "./web/theme.js";
 import { PAGES, SECTIONS, routeOf } from "./pages/index.js";
-import { signIn } from "./pages/sign_in.js";
 
 const CHANGING = ["overview", "admin"]; // the sections in which virtual hosts are added and deleted
 const INTERVALS = [[5, "every 5 s"], [10, "every 10 s"], [30, "every 30 s"], [0, "never"]];
@@ -144,6 +143,27 @@ function footer() {
   return h("footer", {}, h("a", { href: "api/", target: "_blank" }, "HTTP API"));
 }
 
+/** Show the page to sign in, which then starts. `reason` says why the user is here again. */
+function signIn(reason) {
+  document.title = "Sign in · Warren";
+  const name = h("input", {
+    id: "user", name: "username", autocomplete: "username", required: true, spellcheck: "false", autocapitalize: "none",
+  });
+  const password = h("input", { id: "password", name: "password", type: "password", autocomplete: "current-password" });
+  const form = h("form", { "aria-label": "Sign in" },
+    reason ? h("p.problem", { role: "alert" }, reason) : null,
+    h("div.field", {}, h("label", { for: "user" }, "User"), name),
+    h("div.field", {}, h("label", { for: "password" }, "Password"), password),
+    h("div.buttons", {}, h("button.primary", { type: "submit" }, "Sign in")));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    session.remember(name.value, password.value);
+    start();
+  });
+  document.body.replaceChildren(h("main.sign-in", {}, h("h1", {}, "Warren"), form));
+  name.focus();
+}
+
 function signOut() {
   session.forget();
   location.reload(); // so that nothing of this user is left in the page
@@ -151,7 +171,7 @@ function signOut() {
 
 async function start(reason = "") {
   close();
-  if (session.authorization() === null) return signIn(start, reason);
+  if (session.authorization() === null) return signIn(reason);
   try {
     session.setUser(await api.get("whoami"));
     overview = await api.get("overview");
@@ -163,7 +183,7 @@ async function start(reason = "") {
     if (!(error instanceof api.APIError)) throw error;
     if (error.status === 401) {
       session.forget();
-      return signIn(start, "Sign-in failed: the name or the password is wrong, or the user has no tag that allows management.");
+      return signIn("Sign-in failed: the name or the password is wrong, or the user has no tag that allows management.");
     }
     document.body.replaceChildren(h("main.sign-in", {}, h("h1", {}, "Warren"), h("p.problem", { role: "alert" }, error.message),
       h("button", { type: "button", onclick: () => start() }, "Try again")));

@@ -1,7 +1,5 @@
 """The view of a binding."""
 
-from __future__ import annotations
-
 from urllib.parse import quote_plus
 
 import msgspec

@@ -1,7 +1,5 @@
 """The view of a channel."""
 
-from __future__ import annotations
-
 from typing import NotRequired
 
 from warren.broker.session.channel import Channel

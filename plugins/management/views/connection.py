@@ -1,7 +1,5 @@
 """The view of a connection."""
 
-from __future__ import annotations
-
 from typing import NotRequired, TypedDict
 
 import msgspec

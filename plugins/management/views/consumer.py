@@ -1,7 +1,5 @@
 """The view of a consumer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from msgspec import UNSET, Struct, UnsetType

@@ -3,8 +3,6 @@
 The lists are empty unless `management.rates_mode = detailed`.
 """
 
-from __future__ import annotations
-
 from typing import Any, NotRequired, TypedDict
 
 import msgspec

@@ -1,7 +1,5 @@
 """The view of an exchange."""
 
-from __future__ import annotations
-
 from msgspec import UNSET, Struct, UnsetType
 
 from warren.broker.amqp.table_json import json_of_table

@@ -5,8 +5,6 @@ that federate from it, it knows the internal exchange and the queue of each exch
 queue link. Bindings of exchange links name all brokers that they have passed, and so links that are farther away.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, TypedDict
@@ -19,7 +17,6 @@ from warren.broker.amqp.table_json import json_of_table
 from warren.broker.core.policies.parameters import Parameter
 from warren.broker.core.policies.upstream_parameters import safe_uri
 from warren.broker.plugin import Exchange, Queue, Table
-from warren.broker.session.channel import Channel
 from warren.broker.session.connection import Connection
 
 from ..stats.counters import channel_counters, channel_key, queue_counters, queue_key
@@ -201,22 +198,15 @@ def queue_links(stats: RequestStats, connection: Connection) -> Iterator[Item]:
         yield common | {"name": "", "id": connection.name, "state": "paused", "rate": 0.0}
     for channel, queue in consumed:
         if not queue.name.startswith(UPSTREAM_OBJECT):  # that of an exchange link
-            fields = {
+            counted = stats.message_stats("channel", channel_key(connection, channel), channel_counters(channel))
+            yield common | {
                 "name": queue.name,
                 "id": f"{connection.name} {queue.name}",
                 "queue": queue.name,
                 "state": "flowing",
+                "backlog": queue.ready + queue.unacked,
+                "rate": rate_of(counted.get("message_stats")),
             }
-            yield (
-                common
-                | fields
-                | {"backlog": queue.ready + queue.unacked, "rate": channel_rate(stats, connection, channel)}
-            )
-
-
-def channel_rate(stats: RequestStats, connection: Connection, channel: Channel) -> object:
-    counted = stats.message_stats("channel", channel_key(connection, channel), channel_counters(channel))
-    return rate_of(counted.get("message_stats"))
 
 
 def rate_of(counted: object, name: str = "deliver_get") -> object:

@@ -1,7 +1,5 @@
 """The view of a federation link."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any, NotRequired, TypedDict
 

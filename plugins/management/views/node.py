@@ -1,7 +1,5 @@
 """The views of the node, of its listeners and exchange types."""
 
-from __future__ import annotations
-
 import platform
 from typing import Any, NotRequired, TypedDict
 

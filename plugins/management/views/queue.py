@@ -1,7 +1,5 @@
 """The view of a queue."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple, TypedDict
 

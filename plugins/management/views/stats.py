@@ -1,7 +1,5 @@
 """Counters of objects with the rates and ranges that a request asks for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypedDict, TypeVar

@@ -1,7 +1,5 @@
 """The view of a virtual host."""
 
-from __future__ import annotations
-
 from typing import NotRequired, TypedDict
 
 from warren.broker.plugin import VHost
@@ -20,13 +18,10 @@ class VHostMetadata(TypedDict):
 
 
 @with_counters(*LENGTHS, *BYTE_COUNTERS)
-class VHostView(TypedDict):
+class VHostView(VHostMetadata):
     """A virtual host."""
 
     name: str
-    description: str
-    tags: list[str]
-    default_queue_type: str
     metadata: VHostMetadata
     protected_from_deletion: bool
     tracing: bool
@@ -35,11 +30,11 @@ class VHostView(TypedDict):
 
 
 def vhost_view(node: str, stats: RequestStats, totals: Totals, vhost: VHost) -> VHostView:
-    stored_metadata = vhost.metadata
+    stored = vhost.metadata
     metadata: VHostMetadata = {
-        "description": stored_metadata.description,
-        "tags": list(stored_metadata.tags),
-        "default_queue_type": stored_metadata.default_queue_type or "classic",
+        "description": stored.description,
+        "tags": list(stored.tags),
+        "default_queue_type": stored.default_queue_type or "classic",
     }
     item: VHostView = {
         "name": vhost.name,
@@ -47,7 +42,7 @@ def vhost_view(node: str, stats: RequestStats, totals: Totals, vhost: VHost) -> 
         "tags": metadata["tags"],
         "default_queue_type": metadata["default_queue_type"],
         "metadata": metadata,
-        "protected_from_deletion": stored_metadata.protected,
+        "protected_from_deletion": stored.protected,
         "tracing": vhost.firehose is not None,
         "cluster_state": {node: "running"},
     }

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from warren.broker.core.queues.route_target import RouteTarget
+from warren.broker.core.queues.route_target import Targets
 from warren.broker.core.queues.traffic_log import CHANNEL, RECOVER, LoggedQueue, Origin, TrafficLog
 from warren.broker.plugin import Message, Sink
 
@@ -136,7 +136,7 @@ class MessageRecorder(TrafficLog):
                 origin.unconfirmed.append((number + place, first, length))
                 first += length
 
-    def published(self, targets: tuple[RouteTarget, ...], returned: bool = False) -> None:
+    def published(self, targets: Targets, returned: bool = False) -> None:
         """Record the event. HOT: the export, load A."""
         origin, logged, entered = self._origin, self._logged, self._queues
         if self._messages is None or origin is None:

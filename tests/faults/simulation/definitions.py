@@ -41,6 +41,8 @@ class MemoryDefinitions:
                     key: each for key, each in self._records.items() if getattr(each, "vhost", None) != name
                 }
 
+    unsynced = True
+
     def sync(self) -> None:
         self._since = []
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 class MemoryMetadata:
     """The numbers of the queues that exist, and the highest number ever."""
 
+    unsynced = True
+
     def __init__(self) -> None:
         self.queues: set[int] = set()
         self.highest = 0

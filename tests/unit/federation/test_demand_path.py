@@ -7,11 +7,11 @@ import pytest
 from tests.support.clock import FakeClock
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.consumers import Consumer
 from warren.broker.core.queues.queue import Queue
 from warren.broker.session.consumer import ChannelConsumer
-from warren.broker.storage.memory_journal import MemoryJournal
 from warren.federation.demand_path import (
     DEMAND,
     LOOKED,
@@ -41,7 +41,7 @@ def demand(queue: Queue, own: Identity, upstream: Identity, multi_hop: bool, cur
 
 @pytest.fixture
 def queue() -> Queue:
-    node = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
+    node = Node("n", "n", FakeClock(), Journal(), Users(frozenset()))
     return node.add_vhost("/").declare_queue("q", durable=True)
 
 
@@ -95,7 +95,7 @@ def test_a_consumer_of_a_negative_priority_wants_nothing(queue: Queue) -> None:
 
 
 def test_of_a_single_active_consumer_the_others_do_not_count() -> None:
-    node = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
+    node = Node("n", "n", FakeClock(), Journal(), Users(frozenset()))
     arguments = Table.of({"x-single-active-consumer": True})
     queue = node.add_vhost("/").declare_queue("q", durable=True, arguments=arguments)
     assert demand(queue, B, A, False) == ConsumerDemand(None, 0, ())

@@ -9,10 +9,10 @@ from tests.support.clock import FakeClock
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
 from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.storage.memory_journal import MemoryJournal
 from warren.federation.link_spec import (
     SLICE,
     LinkKey,
@@ -43,7 +43,7 @@ def all_wanted(node: Node) -> dict[LinkKey, LinkSpec]:
 
 @pytest.fixture
 def node() -> Node:
-    made = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
+    made = Node("n", "n", FakeClock(), Journal(), Users(frozenset()))
     made.add_vhost("/")
     return made
 

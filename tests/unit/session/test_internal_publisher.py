@@ -132,14 +132,15 @@ def test_the_ticket_is_due_when_the_journal_has_the_messages(scenario: Scenario)
     done: list[str] = []
     taken = scenario.inflow.publish("", "q", [content(delivery_mode=2), content(delivery_mode=2)])
     assert taken.ticket == scenario.journal.ticket() > 0
-    assert scenario.inflow.counted.confirm == 0
+    assert scenario.vhost.statistics.publishing.confirm == 0
     scenario.inflow.when_durable(taken.ticket, lambda: done.append("stored"))
     scenario.inflow.when_durable(0, lambda: done.append("at once"))
     assert done == ["at once"]
     scenario.journal.seal()
     scenario.journal.commit(taken.ticket)
     assert done == ["at once", "stored"]
-    assert scenario.inflow.counted.confirm == scenario.inflow.counted.publish == 2
+    counted = scenario.vhost.statistics.publishing
+    assert counted.confirm == counted.publish == 2
 
 
 def test_what_a_queue_refuses_is_named(scenario: Scenario) -> None:

@@ -362,10 +362,10 @@ def test_a_transaction_that_grows_without_end_is_refused_and_another_one_has_all
     for _ in range(3):  # a commit and a rollback give the room back
         for end in (ch.commit, ch.rollback):
             for _ in range(8):
-                ch.publish("", "q", b"a" * 800)
+                ch.publish("", "q", b"a" * 700)
             end()
     for _ in range(9):
-        ch.publish("", "q", b"a" * 800)
+        ch.publish("", "q", b"a" * 700)
     close = ch.expect_close(406)
     assert close.reply_text == (
         "PRECONDITION_FAILED - transaction with 8 publishes is larger than configured max size 10000"
@@ -380,13 +380,13 @@ def test_the_transactions_of_all_channels_of_a_connection_share_a_limit() -> Non
     for channel in (one, two):
         channel.transact()
         for _ in range(4):
-            channel.publish("", "q", b"a" * 800)
+            channel.publish("", "q", b"a" * 700)
         channel.sync()
     two.publish("", "q", b"a" * 1600)
     text = "PRECONDITION_FAILED - transactions of a connection are larger than configured max size 10000"
     assert two.expect_close(406).reply_text == text
     for _ in range(4):  # the room of the closed channel
-        one.publish("", "q", b"a" * 800)
+        one.publish("", "q", b"a" * 700)
     one.commit()
     assert pipe_of(client).connection.transaction_bytes == 0 and one.count("q") == 8
 

@@ -19,6 +19,8 @@ QUEUE = Change(True, StoredQueue("/", "q", 1, False, b""))
 class Notes:
     """Metadata and disk that only record the order of calls."""
 
+    unsynced = True
+
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.disk = SimulatedDisk(Random(1))

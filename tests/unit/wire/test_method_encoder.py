@@ -11,7 +11,7 @@ from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue,
 
 from tests.support import codec
 from tests.support.hypothesis_settings import examples
-from warren.broker.amqp.framing import reframe
+from warren.broker.amqp.framing import FRAME_END, METHOD, reframe
 from warren.broker.core.messages.message import RoutingAddress
 from warren.broker.wire import method_encoder
 from warren.broker.wire.method_encoder import long, long_string, short, short_string
@@ -86,7 +86,7 @@ def test_a_close_is_the_connections_on_channel_0_alone(channel: int, kind: type[
 @given(st.integers(0, (1 << 63) - 1), st.booleans(), st.sampled_from((method_encoder.ACK, method_encoder.NACK)))
 @examples(30)
 def test_confirms(tag: int, multiple: bool, index: int) -> None:
-    _, method = read(method_encoder.acknowledgement(9, index, tag, multiple))
+    _, method = read(method_encoder.acknowledgement(METHOD, 9, 13, index, tag, multiple, FRAME_END))
     assert (method.index, method.delivery_tag, method.multiple) == (index, tag, multiple)
     assert not getattr(method, "requeue", False)
 

@@ -111,3 +111,5 @@ export async function lines(target, query, signal, take, opened = () => {}) {
     parts.forEach(take);
   }
 }
+
+export default { get, put, post, remove, send, lines };

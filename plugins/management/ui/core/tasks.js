@@ -2,6 +2,7 @@
 
 import { h, fill } from "../web/dom.js";
 import { count } from "../web/format.js";
+import { refreshNow } from "./poll.js";
 
 const SHOWN_MS = 6000; // after its end
 
@@ -89,4 +90,10 @@ export function say(text, kind = "good") {
     h("button", { type: "button", onclick: () => row.remove() }, "Close"));
   element.append(row);
   if (kind !== "bad") setTimeout(() => row.remove(), SHOWN_MS);
+}
+
+/** Show a message after a change, and the page as it is now. */
+export function changed(text) {
+  say(text);
+  refreshNow();
 }

@@ -1,7 +1,6 @@
 /** The bindings of a queue or an exchange: lists with Unbind, and the forms that add one. */
 
-import * as api from "../core/api.js";
-import { DEFAULT_EXCHANGE, path } from "../core/api.js";
+import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { argumentsTable, form } from "../core/form.js";
 import { List, paged } from "../core/list.js";
@@ -46,58 +45,47 @@ const TO = {
   cell: (binding) => [link[binding.destination_type](binding.vhost, binding.destination), " ", h("small", {}, binding.destination_type)],
 };
 
-function list(context, name, label, columns, target) {
+/** A list of bindings and the form that adds one: `{element, refresh}`. */
+function bindings(context, { name, label, columns, target, adding, fields, bind }) {
   const table = new List({
     name, label, key: identity, empty: "no bindings", local: true, filtered: "name or key",
     columns: [...columns, { id: "unbind", title: "Operations", always: true, cell: unbindButton(context) }],
     load: paged(api.get, () => target),
   });
-  return table;
-}
-
-function addForm(context, { label, fields, bind }) {
   const argumentRows = argumentsTable({ label: "Arguments" });
-  return form({
-    label, submit: "Bind", fields: [...fields, { name: "key", label: "Routing key" }],
+  const add = form({
+    label: adding, submit: "Bind", fields: [...fields, { name: "key", label: "Routing key" }],
     extra: [argumentRows.element], clear: () => argumentRows.write({}),
     async run(values) {
       await api.post(bind(values), { routing_key: values.key, arguments: argumentRows.read() });
-      tasks.say("The binding is added.");
-      context.refresh();
+      tasks.changed("The binding is added.");
     },
   });
+  return { element: h("div", {}, table.element, h("h3", {}, adding), add), refresh: (signal) => table.refresh(signal) };
 }
 
-/** The bindings to a queue or an exchange: `{element, refresh}`. */
+/** The bindings to a queue or an exchange. */
 export function bindingsTo(context, object) {
   const { vhost, kind, name } = object;
-  const table = list(context, "bindings_to", `Bindings to this ${kind}`, [FROM, KEY, ARGUMENTS], listTo(object));
-  const add = addForm(context, {
-    label: `Add binding to this ${kind}`, fields: [{ name: "source", label: "From exchange", required: true }],
+  return bindings(context, {
+    name: "bindings_to", label: `Bindings to this ${kind}`, columns: [FROM, KEY, ARGUMENTS], target: listTo(object),
+    adding: `Add binding to this ${kind}`, fields: [{ name: "source", label: "From exchange", required: true }],
     bind: ({ source }) => between(vhost, source, kind, name),
   });
-  return {
-    element: h("div", {}, table.element, h("h3", {}, `Add binding to this ${kind}`), add),
-    refresh: (signal) => table.refresh(signal),
-  };
 }
 
-/** The bindings from an exchange: `{element, refresh}`. */
+/** The bindings from an exchange. */
 export function bindingsFrom(context, object) {
   const { vhost, name } = object;
-  const table = list(context, "bindings_from", "Bindings from this exchange", [TO, KEY, ARGUMENTS], listFrom(object));
-  const add = addForm(context, {
-    label: "Add binding from this exchange",
+  return bindings(context, {
+    name: "bindings_from", label: "Bindings from this exchange", columns: [TO, KEY, ARGUMENTS], target: listFrom(object),
+    adding: "Add binding from this exchange",
     fields: [
-      { name: "kind", label: "To", type: "select", options: [["queue", "queue"], ["exchange", "exchange"]] },
+      { name: "kind", label: "To", type: "select", options: ["queue", "exchange"] },
       { name: "destination", label: "Name of the destination", required: true },
     ],
     bind: ({ kind, destination }) => between(vhost, name, kind, destination),
   });
-  return {
-    element: h("div", {}, table.element, h("h3", {}, "Add binding from this exchange"), add),
-    refresh: (signal) => table.refresh(signal),
-  };
 }
 
 /** What the page of the default exchange says in place of its bindings, of which each queue has one. */

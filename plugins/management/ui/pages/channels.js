@@ -1,15 +1,35 @@
-/** Channels: the list, and the page of a channel. */
+/** Channels: the list, and the page of a channel; consumers: the list of all, and the columns of their lists on other pages. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { List, paged } from "../core/list.js";
 import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
-import { h, facts, fill } from "../web/dom.js";
+import { h, facts, fill, short } from "../web/dom.js";
 import * as format from "../web/format.js";
 import { whole } from "../web/table.js";
-import { consumerColumns, consumerKey } from "./consumers.js";
 import { breakdown, countColumn, rateColumn, ratesChart } from "./rates.js";
-import { heading, link, mark, section, state } from "./widgets.js";
+import { heading, link, listPage, mark, section, state, tableOf } from "./widgets.js";
+
+const yes = (value) => (value ? "●" : "○");
+
+const CONSUMERS = [
+  { id: "queue", title: "Queue", sort: "queue.name", cell: ({ queue }) => link.queue(queue.vhost, queue.name) },
+  { id: "vhost", title: "Virtual host", sort: "queue.vhost", cell: ({ queue }) => link.vhost(queue.vhost) },
+  { id: "channel", title: "Channel", cell: ({ channel_details: channel }) => (channel.name ? link.channel(channel.name) : "") },
+  { id: "tag", title: "Consumer tag", sort: "consumer_tag", cell: (one) => short(one.consumer_tag) },
+  { id: "user", title: "User", sort: "channel_details.user", cell: ({ channel_details: { user } }) => (user ? link.user(user) : "") },
+  { id: "ack", title: "Ack required", sort: "ack_required", cell: (one) => yes(one.ack_required) },
+  { id: "exclusive", title: "Exclusive", sort: "exclusive", cell: (one) => yes(one.exclusive) },
+  { id: "prefetch", title: "Prefetch count", sort: "prefetch_count", number: true, cell: (one) => format.count(one.prefetch_count) },
+  { id: "active", title: "Active", sort: "active", cell: (one) => yes(one.active) },
+  { id: "activity", title: "Activity status", sort: "activity_status", cell: (one) => one.activity_status },
+  { id: "arguments", title: "Arguments", cell: (one) => (Object.keys(one.arguments ?? {}).length ? tableOf(one.arguments) : "") },
+];
+
+/** The identity of a consumer in a list. */
+export const consumerKey = (one) => [one.channel_details.name, one.consumer_tag];
+
+/** The columns of all consumers but those with these ids, which the page says already. */
+export const consumerColumns = (...without) => CONSUMERS.filter((column) => !without.includes(column.id));
 
 function mode(one) {
   if (one.transactional) return mark("T", "transactional: tx.select");
@@ -49,7 +69,7 @@ function createList(context) {
     name: "channels", label: "Channels", columns: COLUMNS, key: (one) => one.name, empty: "no channels",
     load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/channels` : "channels")),
   });
-  return { element: h("div.page", {}, h("h1", {}, "Channels"), table.element), refresh: (signal) => table.refresh(signal) };
+  return listPage("Channels", table);
 }
 
 function createChannel(context) {
@@ -87,5 +107,14 @@ function createChannel(context) {
   };
 }
 
+function createConsumers(context) {
+  const table = new List({
+    name: "consumers", label: "Consumers", columns: CONSUMERS, key: consumerKey, filtered: "queue or tag", empty: "no consumers",
+    load: paged(api.get, () => (context.vhost ? path`consumers/${context.vhost}` : "consumers")),
+  });
+  return listPage("Consumers", table);
+}
+
 export const channelsPage = { route: "channels", section: "channels", title: "Channels", menu: "Channels", create: createList };
 export const channelPage = { route: "channels/:name", section: "channels", title: "Channel", create: createChannel };
+export const consumersPage = { route: "consumers", section: "channels", title: "Consumers", menu: "Consumers", create: createConsumers };

@@ -1,7 +1,6 @@
 /** The cluster's name, parameters, feature flags, the configuration, and the log as it is written. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { form, typed } from "../core/form.js";
 import { List } from "../core/list.js";
 import { may } from "../core/session.js";
@@ -177,9 +176,7 @@ export const clusterPages = [
   { route: "parameters", section: "admin", title: "Parameters", menu: "Parameters", may: may.makePolicies, create: createParameters },
   { route: "features", section: "admin", title: "Feature flags", menu: "Feature flags", create: createFeatures },
   { route: "cluster", section: "admin", title: "Cluster", menu: "Cluster", may: may.administer, create: createCluster },
-  {
-    route: "configuration", section: "admin", title: "Configuration", menu: "Configuration", may: may.administer,
-    create: createConfiguration,
-  },
+  { route: "configuration", section: "admin", title: "Configuration", menu: "Configuration", may: may.administer,
+    create: createConfiguration },
   { route: "log", section: "admin", title: "Log", menu: "Log", may: may.administer, create: createLog },
 ];

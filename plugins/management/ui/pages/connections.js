@@ -1,7 +1,6 @@
 /** Connections: the list, and the page of a connection. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { form } from "../core/form.js";
 import { List, paged } from "../core/list.js";
@@ -13,7 +12,7 @@ import * as format from "../web/format.js";
 import { whole } from "../web/table.js";
 import { channelColumns } from "./channels.js";
 import { countColumn, dataChart, dataColumn } from "./rates.js";
-import { folded, heading, link, section, state, tableOf } from "./widgets.js";
+import { folded, heading, link, listPage, section, state, tableOf } from "./widgets.js";
 
 const product = ({ client_properties: properties = {} }) => [properties.product, properties.version].filter((one) => typeof one === "string").join(" ");
 const named = ({ client_properties: properties = {} }) => (typeof properties.connection_name === "string" ? properties.connection_name : "");
@@ -22,10 +21,8 @@ const cipherOf = (one) => `${one.ssl_protocol} ${one.ssl_cipher}`;
 const heartbeatOf = (one) => (one.timeout ? format.duration(one.timeout) : "none");
 
 const COLUMNS = [
-  {
-    id: "name", title: "Name", sort: "name", always: true,
-    cell: (one) => [link.connection(one.name), named(one) && h("div", {}, h("small.name", {}, named(one)))],
-  },
+  { id: "name", title: "Name", sort: "name", always: true,
+    cell: (one) => [link.connection(one.name), named(one) && h("div", {}, h("small.name", {}, named(one)))] },
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => link.vhost(one.vhost) },
   { id: "user", title: "User", sort: "user", cell: (one) => link.user(one.user) },
   { id: "node", title: "Node", sort: "node", shown: false, cell: (one) => one.node },
@@ -56,7 +53,7 @@ function createList(context) {
     load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/connections` : "connections")),
     actions: [{ label: "Close", run: (chosen) => close(chosen), danger: true }],
   });
-  return { element: h("div.page", {}, h("h1", {}, "Connections"), table.element), refresh: (signal) => table.refresh(signal) };
+  return listPage("Connections", table);
 }
 
 function createConnection(context) {

@@ -1,7 +1,6 @@
 /** Export and import of definitions; an import first shows its changes. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { dialog } from "../core/dialog.js";
 import { form } from "../core/form.js";
 import * as tasks from "../core/tasks.js";
@@ -72,7 +71,7 @@ function preview(found, skipped) {
   ];
 }
 
-async function importFile(file, vhost, context) {
+async function importFile(file, vhost) {
   const body = await file.text();
   let document;
   try {
@@ -91,8 +90,7 @@ async function importFile(file, vhost, context) {
     h("button.primary", { type: "button", onclick: () => close(true) }, "Import"))]);
   if (!agreed) return;
   await api.post(at("definitions"), body);
-  tasks.say(`${file.name} is imported.`);
-  context.refresh();
+  tasks.changed(`${file.name} is imported.`);
 }
 
 async function exportFile(name, vhost) {
@@ -118,7 +116,7 @@ export function definitionsSections(context) {
       submit: "Check definitions…", keep: true, label: "Import definitions",
       fields: [{ name: "file", label: "Definitions file", type: "file", required: true, accept: ".json,application/json" },
         vhostOrAll(context, "Those that the file names")],
-      run: ({ file, vhost }) => importFile(file, vhost, context),
+      run: ({ file, vhost }) => importFile(file, vhost),
     })),
   ];
 }

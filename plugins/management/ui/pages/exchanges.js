@@ -1,7 +1,6 @@
 /** Exchanges: the list, and the page of an exchange. */
 
-import * as api from "../core/api.js";
-import { DEFAULT_EXCHANGE, path } from "../core/api.js";
+import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { argumentsTable, form } from "../core/form.js";
 import { List, paged } from "../core/list.js";
 import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
@@ -11,7 +10,7 @@ import * as format from "../web/format.js";
 import { bindingsFrom, bindingsTo, defaultBindings } from "./bindings.js";
 import { publishForm } from "./publish_form.js";
 import { breakdown, exchangeChart, rateColumn, rateOf } from "./rates.js";
-import { deleteForm, deleteObjects, features, folded, heading, hideForbidden, link, section, tableOf, vhostField } from "./widgets.js";
+import { deleteForm, deleteObjects, features, folded, heading, hideForbidden, link, listPage, section, tableOf, vhostField } from "./widgets.js";
 
 const FIELDS = "name,vhost,type,durable,auto_delete,internal,arguments,policy";
 const RATES = "message_stats.publish_in_details.rate,message_stats.publish_out_details.rate";
@@ -62,16 +61,13 @@ function addForm(context) {
       { name: "type", label: "Type", type: "select", options: types(context.overview) },
       { name: "durable", label: "Durability", type: "select", options: [["true", "Durable"], ["false", "Transient"]] },
       { name: "auto_delete", label: "Auto delete", type: "select", options: yesNo, help: "deleted when its last binding is removed" },
-      {
-        name: "internal", label: "Internal", type: "select", options: yesNo,
-        help: "clients cannot publish to it; other exchanges route to it",
-      },
+      { name: "internal", label: "Internal", type: "select", options: yesNo,
+        help: "clients cannot publish to it; other exchanges route to it" },
     ],
     async run({ vhost, name, type, durable, auto_delete, internal }) {
       const flags = { durable: durable === "true", auto_delete: auto_delete === "true", internal: internal === "true" };
       await api.put(target({ vhost, name }), { type, ...flags, arguments: argumentRows.read() });
-      tasks.say(`Exchange ${name} is declared.`);
-      context.refresh();
+      tasks.changed(`Exchange ${name} is declared.`);
     },
   });
 }
@@ -82,10 +78,7 @@ function createList(context) {
     load: paged(api.get, () => (context.vhost ? path`exchanges/${context.vhost}` : "exchanges"), { columns: `${FIELDS},${RATES}` }),
     actions: [{ label: "Delete", run: removeExchanges, danger: true }],
   });
-  return {
-    element: h("div.page", {}, h("h1", {}, "Exchanges"), table.element, folded("Add a new exchange", addForm(context))),
-    refresh: (signal) => table.refresh(signal),
-  };
+  return listPage("Exchanges", table, folded("Add a new exchange", addForm(context)));
 }
 
 const deletion = (exchange) => (isOwn(exchange) ? null : folded("Delete this exchange", deleteForm(exchange, {
@@ -104,7 +97,7 @@ function createExchange(context) {
   const parts = breakdown([["Incoming", "incoming"], ["Outgoing", "outgoing"]]);
   const to = name ? bindingsTo(context, exchange) : NO_BINDINGS;
   const from = name ? bindingsFrom(context, exchange) : { element: defaultBindings(), refresh: () => null };
-  const publish = folded("Publish message", publishForm(context, { vhost, exchange: name }));
+  const publish = folded("Publish message", publishForm({ vhost, exchange: name }));
   const remove = deletion(exchange);
   const forms = [["write", context.params.name, publish], ...(remove ? [["configure", name, remove]] : [])];
   let isNew = true;

@@ -4,13 +4,8 @@
 export const TOPOLOGIES = {
   pair: { title: "Pair", most: 2, help: "Two brokers, each the upstream of the other: both get one copy of each message." },
   complete: { title: "Complete graph", most: 20, help: "Each broker has all others as upstreams: each gets one copy, over one hop." },
-  "fan-out": {
-    title: "Fan-out",
-    most: 100,
-    help:
-      "A tree: each broker has the one above it as upstream. Messages of the root, the first broker, reach all; " +
-      "others reach the brokers below.",
-  },
+  "fan-out": { title: "Fan-out", most: 100, help: "A tree: each broker has the one above it as upstream. "
+    + "Messages of the root, the first broker, reach all; others reach the brokers below." },
   ring: { title: "Ring", most: 100, help: "Each broker has the previous one as upstream, the first one the last: each gets one copy." },
 };
 
@@ -58,8 +53,7 @@ export function plan({ topology, brokers, kind, pattern, policy, priority, hops 
       value: { uri: uriOf(brokers[other]), ...(kind === "exchanges" ? { "max-hops": most } : {}) } }));
     const definition = { "federation-upstream-set": "all" };
     return {
-      name: broker.name,
-      upstreams,
+      name: broker.name, upstreams,
       policy: upstreams.length ? { name: policy, body: { pattern, definition, priority: priority ?? 0, "apply-to": kind } } : null,
     };
   });
@@ -87,14 +81,8 @@ const quoted = (word) => (/^[\w./:@%+,-]+$/.test(word) ? word : `'${word.replace
 /** The commands for a broker. */
 export function commands({ upstreams, policy }, vhost) {
   const where = vhost === "/" ? [] : ["--vhost", vhost];
-  const lines = upstreams.map(({ name, value }) => [
-    "warrenctl",
-    "set_parameter",
-    ...where,
-    "federation-upstream",
-    name,
-    JSON.stringify(value),
-  ]);
+  const lines = upstreams.map(({ name, value }) =>
+    ["warrenctl", "set_parameter", ...where, "federation-upstream", name, JSON.stringify(value)]);
   if (policy) {
     const { pattern, definition, priority, "apply-to": kind } = policy.body;
     const rank = priority ? ["--priority", String(priority)] : [];

@@ -1,7 +1,6 @@
 /** Policies that federate exchanges or queues: the list, and a form with a live list of the matching objects. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { form } from "../core/form.js";
 import { List } from "../core/list.js";
 import * as tasks from "../core/tasks.js";
@@ -17,15 +16,9 @@ const PATTERN = "federation-upstream-pattern";
 const ALL = "all"; // the set of all upstreams
 
 const target = ({ vhost, name }) => path`policies/${vhost}/${name}`;
-const upstreamOf = ({ definition }) =>
-  [ONE, SET, PATTERN]
-    .filter((key) => key in definition)
-    .map(
-      (key) =>
-        ({ [ONE]: "upstream ", [SET]: definition[key] === ALL ? "" : "set ", [PATTERN]: "upstreams that match " })[key] +
-        (key === SET && definition[key] === ALL ? "all upstreams" : definition[key]),
-    )
-    .join(", ");
+const PREFIXES = { [ONE]: "upstream ", [SET]: "set ", [PATTERN]: "upstreams that match " };
+const upstreamOf = ({ definition }) => Object.keys(PREFIXES).filter((key) => key in definition)
+  .map((key) => (key === SET && definition[key] === ALL ? "all upstreams" : PREFIXES[key] + definition[key])).join(", ");
 const federates = (policy) => upstreamOf(policy) !== "";
 
 function matches(pattern, name) {
@@ -41,12 +34,8 @@ export async function policiesOf(vhost, upstream, signal) {
   const [policies, sets] = await Promise.all([api.get(path`policies/${vhost}`, {}, signal),
     api.get(path`parameters/federation-upstream-set/${vhost}`, {}, signal)]);
   const inSets = sets.filter((one) => one.value.some((member) => member.upstream === upstream)).map((one) => one.name);
-  return policies.filter(
-    ({ definition }) =>
-      definition[ONE] === upstream ||
-      [ALL, ...inSets].includes(definition[SET]) ||
-      (PATTERN in definition && matches(definition[PATTERN], upstream)),
-  );
+  return policies.filter(({ definition }) => definition[ONE] === upstream || [ALL, ...inSets].includes(definition[SET])
+    || (PATTERN in definition && matches(definition[PATTERN], upstream)));
 }
 
 /** Return the policies of a virtual host that use this set of upstreams. */
@@ -60,6 +49,11 @@ export function namesOf(policies) {
   return `${policies.length === 1 ? "the policy" : "the policies"} ${policies.map((policy) => policy.name).join(", ")}`;
 }
 
+/** The list of policies on the page of an upstream or a set, or the text `none`. */
+export const listOf = (policies, none) => (policies.length
+  ? h("ul", {}, policies.map((policy) => h("li", {}, link.policy(policy.vhost, policy.name), ` ${policy.pattern}`)))
+  : h("p.empty", {}, none));
+
 const COLUMNS = [
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
   { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.policy(one.vhost, one.name) },
@@ -70,18 +64,15 @@ const COLUMNS = [
   editColumn((one) => ["policies", one.vhost, one.name]),
 ];
 
-const removePolicies = (policies) =>
-  deleteObjects(policies, { kind: "policy", kinds: "policies",
-    consequence: "Their links end, and the queues of the links upstream are deleted.",
-    describe: (one) => `${one.name} (${one.vhost}): ${one.pattern}`, target });
+const removePolicies = (policies) => deleteObjects(policies, {
+  kind: "policy", kinds: "policies", consequence: "Their links end, and the queues of the links upstream are deleted.",
+  describe: (one) => `${one.name} (${one.vhost}): ${one.pattern}`, target,
+});
 
 function federateForm(context) {
   const shown = h("p.long", { role: "status" });
   const element = form({
-    label: "Federate exchanges or queues",
-    submit: "Federate",
-    extra: [shown],
-    clear: () => fill(shown, ""),
+    label: "Federate exchanges or queues", submit: "Federate", extra: [shown], clear: () => fill(shown, ""),
     fields: [
       vhostField(context),
       { name: "name", label: "Name of the policy", required: true },
@@ -91,21 +82,14 @@ function federateForm(context) {
         options: [["exchanges", "Exchanges"], ["queues", "Queues"], ["all", "Exchanges and queues"]] },
       { name: "upstream", label: "Upstreams", type: "select", options: [[`${SET}=${ALL}`, "all upstreams"]],
         help: "All upstreams of the virtual host, a set of them, or one." },
-      {
-        name: "priority",
-        label: "Priority",
-        type: "number",
-        step: 1,
-        placeholder: "0",
-        help: "Of several policies that match, the one with the highest priority applies; the others do not. Default: 0.",
-      },
+      { name: "priority", label: "Priority", type: "number", step: 1, placeholder: "0",
+        help: "Of several policies that match, the one with the highest priority applies; the others do not. Default: 0." },
     ],
     async run({ vhost, name, pattern, priority = 0, upstream, ...entered }) {
       const at = upstream.indexOf("=");
       const definition = { [upstream.slice(0, at)]: upstream.slice(at + 1) };
       await api.put(target({ vhost, name }), { pattern, definition, priority, "apply-to": entered["apply-to"] });
-      tasks.say(`Policy ${name} is set. The status shows its links.`);
-      context.refresh();
+      tasks.changed(`Policy ${name} is set. The status shows its links.`);
     },
   });
   const { vhost, upstream } = element.elements;

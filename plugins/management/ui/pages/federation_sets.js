@@ -1,17 +1,16 @@
 /** Sets of upstreams: the list, and the page of a set. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { argumentsTable, fieldRow, form } from "../core/form.js";
 import { List } from "../core/list.js";
 import * as session from "../core/session.js";
 import * as tasks from "../core/tasks.js";
-import { h, facts, fill, short } from "../web/dom.js";
+import { h, fill, short } from "../web/dom.js";
 import * as format from "../web/format.js";
 import { whole } from "../web/table.js";
-import { namesOf, policiesOfSet } from "./federation_policies.js";
+import { listOf, namesOf, policiesOfSet } from "./federation_policies.js";
 import { GROUPS } from "./federation_settings.js";
-import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, vhostField } from "./widgets.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, tableOf, vhostField } from "./widgets.js";
 
 const COMPONENT = "federation-upstream-set";
 const OVERRIDES = GROUPS.flatMap((group) => group.fields)
@@ -29,20 +28,16 @@ function memberText({ upstream, ...overrides }) {
 const COLUMNS = [
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
   { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.upstreamSet(one.vhost, one.name) },
-  {
-    id: "upstreams",
-    title: "Upstreams",
-    cell: (one) => h("span.name", { title: one.value.map(memberText).join("\n") }, one.value.map(memberText).join(", ")),
-  },
+  { id: "upstreams", title: "Upstreams",
+    cell: (one) => h("span.name", { title: one.value.map(memberText).join("\n") }, one.value.map(memberText).join(", ")) },
   editColumn((one) => ["federation-upstream-sets", one.vhost, one.name]),
 ];
 
 /** Ask, then delete the sets; the question names the policies that use them. */
-const removeSets = (sets) =>
-  deleteObjects(sets, { kind: "upstream set",
-    consequence: "The links of policies that use it end. The upstreams stay.",
-    describe: async (one) => `${one.name} (${one.vhost}): used by ${namesOf(await policiesOfSet(one.vhost, one.name))}`,
-    target });
+const removeSets = (sets) => deleteObjects(sets, {
+  kind: "upstream set", consequence: "The links of policies that use it end. The upstreams stay.", target,
+  describe: async (one) => `${one.name} (${one.vhost}): used by ${namesOf(await policiesOfSet(one.vhost, one.name))}`,
+});
 
 /** The names of the upstreams that can be members, as the choices of an input; `load` loads them again. */
 function knownUpstreams() {
@@ -79,21 +74,14 @@ function members(value) {
   return { element: h("div", {}, rows, more), read: () => [...rows.children].map((row) => readers.get(row)()), write };
 }
 
-function setForm(context, { label, submit, fixed, value, keep = false, latest, name }) {
+function setForm({ label, submit, fixed, value, keep = false, latest, name }) {
   const rows = members(value);
   return form({
-    label,
-    submit,
-    keep,
-    latest,
-    fields: fixed,
-    extra: [rows.element],
-    clear: () => rows.write([{}]),
+    label, submit, keep, latest, fields: fixed, extra: [rows.element], clear: () => rows.write([{}]),
     async run(entered) {
       const here = name ?? entered;
       await api.put(target(here), { value: rows.read() });
-      tasks.say(`Upstream set ${here.name} is set.`);
-      context.refresh();
+      tasks.changed(`Upstream set ${here.name} is set.`);
     },
   });
 }
@@ -104,10 +92,8 @@ function createList(context) {
     empty: "no upstream sets; the set “all” is always there", load: whole(all), key: (one) => [one.vhost, one.name],
     actions: [{ label: "Delete", run: removeSets, danger: true }] });
   const known = knownUpstreams();
-  const adding = setForm(context, {
-    label: "Add a new upstream set",
-    submit: "Add upstream set",
-    value: [{}],
+  const adding = setForm({
+    label: "Add a new upstream set", submit: "Add upstream set", value: [{}],
     fixed: [
       vhostField(context),
       { name: "name", label: "Name", required: true,
@@ -127,10 +113,9 @@ function createSet(context) {
   const used = h("div");
   const known = knownUpstreams();
   const load = async (signal) => (await api.get(target(here), {}, signal)).value;
-  const editing = editSection("Edit", context, load, (value, latest) =>
-    setForm(context, { label: `Edit upstream set ${here.name}`, submit: "Save upstream set", fixed: [], value,
-      keep: true, latest, name: here }),
-  );
+  const editing = editSection("Edit", context, load, (value, latest) => setForm({
+    label: `Edit upstream set ${here.name}`, submit: "Save upstream set", fixed: [], value, keep: true, latest, name: here,
+  }));
   const remove = deleteAndReturn("Delete upstream set", () => removeSets([here]), "federation-upstream-sets");
   return {
     element: h("div.page", {}, heading("Federation upstream set", here.name, here.vhost), section("Upstreams", shown),
@@ -139,25 +124,10 @@ function createSet(context) {
       await known.load(here.vhost, signal);
       const value = await load(signal);
       const policies = await policiesOfSet(here.vhost, here.name, signal);
-      fill(
-        shown,
-        value.length
-          ? value.map(({ upstream, ...overrides }) =>
-              h("div", {}, link.upstream(here.vhost, upstream),
-                facts(Object.entries(overrides).map(([key, given]) => [key, format.value(given)]))),
-            )
-          : h("p.empty", {}, "no upstreams"),
-      );
-      fill(
-        used,
-        policies.length
-          ? h(
-              "ul",
-              {},
-              policies.map((policy) => h("li", {}, link.policy(here.vhost, policy.name), ` ${policy.pattern}`)),
-            )
-          : h("p.empty", {}, "No policy uses it."),
-      );
+      fill(shown, value.length
+        ? value.map(({ upstream, ...overrides }) => h("div", {}, link.upstream(here.vhost, upstream), tableOf(overrides)))
+        : h("p.empty", {}, "no upstreams"));
+      fill(used, listOf(policies, "No policy uses it."));
       editing.show(value);
     },
   };
@@ -165,10 +135,6 @@ function createSet(context) {
 
 const common = { section: "federation", may: session.may.makePolicies };
 export const setsPage = {
-  ...common,
-  route: "federation-upstream-sets",
-  title: "Federation upstream sets",
-  menu: "Upstream sets",
-  create: createList,
+  ...common, route: "federation-upstream-sets", title: "Federation upstream sets", menu: "Upstream sets", create: createList,
 };
 export const setPage = { ...common, route: "federation-upstream-sets/:vhost/:name", title: "Federation upstream set", create: createSet };

@@ -13,33 +13,19 @@ export const GROUPS = [
   {
     title: "General parameters",
     fields: [
-      {
-        name: "uri",
-        label: "URI",
-        type: "area",
-        rows: 2,
-        required: true,
-        placeholder: "amqp://server-name",
-        help: "One, or several of the same broker or cluster, separated by spaces. Passwords are shown as [redacted].",
-      },
+      { name: "uri", label: "URI", type: "area", rows: 2, required: true, placeholder: "amqp://server-name",
+        help: "One, or several of the same broker or cluster, separated by spaces. Passwords are shown as [redacted]." },
       { name: "prefetch-count", label: "Prefetch count", type: "number", min: 0, max: 65535, step: 1,
         help: "The limit of unacknowledged messages. Default: 1000." },
       { name: "reconnect-delay", label: "Reconnect delay", type: "number", min: 0, step: "any",
         help: "Seconds between attempts to connect. Default: 5." },
-      {
-        name: "ack-mode",
-        label: "Acknowledgement mode",
-        column: "Ack mode",
-        type: "select",
+      { name: "ack-mode", label: "Acknowledgement mode", column: "Ack mode", type: "select",
         options: [["", "default"], ["on-confirm", "on confirm"], ["on-publish", "on publish"], ["no-ack", "no ack"]],
-        help:
-          "When messages are acknowledged upstream. Default: on-confirm, when they are safe here, so that none is lost; " +
-          "on-publish: when they are published here; no-ack: at once.",
-      },
+        help: "When messages are acknowledged upstream. Default: on-confirm, when they are safe here, so that none is lost; "
+          + "on-publish: when they are published here; no-ack: at once." },
       { name: "trust-user-id", label: "Trust User-ID", type: "select", boolean: true, options: YES_NO,
         help: "Keep the property user-id of messages. Default: no." },
-      { name: "channel-use-mode", label: "Channel use mode", type: "select",
-        options: [["", "default"], "multiple", "single"],
+      { name: "channel-use-mode", label: "Channel use mode", type: "select", options: [["", "default"], "multiple", "single"],
         help: "One channel upstream for messages and commands (single), or several. Default: multiple." },
     ],
   },
@@ -54,17 +40,10 @@ export const GROUPS = [
         help: "Milliseconds until a message that waits upstream expires. Default: never." },
       { name: "queue-type", label: "Queue type", type: "select", options: [["", "default"], "classic", "quorum"],
         help: "The type of the queue upstream. Default: classic." },
-      { name: "resource-cleanup-mode", label: "Resource cleanup mode", type: "select",
-        options: [["", "default"], ["never", "never"]],
+      { name: "resource-cleanup-mode", label: "Resource cleanup mode", type: "select", options: [["", "default"], "never"],
         help: "Default: the queue upstream is deleted with the link. never: it stays, and collects messages." },
-      {
-        name: "bind-nowait",
-        label: "Bind without waiting",
-        type: "select",
-        boolean: true,
-        options: YES_NO,
-        help: "Do not wait for the answer to each binding upstream: faster with many bindings and a slow network. Default: no.",
-      },
+      { name: "bind-nowait", label: "Bind without waiting", type: "select", boolean: true, options: YES_NO,
+        help: "Do not wait for the answer to each binding upstream: faster with many bindings and a slow network. Default: no." },
     ],
   },
   {
@@ -125,11 +104,8 @@ function textOf(field, value) {
 export function upstreamForm({ label, submit, fixed, value = {}, keep = false, latest, run }) {
   const groups = GROUPS.map((group) =>
     h("fieldset.field", {}, h("legend", {}, group.title), group === GROUPS[0] ? fixed.map(fieldRow) : null,
-      group.fields.map(({ column, boolean, ...field }) => fieldRow({ ...field, value: textOf(field, value[field.name]) })),
-    ),
-  );
+      group.fields.map(({ column, boolean, ...field }) => fieldRow({ ...field, value: textOf(field, value[field.name]) }))));
   const hidden = keep && !session.may.administer() && textOf(FIELDS[0], value.uri).includes(HIDDEN);
-  return form({ label, submit, keep, latest, fields: groups,
-    run: (entered, stored) => run(entered, valueOf(entered), stored),
+  return form({ label, submit, keep, latest, fields: groups, run: (entered, stored) => run(entered, valueOf(entered), stored),
     extra: hidden ? [h("p", {}, "Passwords are shown to administrators only: enter them again in the URI.")] : [] });
 }

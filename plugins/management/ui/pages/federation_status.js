@@ -1,7 +1,6 @@
 /** The status of federation links, and the page of a link. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { List, paged } from "../core/list.js";
 import * as router from "../core/router.js";
@@ -10,7 +9,8 @@ import * as session from "../core/session.js";
 import * as tasks from "../core/tasks.js";
 import { h, facts, fill, short } from "../web/dom.js";
 import * as format from "../web/format.js";
-import { heading, link, section, state } from "./widgets.js";
+import { countColumn } from "./rates.js";
+import { heading, link, listPage, section, state } from "./widgets.js";
 
 const UP = ["running", "starting"];
 const isDown = (one) => !UP.includes(one.status);
@@ -44,16 +44,13 @@ function stateOf(one) {
 
 const dropped = (one) =>
   [["by hops", one.dropped_max_hops], ["already seen", one.dropped_seen], ["invalid", one.dropped_invalid]]
-    .filter(([, number]) => number)
-    .map(([reason, number]) => `${format.count(number)} ${reason}`)
-    .join(", ") || "0";
+    .filter(([, number]) => number).map(([reason, number]) => `${format.count(number)} ${reason}`).join(", ") || "0";
 
 const lag = (one) => (one.lag_ms === null || one.lag_ms === undefined ? "" : format.duration(one.lag_ms / 1000));
 const inbound = (one) => (one.local_channel?.message_stats ?? one.message_stats)?.confirm_details?.rate;
 
 const COLUMNS = [
-  { id: "upstream", title: "Upstream", sort: "upstream", always: true,
-    cell: (one) => [upstreamPage(one), upstreamObject(one)] },
+  { id: "upstream", title: "Upstream", sort: "upstream", always: true, cell: (one) => [upstreamPage(one), upstreamObject(one)] },
   { id: "uri", title: "URI", sort: "uri", cell: (one) => short(one.uri) },
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
   { id: "object", title: "Exchange / queue", sort: "name", always: true, cell: (one) => [object(one), h("small.detail", {}, one.type)] },
@@ -63,21 +60,16 @@ const COLUMNS = [
     cell: (one) => format.rate(inbound(one)), help: "messages that are safe here, a second" },
   { id: "lag", title: "Lag", sort: "lag_ms", number: true, cell: lag,
     help: "the age of the newest message, from the timestamp that its publisher set" },
-  { id: "backlog", title: "Backlog", sort: "backlog", number: true, cell: (one) => format.count(one.backlog),
-    help: "messages that wait upstream" },
+  countColumn("backlog", "Backlog", "backlog", { help: "messages that wait upstream" }),
   { id: "dropped", title: "Dropped", cell: dropped, shown: false,
     help: "messages that had made all their hops, had been here before, or were invalid" },
-  { id: "retries", title: "Retries", sort: "retries", number: true, cell: (one) => format.count(one.retries),
-    shown: false, help: "failed attempts since the link last ran" },
+  countColumn("retries", "Retries", "retries", { shown: false, help: "failed attempts since the link last ran" }),
   { id: "next", title: "Next attempt", sort: "next_attempt_at", cell: (one) => format.time(one.next_attempt_at), shown: false },
-  { id: "reconnects", title: "Reconnects", sort: "reconnects", number: true,
-    cell: (one) => format.count(one.reconnects), shown: false, help: "failures of the link while it ran" },
-  { id: "unconfirmed", title: "Unconfirmed", sort: "unconfirmed", number: true,
-    cell: (one) => format.count(one.unconfirmed), shown: false },
+  countColumn("reconnects", "Reconnects", "reconnects", { shown: false, help: "failures of the link while it ran" }),
+  countColumn("unconfirmed", "Unconfirmed", "unconfirmed", { shown: false }),
   { id: "changed", title: "Last changed", sort: "changed_at", cell: (one) => format.time(one.changed_at) },
   { id: "id", title: "ID", sort: "id", always: true, cell: (one) => linkTo(one, one.id) },
-  { id: "tag", title: "Consumer tag", sort: "consumer_tag", cell: (one) => short(one.consumer_tag ?? ""),
-    shown: false },
+  { id: "tag", title: "Consumer tag", sort: "consumer_tag", cell: (one) => short(one.consumer_tag ?? ""), shown: false },
 ];
 
 /** Ask, then restart the links; return whether they were restarted. */
@@ -86,8 +78,7 @@ async function restart(links) {
   const consequence = "It connects to its upstream again. Messages that wait upstream are kept.";
   if (!(await confirm(title, consequence, links.map(titleOf), "Restart"))) return false;
   await tasks.each("Restart links", links, (one, signal) =>
-    api.remove(path`federation-links/vhost/${one.vhost}/${one.id}/${one.node}/restart`, {}, signal),
-  );
+    api.remove(path`federation-links/vhost/${one.vhost}/${one.id}/${one.node}/restart`, {}, signal));
   return true;
 }
 
@@ -97,11 +88,9 @@ function restartButtons(context) {
   return (one) => {
     if (!buttons.has(one.id)) {
       const entry = { one };
-      entry.button = h("button.quick", {
-        type: "button", "aria-label": `Restart the link of ${titleOf(one)}`, onclick: async () => {
-          if (await restart([entry.one])) context.refresh();
-        },
-      }, "Restart");
+      entry.button = h("button.quick", { type: "button", "aria-label": `Restart the link of ${titleOf(one)}`, onclick: async () => {
+        if (await restart([entry.one])) context.refresh();
+      } }, "Restart");
       buttons.set(one.id, entry);
     }
     const entry = buttons.get(one.id);
@@ -125,8 +114,7 @@ function createStatus(context) {
     context.refresh();
   });
   table.filter.parentElement.insertBefore(h("label", {}, onlyDown, " only links that are down"), table.summary);
-  return { element: h("div.page", {}, h("h1", {}, "Federation status"), table.element),
-    refresh: (signal) => table.refresh(signal) };
+  return listPage("Federation status", table);
 }
 
 function details(one) {

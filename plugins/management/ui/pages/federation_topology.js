@@ -1,7 +1,6 @@
 /** A picture of the brokers that federate, as this broker knows them, with the state and the rate of their links. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { List } from "../core/list.js";
 import * as router from "../core/router.js";
 import * as session from "../core/session.js";
@@ -60,10 +59,8 @@ function placesOf(brokers, width, height) {
   const angles = brokers.map((_, at) => start + (2 * Math.PI * at) / brokers.length);
   const lowest = Math.max(...angles.map(Math.sin));
   const up = brokers.length === 2 ? 0 : ((1 - lowest) / 2) * (middle.y - MARGIN); // an odd number does not reach the bottom
-  return new Map(
-    brokers.map(({ name }, at) => [name,
-      { x: middle.x + Math.cos(angles[at]) * wide, y: middle.y + up + Math.sin(angles[at]) * (middle.y - MARGIN) }]),
-  );
+  return new Map(brokers.map(({ name }, at) =>
+    [name, { x: middle.x + Math.cos(angles[at]) * wide, y: middle.y + up + Math.sin(angles[at]) * (middle.y - MARGIN) }]));
 }
 
 /** True for a broker in the upper half, whose name is above it; the names of the others are below. */
@@ -75,11 +72,8 @@ function curveOf(from, to, height) {
     const { x, y } = from;
     const side = isUpper(from, height) ? 1 : -1; // away from the name
     const at = (far) => y + side * far;
-    return {
-      path: `M ${x - RADIUS} ${at(RADIUS)} C ${x - 50} ${at(60)}, ${x + 50} ${at(60)}, ${x + RADIUS + 3} ${at(RADIUS + 4)}`,
-      x,
-      y: at(56),
-    };
+    const path = `M ${x - RADIUS} ${at(RADIUS)} C ${x - 50} ${at(60)}, ${x + 50} ${at(60)}, ${x + RADIUS + 3} ${at(RADIUS + 4)}`;
+    return { path, x, y: at(56) };
   }
   const length = Math.hypot(to.x - from.x, to.y - from.y) || 1;
   const [across, along] = [(to.x - from.x) / length, (to.y - from.y) / length];
@@ -96,10 +90,8 @@ function curveOf(from, to, height) {
 function drawEdge(edge, places, height) {
   const { path, x, y } = curveOf(places.get(edge.from), places.get(edge.to), height);
   const text = edgeText(edge);
-  const known = edge.kind !== "soft";
-  const label = known
-    ? svg("text", { x, y, "text-anchor": "middle", "dominant-baseline": "middle" }, edge.kind === "bad" ? "down" : format.rate(edge.rate))
-    : null;
+  const middle = { x, y, "text-anchor": "middle", "dominant-baseline": "middle" };
+  const label = edge.kind === "soft" ? null : svg("text", middle, edge.kind === "bad" ? "down" : format.rate(edge.rate));
   const shapes = [svg("title", {}, text), svg("path", { d: path, class: "wide" }),
     svg("path", { d: path, class: "line", "marker-end": `url(#arrow-${edge.kind})` }), label];
   return svg("a", { href: addressOfEdge(edge), class: `edge ${edge.kind}`, "aria-label": text }, shapes);
@@ -111,26 +103,20 @@ function drawBroker(broker, at, place, { width, height }) {
   const half = 4 + (Math.min(broker.name.length, room) * LABEL) / 2; // of the name's width
   const { x, y } = place;
   const about = here ? "this broker" : broker.is_cluster_name ? "cluster name" : "address: its cluster name is not known";
+  const [textX, textY] = [Math.min(Math.max(x, half), width - half), isUpper(place, height) ? y - RADIUS - 7 : y + RADIUS + 16];
   return svg("g", { class: here ? "broker here" : "broker" }, svg("title", {}, `${broker.name} (${about})`),
-    svg("circle", { cx: x, cy: y, r: RADIUS }),
-    svg("text",
-      { x: Math.min(Math.max(x, half), width - half), y: isUpper(place, height) ? y - RADIUS - 7 : y + RADIUS + 16,
-        "text-anchor": "middle" },
-      shorten(broker.name, room)));
+    svg("circle", { cx: x, cy: y, r: RADIUS }), svg("text", { x: textX, y: textY, "text-anchor": "middle" }, shorten(broker.name, room)));
 }
 
 function draw({ brokers, links }, width) {
   const height = brokers.length <= 2 ? 220 : Math.min(560, Math.max(300, width * 0.55));
   const places = placesOf(brokers, width, height);
+  const arrow = { viewBox: "0 0 10 10", refX: 3, refY: 5, markerWidth: 5, markerHeight: 5, orient: "auto" };
   const arrows = RANK.map((kind) =>
-    svg("marker",
-      { id: `arrow-${kind}`, class: kind, viewBox: "0 0 10 10", refX: 3, refY: 5, markerWidth: 5, markerHeight: 5, orient: "auto" },
-      svg("path", { d: "M 0 0 L 10 5 L 0 10 z" })),
-  );
-  return svg("svg",
-    { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Topology: the table below has the same links" },
-    svg("defs", {}, arrows),
-    edgesOf(links).map((edge) => drawEdge(edge, places, height)),
+    svg("marker", { id: `arrow-${kind}`, class: kind, ...arrow }, svg("path", { d: "M 0 0 L 10 5 L 0 10 z" })));
+  const about = { role: "group", "aria-label": "Topology: the table below has the same links" };
+  return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, ...about },
+    svg("defs", {}, arrows), edgesOf(links).map((edge) => drawEdge(edge, places, height)),
     brokers.map((broker, at) => drawBroker(broker, at, places.get(broker.name), { width, height })));
 }
 
@@ -140,14 +126,14 @@ const objectOf = (one) => {
   const name = one.type === "queue" ? link.queue(one.vhost, one.name) : link.exchange(one.vhost, one.name);
   return [name, h("small.detail", {}, one.type)];
 };
-const stateOf = (one) =>
-  one.distant
-    ? h("small", {}, "known from bindings")
-    : [
-        state(one.status, kindOf(one)),
-        one.state ? h("small.detail", {}, one.state) : null,
-        one.error ? h("div.detail.bad", {}, one.error) : null,
-      ];
+const stateOf = (one) => (one.distant ? h("small", {}, "known from bindings") : [
+  state(one.status, kindOf(one)), one.state ? h("small.detail", {}, one.state) : null,
+  one.error ? h("div.detail.bad", {}, one.error) : null,
+]);
+const details = (one) => {
+  const address = addressOf(one);
+  return address === null ? "" : h("a", { href: address }, one.upstream ? "link" : one.queue ? "queue" : "connection");
+};
 
 const COLUMNS = [
   { id: "from", title: "From", sort: "from", always: true, cell: (one) => text(one.from) },
@@ -157,14 +143,7 @@ const COLUMNS = [
   { id: "state", title: "State", sort: "status", always: true, cell: stateOf },
   { id: "rate", title: "Message rate", sort: "rate", number: true, cell: (one) => format.rate(one.rate) },
   { id: "backlog", title: "Backlog", sort: "backlog", number: true, cell: (one) => format.count(one.backlog) },
-  {
-    id: "more",
-    title: "Details",
-    cell: (one) => {
-      const address = addressOf(one);
-      return address === null ? "" : h("a", { href: address }, one.upstream ? "link" : one.queue ? "queue" : "connection");
-    },
-  },
+  { id: "more", title: "Details", cell: details },
 ];
 
 function create(context) {
@@ -192,28 +171,17 @@ function create(context) {
     redraw();
   });
   resized.observe(drawing);
-  const filtered =
-    from || to
-      ? h("p", {}, `Only links from ${from} to ${to}. `, h("a", { href: router.address(["federation", "topology"]) }, "Show all links"))
-      : null;
+  const all = h("a", { href: router.address(["federation", "topology"]) }, "Show all links");
+  const filtered = from || to ? h("p", {}, `Only links from ${from} to ${to}. `, all) : null;
   return {
     element: h("div.page", {}, h("h1", {}, "Federation topology"),
-      section("Brokers and links", drawing, notes,
-        h("p", {},
-          h("small", {},
-            "Arrows go from the upstream to the downstream, as messages do. Colours: green running, yellow starting " +
-              "or blocked, red down; " +
-              "dotted links are farther away, and known from bindings only.",
-          ))),
-      filtered,
-      table.element),
+      section("Brokers and links", drawing, notes, h("p", {}, h("small", {},
+        "Arrows go from the upstream to the downstream, as messages do. Colours: green running, yellow starting or blocked, "
+        + "red down; dotted links are farther away, and known from bindings only."))), filtered, table.element),
     leave: () => resized.disconnect(),
     async refresh(signal) {
-      topology = await api.get(
-        context.vhost ? path`warren/federation/topology/${context.vhost}` : "warren/federation/topology",
-        {},
-        signal,
-      );
+      const here = context.vhost ? path`warren/federation/topology/${context.vhost}` : "warren/federation/topology";
+      topology = await api.get(here, {}, signal);
       redraw();
       fill(notes, topology.links.length ? "" : "No broker federates with this one. ",
         topology.truncated ? "There are more links than are shown." : "");

@@ -1,7 +1,6 @@
 /** Upstreams of federation: the list, and the page of an upstream. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { List } from "../core/list.js";
 import * as router from "../core/router.js";
 import * as session from "../core/session.js";
@@ -9,7 +8,7 @@ import * as tasks from "../core/tasks.js";
 import { h, facts, fill, short } from "../web/dom.js";
 import * as format from "../web/format.js";
 import { whole } from "../web/table.js";
-import { namesOf, policiesOf, policySection } from "./federation_policies.js";
+import { listOf, namesOf, policiesOf, policySection } from "./federation_policies.js";
 import { GROUPS, restored, upstreamForm } from "./federation_settings.js";
 import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, vhostField } from "./widgets.js";
 
@@ -17,15 +16,14 @@ const COMPONENT = "federation-upstream";
 const URIS = [
   ["amqp://server-name", "to a broker, without credentials and with the virtual host of the same name"],
   ["amqp://user:password@server-name/my-vhost", "with credentials and a virtual host of another name"],
-  [
-    "amqps://user:password@server-name?cacertfile=/path/ca.pem&certfile=/path/cert.pem&keyfile=/path/key.pem&verify=verify_peer",
-    "with TLS; the files are on this broker's machine",
-  ],
+  ["amqps://user:password@server-name?cacertfile=/path/ca.pem&certfile=/path/cert.pem&keyfile=/path/key.pem&verify=verify_peer",
+    "with TLS; the files are on this broker's machine"],
   ["amqp://server-one amqp://server-two", "to a cluster: the first that answers, in random order"],
   ["amqp:///my-vhost", "to another virtual host of this broker"],
 ];
 
 const target = ({ vhost, name }) => path`parameters/${COMPONENT}/${vhost}/${name}`;
+const textOf = ({ name }, value) => (name === "uri" ? shownUris(value).map((uri) => h("div", {}, uri)) : format.value(value[name]));
 const shownUris = (value) => [value.uri].flat().map((one) => format.uri(String(one)));
 
 /** The columns of all settings, named and ordered as in RabbitMQ; columns of rare settings are hidden at first. */
@@ -43,27 +41,22 @@ const COLUMNS = [
 ];
 
 /** Ask, then delete the upstreams; the question names the policies that use them. */
-const removeUpstreams = (upstreams) =>
-  deleteObjects(upstreams, { kind: "upstream",
-    consequence: "Its links end, and their queues upstream are deleted with the messages that wait there.",
-    describe: async (one) => `${one.name} (${one.vhost}): used by ${namesOf(await policiesOf(one.vhost, one.name))}`,
-    target });
+const removeUpstreams = (upstreams) => deleteObjects(upstreams, {
+  kind: "upstream", consequence: "Its links end, and their queues upstream are deleted with the messages that wait there.", target,
+  describe: async (one) => `${one.name} (${one.vhost}): used by ${namesOf(await policiesOf(one.vhost, one.name))}`,
+});
 
 function addForm(context) {
   return upstreamForm({
-    label: "Add a new upstream",
-    submit: "Add upstream",
-    fixed: [vhostField(context), { name: "name", label: "Name", required: true }],
+    label: "Add a new upstream", submit: "Add upstream", fixed: [vhostField(context), { name: "name", label: "Name", required: true }],
     async run(entered, value) {
       await api.put(target(entered), { value });
-      tasks.say(`Upstream ${entered.name} is set. It is used as soon as a policy names it.`);
-      context.refresh();
+      tasks.changed(`Upstream ${entered.name} is set. It is used as soon as a policy names it.`);
     },
   });
 }
 
-const examples = () =>
-  h("ul", {}, URIS.map(([uri, text]) => h("li", {}, h("code.long", {}, uri), h("small.detail", {}, text))));
+const examples = () => h("ul", {}, URIS.map(([uri, text]) => h("li", {}, h("code.long", {}, uri), h("small.detail", {}, text))));
 
 function createList(context) {
   const all = (signal) => api.get(context.vhost ? path`parameters/${COMPONENT}/${context.vhost}` : `parameters/${COMPONENT}`, {}, signal);
@@ -88,21 +81,13 @@ function createUpstream(context) {
   const used = h("div");
   let seen; // the URI that was stored when its field showed it
   const load = async (signal) => (await api.get(target(here), {}, signal)).value;
-  const editing = editSection("Edit", context, load, (shownValue, latest) =>
-    upstreamForm({
-      label: `Edit upstream ${name}`,
-      submit: "Save upstream",
-      fixed: [],
-      value: shownValue,
-      keep: true,
-      latest,
-      async run(_, value, stored) {
-        await api.put(target(here), { value: { ...value, uri: restored(value.uri, stored.uri, seen) } });
-        tasks.say(`Upstream ${name} is saved. Its links use the new settings.`);
-        context.refresh();
-      },
-    }),
-  );
+  const editing = editSection("Edit", context, load, (shownValue, latest) => upstreamForm({
+    label: `Edit upstream ${name}`, submit: "Save upstream", fixed: [], value: shownValue, keep: true, latest,
+    async run(_, value, stored) {
+      await api.put(target(here), { value: { ...value, uri: restored(value.uri, stored.uri, seen) } });
+      tasks.changed(`Upstream ${name} is saved. Its links use the new settings.`);
+    },
+  }));
   const remove = deleteAndReturn("Delete upstream", () => removeUpstreams([here]), "federation-upstreams");
   return {
     element: h("div.page", {}, heading("Federation upstream", name, vhost), section("Details", shown),
@@ -110,36 +95,12 @@ function createUpstream(context) {
     async refresh(signal) {
       const value = await load(signal);
       const policies = await policiesOf(vhost, name, signal);
-      fill(
-        shown,
-        GROUPS.map((group) => {
-          const rows = group.fields.filter((field) => value[field.name] !== undefined);
-          return rows.length
-            ? h(
-                "div",
-                {},
-                h("h3", {}, group.title),
-                facts(
-                  rows.map((field) => [
-                    field.label,
-                    field.name === "uri" ? shownUris(value).map((uri) => h("div", {}, uri)) : format.value(value[field.name]),
-                  ]),
-                ),
-              )
-            : null;
-        }),
-      );
-      fill(
-        used,
-        policies.length
-          ? h(
-              "ul",
-              {},
-              policies.map((policy) => h("li", {}, link.policy(vhost, policy.name), ` ${policy.pattern}`)),
-            )
-          : h("p.empty", {}, "No policy uses it yet, so it has no links."),
-        session.may.monitor() ? h("p", {}, h("a", { href: router.address(["federation"], { name }) }, "Status of its links")) : null,
-      );
+      fill(shown, GROUPS.map((group) => {
+        const fields = group.fields.filter((field) => value[field.name] !== undefined);
+        return fields.length ? h("div", {}, h("h3", {}, group.title), facts(fields.map((field) => [field.label, textOf(field, value)]))) : null;
+      }));
+      fill(used, listOf(policies, "No policy uses it yet, so it has no links."),
+        session.may.monitor() ? h("p", {}, h("a", { href: router.address(["federation"], { name }) }, "Status of its links")) : null);
       editing.show(value);
       if (editing.element.querySelector("[name=uri]").value === shownUris(value).join(" ")) seen = value.uri;
     },
@@ -147,11 +108,5 @@ function createUpstream(context) {
 }
 
 const common = { section: "federation", may: session.may.makePolicies };
-export const upstreamsPage = {
-  ...common,
-  route: "federation-upstreams",
-  title: "Federation upstreams",
-  menu: "Upstreams",
-  create: createList,
-};
+export const upstreamsPage = { ...common, route: "federation-upstreams", title: "Federation upstreams", menu: "Upstreams", create: createList };
 export const upstreamPage = { ...common, route: "federation-upstreams/:vhost/:name", title: "Federation upstream", create: createUpstream };

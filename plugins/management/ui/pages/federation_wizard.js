@@ -1,7 +1,6 @@
 /** A guide to common topologies: it shows the commands for each broker, and sets what concerns this one. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { fieldRow } from "../core/form.js";
 import * as session from "../core/session.js";
@@ -27,16 +26,11 @@ function brokerRows(first, changed) {
       uri: fieldRow({ label: "URI", placeholder: "amqp://user:password@host/vhost", help: "How other brokers reach it." }),
       above: fieldRow({ label: "Broker above", type: "select", options: [] }) };
     const row = { name: inputOf(fields.name), uri: inputOf(fields.uri), above: inputOf(fields.above), aboveField: fields.above };
-    row.remove = h("button",
-      {
-        type: "button",
-        onclick: () => {
-          rows.splice(rows.indexOf(row), 1);
-          row.element.remove();
-          changed();
-        },
-      },
-      "Remove");
+    row.remove = h("button", { type: "button", onclick: () => {
+      rows.splice(rows.indexOf(row), 1);
+      row.element.remove();
+      changed();
+    } }, "Remove");
     row.legend = h("legend", {}, `Broker ${number}`);
     row.element = h("fieldset.field", {}, row.legend, fields.name, fields.uri, fields.above, row.remove);
     rows.push(row);
@@ -68,23 +62,16 @@ async function apply({ upstreams, policy }, vhost, refresh) {
   const known = await api.get(path`parameters/federation-upstream/${vhost}`);
   const policies = await api.get(path`policies/${vhost}`);
   const names = upstreams.map((one) => one.name);
-  const lines = upstreams.map(
-    ({ name, value }) =>
-      `${known.some((one) => one.name === name) ? "replace" : "add"} upstream ${name}: ${[value.uri].flat().map(format.uri).join(" ")}`,
-  );
-  lines.push(
-    `${policies.some((one) => one.name === policy.name) ? "replace" : "add"} policy ${policy.name}: ` +
-      `${policy.body["apply-to"]} that match ${policy.body.pattern}`,
-  );
+  const verb = (existing, name) => (existing.some((one) => one.name === name) ? "replace" : "add");
+  const lines = upstreams.map(({ name, value }) =>
+    `${verb(known, name)} upstream ${name}: ${[value.uri].flat().map(format.uri).join(" ")}`);
+  const { "apply-to": kind, pattern } = policy.body;
+  lines.push(`${verb(policies, policy.name)} policy ${policy.name}: ${kind} that match ${pattern}`);
   const others = known.filter((one) => !names.includes(one.name)).map((one) => one.name);
   if (others.length) lines.push(`note: the policy uses all upstreams, also ${others.join(", ")}`);
   if (!(await confirm("Apply to this broker?", `In virtual host ${vhost}:`, lines, "Apply"))) return;
   const work = [
-    ...upstreams.map(
-      ({ name, value }) =>
-        () =>
-          api.put(target(vhost, name), { value }),
-    ),
+    ...upstreams.map(({ name, value }) => () => api.put(target(vhost, name), { value })),
     () => api.put(path`policies/${vhost}/${policy.name}`, policy.body),
   ];
   const { failed } = await tasks.each("Federate", work, (step) => step());
@@ -126,27 +113,21 @@ function create(context) {
       planned = plan({ topology: chosen.value, brokers: brokers.read(), kind: inputs.kind.value,
         pattern: inputs.pattern.value, policy: inputs.policy.value, priority: numberOf(inputs.priority),
         hops: numberOf(inputs.hops) });
-      if (!inputs.policy.value || inputs.policy.value.startsWith("-"))
-        throw new Error("the policy needs a name that does not begin with -");
+      if (!inputs.policy.value || inputs.policy.value.startsWith("-")) throw new Error("the policy needs a name that does not begin with -");
       if (!inputs.pattern.value || inputs.pattern.value.startsWith("-")) throw new Error("the pattern is empty or begins with -");
     } catch (error) {
       fill(result, h("p.empty", {}, `Not complete yet: ${error.message}.`));
       return;
     }
-    fill(
-      result,
-      planned.map((part) => {
-        const lines = commands(part, vhost);
-        const mine = part.name === here;
-        return h("section", { "aria-label": `Commands for ${part.name}` },
-          h("h3.long", {}, part.name, mine ? h("small", {}, " this broker") : null),
-          lines.length ? h("pre", { tabindex: 0 }, lines.join("\n")) : h("p.empty", {}, "Nothing to set: it has no upstream."),
-          mine && lines.length
-            ? h("button.primary", { type: "button", onclick: () => apply(part, vhost, context.refresh) }, "Apply to this broker")
-            : null,
-        );
-      }),
-    );
+    fill(result, planned.map((part) => {
+      const lines = commands(part, vhost);
+      const mine = part.name === here;
+      const applied = { type: "button", onclick: () => apply(part, vhost, context.refresh) };
+      return h("section", { "aria-label": `Commands for ${part.name}` },
+        h("h3.long", {}, part.name, mine ? h("small", {}, " this broker") : null),
+        lines.length ? h("pre", { tabindex: 0 }, lines.join("\n")) : h("p.empty", {}, "Nothing to set: it has no upstream."),
+        mine && lines.length ? h("button.primary", applied, "Apply to this broker") : null);
+    }));
   }
 
   brokers.add(here);
@@ -162,14 +143,9 @@ function create(context) {
   update();
   return {
     element: h("div.page", {}, h("h1", {}, "Federation wizard"), section("Topology", form),
-      section("Commands",
-        h("p", {},
-          "Run these at each broker, or with --url at any machine. " + "The user of a URI needs the permissions to configure and write ",
-          h("code", {}, "^federation: .*"),
-          " and to read ",
-          h("code", {}, ".*"),
-          " there."),
-        result)),
+      section("Commands", h("p", {}, "Run these at each broker, or with --url at any machine. ",
+        "The user of a URI needs the permissions to configure and write ", h("code", {}, "^federation: .*"),
+        " and to read ", h("code", {}, ".*"), " there."), result)),
     async refresh() {}, // only the reader changes the page
   };
 }

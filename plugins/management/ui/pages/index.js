@@ -9,10 +9,9 @@
  */
 
 import * as session from "../core/session.js";
-import { channelPage, channelsPage } from "./channels.js";
+import { channelPage, channelsPage, consumersPage } from "./channels.js";
 import { clusterPages } from "./cluster.js";
 import { connectionPage, connectionsPage } from "./connections.js";
-import { consumersPage } from "./consumers.js";
 import { exchangePage, exchangesPage } from "./exchanges.js";
 import { setPage, setsPage } from "./federation_sets.js";
 import { linkPage, statusPage } from "./federation_status.js";

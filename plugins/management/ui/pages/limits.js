@@ -1,7 +1,6 @@
 /** Limits of virtual hosts and users: the page with all of them, and the section on the page of one. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { form } from "../core/form.js";
 import { List } from "../core/list.js";
 import { may } from "../core/session.js";

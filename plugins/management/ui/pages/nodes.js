@@ -1,7 +1,6 @@
 /** Nodes: columns of the overview, alarms with advice, and the page of a node with its memory. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { List } from "../core/list.js";
 import { refreshNow } from "../core/poll.js";
@@ -20,10 +19,8 @@ const hasFewFiles = (node) => node.fd_used > 0.9 * node.fd_total;
 
 const COLUMNS = [
   { id: "name", title: "Name", always: true, cell: (node) => link.node(node.name) },
-  {
-    id: "files", title: "File descriptors", number: true,
-    cell: (node) => used(node.fd_used, node.fd_total, format.count, hasFewFiles(node)),
-  },
+  { id: "files", title: "File descriptors", number: true,
+    cell: (node) => used(node.fd_used, node.fd_total, format.count, hasFewFiles(node)) },
   { id: "memory", title: "Memory", number: true, cell: (node) => used(node.mem_used, node.mem_limit, format.bytes, node.mem_alarm) },
   {
     id: "disk", title: "Disk space", number: true,
@@ -31,18 +28,12 @@ const COLUMNS = [
       used(node.disk_free, 0, format.bytes, node.disk_free_alarm), h("small.below", {}, `low at ${format.bytes(node.disk_free_limit)}`),
     ],
   },
-  {
-    id: "lag", title: "Loop lag p99", number: true, help: "the delay of due work in the event loop",
-    cell: (node) => milliseconds(node.event_loop?.lag?.p99_ms),
-  },
-  {
-    id: "turn", title: "Longest turn", number: true, help: "of the last two minutes",
-    cell: (node) => milliseconds(node.event_loop?.longest_turn_ms),
-  },
-  {
-    id: "sync", title: "Sync p99", number: true, help: "to write and sync a batch of the journal",
-    cell: (node) => milliseconds(node.journal?.count ? node.journal.p99_ms : undefined),
-  },
+  { id: "lag", title: "Loop lag p99", number: true, help: "the delay of due work in the event loop",
+    cell: (node) => milliseconds(node.event_loop?.lag?.p99_ms) },
+  { id: "turn", title: "Longest turn", number: true, help: "of the last two minutes",
+    cell: (node) => milliseconds(node.event_loop?.longest_turn_ms) },
+  { id: "sync", title: "Sync p99", number: true, help: "to write and sync a batch of the journal",
+    cell: (node) => milliseconds(node.journal?.count ? node.journal.p99_ms : undefined) },
   { id: "uptime", title: "Uptime", number: true, cell: (node) => format.duration(node.uptime / 1000) },
   { id: "cores", title: "Cores", number: true, cell: (node) => format.count(node.processors) },
   {

@@ -1,7 +1,6 @@
 /** Permissions and topic permissions of a user or in a virtual host: tables and forms. */
 
-import * as api from "../core/api.js";
-import { DEFAULT_EXCHANGE, path } from "../core/api.js";
+import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { form } from "../core/form.js";
 import { List } from "../core/list.js";

@@ -1,7 +1,6 @@
 /** Policies and operator policies; the form shows what a pattern matches before the policy is saved. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { argumentsTable, form } from "../core/form.js";
 import { List } from "../core/list.js";
 import { may } from "../core/session.js";
@@ -83,24 +82,17 @@ function policyForm(operator, context, existing, latest) {
     fields: [
       existing ? { name: "vhost", label: "Virtual host", value: existing.vhost, ...fixed } : vhostField(context),
       { name: "name", label: "Name", value: existing?.name ?? "", ...fixed },
-      {
-        name: "pattern", label: "Pattern", value: existing?.pattern ?? "", required: true, placeholder: "^orders\\.",
-        help: "a regular expression that is searched for in names",
-      },
-      {
-        name: "apply-to", label: "Apply to", type: "select", value: existing?.["apply-to"] ?? "all",
-        options: operator ? APPLY_TO.slice(2) : APPLY_TO,
-      },
-      {
-        name: "priority", label: "Priority", type: "number", value: existing?.priority ?? 0,
-        help: "of all that match, the highest one counts",
-      },
+      { name: "pattern", label: "Pattern", value: existing?.pattern ?? "", required: true, placeholder: "^orders\\.",
+        help: "a regular expression that is searched for in names" },
+      { name: "apply-to", label: "Apply to", type: "select", value: existing?.["apply-to"] ?? "all",
+        options: operator ? APPLY_TO.slice(2) : APPLY_TO },
+      { name: "priority", label: "Priority", type: "number", value: existing?.priority ?? 0,
+        help: "of all that match, the highest one counts" },
     ],
     async run({ vhost, name, pattern, priority, "apply-to": scope }) {
       const policy = { pattern, priority: priority ?? 0, "apply-to": scope, definition: definition.read() };
       await api.put(target({ vhost, name }, operator), policy);
-      tasks.say(`The ${kind} ${name} is set.`);
-      context.refresh();
+      tasks.changed(`The ${kind} ${name} is set.`);
     },
   });
   preview(element, matches);

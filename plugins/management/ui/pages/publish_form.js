@@ -1,7 +1,6 @@
 /** The form that publishes a message to an exchange or a queue. */
 
-import * as api from "../core/api.js";
-import { DEFAULT_EXCHANGE, path } from "../core/api.js";
+import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { argumentsTable, form } from "../core/form.js";
 import * as tasks from "../core/tasks.js";
 import { h } from "../web/dom.js";
@@ -18,7 +17,7 @@ const PROPERTIES = [
  * Make the form. Without `queue` the routing key can be entered; with it messages go to the default exchange.
  * @param {{vhost: string, exchange: string, queue?: string}} target
  */
-export function publishForm(context, { vhost, exchange, queue }) {
+export function publishForm({ vhost, exchange, queue }) {
   const headers = argumentsTable({ label: "Headers" });
   const properties = argumentsTable({ label: "Properties", known: PROPERTIES });
   return form({
@@ -37,8 +36,7 @@ export function publishForm(context, { vhost, exchange, queue }) {
       const body = { routing_key: key, properties: allProperties, payload, payload_encoding: encoding };
       const { routed } = await api.post(path`exchanges/${vhost}/${exchange || DEFAULT_EXCHANGE}/publish`, body);
       if (!routed) throw new Error("The message was published, but not routed: no binding matches it.");
-      tasks.say("Message published.");
-      context.refresh();
+      tasks.changed("Message published.");
     },
   });
 }

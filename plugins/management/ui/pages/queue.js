@@ -1,7 +1,6 @@
 /** The page of a queue. */
 
-import * as api from "../core/api.js";
-import { DEFAULT_EXCHANGE } from "../core/api.js";
+import api, { DEFAULT_EXCHANGE } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { form } from "../core/form.js";
 import { List } from "../core/list.js";
@@ -11,13 +10,11 @@ import { h, facts, fill } from "../web/dom.js";
 import * as format from "../web/format.js";
 import { whole } from "../web/table.js";
 import { bindingsTo } from "./bindings.js";
-import { consumerColumns, consumerKey } from "./consumers.js";
-import { getMessages } from "./messages_of_queue.js";
-import { moveForm } from "./move_messages.js";
+import { consumerColumns, consumerKey } from "./channels.js";
 import { publishForm } from "./publish_form.js";
+import { getMessages, moveForm, unackedMessages } from "./queue_messages.js";
 import { target } from "./queues.js";
 import { breakdown, lengthsChart, ratesChart } from "./rates.js";
-import { unackedMessages } from "./unacked.js";
 import { deleteForm, features, folded, heading, hideForbidden, link, section, state, tableOf } from "./widgets.js";
 
 // the columns of RabbitMQ's table of sizes, with the ending of the fields
@@ -79,15 +76,14 @@ const deletion = (queue) => deleteForm(queue, {
   conditions: [["if-unused", "Only if it has no consumers"], ["if-empty", "Only if it is empty"]],
 });
 
-function purgeForm(context, here, { vhost, name }) {
+function purgeForm(here, { vhost, name }) {
   return form({
     label: "Purge", submit: "Purge messages", danger: true, keep: true,
     fields: [h("p", {}, "Deletes all ready messages; unacknowledged ones stay.")],
     async run() {
       if (!await confirm(`Purge queue ${name}?`, "Its ready messages are deleted.", [`${name} (${vhost})`], "Purge")) return;
       await api.remove(`${here}/contents`);
-      tasks.say(`Queue ${name} is purged.`);
-      context.refresh();
+      tasks.changed(`Queue ${name} is purged.`);
     },
   });
 }
@@ -110,10 +106,10 @@ function create(context) {
   const bindings = bindingsTo(context, queue);
   const unacked = unackedMessages(`warren/${here}`);
   const unackedSection = section("Unacknowledged messages", unacked.element);
-  const publish = folded("Publish message", publishForm(context, { vhost, exchange: "", queue: name }));
+  const publish = folded("Publish message", publishForm({ vhost, exchange: "", queue: name }));
   const get = folded("Get messages", getMessages(context, { vhost, name, target: here }));
   const move = folded("Move messages", moveForm(context, queue, `warren/${here}`));
-  const purge = folded("Purge", purgeForm(context, here, queue));
+  const purge = folded("Purge", purgeForm(here, queue));
   const remove = folded("Delete", deletion(queue));
   const forms = [["write", DEFAULT_EXCHANGE, publish], ["read", name, get], ["read", name, move], ["read", name, purge],
     ["configure", name, remove]];

@@ -1,15 +1,13 @@
 /** The list of queues. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { argumentsTable, form } from "../core/form.js";
 import { List, paged } from "../core/list.js";
 import * as tasks from "../core/tasks.js";
-import { h } from "../web/dom.js";
 import * as format from "../web/format.js";
 import { countColumn, rateColumn } from "./rates.js";
-import { deleteObjects, features, folded, link, state, vhostField } from "./widgets.js";
+import { deleteObjects, features, folded, link, listPage, state, vhostField } from "./widgets.js";
 
 const COLUMNS = [
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (queue) => queue.vhost },
@@ -25,22 +23,14 @@ const COLUMNS = [
   rateColumn("ack", "Ack", "ack"),
   rateColumn("redeliver", "Redelivered", "redeliver", { shown: false }),
   countColumn("consumers", "Consumers", "consumers", { shown: false }),
-  {
-    id: "capacity", title: "Consumer capacity", sort: "consumer_capacity", number: true, shown: false,
-    cell: (queue) => (queue.consumers ? format.percent(queue.consumer_capacity) : ""),
-  },
-  {
-    id: "bytes", title: "Message bytes", sort: "message_bytes", number: true, shown: false,
-    cell: (queue) => format.bytes(queue.message_bytes),
-  },
-  {
-    id: "average", title: "Average size", number: true, shown: false, help: "bytes of a message's payload",
-    cell: (queue) => (queue.messages ? format.bytes(Math.round(queue.message_bytes / queue.messages)) : ""),
-  },
-  {
-    id: "oldest", title: "Oldest ready message", sort: "oldest_ready_message_age", number: true, shown: false,
-    help: "its age, with the accuracy of the statistics interval", cell: (queue) => format.age(queue.oldest_ready_message_age),
-  },
+  { id: "capacity", title: "Consumer capacity", sort: "consumer_capacity", number: true, shown: false,
+    cell: (queue) => (queue.consumers ? format.percent(queue.consumer_capacity) : "") },
+  { id: "bytes", title: "Message bytes", sort: "message_bytes", number: true, shown: false,
+    cell: (queue) => format.bytes(queue.message_bytes) },
+  { id: "average", title: "Average size", number: true, shown: false, help: "bytes of a message's payload",
+    cell: (queue) => (queue.messages ? format.bytes(Math.round(queue.message_bytes / queue.messages)) : "") },
+  { id: "oldest", title: "Oldest ready message", sort: "oldest_ready_message_age", number: true, shown: false,
+    help: "its age, with the accuracy of the statistics interval", cell: (queue) => format.age(queue.oldest_ready_message_age) },
 ];
 const FIELDS = [
   ...["name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "policy", "operator_policy", "state", "idle_since"],
@@ -91,16 +81,13 @@ function addForm(context) {
       { name: "name", label: "Name", required: true },
       { name: "type", label: "Type", type: "select", options: [["", "default of the virtual host"], "classic", "quorum"] },
       { name: "durable", label: "Durability", type: "select", options: [["true", "durable"], ["false", "transient"]] },
-      {
-        name: "auto_delete", label: "Auto delete", type: "select", options: [["false", "No"], ["true", "Yes"]],
-        help: "deleted when its last consumer is cancelled",
-      },
+      { name: "auto_delete", label: "Auto delete", type: "select", options: [["false", "No"], ["true", "Yes"]],
+        help: "deleted when its last consumer is cancelled" },
     ],
     async run({ vhost, name, type, durable, auto_delete }) {
       const args = { ...argumentRows.read(), ...(type ? { "x-queue-type": type } : {}) };
       await api.put(target({ vhost, name }), { durable: durable === "true", auto_delete: auto_delete === "true", arguments: args });
-      tasks.say(`Queue ${name} is declared.`);
-      context.refresh();
+      tasks.changed(`Queue ${name} is declared.`);
     },
   });
 }
@@ -111,10 +98,7 @@ function createList(context) {
     load: paged(api.get, () => (context.vhost ? path`queues/${context.vhost}` : "queues"), { columns: FIELDS }),
     actions: [{ label: "Purge", run: purgeQueues, danger: true }, { label: "Delete", run: removeQueues, danger: true }],
   });
-  return {
-    element: h("div.page", {}, h("h1", {}, "Queues"), table.element, folded("Add a queue", addForm(context))),
-    refresh: (signal) => table.refresh(signal),
-  };
+  return listPage("Queues", table, folded("Add a queue", addForm(context)));
 }
 
 export const queuesPage = { route: "queues", section: "queues", title: "Queues", create: createList };

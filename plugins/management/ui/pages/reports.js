@@ -1,14 +1,13 @@
 /** The reports of the analysis: the verdict, lag, top talkers and links of the last runs. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { List } from "../core/list.js";
 import { address } from "../core/router.js";
 import { may } from "../core/session.js";
 import { h, facts, fill } from "../web/dom.js";
 import * as format from "../web/format.js";
 import { whole } from "../web/table.js";
-import { attempt, heading, save, section, state } from "./widgets.js";
+import { attempt, heading, listPage, save, section, state } from "./widgets.js";
 
 const KINDS = { balanced: "good", sampled: "waiting", incomplete: "waiting", imbalanced: "bad" };
 const HEALTH = { well: { text: "nothing", kind: "good" }, wrong: { text: "see report", kind: "bad" }, unknown: { text: "unknown", kind: "waiting" } };
@@ -31,7 +30,7 @@ function createList() {
     name: "reports", label: "Reports", columns: COLUMNS, key: (one) => one.name, load: whole((signal) => api.get("warren/reports", {}, signal)),
     empty: "no reports: switch the export on (message_log.enabled), then run `warren analyze --input ./message-log --output ./reports/NAME`",
   });
-  return { element: h("div.page", {}, h("h1", {}, "Reports"), table.element), refresh: (signal) => table.refresh(signal) };
+  return listPage("Reports", table);
 }
 
 const queueName = (row) => `${row.vhost ?? ""} ${row.queue ?? row.name ?? ""}`;

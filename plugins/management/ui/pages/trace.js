@@ -1,7 +1,6 @@
 /** The live trace: samples of the messages that pass an exchange or a queue. */
 
-import * as api from "../core/api.js";
-import { DEFAULT_EXCHANGE, path } from "../core/api.js";
+import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { form } from "../core/form.js";
 import { may } from "../core/session.js";
 import { h, facts, fill, show } from "../web/dom.js";

@@ -1,7 +1,6 @@
 /** Users: the list, the page of a user with permissions and limits, and the question what a user may do. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { form } from "../core/form.js";
 import { List } from "../core/list.js";
 import { may } from "../core/session.js";
@@ -10,7 +9,7 @@ import { h, facts, fill, short, show } from "../web/dom.js";
 import { whole } from "../web/table.js";
 import { limitsSection } from "./limits.js";
 import { permissionForms, permissionTables } from "./permissions.js";
-import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, vhostField } from "./widgets.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, listPage, section, vhostField } from "./widgets.js";
 
 const TAGS = [
   ["administrator", "everything"], ["monitoring", "reads all virtual hosts, connections and nodes"],
@@ -35,10 +34,8 @@ function userForm(done, existing, latest) {
     fields: [
       ...(changed ? [] : [{ name: "name", label: "Name", required: true }]),
       { name: "kind", label: "Log in with", type: "select", options: changed ? [KEEP, ...PASSWORDS] : PASSWORDS },
-      {
-        name: "password", label: "Password", type: "password", autocomplete: "new-password",
-        help: "or the hash, as GET /api/auth/hash_password returns it",
-      },
+      { name: "password", label: "Password", type: "password", autocomplete: "new-password",
+        help: "or the hash, as GET /api/auth/hash_password returns it" },
       { name: "again", label: "Password again", type: "password", autocomplete: "new-password" },
       { name: "tags", label: "Tags", value: existing ? tagsOf(existing).join(",") : "", help: "separated by commas" },
       h("div.offers", {}, h("span", {}, "Set tag:"), TAGS.map(([tag, help]) => h("button.quick", {
@@ -72,10 +69,8 @@ async function kept(name) {
 const COLUMNS = [
   { id: "name", title: "Name", sort: "name", always: true, cell: (user) => link.user(user.name) },
   { id: "tags", title: "Tags", sort: "tags", cell: (user) => short(tagsOf(user).join(", ")) },
-  {
-    id: "vhosts", title: "Can access virtual hosts",
-    cell: (user) => (user.vhosts.length ? short(user.vhosts.join(", ")) : h("span.waiting", {}, "no access")),
-  },
+  { id: "vhosts", title: "Can access virtual hosts",
+    cell: (user) => (user.vhosts.length ? short(user.vhosts.join(", ")) : h("span.waiting", {}, "no access")) },
   { id: "password", title: "Has password", cell: (user) => (user.password_hash ? "yes" : "no") },
   editColumn((user) => ["users", user.name]),
 ];
@@ -91,10 +86,7 @@ function createList(context) {
     name: "users", label: "Users", columns: COLUMNS, key: (user) => user.name, load: whole(load), empty: "no users", sort: "name",
     actions: [{ label: "Delete", run: remove, danger: true }],
   });
-  return {
-    element: h("div.page", {}, h("h1", {}, "Users"), table.element, folded("Add a user", userForm(context.refresh))),
-    refresh: (signal) => table.refresh(signal),
-  };
+  return listPage("Users", table, folded("Add a user", userForm(context.refresh)));
 }
 
 const OPERATIONS = [

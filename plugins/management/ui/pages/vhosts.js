@@ -1,7 +1,6 @@
 /** Virtual hosts: the list, and the page of a virtual host. */
 
-import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import api, { path } from "../core/api.js";
 import { form } from "../core/form.js";
 import { List } from "../core/list.js";
 import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
@@ -13,7 +12,7 @@ import { whole } from "../web/table.js";
 import { limitsSection } from "./limits.js";
 import { permissionForms, permissionTables } from "./permissions.js";
 import { countColumn, dataChart, dataColumn, lengthsChart, rateColumn, ratesChart } from "./rates.js";
-import { attempt, deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, state } from "./widgets.js";
+import { attempt, deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, listPage, section, state } from "./widgets.js";
 
 const target = (vhost) => path`vhosts/${vhost.name}`;
 const stateOf = (vhost) => Object.values(vhost.cluster_state ?? {})[0];
@@ -43,10 +42,8 @@ const COLUMNS = [
 const fieldsOf = (vhost = {}) => [
   { name: "description", label: "Description", value: vhost.description ?? "" },
   { name: "tags", label: "Tags", value: (vhost.tags ?? []).join(","), help: "separated by commas" },
-  {
-    name: "default_queue_type", label: "Default queue type", type: "select",
-    value: vhost.default_queue_type ?? "classic", options: ["classic", "quorum"],
-  },
+  { name: "default_queue_type", label: "Default queue type", type: "select",
+    value: vhost.default_queue_type ?? "classic", options: ["classic", "quorum"] },
 ];
 
 function createList(context) {
@@ -66,14 +63,10 @@ function createList(context) {
     label: "Add a virtual host", submit: "Add virtual host", fields: [{ name: "name", label: "Name", required: true }, ...fieldsOf()],
     async run({ name, ...more }) {
       await api.put(target({ name }), more);
-      tasks.say(`Virtual host ${name} is added.`);
-      context.refresh();
+      tasks.changed(`Virtual host ${name} is added.`);
     },
   });
-  return {
-    element: h("div.page", {}, h("h1", {}, "Virtual hosts"), table.element, may.administer() ? folded("Add a virtual host", add) : null),
-    refresh: (signal) => table.refresh(signal),
-  };
+  return listPage("Virtual hosts", table, may.administer() ? folded("Add a virtual host", add) : null);
 }
 
 function createVHost(context) {

@@ -1,7 +1,6 @@
 /** Widgets of several pages: links to objects, features, definition lists, sections that fold, deletion. */
 
-import * as api from "../core/api.js";
-import { DEFAULT_EXCHANGE, path } from "../core/api.js";
+import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { follow, form } from "../core/form.js";
 import { address, go } from "../core/router.js";
@@ -140,6 +139,11 @@ export async function hideForbidden(vhost, forms, signal) {
     for (const [right, of, element] of forms) if (of === name && !rights[right]) show(element, false);
   }
 }
+
+/** A page with a list of objects, and more below it, such as the form that adds one. */
+export const listPage = (title, table, ...more) => ({
+  element: h("div.page", {}, h("h1", {}, title), table.element, more), refresh: (signal) => table.refresh(signal),
+});
 
 /** The heading of an object's page. */
 export function heading(kind, name, vhost) {

@@ -26,6 +26,7 @@ from warren.broker.core.access.users import Users
 from warren.broker.core.definitions.definition_recorder import DefinitionRecorder
 from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.definitions.restore import restore
+from warren.broker.core.messages import journal_port
 from warren.broker.core.messages.journal_port import Commit
 from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.messages.message_state import MessageState
@@ -34,7 +35,6 @@ from warren.broker.core.node.node import Node
 from warren.broker.storage import log_records
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.journal import Journal
-from warren.broker.storage.memory_journal import MemoryJournal
 from warren.broker.storage.metadata import LISTS, Metadata
 from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 from warren.plugins.message_log.analysis.input import Manifests
@@ -218,7 +218,7 @@ def load_metadata(data: bytes, turn: Turn) -> None:
         try:
             definitions = metadata.load()
             turn()
-            restore(Node("node", "cluster", FakeClock(), MemoryJournal(), Users(frozenset())), definitions)
+            restore(Node("node", "cluster", FakeClock(), journal_port.Journal(), Users(frozenset())), definitions)
         except StorageFault:
             pass
         finally:

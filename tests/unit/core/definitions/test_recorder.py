@@ -16,6 +16,7 @@ from warren.broker.core.definitions.definition_recorder import COUNTED, NOT_COUN
 from warren.broker.core.definitions.restore import Restored, restore
 from warren.broker.core.exchanges.exchange_context import Emission
 from warren.broker.core.exchanges.fanout import FanoutExchange
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.metadata.records import (
     Change,
@@ -35,13 +36,12 @@ from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMP
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import OPERATOR_POLICY
 from warren.broker.core.vhost.vhost import EVENT, PREDECLARED, VHost
-from warren.broker.storage.memory_journal import MemoryJournal
 from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 HEADERS = Table.of({"x-match": "any", "colour": "red"})
 
 
-class RecordingJournal(MemoryJournal):
+class RecordingJournal(Journal):
     """A journal that keeps changes in the order in which they were recorded."""
 
     def __init__(self) -> None:

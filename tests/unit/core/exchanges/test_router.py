@@ -17,11 +17,11 @@ from warren.broker.core.exchanges.route_cache import LIMIT_BYTES, ROUTE_BYTES, R
 from warren.broker.core.exchanges.router import SEARCH_COST, Route, Search
 from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.binding import Binding, Destination
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.messages.message import ByteCount, Message, RoutingAddress, framed
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.queue_host import QueueHost
-from warren.broker.storage.memory_journal import MemoryJournal
 
 
 class Map:
@@ -30,7 +30,7 @@ class Map:
     def __init__(self) -> None:
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
-        clock, journal = FakeClock(), MemoryJournal()
+        clock, journal = FakeClock(), Journal()
         self.host = QueueHost("/", clock, journal, Ledger(0), Scheduler(clock, journal))
         self.exchange("", "direct")
 
@@ -52,7 +52,7 @@ class Map:
         return sorted(queue.name for queue in self.ask(exchange, *keys, message=message)[0])
 
     def ask(self, exchange: str, *keys: str, message: Message | None = None) -> tuple[tuple[Queue, ...], bool]:
-        search = Search(self.exchanges[exchange], self.exchanges, self.queues, keys or ("",), message, MemoryJournal())
+        search = Search(self.exchanges[exchange], self.exchanges, self.queues, keys or ("",), message, Journal())
         assert search.run()
         return search.targets, search.stable
 
@@ -186,7 +186,7 @@ def test_very_many_destinations_are_added_in_steps(map_: Map, type_: str, match:
         map_.queue(f"{number}")
         map_.bind("x", f"{number}", "k", arguments)
     message = framed(RoutingAddress("x", "k"), Properties(headers=Table.of({"h": 1})), b"")
-    search = Search(map_.exchanges["x"], map_.exchanges, map_.queues, ("k",), message, MemoryJournal())
+    search = Search(map_.exchanges["x"], map_.exchanges, map_.queues, ("k",), message, Journal())
     before = longest = 0
     complete = False
     while not complete:

@@ -11,6 +11,7 @@ from warren.broker.app.open_storage import Store
 from warren.broker.config import Config
 from warren.broker.core.access.users import Users
 from warren.broker.core.jobs.scheduler import RETRY_MS
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.metadata.records import (
     StoredExchange,
@@ -23,7 +24,6 @@ from warren.broker.core.metadata.records import (
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.consumers import Consumer
-from warren.broker.storage.memory_journal import MemoryJournal
 
 
 class Greedy(Consumer):
@@ -44,7 +44,7 @@ class Greedy(Consumer):
 def two_queues() -> tuple[Node, FakeClock, list[Greedy], list[tuple[str, str, dict[str, object]]]]:
     """Return queues with a consumer each, and the lines that the node logs."""
     clock = FakeClock()
-    node = Node("n", "n", clock, MemoryJournal(), Users(frozenset()))
+    node = Node("n", "n", clock, Journal(), Users(frozenset()))
     log: list[tuple[str, str, dict[str, object]]] = []
     node.scheduler.report = lambda *line: log.append(line)
     vhost = node.add_vhost("/")

@@ -8,10 +8,10 @@ from tests.support.clock import FakeClock
 from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, OperatorError, Unknown
 from warren.broker.core.access.users import Users
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.metadata.records import StoredGlobalParameter
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.parameters import Component, Parameters, is_same
-from warren.broker.storage.memory_journal import MemoryJournal
 
 
 class Colours(Component):
@@ -30,7 +30,7 @@ class Colours(Component):
 
 @pytest.fixture
 def node() -> Node:
-    made = Node("n", "first", FakeClock(), MemoryJournal(), Users(frozenset()))
+    made = Node("n", "first", FakeClock(), Journal(), Users(frozenset()))
     made.add_vhost("/")
     return made
 

@@ -13,20 +13,20 @@ from warren.broker.core.access.users import Users
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.route_cache import RouteCache
 from warren.broker.core.exchanges.router import Route
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.messages.message import ByteCount, RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import Policies
 from warren.broker.core.policies.policy_keys import KEYS, OPERATOR_KEYS, definition_lines, merge_definitions
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.storage.memory_journal import MemoryJournal
 
 LENGTH = {"max-length": 5}
 
 
 @pytest.fixture
 def node() -> Node:
-    made = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
+    made = Node("n", "n", FakeClock(), Journal(), Users(frozenset()))
     made.add_vhost("/")
     return made
 

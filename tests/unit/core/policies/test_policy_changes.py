@@ -7,9 +7,9 @@ import pytest
 
 from tests.support.clock import FakeClock
 from warren.broker.core.access.users import Users
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import Policies
-from warren.broker.storage.memory_journal import MemoryJournal
 
 QUEUES = 6_000
 NO_LIMIT = -1
@@ -17,7 +17,7 @@ NO_LIMIT = -1
 
 @pytest.fixture
 def node() -> Node:
-    made = Node("n", "n", FakeClock(), MemoryJournal(), Users(frozenset()))
+    made = Node("n", "n", FakeClock(), Journal(), Users(frozenset()))
     vhost = made.add_vhost("/")
     for number in range(QUEUES):
         vhost.declare_queue(f"q{number}")

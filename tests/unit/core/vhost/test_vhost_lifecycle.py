@@ -15,6 +15,7 @@ from warren.broker.core.access.users import Users
 from warren.broker.core.definitions.definition_recorder import DefinitionRecorder
 from warren.broker.core.definitions.restore import restore
 from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.metadata.records import (
     Change,
     StoredGlobalParameter,
@@ -26,13 +27,12 @@ from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.storage.memory_journal import MemoryJournal
 from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 QUORUM = Table.of({"x-queue-type": "quorum"})
 
 
-class RecordingJournal(MemoryJournal):
+class RecordingJournal(Journal):
     """A journal that keeps changes in the order in which they were recorded."""
 
     def __init__(self) -> None:
