@@ -33,7 +33,7 @@ from .health import AGAIN, OLDEST, most_delivered, oldest
 from .input import NOT_PARQUET, Input, LogFile, SkippedFile, read_input
 from .queues import OPEN_COUNTS, Balance, QueueName, balances, impossible, open_counts, overfull
 from .reduction import Boot as BootName
-from .reduction import CheckedRange, Events, Ranges, ages, reduce_rows, row_ranges, settle, stages
+from .reduction import CheckedRange, Events, Ranges, of_journeys, reduce_rows, row_ranges, settle
 from .reduction import crossings as crossings_of
 from .selection import ALL, Selection
 from .verdict import Imbalance, Verdict, imbalances, unrouted, verdict
@@ -331,8 +331,7 @@ def meet(place: Folder, ranges: Ranges, stored: list[str], part: str) -> Part:
     journeys, messages = settled["journeys"], settled["messages"]
     summary = {
         "balances": settled["balances"],
-        "latencies": pa.concat_tables([settled["latencies"], stages(journeys)]),
-        "ages": pa.concat_tables([settled["ages"], ages(journeys)]),
+        **of_journeys(settled, journeys),
         "open": open_counts(journeys, ranges),
         "waiting": waiting_in(journeys, messages),
         "oldest": oldest(journeys),

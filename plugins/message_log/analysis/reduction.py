@@ -8,6 +8,7 @@ merged.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -36,13 +37,17 @@ from .facts import (
     ATTEMPTS,
     BALANCES,
     BOOT,
+    CONSUMERS,
     CROSSINGS,
+    FACTS,
+    HOLDS,
     JOURNEYS,
     LATENCIES,
     MESSAGES,
     RECEIPTS,
     ROUTES,
     ROWS,
+    SLOWEST,
     TRAFFIC,
     TRANSFERS,
     WAYS_OUT,
@@ -52,6 +57,7 @@ from .facts import (
     Table,
     bucket,
     codes,
+    greatest,
     group,
     numbers_of,
     unified,
@@ -86,6 +92,9 @@ def reduce_rows(rows: pa.Table, checked: Ranges) -> Facts:
         "traffic": traffic(events),
         "latencies": latencies(events),
         "ages": AGES.schema.empty_table(),
+        "slowest": SLOWEST.schema.empty_table(),
+        "consumers": consumers(events),
+        "holds": HOLDS.schema.empty_table(),
         "routes": routes(events),
         "transfers": transfers(events),
         "attempts": attempts(events),
@@ -113,13 +122,18 @@ def settle(facts: Facts, checked: Ranges) -> Facts:
     kept, arrived = some.filter(pa.array(~over)), facts["arrivals"]
     return facts | {
         "balances": group(BALANCES, pa.concat_tables([facts["balances"], closed.select(BALANCES.schema.names)])),
-        "latencies": group(LATENCIES, pa.concat_tables([facts["latencies"], stages(closed)])),
-        "ages": group(AGES, pa.concat_tables([facts["ages"], ages(closed)])),
+        **of_journeys(facts, closed),
         "journeys": still_open,
         "messages": kept,
         "arrivals": arrived.filter(pa.array(among(arrived, kept, *ARRIVALS.keys))) if arrived.num_rows else arrived,
         "receipts": group(RECEIPTS, pa.concat_tables([facts["receipts"], receipts(closed, arrived)])),
     }
+
+
+def of_journeys(facts: Facts, journeys: pa.Table) -> Facts:
+    """Add to facts those that journeys show as a whole."""
+    made = {"latencies": stages, "ages": ages, "slowest": slowest, "holds": holds}
+    return {name: group(FACTS[name], pa.concat_tables([facts[name], make(journeys)])) for name, make in made.items()}
 
 
 class Events(Table):
@@ -224,6 +238,60 @@ def ages(journeys: pa.Table) -> pa.Table:
     return histogram(AGES, table, age_us)
 
 
+def slowest(journeys: pa.Table) -> pa.Table:
+    """Return the messages that consumers settled, with their ages since the first publish."""
+    known = numbers_of(journeys["enter_ns"].is_valid()) & numbers_of(journeys["leave_ns"].is_valid())
+    rows = journeys.filter(pa.array(known & (settled(journeys) > 0)))
+    inside_us = (rows["leave_ns"].to_numpy() - rows["enter_ns"].to_numpy()) // 1000
+    age_us = numbers_of(rows["origin_us"].fill_null(0)) + np.maximum(inside_us, 0)
+    table = rows.select(list(SLOWEST.keys)).append_column("age_us", pa.array(age_us))
+    return greatest(SLOWEST, table.append_column("at", rows["last"]).cast(SLOWEST.schema))
+
+
+def consumers(events: Events) -> pa.Table:
+    """Count the messages that each consumer got and acknowledged."""
+    delivers, acks = events.is_event(DELIVER), events.is_event(ACK, FED_OUT)
+    at = events.number("ts_us")
+    return events.grouped(
+        CONSUMERS,
+        delivers | acks,
+        delivered=np.where(delivers, events.weight, 0),
+        acknowledged=np.where(acks, events.weight, 0),
+        last_delivered=only(at, delivers),
+        last_acknowledged=only(at, acks),
+    )
+
+
+def holds(journeys: pa.Table) -> pa.Table:
+    """Return for how long consumers held the messages that they acknowledged."""
+    known = [numbers_of(journeys[name].is_valid()) for name in ("consumer", "leave_ns", "last_deliver_ns")]
+    rows = journeys.filter(pa.array(np.logical_and.reduce(known)))
+    held_us = np.maximum((rows["leave_ns"].to_numpy() - rows["last_deliver_ns"].to_numpy()) // 1000, 0)
+    table = rows.select(list(HOLDS.keys)).append_column("held", pa.array(np.ones(rows.num_rows, "i8")))
+    for name in ("held_us", "longest_held_us"):
+        table = table.append_column(name, pa.array(held_us))
+    return group(HOLDS, table.cast(HOLDS.schema))
+
+
+def consumer_of(tag: str | None, connection: str | None) -> int:
+    """Return a number for a consumer, the same in all processes."""
+    return 3 * number_of(tag) + number_of(connection)
+
+
+def number_of(name: str | None) -> int:
+    return int.from_bytes(blake2b((name or "").encode(), digest_size=7).digest(), "big")
+
+
+def consumers_of(events: Events) -> Numbers:
+    """Return the consumer of each row (`consumer_of`)."""
+    numbers = []
+    for name in ("consumer_tag", "conn_id"):
+        values = [*events[name].combine_chunks().dictionary.to_pylist(), None]
+        numbers.append(np.array([number_of(value) for value in values])[codes(events[name])])
+    consumer: Numbers = 3 * numbers[0] + numbers[1]
+    return consumer
+
+
 def histogram(fact: Fact, table: pa.Table, times_us: Numbers) -> pa.Table:
     """Return a fact of histograms, from its other keys and the time of each row."""
     columns = {name: table[name] for name in table.column_names}
@@ -319,6 +387,7 @@ def journeys(events: Events) -> pa.Table:
         last_deliver_ns=only(time, delivers),
         origin_us=only(events.number("origin_us"), enters & events.has("origin_us")),
         first_queue=text_of(events, "first_queue", enters),
+        consumer=only(consumers_of(events), events.is_event(ACK, FED_OUT)),
         leave_ns=only(time, leaves),
         last=events["ts_us"],
     )

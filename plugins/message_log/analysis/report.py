@@ -37,6 +37,7 @@ ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for desc
     "throughput": ("-messages", *SCOPED, "grain"),
     "latency": ("-p99_us", *QUEUE, "stage"),
     "end_to_end": ("-p99_us", *END_TO_END),
+    "slowest": ("-age_us", *QUEUE, "boot_id", "msg_seq"),
     "backlog": ("-peak", *QUEUE),
     "clients": ("-messages", "node", "vhost", "user", "connection"),
     "flow": ("-messages", "node", "vhost", "source_kind", "source", "target_kind", "target"),
@@ -48,6 +49,7 @@ ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for desc
     "poison": ("-redelivered", "-requeued", *QUEUE, "msg_seq"),
     "links": ("link", "upstream_node"),
     "consumers": ("-mean_ready", *QUEUE),
+    "consumers_by_name": ("-delivered", *QUEUE, "user", "conn_id", "consumer_tag"),
     "churn": ("node", "name"),
     "capacity": ("node",),
 }
@@ -78,6 +80,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
         "throughput": traffic.throughput(facts["series"]),
         "latency": latency,
         "end_to_end": traffic.end_to_end(facts["ages"]),
+        "slowest": traffic.slowest(facts["slowest"], ledger.input.folder),
         "backlog": figures.backlog(snapshots, growth),
         "clients": traffic.clients(facts["transfers"]),
         "flow": traffic.flow(facts["transfers"]),
@@ -89,6 +92,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
         "poison": traffic.poison(facts["attempts"]),
         "links": figures.links(ledger.links, ledger.lags, readings),
         "consumers": figures.consumers(snapshots, kinds, latency),
+        "consumers_by_name": traffic.consumers_by_name(facts["consumers"], facts["holds"]),
         "churn": figures.churn(readings),
         "capacity": figures.capacity(readings, [rows for _, rows in seconds]),
         "durability": [asdict(each) for each in ledger.durability],
@@ -226,11 +230,20 @@ def input_of(ledger: Ledger) -> Values:
         "selection": ledger.folder.selection.describe(),
         "files": len(files.files),
         "events": sum(file.records for file in files.of(schema.EVENTS)),
+        "bytes": sum(file.bytes for file in files.files),
+        "bytes_per_day": bytes_per_day(ledger),
         "skipped": dict(sorted(skipped.items())),
         "missing_hours": missing_hours(files.files),
         "skipped_files": sorted(file.path for file in files.skipped)[:SKIPPED],
         "clock_jumps": [plain({name: getattr(boot, name) for name in clock}) for boot in jumped],
     }
+
+
+def bytes_per_day(ledger: Ledger) -> int | None:
+    """Return the bytes of the log for a day, at the rate of the time between its first record and its last one."""
+    ends = [at for boot in ledger.boots for at in (boot.first, boot.last) if at is not None]
+    span_s = (max(ends) - min(ends)).total_seconds() if ends else 0
+    return round(sum(file.bytes for file in ledger.input.files) / span_s * 86_400) if span_s else None
 
 
 def missing_hours(files: Iterable[LogFile]) -> list[str]:

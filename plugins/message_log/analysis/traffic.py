@@ -16,7 +16,8 @@ import pyarrow as pa
 from ..file_format import schema
 from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, ENQUEUE, EXPIRE, FED_IN, FED_OUT, PUBLISH, REQUEUE
 from .facts import quantile_table
-from .reduction import UNROUTABLE, WEIGHT
+from .health import trace_command
+from .reduction import UNROUTABLE, WEIGHT, consumer_of
 
 Values = dict[str, Any]
 QUEUE = ("node", "vhost", "queue")
@@ -155,6 +156,24 @@ def top(
         kept += of_key[:limit]
         rest.append(of_key[limit:])
     return kept, rest
+
+
+def slowest(rows: pa.Table, folder: str) -> list[Values]:
+    """Return the messages that consumers settled longest after the first publish, with commands that trace them."""
+    return [row | {"trace": trace_command(f"{row['boot_id']}/{row['msg_seq']}", folder)} for row in rows.to_pylist()]
+
+
+def consumers_by_name(counts: pa.Table, holds: pa.Table) -> list[Values]:
+    """Return the consumers, with the mean and the greatest time for which they held a message."""
+    held = {tuple(row[name] for name in (*QUEUE, "consumer")): row for row in holds.to_pylist()}
+    rows = []
+    for row in counts.to_pylist():
+        names = tuple(row[name] for name in QUEUE)
+        found = held.get((*names, consumer_of(row["consumer_tag"], row["conn_id"])))
+        row |= {name: messages(row[name]) for name in ("delivered", "acknowledged")}
+        row["mean_held_us"] = round(found["held_us"] / found["held"]) if found else None
+        rows.append(row | {"longest_held_us": found["longest_held_us"] if found else None})
+    return rows
 
 
 def clients(transfers: pa.Table) -> list[Values]:

@@ -246,7 +246,11 @@ def consumers(page: Page) -> Section | None:
         return None
     wrong = page.wrong("stuck", "slow")
     finding = f"those of {count(len(wrong), 'queue')} do not keep up" if wrong else "they keep up"
-    return Section("consumers", "Consumers", 42 if wrong else NORMAL, finding, [page.table("consumers", "Consumers")])
+    parts = [
+        page.table("consumers", "Consumers"),
+        *page.tables(("consumers_by_name", "Each consumer"), is_open=bool(wrong)),
+    ]
+    return Section("consumers", "Consumers", 42 if wrong else NORMAL, finding, parts)
 
 
 def brokers(page: Page) -> Section | None:
@@ -354,7 +358,10 @@ def latency(page: Page) -> Section | None:
     if heat:
         parts = [heading("From the publish to the acknowledgement, over time"), {"kind": "heat", **heat}]
         parts.append(note("Each row covers half a power of ten; a darker cell has more messages."))
-    parts += page.tables(("latency", "By stage"), is_open=True)
+    parts += page.tables(
+        ("latency", "By stage"), ("end_to_end", "From the first publish, over dead letters and links"), is_open=True
+    )
+    parts += page.tables(("slowest", "The slowest messages"))
     finding: list[Any] = ["p99 up to ", seconds(rows[0]["p99_us"] / 1e6), f": {rows[0]['stage'].replace('_', ' to ')}"]
     return Section("latency", "Latency", NORMAL + 6, finding if rows else "of acknowledged messages", parts)
 
