@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from .boots import Boot, micros
 from .facts import AGES, Fact, bucket, group, measures, names, unified
 from .reduction import histogram, joined
+from .timeline import Steps
 
 Link = tuple[str, str | None]
 """The upstream queue and the node of the upstream."""
@@ -170,6 +171,17 @@ def ages(crossings: pa.Table, receipts: pa.Table) -> pa.Table:
     age_us = np.maximum(rows["received_us"].to_numpy() - rows["published_min"].to_numpy(), 0)
     named = rows.rename_columns({"upstream_node": "origin_node", "link": "origin"})
     return histogram(AGES, named.select(["node", "vhost", "origin_node", "origin", "queue"]), age_us)
+
+
+def lags_by_step(crossings: pa.Table, steps: Steps) -> list[dict[str, Any]]:
+    """Return the greatest lag of each link in each step, in microseconds."""
+    rows = crossings.filter(pc.and_(crossings["entered"].is_valid(), crossings["published"].is_valid()))
+    entered_us, published_us = (rows[name].to_numpy() for name in ("entered", "published"))
+    table = rows.select(["link", "upstream_node"]).append_column("step", pa.array(steps.of(entered_us // 1_000_000)))
+    table = unified(table.append_column("lag_us", pa.array(np.maximum(entered_us - published_us, 0))))
+    grouped = table.group_by(["link", "upstream_node", "step"], use_threads=False).aggregate([("lag_us", "max")])
+    found: list[dict[str, Any]] = grouped.to_pylist()
+    return found
 
 
 def merge_counts(parts: Iterable[LinkCount]) -> list[LinkCount]:

@@ -53,7 +53,7 @@ UNROUTED = 10_000  # messages of a part that are listed
 class Ledger:
     """The results of the check of a log.
 
-    place      the folder with the seconds of each hour, `hours`, by path
+    place      the folder with the seconds of each hour, `hours`, and the open facts of all, `parts`, by path
     facts      the merged facts of all hours and parts, as SUMMARY
     snapshots  the merged facts of `snapshots`
     lags       histograms of the lags of links
@@ -63,6 +63,7 @@ class Ledger:
     input: Input
     place: Folder
     hours: list[str]
+    parts: list[str]
     facts: Facts
     snapshots: Facts
     boots: list[Boot]
@@ -123,7 +124,9 @@ def make_ledger(
     reasons = [*missing_newest(boots, known), *hours_without_snapshots(boots, of_snapshots["closings"])]
     reasons += crossings.unknown_ends(of_links) if not selection.nodes else []
     judged = verdict(boots, found, kept, [*reasons, *files.reasons()])
-    return Ledger(log, files, place, stored, facts, of_snapshots, boots, of_queues, kept, of_links, lags, found, judged)
+    return Ledger(
+        log, files, place, stored, paths, facts, of_snapshots, boots, of_queues, kept, of_links, lags, found, judged
+    )
 
 
 class SelectedFolder(NamedTuple):

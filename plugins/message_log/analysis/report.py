@@ -15,8 +15,9 @@ from ..file_format import schema
 from ..file_format.schema import METRICS
 from . import figures, health, store, traffic
 from .boots import Boot, restarts
+from .crossings import lags_by_step
 from .engine import Engine
-from .facts import TRAFFIC
+from .facts import CROSSINGS, TRAFFIC
 from .folder import Folder
 from .input import HOUR, LogFile
 from .ledger import Ledger, SelectedFolder, read_rows
@@ -110,7 +111,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
         "input": input_of(ledger) | {"engine": engine.name},
         "totals": traffic.totals(kinds),
         "conservation": conservation,
-        "timeline": timeline(frame, counts, lengths(engine, ledger, frame), readings),
+        "timeline": timeline(frame, counts, lengths(engine, ledger, frame), readings, lags(engine, ledger, frame)),
         **lists,
         "rows": {name: len(rows) for name, rows in made.items()},
     }
@@ -195,6 +196,17 @@ def lengths_in(folder: SelectedFolder, steps: Steps, chosen: list[Queue], file: 
     columns = ["node", "boot_id", "snapshot", "ts_us", "vhost", "queue", "queues", "ready", "unacked"]
     rows = read_rows(folder, file, columns)
     return lengths_by_step([rows], steps, chosen) if rows is not None else {}
+
+
+def lags(engine: Engine, ledger: Ledger, frame: Frame) -> list[Values]:
+    """Return the lags of links by step."""
+    if frame.steps is None:
+        return []
+    return [row for rows in engine.map(partial(lags_in, ledger.place, frame.steps), ledger.parts) for row in rows]
+
+
+def lags_in(place: Folder, steps: Steps, part: str) -> list[Values]:
+    return lags_by_step(place.read(f"{part}/crossings.parquet", CROSSINGS.schema), steps)
 
 
 def add_names(ledger: Ledger, rows: list[Values]) -> None:

@@ -113,10 +113,13 @@ class Frame:
         self.chosen = choose(kinds, self.oldest, self.extents, lengths)
 
 
-def timeline(frame: Frame, counts: list[Values], lengths: Lengths, readings: Iterable[Values]) -> Values | None:
+def timeline(
+    frame: Frame, counts: list[Values], lengths: Lengths, readings: Iterable[Values], lags: Iterable[Values]
+) -> Values | None:
     """Return the section "timeline" of report.json, or null if there are neither events nor snapshots.
 
-    `counts` are rows of `by_step`; `lengths` are of the chosen queues; `readings` are rows of `metrics`.
+    `counts` are rows of `by_step`; `lengths` are of the chosen queues; `readings` are rows of `metrics`, and `lags` of
+    `lags_by_step`.
     """
     steps = frame.steps
     if steps is None:
@@ -127,6 +130,7 @@ def timeline(frame: Frame, counts: list[Values], lengths: Lengths, readings: Ite
         "steps": steps.count,
         "rates": rates(counts, steps),
         "queues": queues(counts, lengths, frame, steps),
+        "links": links(lags, steps),
         "ack_latency": ack_latency(counts, steps),
         "nodes": nodes(by_node_and_step(readings, steps), steps),
     }
@@ -327,6 +331,18 @@ def waiting_steps(ready: Mapping[int, int], steps: Steps) -> set[int]:
         if ready[step] and ready[later] and (later - step) * steps.step_s <= READING_S:
             found.update(range(step, later))
     return found
+
+
+def links(lags: Iterable[Values], steps: Steps) -> list[Values]:
+    """Return the series of links: the greatest lag of a message that arrived in a step, null without one."""
+    series = []
+    for (link, upstream_node), rows in sorted(keyed(lags, "link", "upstream_node").items(), key=str):
+        greatest_s: dict[int, float] = defaultdict(float)
+        for row in rows:
+            greatest_s[row["step"]] = max(greatest_s[row["step"]], row["lag_us_max"] / 1e6)
+        lag_s = [greatest_s.get(step) for step in range(steps.count)]
+        series.append({"link": link, "upstream_node": upstream_node, "lag_s": lag_s})
+    return series
 
 
 def ack_latency(counts: list[Values], steps: Steps) -> Values | None:

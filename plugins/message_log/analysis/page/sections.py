@@ -236,7 +236,14 @@ def links(page: Page) -> Section | None:
     if failures:
         finding += f", {count(failures, 'failure')} of links"
     parts = [flow(edges, ("Upstream", "Downstream"), LINKS_HEIGHT)] if edges else []
-    parts += [page.table("links", "Links"), heading("Conservation"), table(crossed, "Crossings", page.limit)]
+    lags = [
+        Line(f"{link['link']} at {link['upstream_node']}", link["lag_s"]) for link in page.timeline.get("links") or []
+    ]
+    parts += chart("Greatest lag, from the publish upstream to the arrival", "s", lags[:LINES])
+    parts += [
+        page.table("links", "Links"),
+        *fold("Conservation", [table(crossed, "Crossings", page.limit)], bool(missing)),
+    ]
     return Section("links", "Federation links", 88 if missing else NORMAL + 6, finding, parts)
 
 
