@@ -61,6 +61,7 @@ class Log:
         self._published: Counter[str] = Counter()
         self._acked: Counter[str] = Counter()
         self._born: dict[int, int] = {}
+        self._first: dict[int, tuple[int, str]] = {}  # the birth and the first queue of dead letters' first messages
 
     def follow(self, previous: Log) -> None:
         """Link this boot to the one before."""
@@ -91,11 +92,10 @@ class Log:
         self.event(schema.DEAD_LETTER, number, queue=queue, reason=reason)
         self.declare(*targets)
         copy = self._new()
-        self._enter(
-            copy,
-            targets,
-            {"reason": "dlx", "exchange": "dead", "routing_key": "key", "size": 100, "source_seq": number},
-        )
+        born, first_queue = self._first[copy] = self._first.get(number, (self._born[number], queue))
+        names = {"exchange": "dead", "routing_key": "key", "size": 100, "first_queue": first_queue}
+        origin = {"source_seq": number, "origin_us": self._born[copy] - born}
+        self._enter(copy, targets, {"reason": "dlx", **names, **origin})
         return copy
 
     def confirm(self, number: int, reason: str | None = None) -> None:
@@ -232,7 +232,8 @@ class Log:
         return self._messages
 
     def _enter(self, number: int, queues: tuple[str, ...], columns: Values) -> None:
-        chosen = {name: columns.get(name) for name in ("reason", "exchange", "routing_key", "size", "source_seq")}
+        names = ("reason", "exchange", "routing_key", "size", "source_seq", "origin_us", "first_queue")
+        chosen = {name: columns.get(name) for name in names}
         for queue in queues:
             self.ready[queue].append(number)
             self._published[queue] += 1
