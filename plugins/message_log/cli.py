@@ -196,11 +196,14 @@ def analyze(options: Namespace) -> int:
 
 def headlines(report: dict[str, Any]) -> Iterator[str]:
     """Yield the last lines of a run: what is wrong now, with the commands that trace examples, and the verdict."""
+    from .analysis.health import trace_command
+
     wrong = report["wrong_now"][:SHOWN]
     if not wrong:
         yield report["health"]["sentence"]
     for row in wrong:
-        yield f"wrong now: {row['line']}{': ' + row['trace'] if row['trace'] is not None else ''}"
+        trace = trace_command(row["message"], report["input"]["folder"])
+        yield f"wrong now: {row['line']}{f': {trace}' if trace is not None else ''}"
     more = report["rows"]["wrong_now"] - len(wrong)
     if more:
         yield f"wrong now: {more:,} more, in report.json"

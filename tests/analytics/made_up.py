@@ -52,7 +52,7 @@ def report(name: Name = str, rows: int = 8, queues: int = 4, status: str = "imba
         "reasons": [name("the reason")],
         "health": {"status": "wrong", "sentence": f"{rows:,} things are wrong now, the worst: {name('q')}."},
         "wrong_now": [
-            {**one, "cause": "stuck", "line": f"{one['queue']}: stuck", "trace": f"warren trace {name('b1')}/{at}"}
+            {**one, "cause": "stuck", "line": f"{one['queue']}: stuck", "message": f"{name('b1')}/{at}"}
             for at, one in enumerate(about)
         ],
         "input": {
@@ -89,7 +89,10 @@ def report(name: Name = str, rows: int = 8, queues: int = 4, status: str = "imba
         "unroutable": [{**key, "published": 3, "unroutable": 2, "returned": 1} for key in keys],
         "given_up": [{**one, "event": "drop", "reason": "maxlen", "messages": 4} for one in about],
         "redelivered": [{**one, "delivered": 10, "redelivered": 2, "requeued": 1, "share": 0.2} for one in about],
-        "poison": [{**one, "msg_seq": 1, "redelivered": 6, "requeued": 6, "message_id": name("id")} for one in about],
+        "poison": [
+            {**one, "boot_id": name("b1"), "msg_seq": 1, "redelivered": 6, "requeued": 6, "message_id": name("id")}
+            for one in about
+        ],
         "links": [
             {"link": name("link"), "upstream_node": name("node 1"), "node": name("node 0"), "arrived": 9, "missing": 1}
         ],

@@ -1,4 +1,4 @@
-"""What is wrong at the end of a log: nothing in ordinary traffic, and exactly what is sick in a sick system."""
+"""The health at the end of a log: ordinary traffic raises nothing, and a sick queue exactly its cause."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from warren.plugins.message_log.analysis.engine import InProcess
 from warren.plugins.message_log.analysis.folder import Folder
 from warren.plugins.message_log.analysis.ledger import make_ledger
 from warren.plugins.message_log.analysis.report import Report, make_report
+from warren.plugins.message_log.cli import headlines
 from warren.plugins.message_log.file_format import schema
 
 from .log import START, Log
@@ -308,7 +309,6 @@ def test_a_sick_queue_raises_its_cause_and_nothing_else(
     assert since_s <= since.total_seconds() <= since_s + 1
     assert made.values["health"]["status"] == "wrong" and found["line"] in made.values["health"]["sentence"]
     number = int(found["message"].removeprefix("b1/"))
-    assert found["trace"] == f"warren trace b1/{number} --input {tmp_path / 'log'}"
     if cause == "unroutable":
         assert (found["exchange"], found["routing_key"]) == ("x", "odrers")
         assert "x with the key 'odrers' at rabbit@a /" in found["line"]
@@ -338,6 +338,17 @@ def test_the_worst_is_first_and_a_link_that_is_down_is_named(tmp_path: Path) -> 
     assert made.values["health"]["sentence"].startswith("3 things are wrong now, the worst: stuck at rabbit@a /: stuck")
 
 
+def test_the_last_lines_of_the_command_are_both_headlines() -> None:
+    well = {"status": "well", "sentence": "Nothing is wrong now."}
+    report = {"verdict": "Nothing is missing.", "health": well, "wrong_now": [], "rows": {"wrong_now": 0}}
+    assert list(headlines(report)) == ["Nothing is wrong now.", "Nothing is missing."]
+    wrong = [{"line": f"q{number}: stuck", "message": f"b1/{number}" if number else None} for number in range(12)]
+    report |= {"wrong_now": wrong, "rows": {"wrong_now": 12}, "input": {"folder": "/a log"}}
+    lines = list(headlines(report))
+    assert lines[:2] == ["wrong now: q0: stuck", "wrong now: q1: stuck: warren trace b1/1 --input '/a log'"]
+    assert lines[-2:] == ["wrong now: 2 more, in report.json", "Nothing is missing."] and len(lines) == 12
+
+
 @pytest.mark.parametrize(
     ("gauge", "value", "limit", "bound"),
     [
@@ -355,7 +366,7 @@ def test_a_node_at_a_limit_blocks_publishers(tmp_path: Path, gauge: str, value: 
     run(log, 12, act)
     log.write()
     (found,) = report_of(tmp_path).values["wrong_now"]
-    assert (found["cause"], found["queue"], found["trace"]) == ("blocked", None, None)
+    assert (found["cause"], found["queue"], found["message"]) == ("blocked", None, None)
     assert datetime.fromisoformat(found["since"]) == START + timedelta(seconds=60)
 
 

@@ -67,7 +67,7 @@ def test_only_the_verdict_and_what_is_wrong_now_are_marked() -> None:
     }
     for section, of_section in causes.items():
         for cause in of_section:
-            found = {"node": "a", "vhost": "/", "queue": "q", "cause": cause, "line": "q: so", "trace": None}
+            found = {"node": "a", "vhost": "/", "queue": "q", "cause": cause, "line": "q: so", "message": None}
             marks = {key: one["mark"] for key, one in sections(healthy() | {"wrong_now": [found]}).items()}
             assert marks[section] != "normal", cause
             assert {key for key, mark in marks.items() if mark != "normal"} <= {section, "consumers"}
@@ -76,7 +76,7 @@ def test_only_the_verdict_and_what_is_wrong_now_are_marked() -> None:
 def test_both_headlines_are_at_the_top() -> None:
     top = content(report(rows=12), ROWS[0])
     assert (top["health"], top["health_kind"], top["kind"]) == ("12 things wrong now, the worst first:", "bad", "bad")
-    assert top["wrong"][0] == {"line": "queue 0: stuck", "trace": "warren trace b1/0"}
+    assert top["wrong"][0] == {"line": "queue 0: stuck", "trace": "warren trace b1/0 --input /var/export"}
     assert (len(top["wrong"]), top["more_wrong"]) == (10, 2)
     well = content(healthy(), ROWS[0])
     assert (well["health"], well["health_kind"], well["kind"]) == ("Nothing is wrong now.", "good", "good")

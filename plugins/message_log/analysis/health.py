@@ -1,4 +1,4 @@
-"""What is wrong at the end of a log: each queue that needs somebody, with the cause, its beginning and a message.
+"""The health of queues and nodes at the end of a log: each fault with its cause, its beginning and a message.
 
 A queue is judged by the snapshots and events of its node's newest boot. Of several causes the first counts:
 
@@ -161,7 +161,7 @@ def trend(rows: list[Values], interval_s: float) -> Trend:
 
 
 class Judge:
-    """The judge of queues: what their events say."""
+    """The judge of queues, by their events."""
 
     def __init__(self, boots: Iterable[Boot], kinds: Iterable[Values], facts: Facts, latency: Iterable[Values]) -> None:
         """`kinds` and `latency` are rows of the fact and of the report of these names."""
@@ -350,8 +350,9 @@ def line(finding: Finding) -> str:
     return f"{subject}: {finding.cause} since {finding.since:%Y-%m-%d %H:%M:%S} UTC ({finding.text})"
 
 
-def trace_command(message: str, folder: str) -> str:
-    return f"warren trace {message} --input {shlex.quote(folder)}"
+def trace_command(message: str | None, folder: str) -> str | None:
+    """Return the command that shows the way of a message, given as BOOT/NUMBER."""
+    return f"warren trace {message} --input {shlex.quote(folder)}" if message is not None else None
 
 
 def queue_of(row: Values) -> Queue:

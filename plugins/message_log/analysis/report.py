@@ -77,11 +77,11 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     wrong = health.findings(ledger.boots, snapshots, growth, judge, readings)
     seconds = list(engine.map(partial(of_hour, ledger.place, frame.steps, frame.chosen), ledger.hours))
     made = {
-        "wrong_now": [row_of(finding, ledger.input.folder) for finding in wrong],
+        "wrong_now": [asdict(finding) | {"line": health.line(finding)} for finding in wrong],
         "throughput": traffic.throughput(facts["series"]),
         "latency": latency,
         "end_to_end": traffic.end_to_end(facts["ages"]),
-        "slowest": traffic.slowest(facts["slowest"], ledger.input.folder),
+        "slowest": facts["slowest"].to_pylist(),
         "backlog": figures.backlog(snapshots, growth),
         "clients": traffic.clients(facts["transfers"]),
         "flow": traffic.flow(facts["transfers"]),
@@ -122,12 +122,6 @@ def health_of(wrong: list[health.Finding], known: bool) -> Values:
     """Return the section "health"; `known` is false without a snapshot."""
     status = health.WRONG if wrong else health.WELL if known else health.UNKNOWN
     return {"status": status, "sentence": health.sentence(wrong, known)}
-
-
-def row_of(finding: health.Finding, folder: str) -> Values:
-    """Return a row of "wrong_now"."""
-    trace = health.trace_command(finding.message, folder) if finding.message is not None else None
-    return {**asdict(finding), "line": health.line(finding), "trace": trace}
 
 
 def trends(engine: Engine, ledger: Ledger) -> dict[Queue, health.Trend]:

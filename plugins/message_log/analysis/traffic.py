@@ -16,7 +16,6 @@ import pyarrow as pa
 from ..file_format import schema
 from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, ENQUEUE, EXPIRE, FED_IN, FED_OUT, PUBLISH, REQUEUE
 from .facts import quantile_table
-from .health import trace_command
 from .reduction import UNROUTABLE, WEIGHT, consumer_of
 
 Values = dict[str, Any]
@@ -156,11 +155,6 @@ def top(
         kept += of_key[:limit]
         rest.append(of_key[limit:])
     return kept, rest
-
-
-def slowest(rows: pa.Table, folder: str) -> list[Values]:
-    """Return the messages that consumers settled longest after the first publish, with commands that trace them."""
-    return [row | {"trace": trace_command(f"{row['boot_id']}/{row['msg_seq']}", folder)} for row in rows.to_pylist()]
 
 
 def consumers_by_name(counts: pa.Table, holds: pa.Table) -> list[Values]:

@@ -41,7 +41,7 @@ const text = (id, title) => ({ id, title, sort: id, cell: (row) => h("span.name"
 
 // The lists of a report that are shown: its key, title, columns, and which rows.
 const LISTS = [
-  ["wrong_now", "What is wrong now", [text("cause", "Cause"), text("line", "Where, since when and why"), text("trace", "Trace of an example")], (report) => report.wrong_now],
+  ["wrong_now", "What is wrong now", [text("cause", "Cause"), text("line", "Where, since when and why"), { id: "trace", title: "Trace of an example", cell: (row) => row.message && `warren trace ${row.message}` }], (report) => report.wrong_now],
   ["imbalances", "Imbalances", [text("problem", "Problem"), text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), count("records", "Records")], (report) => report.conservation?.imbalances],
   ["durability", "Durability: confirmed persistent messages before and after restarts", [text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), count("confirmed_before", "Before"), count("there_after", "After"), count("missing", "Missing"), count("lost", "Lost")], (report) => report.durability],
   ["latency", "Lag: time from publish to delivery, and in the queue", [text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), text("stage", "Stage"), lag("p50_us", "p50"), lag("p99_us", "p99"), lag("max_us", "Max")], (report) => report.latency],

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .... import web
+from ..health import trace_command
 from .parts import count
 from .sections import BAD, ODD, Page, Section, sections
 
@@ -42,7 +43,10 @@ def content(report: Values, rows: int) -> Values:
         "reasons": report.get("reasons") or [],
         "health": f"{count(total, 'thing')} wrong now, the worst first:" if wrong else health["sentence"],
         "health_kind": HEALTH[health["status"]],
-        "wrong": [{name: row[name] for name in ("line", "trace")} for row in wrong[:FINDINGS]],
+        "wrong": [
+            {"line": row["line"], "trace": trace_command(row["message"], report["input"]["folder"])}
+            for row in wrong[:FINDINGS]
+        ],
         "more_wrong": max(total - FINDINGS, 0),
         "totals": report["totals"],
         "start": start,

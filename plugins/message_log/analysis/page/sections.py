@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ...file_format import schema
+from ..health import trace_command
 from ..timeline import greatest
 from .parts import (
     Edge,
@@ -72,6 +73,14 @@ class Page:
         """Return the tables of these names that have rows, each of which the reader can unfold."""
         there = [(name, title) for name, title in names if self.rows(name)]
         return [part for name, title in there for part in fold(title, [self.table(name, title)], is_open)]
+
+    def traced(self, name: str) -> list[Part]:
+        """Return a table of messages with the commands that show their ways, if it has rows."""
+        rows = []
+        for row in self.rows(name):
+            message = f"{row['boot_id']}/{row['msg_seq']}" if row["msg_seq"] is not None else None
+            rows.append(row | {"trace": trace_command(message, self.report["input"]["folder"])})
+        return [table(rows, name, self.limit, self.row_count(name), ("boot_id", "msg_seq"))] if rows else []
 
     def table(self, name: str, title: str) -> Part:
         return table(self.rows(name), title, self.limit, self.row_count(name))
@@ -216,7 +225,7 @@ def redelivered(page: Page) -> Section | None:
     if poison:
         most = max(row[name] or 0 for row in poison for name in ("redelivered", "requeued"))
         finding += f"; one message came back {count(most, 'time')}"
-    parts += page.tables(("poison", "Messages that keep coming back"), is_open=True)
+    parts += fold("Messages that keep coming back", page.traced("poison"), True)
     return Section("redelivered", "Redelivered", 84 if page.wrong("poison") else NORMAL + 5, finding, parts)
 
 
@@ -368,7 +377,7 @@ def latency(page: Page) -> Section | None:
     parts += page.tables(
         ("latency", "By stage"), ("end_to_end", "From the first publish, over dead letters and links"), is_open=True
     )
-    parts += page.tables(("slowest", "The slowest messages"))
+    parts += fold("The slowest messages", page.traced("slowest"), False)
     finding: list[Any] = ["p99 up to ", seconds(rows[0]["p99_us"] / 1e6), f": {rows[0]['stage'].replace('_', ' to ')}"]
     return Section("latency", "Latency", NORMAL + 6, finding if rows else "of acknowledged messages", parts)
 

@@ -54,7 +54,7 @@ def test_a_page_with_hostile_names_follows_the_scheme_and_fits(
 def test_each_section_shows_its_figures(show: Show) -> None:
     page = show()
     head = page.locator("header").inner_text()
-    assert head.index("12 things wrong now") < head.index("queue 0: stuck\nwarren trace b1/0")
+    assert head.index("12 things wrong now") < head.index("queue 0: stuck\nwarren trace b1/0 --input /var/export")
     assert head.index("and 2 more") < head.index("The log does not balance") < head.index("the reason")
     for section, text in (
         *(("latency", "p99 up to 2.5 s"), ("latency", "and 1,000 more"), ("queues", "queue 3"), ("flow", "guest")),
