@@ -41,13 +41,10 @@ EMPTY = Choice({"none": None})
 
 
 class Key:
-    """A key of the configuration.
+    """A key of the configuration, with its comment (`doc`) in the reference of all keys. A `secret` value is not shown.
 
-    field   its field in Config, or in a part of it as `ssl_options.verify`, by default that of the same name; empty if
-            the value is only checked
-    shape   one of ONE, LIST, NAMES, MAP, NONE
-    doc     comment in the reference of all keys
-    secret  whether its value is never shown
+    Its field in Config, or in a part of it as `ssl_options.verify`, is that of the same name unless given, and empty if
+    the value is only checked.
     """
 
     __slots__ = ("path", "kind", "field", "shape", "doc", "secret")

@@ -36,10 +36,7 @@ class API:
     is_local = False
 
     def __init__(self, url: str, timeout_s: float | None, password_file: str = "") -> None:
-        """Prepare the connection, which the first request opens. Raises ExitError (64).
-
-        `timeout_s` limits all requests together; None is no limit.
-        """
+        """Prepare the connection; `timeout_s`, or None, limits all requests together. Raises ExitError (64)."""
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -107,10 +104,7 @@ class API:
             return self._answer(response)
 
     def lines(self, *path: str, **query: str) -> Iterator[str]:
-        """Send a GET request and return the lines of the response as they arrive.
-
-        Raises APIError, NotFound, Unreachable, TimeoutError.
-        """
+        """Return the lines of a GET response as they arrive. Raises APIError, NotFound, Unreachable, TimeoutError."""
         with self._reachable():
             response = self._exchange("GET", self._target(path, query), None, self._credentials())
             if response.status >= 300:

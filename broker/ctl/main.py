@@ -147,10 +147,7 @@ class Run:
         self.print_line(self.command.after)
 
     def report(self) -> None:
-        """Run the commands of `report`; an error is printed in place of a result.
-
-        Raises CommandError, Unreachable, TimeoutError.
-        """
+        """Print the results of `report`, or errors in their place. Raises CommandError, Unreachable, TimeoutError."""
         self.print_banner()
         vhosts = self.part(["list_vhosts", "name"]).answer()
         assert isinstance(vhosts, formats.Rows)

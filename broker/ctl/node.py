@@ -24,10 +24,7 @@ def connect_to_socket(call: Call, folder: Path, timeout_s: float | None) -> None
 
 
 def connect_to_url(call: Call, url: str, timeout_s: float | None, password_file: str = "") -> None:
-    """Connect to Warren or RabbitMQ. Its name is ANY_NODE if the user lacks the tag monitoring.
-
-    Raises ExitError, Unreachable, TimeoutError.
-    """
+    """Connect to a broker, named ANY_NODE without the tag monitoring. Raises ExitError, Unreachable, TimeoutError."""
     if COMMANDS[call.command].local:
         raise ExitError(USAGE, f"warrenctl: {call.command} goes by the control socket, not by --url")
     api = API(url, timeout_s, password_file)

@@ -25,12 +25,7 @@ GZIP_WINDOW = 31  # the largest window of zlib, with the header of gzip
 
 
 class Incoming:
-    """A request, parsed once, with the methods that answer it.
-
-    path     as sent, percent-encoding included
-    headers  by lower-case name; the last one wins
-    user     the name of its user, once that is known
-    """
+    """A request, parsed once, with the methods that answer it. Of headers with the same name the last one wins."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -39,12 +34,12 @@ class Incoming:
         self.method: str = scope["method"]
         self.reads = self.method in ("GET", "HEAD")
         self.scheme: str = scope.get("scheme", "http")
-        self.path: str = scope["raw_path"].decode("utf-8", "surrogateescape")
+        self.path: str = scope["raw_path"].decode("utf-8", "surrogateescape")  # with its percent-encoding
         self.headers = {name.decode("latin-1").lower(): text.decode("latin-1") for name, text in scope["headers"]}
         host, port = scope.get("client") or ("", 0)
         local_host, local_port = scope.get("server") or ("", 0)
         self.peer = Peer(host, port, local_host, local_port or 0, is_loopback(host))
-        self.user = ""
+        self.user = ""  # the name of its user, once that is known
 
     @cached_property
     def source(self) -> str:

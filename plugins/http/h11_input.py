@@ -19,12 +19,9 @@ LINE_ENDS = (b"\r\n", b"\n")
 
 
 class StrictBuffer(ReceiveBuffer):
-    """A buffer of received bytes for h11 in which lines of a head have to end with CR LF and name one length only.
+    """A buffer of received bytes for h11 in which lines of a head have to end with CR LF and name one length only."""
 
-    head_bytes  the length of the last head
-    """
-
-    head_bytes = 0
+    head_bytes = 0  # the length of the last head
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
         """Raises RemoteProtocolError, which is answered with 400, or with 431 if the head is too long."""
@@ -47,17 +44,14 @@ class StrictBuffer(ReceiveBuffer):
 
 
 class PacedConnection(h11.Connection):
-    """A connection of h11 that makes no event after `ends_s`, and notes it as `stopped` if there may be more.
-
-    refused  the status for the client whose input h11 does not take
-    """
+    """A connection of h11 that makes no event after `ends_s`, and notes it as `stopped` if there may be more."""
 
     def __init__(self) -> None:
         super().__init__(h11.SERVER, HEAD_BYTES)
         self._receive_buffer: StrictBuffer = StrictBuffer()
         self.ends_s = 0.0
         self.stopped = False
-        self.refused = 400
+        self.refused = 400  # the status for the client whose input h11 does not take
 
     @property
     def head_bytes(self) -> int:

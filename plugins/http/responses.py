@@ -24,16 +24,13 @@ class Pieces:
 
 @dataclass(slots=True)
 class Response(Generic[V]):
-    """A status with a body: a V that becomes JSON, bytes or Pieces sent as they are, or None.
-
-    `media_type` is that of bytes; `gzip` is the body compressed in advance, or None.
-    """
+    """A status with a body: a V that becomes JSON, bytes or Pieces sent as they are, or None."""
 
     status: int = 200
     body: object = None
     headers: Mapping[str, str] = field(default_factory=dict)
     media_type: str = "application/json"
-    gzip: bytes | None = None
+    gzip: bytes | None = None  # the body compressed in advance
 
     def encode(self) -> bytes:
         return b"".join(self.parts())

@@ -85,10 +85,7 @@ async def done_in_slices(objects: Iterable[T], do: Callable[[T], object]) -> Non
 async def sorted_in_slices(
     objects: Iterable[T], key: Callable[[T], Any], reverse: bool = False, count: int | None = None
 ) -> list[T]:
-    """Return the sorted objects, or the first `count` of them.
-
-    Runs are sorted in one turn of the loop each, and merged in slices.
-    """
+    """Return the sorted objects, or the first `count`: runs are sorted in one turn each, and merged in slices."""
     runs: list[list[tuple[Any, T]]] = [[]]
     turn = Turn()
     for one in objects:

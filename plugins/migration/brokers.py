@@ -34,13 +34,11 @@ class QueueName(NamedTuple):
 
 
 class QueueState(NamedTuple):
-    """A queue at the source. `unacked` messages are with consumers, including the migration's links. `acked` is the
-    broker's count of acknowledged messages.
-    """
+    """A queue at the source."""
 
     ready: int
-    unacked: int
-    acked: int
+    unacked: int  # messages with consumers, including the migration's links
+    acked: int  # the broker's count of acknowledged messages
     fields: Document
 
 
@@ -147,10 +145,7 @@ class Broker:
         ]
 
     def amqp_uri(self, credentials: str, host: str) -> str:
-        """Return the URI of its first AMQP listener, without TLS if there is one, with these credentials.
-
-        Raises ExitError (69) for a listener without a port.
-        """
+        """Return the URI of its first AMQP listener, rather without TLS. Raises ExitError (69) if it has no port."""
         for protocol, scheme in SCHEMES.items():
             for listener in self._listeners:
                 if listener["protocol"] == protocol:
@@ -159,10 +154,7 @@ class Broker:
 
 
 def port_of(listener: Document) -> int:
-    """Return the port of a listener as a number, because the answer of the source becomes part of a URI.
-
-    Raises ExitError (69).
-    """
+    """Return the port of a listener as a number, since it becomes part of a URI. Raises ExitError (69)."""
     try:
         port = int(listener["port"])
     except (KeyError, TypeError, ValueError):

@@ -25,18 +25,12 @@ REFUSALS = 100  # the maximum of objects that are left out one by one after the 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of the command line that concern what is migrated and when it ends.
-
-    once       end when the queues are empty, although clients are still connected to the source
-    leave_out  migrate even if the target cannot have everything
-    links      the most queues that have a link at the same time
-    timeout_s  the longest time, or None
-    """
+    """The options of the command line that concern what is migrated and when it ends."""
 
     vhosts: tuple[str, ...] = ()
-    once: bool = False
-    leave_out: bool = False
-    links: int = 500
+    once: bool = False  # end when the queues are empty, although clients are still connected to the source
+    leave_out: bool = False  # migrate even if the target cannot have everything
+    links: int = 500  # the most queues that have a link at the same time
     timeout_s: float | None = None
     definitions_only: bool = False
 

@@ -22,17 +22,12 @@ DOWN = ("error", "terminated", "invalid_upstream_uri", "shutdown")
 
 
 class LinkState(NamedTuple):
-    """The state of the link of one queue.
+    """The state of the link of one queue."""
 
-    `moved` counts messages since the link began, or is None if the broker does not count them. `unconfirmed` messages
-    are on the way. `problem` is the reason for which it moves none, or empty. `refused` is true if the broker runs no
-    more links.
-    """
-
-    moved: int | None = None
-    unconfirmed: int = 0
-    problem: str = ""
-    refused: bool = False
+    moved: int | None = None  # messages since the link began, or None if the broker does not count them
+    unconfirmed: int = 0  # messages on the way
+    problem: str = ""  # the reason for which it moves none, or empty
+    refused: bool = False  # true if the broker runs no more links
 
 
 class Mover(Protocol):

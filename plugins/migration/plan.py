@@ -37,17 +37,13 @@ class Target(NamedTuple):
 
 @dataclass
 class Plan:
-    """The definitions for the target.
-
-    `queues` are the queues that get a link, `users` the users of the target afterwards. `changes` are intended
-    differences; `missing` has the objects that the target cannot have.
-    """
+    """The definitions for the target."""
 
     document: Document
-    queues: list[QueueName] = field(default_factory=list)
-    users: set[str] = field(default_factory=set)
-    changes: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    queues: list[QueueName] = field(default_factory=list)  # the queues that get a link
+    users: set[str] = field(default_factory=set)  # of the target afterwards
+    changes: list[str] = field(default_factory=list)  # intended differences
+    missing: list[str] = field(default_factory=list)  # objects that the target cannot have
 
     def topology(self) -> Document:
         """Return only virtual hosts, exchanges, queues and bindings, which an import never changes."""

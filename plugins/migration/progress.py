@@ -16,13 +16,10 @@ UP, CLEAR = "\x1b[{}F", "\x1b[J"
 
 @dataclass
 class Progress:
-    """The progress of one queue.
-
-    `moved` counts messages that are safe at the target, or that left the source if the target does not count them.
-    """
+    """The progress of one queue."""
 
     name: QueueName
-    moved: int = 0
+    moved: int = 0  # messages that are safe at the target, or that left the source if the target does not count them
     ready: int = 0
     unacked: int = 0
     problem: str = ""

@@ -103,25 +103,17 @@ class SlicedGroup(FamilyGroup):
 
 @dataclass(frozen=True, slots=True)
 class PerObjectGroup(Generic[T]):
-    """A group about many objects, which are measured in slices.
-
-    all      returns the objects of a scope
-    measure  returns the values of one, in the order of the families
-    texts    returns the labels of one
-    total    replaces the sum, if it would leave out deleted objects
-    deleted  is added to the sum
-    summed   is the labels of the sum, by name
-    """
+    """A group about many objects, which are measured in slices."""
 
     name: str
     families: Sequence[Family]
     all: Callable[[Scope], Iterable[T]]
-    measure: Callable[[T], Values]
+    measure: Callable[[T], Values]  # returns the values of an object, in the order of the families
     label_names: Texts = ()
-    texts: Callable[[T], Texts] = lambda one: ()
-    total: Callable[[Scope], Values] | None = None
-    deleted: Callable[[Scope], Values] | None = None
-    summed: Sequence[tuple[str, str]] = ()
+    texts: Callable[[T], Texts] = lambda one: ()  # returns the labels of an object
+    total: Callable[[Scope], Values] | None = None  # replaces the sum, if it would leave out deleted objects
+    deleted: Callable[[Scope], Values] | None = None  # is added to the sum
+    summed: Sequence[tuple[str, str]] = ()  # the labels of the sum, by name
     prefix: str = RABBITMQ
 
     def labels(self, each: bool) -> Texts:

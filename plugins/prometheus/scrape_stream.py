@@ -15,23 +15,16 @@ SEND_S = 10.0  # for a scraper to receive a chunk
 
 
 class ScrapeStream:
-    """The response to a scrape: a short one is sent as a whole, a long one as a stream of chunks.
-
-    sending     the time limit of the chunk that is being sent, or None
-    since_s     when the sending of the chunk began
-    aborted     True if the scrape was aborted for another one
-    started     True once the response has begun
-    size_bytes  of the uncompressed text
-    """
+    """The response to a scrape: a short one is sent as a whole, a long one as a stream of chunks."""
 
     def __init__(self, incoming: Incoming) -> None:
         self._incoming = incoming
         self.source = incoming.source
-        self.sending: asyncio.Timeout | None = None
-        self.since_s = 0.0
-        self.aborted = False
+        self.sending: asyncio.Timeout | None = None  # the time limit of the chunk that is being sent
+        self.since_s = 0.0  # when the sending of the chunk began
+        self.aborted = False  # for another scrape
         self.started = False
-        self.size_bytes = 0
+        self.size_bytes = 0  # of the uncompressed text
 
     async def write(self, chunks: AsyncIterator[bytes], content_type: str, zipped: bool) -> int:
         """Send the chunks and return the bytes of the text. Raises TimeoutError if the scraper is too slow."""

@@ -72,7 +72,7 @@ export class Chart {
   #line(label, at) {
     const { stored } = this.#options;
     const line = { label, at, text: "", value: h("b"), shown: stored ? preference(`chart.${this.title}.${label}`, true) : true };
-    line.button = h("button", { type: "button", "aria-pressed": String(line.shown), title: "show or hide", onclick: () => {
+    line.button = h("button", { "aria-pressed": String(line.shown), title: "show or hide", onclick: () => {
       line.shown = !line.shown;
       if (stored) prefer(`chart.${this.title}.${label}`, line.shown);
       line.button.setAttribute("aria-pressed", String(line.shown));

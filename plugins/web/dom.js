@@ -22,6 +22,7 @@ export function h(tag, attributes = {}, ...children) {
   const [name, ...classes] = tag.split(".");
   const element = document.createElement(name);
   if (classes.length) element.className = classes.join(" ");
+  if (name === "button") element.type = "button"; // unless an attribute says that it sends a form
   for (const [key, value] of Object.entries(attributes ?? {})) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on")) listen(element, key.slice(2), value);

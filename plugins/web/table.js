@@ -70,7 +70,7 @@ export class Table {
     this.pages = h("nav.pages", { "aria-label": `${label}: pages` });
     this.empty = h("p.empty", { hidden: true }, this.#options.empty);
     this.bar = h("div.actions", { hidden: true }, h("span", {}), actions.map((action) => h(
-      action.danger ? "button.danger" : "button", { type: "button", onclick: () => this.#act(action) }, action.label)));
+      action.danger ? "button.danger" : "button", { onclick: () => this.#act(action) }, action.label)));
     this.element = h(small ? "div" : "section.list", {}, small ? null : this.#tools(), this.bar,
       h("div.scroll", { tabindex: 0, role: "region", "aria-label": label }, this.table), this.empty, small ? null : this.pages);
     this.#drawHead();
@@ -127,7 +127,7 @@ export class Table {
       const sorted = column.sort && column.sort === sort ? (sort_reverse ? "descending" : "ascending") : null;
       const arrow = { ascending: " ▲", descending: " ▼" }[sorted] ?? "";
       const title = column.sort
-        ? h("button.sort", { type: "button", onclick: () => this.#sortBy(column) }, column.title, arrow) : column.title;
+        ? h("button.sort", { onclick: () => this.#sortBy(column) }, column.title, arrow) : column.title;
       return h("th", { ...kindOf(column), scope: "col", title: column.help, "aria-sort": sorted }, title);
     });
     if (this.#selectable) {
@@ -256,7 +256,7 @@ export class Table {
     if (this.drawn === `${page}/${pages}`) return;
     this.drawn = `${page}/${pages}`;
     this.pages.replaceChildren(...shown.map((one) => h("button", {
-      type: "button", "aria-current": one === page ? "page" : null, onclick: () => {
+      "aria-current": one === page ? "page" : null, onclick: () => {
         this.#state.page = one;
         this.#changed();
       },

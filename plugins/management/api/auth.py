@@ -46,11 +46,10 @@ def get_login_methods(request: Request) -> Response[dict[str, bool]]:
     return ok({"oauth_enabled": False})
 
 
-async def log_in(request: Request) -> Response[str]:
+async def log_in(request: Request, body: bytes) -> Response[str]:
     """Check the user name and password of a form; there is no session: each request has credentials."""
     if request.state.config.disable_basic_auth:
         raise HTTPError(401, "not_authorized", "Not_Authorized")
-    body: bytes = request.body
     fields = dict(parse_qsl(body.decode("utf-8", "replace")))
     if not {"username", "password"} <= fields.keys():
         raise HTTPError(401, "not_authorized", "Not_Authorized")
@@ -89,7 +88,7 @@ def forget_attempts(request: Request) -> Response[None]:
 
 ROUTES = (
     Route("GET", "/auth", NONE, get_login_methods),
-    Route("POST", "/login", NONE, log_in, bytes, LOGIN_BYTES, durable=False),
+    Route("POST", "/login", NONE, log_in, LOGIN_BYTES, durable=False),
     Route("GET", "/whoami", ANY, whoami),
     Route("GET", "/auth/hash_password/{password}", ADMIN, get_password_hash),
     Route("GET", "/auth/attempts/{node}", MONITOR, list_attempts),

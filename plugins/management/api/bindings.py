@@ -127,9 +127,8 @@ async def get_binding(request: Request) -> Response[BindingView]:
     return ok(binding_view(request.path_vhost(), await find_binding(request)))
 
 
-async def post_binding(request: Request) -> Response[None]:
+async def post_binding(request: Request, body: BindingBody) -> Response[None]:
     """Create a binding; the header Location has its properties key."""
-    body: BindingBody = request.body
     table = table_of(body.arguments)
     kind, source, name = names(request)
     with request.acting():
@@ -237,8 +236,8 @@ ROUTES = (
     Route("GET", f"{OF_EXCHANGE}/destination", VHOST, list_of_destination, vhost_required=False),
     Route("GET", TO_QUEUE, VHOST, list_between, vhost_required=False),
     Route("GET", TO_EXCHANGE, VHOST, list_between, vhost_required=False),
-    Route("POST", TO_QUEUE, VHOST, post_binding, BindingBody, BODY_LIMIT),
-    Route("POST", TO_EXCHANGE, VHOST, post_binding, BindingBody, BODY_LIMIT),
+    Route("POST", TO_QUEUE, VHOST, post_binding, BODY_LIMIT),
+    Route("POST", TO_EXCHANGE, VHOST, post_binding, BODY_LIMIT),
     Route("GET", TO_QUEUE + "/{props}", VHOST, get_binding),
     Route("GET", TO_EXCHANGE + "/{props}", VHOST, get_binding),
     Route("DELETE", TO_QUEUE + "/{props}", VHOST, delete_binding),

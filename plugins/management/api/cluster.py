@@ -24,9 +24,9 @@ def get_name(request: Request) -> Response[Name]:
     return ok(Name(request.node.cluster_name))
 
 
-def set_name(request: Request) -> Response[None]:
+def set_name(request: Request, body: Name) -> Response[None]:
     """Set the name of the cluster."""
-    request.node.parameters.set_global(CLUSTER_NAME, request.body.name)
+    request.node.parameters.set_global(CLUSTER_NAME, body.name)
     return done()
 
 
@@ -85,7 +85,7 @@ def configuration(request: Request) -> Response[bytes]:
 
 ROUTES = (
     Route("GET", "/cluster-name", ANY, get_name),
-    Route("PUT", "/cluster-name", ADMIN, set_name, Name),
+    Route("PUT", "/cluster-name", ADMIN, set_name),
     Route("GET", "/feature-flags", ANY, list_features),
     Route("PUT", "/feature-flags/{name}/enable", ADMIN, enable_feature),
     Route("GET", "/deprecated-features", ANY, list_deprecated),

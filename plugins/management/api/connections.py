@@ -11,10 +11,9 @@ from ...http.responses import Response, done, missing, ok
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
-from ..views.connection import ConnectionIdentity, ConnectionView, connection_identity, connection_view
+from ..views.connection import OF_TLS, ConnectionIdentity, ConnectionView, connection_identity, connection_view
 from ..views.stats import RequestStats
 
-OF_TLS = ("ssl_", "peer_cert_")  # fields that are empty in a single connection without TLS, and null in lists
 REASON = "Closed via management plugin"
 CLOSED_AT_ONCE = 100  # closing them takes some milliseconds
 
@@ -40,10 +39,7 @@ def list_of_user(request: Request) -> Listing[ConnectionIdentity]:
 async def get_connection(request: Request) -> Response[ConnectionView]:
     """Return one connection."""
     item: Any = connection_view(RequestStats(request), await connection_of(request))
-    for name, value in item.items():
-        if value is None and name.startswith(OF_TLS):
-            item[name] = ""
-    return ok(item)
+    return ok(item | {name: item[name] or "" for name in OF_TLS})
 
 
 async def delete_connection(request: Request) -> Response[None]:

@@ -70,10 +70,10 @@ async def get_definitions(request: Request) -> Response[Item]:
     return Response(200, Pieces(await request.wait(texts)), headers)
 
 
-async def post_definitions(request: Request) -> Response[None]:
+async def post_definitions(request: Request, body: bytes) -> Response[None]:
     """Import definitions, all of them or none; with `leave-out` entries that this broker cannot have are skipped."""
     vhost, leave_out = request.path.get("name"), request.flag("leave-out")
-    document, digest = document_of_request(request)
+    document, digest = document_of_request(request, body)
     permits = CallerPermits(request)
     checks = request.authorize, permits
     importing = request.host.imports.run(document, vhost, request.user.name, leave_out, digest, *checks)
@@ -86,25 +86,22 @@ async def post_definitions(request: Request) -> Response[None]:
     return Response(204, headers=without_password(imported.without_password))
 
 
-async def check_definitions(request: Request) -> Response[dict[str, list[str]]]:
+async def check_definitions(request: Request, body: bytes) -> Response[dict[str, list[str]]]:
     """Check definitions as an import does, change nothing, and return the parts that an import would leave out."""
     permits, leave_out = CallerPermits(request), request.flag("leave-out")
-    document, _ = document_of_request(request)
+    document, _ = document_of_request(request, body)
     vhost = request.path.get("name")
     checking = request.host.imports.check(document, vhost, leave_out, request.authorize, permits)
     checked = await request.wait(checking)
     return ok({"skipped": checked.warnings})
 
 
-def document_of_request(request: Request) -> Decoded:
-    """Return the definitions of the body, and the digest of their text unless they are Undecoded.
-
-    Raises HTTPError (400, 404).
-    """
+def document_of_request(request: Request, body: bytes) -> Decoded:
+    """Return the definitions of a body, and the digest of their text unless Undecoded. Raises HTTPError (400, 404)."""
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
         raise not_found(NO_VHOST)
-    body, media_type = request.body, request.incoming.headers.get("content-type", "")
+    media_type = request.incoming.headers.get("content-type", "")
     if len(body) > bodies.THREAD_FROM:
         return Undecoded(partial(decode_document, body, media_type), len(body)), ""
     return decode_document(body, media_type)
@@ -248,6 +245,6 @@ PATHS = ("/definitions", "/definitions/{name}", "/all-configuration")
 CHECKS = ("/warren/check-definitions", "/warren/check-definitions/{name}")
 ROUTES = (
     *(Route("GET", path, ADMIN, get_definitions) for path in PATHS),
-    *(Route("POST", path, ADMIN, post_definitions, bytes, CONFIGURED) for path in PATHS),
-    *(Route("POST", path, ADMIN, check_definitions, bytes, CONFIGURED, durable=False) for path in CHECKS),
+    *(Route("POST", path, ADMIN, post_definitions, CONFIGURED) for path in PATHS),
+    *(Route("POST", path, ADMIN, check_definitions, CONFIGURED, durable=False) for path in CHECKS),
 )

@@ -41,9 +41,8 @@ async def get_exchange(request: Request) -> Response[ExchangeView]:
     return await with_lists(request, exchange_view(stats, exchange), lists)
 
 
-async def put_exchange(request: Request) -> Response[None]:
+async def put_exchange(request: Request, body: Declaration) -> Response[None]:
     """Declare an exchange."""
-    body: Declaration = request.body
     name = strip_line_ends(request.exchange_name())
     await request.wait(unbound(request.path_vhost(), Exchange.kind, name))
     with request.acting():
@@ -66,6 +65,6 @@ ROUTES = (
     Route("GET", "/exchanges", VHOST, list_exchanges),
     Route("GET", "/exchanges/{vhost}", VHOST, list_exchanges),
     Route("GET", "/exchanges/{vhost}/{exchange}", VHOST, get_exchange),
-    Route("PUT", "/exchanges/{vhost}/{exchange}", VHOST, put_exchange, Declaration),
+    Route("PUT", "/exchanges/{vhost}/{exchange}", VHOST, put_exchange),
     Route("DELETE", "/exchanges/{vhost}/{exchange}", VHOST, delete_exchange),
 )

@@ -47,9 +47,8 @@ def list_limits_of_vhosts(request: Request) -> Listing[VHostLimits]:
     return Listing(vhosts, lambda vhost: VHostLimits(vhost.name, of_vhost(request, vhost)))
 
 
-def put_limit_of_vhost(request: Request) -> Response[None]:
+def put_limit_of_vhost(request: Request, body: LimitBody) -> Response[None]:
     """Set one limit of a virtual host."""
-    body: LimitBody = request.body
     vhost = request.path_vhost()
     limits = of_vhost(request, vhost) | {request.path["limit"]: body.value}
     request.node.limits.set_vhost(vhost.name, limits)
@@ -84,9 +83,8 @@ def list_limits_of_user(request: Request) -> Listing[UserLimits]:
     return Listing([user] if user.limits else [], user_limits_view)
 
 
-def put_limit_of_user(request: Request) -> Response[None]:
+def put_limit_of_user(request: Request, body: LimitBody) -> Response[None]:
     """Set one limit of a user."""
-    body: LimitBody = request.body
     user = request.node.users.get(request.path["user"])
     if user is None:
         raise bad(["no_such_user", request.path["user"]])
@@ -106,10 +104,10 @@ def delete_limit_of_user(request: Request) -> Response[None]:
 ROUTES = (
     Route("GET", "/vhost-limits", ANY, list_limits_of_vhosts),
     Route("GET", "/vhost-limits/{vhost}", VISIBLE, list_limits_of_vhosts),
-    Route("PUT", "/vhost-limits/{vhost}/{limit}", ADMIN, put_limit_of_vhost, LimitBody),
+    Route("PUT", "/vhost-limits/{vhost}/{limit}", ADMIN, put_limit_of_vhost),
     Route("DELETE", "/vhost-limits/{vhost}/{limit}", ADMIN, delete_limit_of_vhost),
     Route("GET", "/user-limits", ADMIN, list_limits_of_users),
     Route("GET", "/user-limits/{user}", OWN, list_limits_of_user),
-    Route("PUT", "/user-limits/{user}/{limit}", ADMIN, put_limit_of_user, LimitBody),
+    Route("PUT", "/user-limits/{user}/{limit}", ADMIN, put_limit_of_user),
     Route("DELETE", "/user-limits/{user}/{limit}", ADMIN, delete_limit_of_user),
 )

@@ -62,9 +62,8 @@ class Get(msgspec.Struct):
 # Publish
 
 
-async def publish(request: Request) -> Response[dict[str, bool]]:
+async def publish(request: Request, body: Publish) -> Response[dict[str, bool]]:
     """Publish a message; `routed` is true if a queue matched."""
-    body: Publish = request.body
     name = request.exchange_name()
     if name not in request.path_vhost().exchanges:
         raise not_found("exchange_not_found")
@@ -124,12 +123,11 @@ def properties_of(given: dict[str, Any] | list[Any]) -> Properties:
 # Get
 
 
-async def get(request: Request) -> Response[None]:
+async def get(request: Request, body: Get) -> Response[None]:
     """Get messages and settle them as `ackmode` says.
 
     Messages that were taken from the queue for good are returned, whatever ends the get after them.
     """
-    body: Get = request.body
     if body.ackmode not in ACK_MODES:
         raise bad(f"ackmode should be one of {', '.join(ACK_MODES)}")
     if body.encoding not in ("auto", "base64"):
@@ -243,6 +241,6 @@ def json_of_properties(properties: Properties) -> Item:
 
 
 ROUTES = (
-    Route("POST", "/exchanges/{vhost}/{exchange}/publish", VHOST, publish, Publish, PUBLISH_BYTES),
-    Route("POST", "/queues/{vhost}/{queue}/get", VHOST, get, Get, durable=False),
+    Route("POST", "/exchanges/{vhost}/{exchange}/publish", VHOST, publish, PUBLISH_BYTES),
+    Route("POST", "/queues/{vhost}/{queue}/get", VHOST, get, durable=False),
 )

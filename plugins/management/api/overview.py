@@ -18,6 +18,7 @@ from ..stats.counters import OVERVIEW, Values, churn_counters, length_counters, 
 from ..stats.rates import Counted
 from ..stats.vhost_totals import Totals, totals_of
 from ..views import node as node_views
+from ..views.stats import required
 
 
 class ObjectTotals(msgspec.Struct):
@@ -28,29 +29,17 @@ class ObjectTotals(msgspec.Struct):
     channels: int
 
 
+@required(str, "management_version", "rates_mode", "product_version", "product_name", "rabbitmq_version")
+@required(str, "cluster_name", "erlang_version", "erlang_full_version", "release_series_support_status")
+@required(str, "default_queue_type")
+@required(dict[str, str], "cluster_tags", "node_tags")
+@required(bool, "disable_stats", "enable_queue_totals", "is_op_policy_updating_enabled")
+@required(Counted, "message_stats", "churn_rates", "queue_totals")
 class OverviewView(TypedDict):
     """The node with totals and rates; node, listeners and contexts are only for monitoring users."""
 
-    management_version: str
-    rates_mode: str
     sample_retention_policies: dict[str, list[int]]
     exchange_types: list[node_views.FeatureView]
-    product_version: str
-    product_name: str
-    rabbitmq_version: str
-    cluster_name: str
-    cluster_tags: dict[str, str]
-    node_tags: dict[str, str]
-    erlang_version: str
-    erlang_full_version: str
-    release_series_support_status: str
-    disable_stats: bool
-    default_queue_type: str
-    enable_queue_totals: bool
-    is_op_policy_updating_enabled: bool
-    message_stats: Counted
-    churn_rates: Counted
-    queue_totals: Counted
     object_totals: ObjectTotals
     statistics_db_event_queue: int
     node: NotRequired[str]
@@ -65,7 +54,7 @@ async def overview(request: Request) -> Response[OverviewView]:
     vhosts = request.visible_vhosts()
     totals = await request.wait(totals_of(vhosts, ()))
     message_stats, churn, queue_totals = await statistics(request, vhosts, totals)
-    body: OverviewView = {
+    body: Any = {
         "management_version": node.version,
         "rates_mode": request.state.config.rates_mode,
         "sample_retention_policies": request.state.samples.retention_ages(),

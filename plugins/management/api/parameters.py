@@ -88,19 +88,15 @@ def get_parameter(request: Request) -> Response[ParameterView]:
 
 
 def check_component(request: Request, component: str) -> None:
-    """Check the right to change a component's parameters, which is that of the component's own routes.
-
-    Raises HTTPError (401, 405).
-    """
+    """Check the right to change parameters of a component, as its own routes do. Raises HTTPError (401, 405)."""
     if component == OPERATOR_POLICY:
         check_operator_policies(request)
     elif component == VHOST_LIMITS:
         ADMIN.check(request.caller, None)
 
 
-def put_parameter(request: Request) -> Response[None]:
+def put_parameter(request: Request, body: ParameterBody) -> Response[None]:
     """Set a parameter, which its component applies immediately."""
-    body: ParameterBody = request.body
     component, name = request.path["component"], request.path["name"]
     check_component(request, component)
     check_whole(body.value)
@@ -162,9 +158,8 @@ def check_name(request: Request, name: str) -> None:
         ADMIN.check(request.caller, None)
 
 
-def put_global(request: Request) -> Response[None]:
+def put_global(request: Request, body: ParameterBody) -> Response[None]:
     """Set a global parameter."""
-    body: ParameterBody = request.body
     check_name(request, request.path["name"])
     check_whole(body.value)
     new = request.node.parameters.set_global(request.path["name"], body.value, request.check_space)
@@ -186,10 +181,10 @@ ROUTES = (
     Route("GET", "/parameters/{component}", POLICIES, list_parameters),
     Route("GET", "/parameters/{component}/{vhost}", POLICIES, list_parameters),
     Route("GET", "/parameters/{component}/{vhost}/{name}", POLICIES, get_parameter),
-    Route("PUT", "/parameters/{component}/{vhost}/{name}", POLICIES, put_parameter, ParameterBody, LONG_BODY_BYTES),
+    Route("PUT", "/parameters/{component}/{vhost}/{name}", POLICIES, put_parameter, LONG_BODY_BYTES),
     Route("DELETE", "/parameters/{component}/{vhost}/{name}", POLICIES, delete_parameter),
     Route("GET", "/global-parameters", POLICIES, list_globals),
     Route("GET", "/global-parameters/{name}", POLICIES, get_global),
-    Route("PUT", "/global-parameters/{name}", POLICIES, put_global, ParameterBody, LONG_BODY_BYTES),
+    Route("PUT", "/global-parameters/{name}", POLICIES, put_global, LONG_BODY_BYTES),
     Route("DELETE", "/global-parameters/{name}", POLICIES, delete_global),
 )

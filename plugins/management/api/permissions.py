@@ -118,11 +118,10 @@ def check_place(request: Request) -> tuple[User, str]:
     return user, vhost
 
 
-async def put_permission(request: Request) -> Response[None]:
+async def put_permission(request: Request, body: Patterns) -> Response[None]:
     """Set the permission of a user in a virtual host."""
     check_place(request)
-    patterns: Patterns = request.body
-    permission = await compiled(request, Permission, patterns.configure, patterns.write, patterns.read)
+    permission = await compiled(request, Permission, body.configure, body.write, body.read)
     user, vhost = check_place(request)
     existed = vhost in user.permissions
     with request.acting():
@@ -169,15 +168,14 @@ async def get_topic_permissions(request: Request) -> Listing[TopicPermissionView
     return topic_listing(views)
 
 
-async def put_topic_permission(request: Request) -> Response[None]:
+async def put_topic_permission(request: Request, body: TopicPatterns) -> Response[None]:
     """Set the topic permission of a user for an exchange."""
     user, vhost = check_place(request)
-    patterns: TopicPatterns = request.body
-    permission = await compiled(request, TopicPermission, user.name, vhost, patterns.write, patterns.read)
+    permission = await compiled(request, TopicPermission, user.name, vhost, body.write, body.read)
     user, vhost = check_place(request)
-    existed = patterns.exchange in user.topic_permissions.get(vhost, ())
+    existed = body.exchange in user.topic_permissions.get(vhost, ())
     with request.acting():
-        request.node.users.give_topic(user.name, vhost, patterns.exchange, permission)
+        request.node.users.give_topic(user.name, vhost, body.exchange, permission)
     return put(existed)
 
 
@@ -199,13 +197,13 @@ async def delete_topic_permissions(request: Request) -> Response[None]:
 ROUTES = (
     Route("GET", "/permissions", ADMIN, list_permissions),
     Route("GET", "/permissions/{vhost}/{user}", ADMIN, get_permission),
-    Route("PUT", "/permissions/{at}/{user}", ADMIN, put_permission, Patterns),
+    Route("PUT", "/permissions/{at}/{user}", ADMIN, put_permission),
     Route("DELETE", "/permissions/{vhost}/{user}", ADMIN, delete_permission),
     Route("GET", "/users/{user}/permissions", ADMIN, list_permissions_of_user),
     Route("GET", "/vhosts/{vhost}/permissions", ADMIN, list_permissions_in_vhost),
     Route("GET", "/topic-permissions", ADMIN, list_topic_permissions),
     Route("GET", "/topic-permissions/{vhost}/{user}", ADMIN, get_topic_permissions),
-    Route("PUT", "/topic-permissions/{at}/{user}", ADMIN, put_topic_permission, TopicPatterns),
+    Route("PUT", "/topic-permissions/{at}/{user}", ADMIN, put_topic_permission),
     Route("DELETE", "/topic-permissions/{vhost}/{user}", ADMIN, delete_topic_permissions),
     Route("DELETE", "/topic-permissions/{vhost}/{user}/{exchange}", ADMIN, delete_topic_permissions),
     Route("GET", "/users/{user}/topic-permissions", ADMIN, list_topic_permissions_of_user),

@@ -1,8 +1,7 @@
 """Routes for policies and operator policies."""
 
 import html
-from collections.abc import Callable
-from functools import wraps
+from functools import partial, update_wrapper
 from typing import Any, TypedDict
 
 from warren.broker.core.definitions.exporter import policy_document
@@ -15,7 +14,7 @@ from ...http.responses import HTTPError, Response, bad, done, missing, ok, put
 from ..framework.bodies import CostlyBody
 from ..framework.pagination import Listing
 from ..framework.request import Request
-from ..framework.router import LONG_BODY_BYTES, Route
+from ..framework.router import LONG_BODY_BYTES, Handler, Route
 
 
 class PolicyBody(CostlyBody, rename="kebab"):
@@ -80,11 +79,10 @@ def check_operator_policies(request: Request) -> None:
         raise HTTPError(405, "method_not_allowed", "Broker settings disallow editing of operator policies.")
 
 
-def put_policy(request: Request, operator: bool) -> Response[None]:
+def put_policy(request: Request, body: PolicyBody, operator: bool) -> Response[None]:
     """Set a policy, which applies immediately."""
     if operator:
         check_operator_policies(request)
-    body: PolicyBody = request.body
     vhost, name = request.path_vhost().name, request.path["name"]
     fields = (body.pattern, body.definition, body.priority, body.apply_to)
     try:
@@ -104,14 +102,9 @@ def delete_policy(request: Request, operator: bool) -> Response[None]:
     return done()
 
 
-def handler_of(handler: Callable[[Request, bool], Any], operator: bool) -> Callable[[Request], Any]:
+def handler_of(handler: Handler, operator: bool) -> Handler:
     """Return the handler for policies or for operator policies."""
-
-    @wraps(handler)
-    def serve(request: Request) -> Any:
-        return handler(request, operator)
-
-    return serve
+    return update_wrapper(partial(handler, operator=operator), handler)
 
 
 def routes_of(path: str, operator: bool, reading: Guard, writing: Guard) -> tuple[Route, ...]:
@@ -120,7 +113,7 @@ def routes_of(path: str, operator: bool, reading: Guard, writing: Guard) -> tupl
         Route("GET", path, VHOST, handler_of(list_policies, operator)),
         Route("GET", path + "/{vhost}", VHOST, handler_of(list_policies, operator)),
         Route("GET", one, reading, handler_of(get_policy, operator)),
-        Route("PUT", one, writing, handler_of(put_policy, operator), PolicyBody, LONG_BODY_BYTES),
+        Route("PUT", one, writing, handler_of(put_policy, operator), LONG_BODY_BYTES),
         Route("DELETE", one, writing, handler_of(delete_policy, operator)),
     )
 

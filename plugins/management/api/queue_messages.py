@@ -117,14 +117,13 @@ def unacked_view(request: Request, located: LocatedDelivery) -> UnackedView:
     )
 
 
-async def move(request: Request) -> Response[MovedView]:
+async def move(request: Request, body: MoveBody) -> Response[MovedView]:
     """Move ready messages to another queue or an exchange, for a tenth of a second; `moved` says how many.
 
     Call it again until `moved` has added up to the wanted number, unless there is a `problem`: the destination is
     full, a message is not routed or would return to the queue, or the disk does not return the rest. Such messages stay
     in the queue.
     """
-    body: MoveBody = request.body
     queue = request.path_vhost().queues.get(request.path["queue"])
     if queue is None:
         raise not_found("queue_not_found")
@@ -191,5 +190,5 @@ def destination_of(request: Request, destination: Destination) -> tuple[str, str
 
 ROUTES = (
     Route("GET", "/warren/queues/{vhost}/{queue}/unacked", VHOST, list_unacked),
-    Route("POST", "/warren/queues/{vhost}/{queue}/move", VHOST, move, MoveBody, durable=False),
+    Route("POST", "/warren/queues/{vhost}/{queue}/move", VHOST, move, durable=False),
 )

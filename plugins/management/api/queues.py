@@ -56,9 +56,8 @@ async def get_queue(request: Request) -> Response[QueueView]:
     return await with_lists(request, item, lists_of_queue(request.host, stats, queue))
 
 
-async def put_queue(request: Request) -> Response[None]:
+async def put_queue(request: Request, body: Declaration) -> Response[None]:
     """Declare a queue."""
-    body: Declaration = request.body
     name = strip_line_ends(request.path["queue"])
     await request.wait(unbound(request.path_vhost(), Queue.kind, name))
     with request.acting():
@@ -95,19 +94,15 @@ async def resumed(request: Request) -> Queue:
 
 
 async def until_resumed(request: Request, queue: Queue) -> None:
-    """Return once no messages are being requeued in the queue, which has only a part of them until then.
-
-    Raises HTTPError (401, 404) if user or virtual host are gone by then.
-    """
+    """Return once all requeued messages are in the queue. Raises HTTPError (401, 404) as `Request.wait`."""
     while queue.paused:
         await request.wait(when(queue.when_resumed))
 
 
-def act(request: Request) -> Response[None]:
+def act(request: Request, body: Action) -> Response[None]:
     """Return 400: RabbitMQ's former actions were for mirrored queues."""
     if request.path["queue"] not in request.path_vhost().queues:
         raise not_found("queue_not_found")
-    body: Action = request.body
     raise bad(["unknown", body.action])
 
 
@@ -116,8 +111,8 @@ ROUTES = (
     Route("GET", "/queues/detailed", VHOST, list_detailed),
     Route("GET", "/queues/{vhost}", VHOST, list_queues),
     Route("GET", "/queues/{vhost}/{queue}", VHOST, get_queue),
-    Route("PUT", "/queues/{vhost}/{queue}", VHOST, put_queue, Declaration),
+    Route("PUT", "/queues/{vhost}/{queue}", VHOST, put_queue),
     Route("DELETE", "/queues/{vhost}/{queue}", VHOST, delete_queue),
     Route("DELETE", "/queues/{vhost}/{queue}/contents", VHOST, purge_queue),
-    Route("POST", "/queues/{vhost}/{queue}/actions", ADMIN, act, Action),
+    Route("POST", "/queues/{vhost}/{queue}/actions", ADMIN, act),
 )

@@ -149,10 +149,7 @@ def run(folder: Path) -> RunView:
 
 
 def read(folder: Path, name: str, limit: int = REPORT_BYTES) -> bytes:
-    """Return the content of a file of the current run in an output folder, of `limit` bytes at most.
-
-    Raises OSError, ValueError.
-    """
+    """Return a file of the current run in an output folder, of `limit` bytes at most. Raises OSError, ValueError."""
     path = current_run(folder) / name
     size = path.stat().st_size
     if size > limit:

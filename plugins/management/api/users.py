@@ -98,9 +98,8 @@ def get_user(request: Request) -> Response[UserView]:
     return ok(user_view(find_user(request)))
 
 
-async def put_user(request: Request) -> Response[None]:
+async def put_user(request: Request, body: UserBody) -> Response[None]:
     """Create or change a user."""
-    body: UserBody = request.body
     name = request.path["user"]
     check_protected(request, request.node.users.get(name))
     if body.tags is msgspec.UNSET:
@@ -188,10 +187,9 @@ async def delete_user(request: Request) -> Response[None]:
     return done()
 
 
-async def delete_users(request: Request) -> Response[None]:
+async def delete_users(request: Request, body: Names) -> Response[None]:
     """Delete several users, or none if one is protected; unknown names are ignored."""
-    names: Names = request.body
-    users = [user for name in names.users if (user := request.node.users.get(name)) is not None]
+    users = [user for name in body.users if (user := request.node.users.get(name)) is not None]
     await delete_in_slices(request, users)
     return done()
 
@@ -206,8 +204,8 @@ async def delete_in_slices(request: Request, users: list[User]) -> None:
 ROUTES = (
     Route("GET", "/users", ADMIN, list_users),
     Route("GET", "/users/without-permissions", ADMIN, list_users_without_permissions),
-    Route("POST", "/users/bulk-delete", ADMIN, delete_users, Names, LONG_BODY_BYTES),
+    Route("POST", "/users/bulk-delete", ADMIN, delete_users, LONG_BODY_BYTES),
     Route("GET", "/users/{user}", ADMIN, get_user),
-    Route("PUT", "/users/{user}", ADMIN, put_user, UserBody),
+    Route("PUT", "/users/{user}", ADMIN, put_user),
     Route("DELETE", "/users/{user}", ADMIN, delete_user),
 )

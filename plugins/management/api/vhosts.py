@@ -41,9 +41,8 @@ async def get_vhost(request: Request) -> Response[VHostView]:
     return ok(vhost_view(request.node.name, RequestStats(request), totals, vhost))
 
 
-async def put_vhost(request: Request) -> Response[None]:
+async def put_vhost(request: Request, body: VHostBody) -> Response[None]:
     """Create a virtual host, in which its creator gets all permissions, or change an existing one."""
-    body: VHostBody = request.body
     node, name = request.node, request.path["name"]
     while node.is_ending(name):  # its objects are known by names
         await request.wait(when(partial(node.when_dropped, name)))
@@ -99,7 +98,7 @@ def unprotect_vhost(request: Request) -> Response[None]:
 ROUTES = (
     Route("GET", "/vhosts", ANY, list_vhosts),
     Route("GET", "/vhosts/{vhost}", ADMIN, get_vhost),
-    Route("PUT", "/vhosts/{name}", ADMIN, put_vhost, VHostBody),
+    Route("PUT", "/vhosts/{name}", ADMIN, put_vhost),
     Route("DELETE", "/vhosts/{vhost}", ADMIN, delete_vhost),
     Route("POST", "/vhosts/{vhost}/start/{node}", ADMIN, start_vhost),
     Route("POST", "/vhosts/{vhost}/deletion/protection", ADMIN, protect_vhost),

@@ -116,9 +116,8 @@ def shut_down(request: Request) -> Response[None]:
     return Response(202)
 
 
-async def put_listeners(request: Request) -> Response[None]:
+async def put_listeners(request: Request, body: ListenersBody) -> Response[None]:
     """Suspend or resume the AMQP listeners, or close all connections too."""
-    body: ListenersBody = request.body
     control = control_of(request)
     if body.state == "suspended":
         control.suspend_listeners()
@@ -129,9 +128,8 @@ async def put_listeners(request: Request) -> Response[None]:
     return done()
 
 
-async def put_application(request: Request) -> Response[None]:
+async def put_application(request: Request, body: ApplicationBody) -> Response[None]:
     """Stop or start everything that serves clients: listeners, services and connections."""
-    body: ApplicationBody = request.body
     control = control_of(request)
     if body.state == "stopped":
         await request.complete(control.stop_app())
@@ -161,21 +159,20 @@ def control_of(request: Request) -> NodeControl:
 # Limits, alarms, settings.
 
 
-def put_memory_limit(request: Request) -> Response[None]:
+def put_memory_limit(request: Request, body: LimitBody) -> Response[None]:
     """Set the memory limit until the next start."""
-    request.host.resources.set_vm_memory_high_watermark(limit_bytes(request))
+    request.host.resources.set_vm_memory_high_watermark(limit_bytes(request, body))
     return done()
 
 
-def put_disk_limit(request: Request) -> Response[None]:
+def put_disk_limit(request: Request, body: LimitBody) -> Response[None]:
     """Set the limit of free disk space until the next start."""
-    request.host.resources.set_disk_free_limit(limit_bytes(request))
+    request.host.resources.set_disk_free_limit(limit_bytes(request, body))
     return done()
 
 
-def limit_bytes(request: Request) -> int:
+def limit_bytes(request: Request, body: LimitBody) -> int:
     """Return the limit of the body. Raises HTTPError (400)."""
-    body: LimitBody = request.body
     if body.bytes is not None and body.fraction is None and 0 <= body.bytes <= LARGEST:
         return body.bytes
     if body.fraction is not None and body.bytes is None and 0 <= body.fraction < FRACTION_LIMIT:
@@ -210,9 +207,8 @@ def get_settings(request: Request) -> Response[SettingsView]:
     return ok(SettingsView(*negotiated, loopback_users, PLUGINS_DIR))
 
 
-def put_settings(request: Request) -> Response[None]:
+def put_settings(request: Request, body: SettingsBody) -> Response[None]:
     """Change settings for new connections, until the next start."""
-    body: SettingsBody = request.body
     if body.channel_max is not None:
         if body.channel_max < 0:
             raise bad("channel_max should be a number from 0 on")
@@ -231,9 +227,8 @@ def get_log(request: Request) -> Response[LogView]:
     return ok(LogView(log.log.level, log.locations()))
 
 
-def put_log(request: Request) -> Response[None]:
+def put_log(request: Request, body: LogBody) -> Response[None]:
     """Set the level of all outputs of the log until the next start."""
-    body: LogBody = request.body
     level = LOG_LEVELS.get(body.level)
     if level is None:
         raise bad(f"level {body.level} is not supported. Try one of {', '.join(LOG_LEVELS)}")
@@ -341,25 +336,22 @@ def list_matching_policies(request: Request) -> Response[list[PolicyView]]:
     return ok([policy_view(policy) for policy in request.node.policies.matching(target)])
 
 
-def put_vhost_limits(request: Request) -> Response[None]:
+def put_vhost_limits(request: Request, body: LimitsBody) -> Response[None]:
     """Set all limits of a virtual host in one change."""
-    body: LimitsBody = request.body
     request.node.limits.set_vhost(request.path_vhost().name, body.value)
     return done()
 
 
-def put_user_limits(request: Request) -> Response[None]:
+def put_user_limits(request: Request, body: LimitsBody) -> Response[None]:
     """Set several limits of a user in one change."""
-    body: LimitsBody = request.body
     user = find_user(request)
     check_protected(request, user)
     request.node.limits.set_user(user.name, body.value)
     return done()
 
 
-async def authenticate(request: Request) -> Response[dict[str, bool]]:
+async def authenticate(request: Request, body: CredentialsBody) -> Response[dict[str, bool]]:
     """Check a user's password."""
-    body: CredentialsBody = request.body
     password = body.password.encode("utf-8", "surrogateescape")
     verifying = verify_password(request.host, body.username, password, loopback=True)
     user = await request.wait(verifying)
@@ -377,13 +369,12 @@ def parsed_definitions(text: bytes) -> object:
     return document
 
 
-async def import_definitions(request: Request) -> Response[dict[str, list[str]]]:
+async def import_definitions(request: Request, body: bytes) -> Response[dict[str, list[str]]]:
     """Import definitions, all of them or none, and return the parts that were skipped.
 
     With `leave-out` entries that this broker cannot have are skipped too. With `skip-if-unchanged` the document is not
     imported if it was the last one that was imported so, unless an import of it was interrupted since.
     """
-    body: bytes = request.body
     skip, leave_out = request.flag("skip-if-unchanged"), request.flag("leave-out")
     hashing = asyncio.to_thread(lambda: (hashlib.sha256(body).hexdigest(), digest_of(body)))
     digest, text_digest = await request.wait(hashing)
@@ -403,17 +394,17 @@ async def import_definitions(request: Request) -> Response[dict[str, list[str]]]
 ROUTES = (
     Route("GET", "/warren/node", ADMIN, get_node),
     Route("POST", "/warren/shutdown", LOCAL, shut_down),
-    Route("PUT", "/warren/listeners", LOCAL, put_listeners, ListenersBody),
-    Route("PUT", "/warren/application", LOCAL, put_application, ApplicationBody),
+    Route("PUT", "/warren/listeners", LOCAL, put_listeners),
+    Route("PUT", "/warren/application", LOCAL, put_application),
     Route("POST", "/warren/reset", LOCAL, reset),
-    Route("PUT", "/warren/limits/memory", ADMIN, put_memory_limit, LimitBody),
-    Route("PUT", "/warren/limits/disk", ADMIN, put_disk_limit, LimitBody),
+    Route("PUT", "/warren/limits/memory", ADMIN, put_memory_limit),
+    Route("PUT", "/warren/limits/disk", ADMIN, put_disk_limit),
     Route("PUT", "/warren/alarms/{resource}", LOCAL, put_alarm),
     Route("DELETE", "/warren/alarms/{resource}", LOCAL, delete_alarm),
     Route("GET", "/warren/settings", LOCAL, get_settings),
-    Route("PUT", "/warren/settings", LOCAL, put_settings, SettingsBody),
+    Route("PUT", "/warren/settings", LOCAL, put_settings),
     Route("GET", "/warren/log", ADMIN, get_log),
-    Route("PUT", "/warren/log", ADMIN, put_log, LogBody),
+    Route("PUT", "/warren/log", ADMIN, put_log),
     Route("POST", "/warren/log/rotate", ADMIN, rotate_log),
     Route("GET", "/warren/log/tail", ADMIN, tail_log),
     # Streams are few, so pages of other sites may not take them.
@@ -422,8 +413,8 @@ ROUTES = (
     Route("DELETE", "/warren/queues/{vhost}/{queue}", LOCAL, delete_queue),
     Route("DELETE", "/warren/queues/{vhost}/{queue}/contents", LOCAL, purge_queue),
     Route("GET", "/warren/matching-policies/{vhost}/{kind}/{name}", POLICIES, list_matching_policies),
-    Route("PUT", "/warren/vhost-limits/{vhost}", ADMIN, put_vhost_limits, LimitsBody),
-    Route("PUT", "/warren/user-limits/{user}", ADMIN, put_user_limits, LimitsBody),
-    Route("POST", "/warren/authenticate", LOCAL, authenticate, CredentialsBody, durable=False),
-    Route("POST", "/warren/definitions", LOCAL, import_definitions, bytes, DOCUMENT_LIMIT),
+    Route("PUT", "/warren/vhost-limits/{vhost}", ADMIN, put_vhost_limits),
+    Route("PUT", "/warren/user-limits/{user}", ADMIN, put_user_limits),
+    Route("POST", "/warren/authenticate", LOCAL, authenticate, durable=False),
+    Route("POST", "/warren/definitions", LOCAL, import_definitions, DOCUMENT_LIMIT),
 )

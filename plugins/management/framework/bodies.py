@@ -82,13 +82,10 @@ class CostlyBody(msgspec.Struct, dict=True):
     """A body that costs more than its decoding: `prepare` does the rest, in a thread if it is long.
 
     Its `__dict__` has what `prepare` keeps for the handler.
-
-    thread_from  bytes of a long body
-    long_field   the one field that may be a long string, or ""
     """
 
-    thread_from: ClassVar[int] = THREAD_FROM
-    long_field: ClassVar[str] = ""
+    thread_from: ClassVar[int] = THREAD_FROM  # bytes of a long body
+    long_field: ClassVar[str] = ""  # the one field that may be a long string
 
     def prepare(self) -> None:
         """Convert or check fields without the state of the broker. Raises HTTPError (400)."""

@@ -187,7 +187,7 @@ class HTTPAPI(Application):
         if not route.changes:
             await request.wait(pace_of(asyncio.get_running_loop()).time(START_S))
         with request.acting():
-            result: Any = route.handler(request)
+            result: Any = route.handler(*((request,) if route.body is None else (request, request.body)))
         if inspect.isawaitable(result):
             result = await request.incoming.run_while_connected(result)
         answer: Answered = result

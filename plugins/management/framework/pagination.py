@@ -276,10 +276,7 @@ Lists = Mapping[str, Iterable[object]]
 
 
 async def with_lists(request: Request, item: V, lists: Lists) -> Response[V]:
-    """Return the response with an object and its lists, unless the columns of the request leave them out.
-
-    They become JSON in slices.
-    """
+    """Return a response with an object and its lists, in slices, unless columns of the query leave them out."""
     columns = columns_of(request.query)
     chosen = {name: items for name, items in lists.items() if columns is None or name in columns}
     if not chosen:

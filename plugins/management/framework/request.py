@@ -72,10 +72,7 @@ class Request:
         return self.caller.user
 
     def enter(self, guard: Guard, vhost_required: bool) -> None:
-        """Find the virtual host in the path, and check the caller's rights in it: the tags first.
-
-        Raises HTTPError (401, 404).
-        """
+        """Find the virtual host of the path, and check the rights in it: tags first. Raises HTTPError (401, 404)."""
         name = self.path.get("vhost")
         self.vhost = self.node.vhosts.get(name) if name is not None else None
         self.guard = guard
@@ -109,10 +106,7 @@ class Request:
     # Waits. Handlers wait only by these methods, because the state that they have checked may change meanwhile.
 
     async def wait(self, awaitable: Awaitable[T]) -> T:
-        """Return the result of an awaitable, after which the caller's rights are checked again.
-
-        Raises HTTPError (401, 404).
-        """
+        """Return the result of an awaitable, and check the rights again. Raises HTTPError (401, 404)."""
         result = await awaitable
         self.authorize()
         return result
@@ -141,10 +135,7 @@ class Request:
                 over = any(turn.is_over() for _ in steps)
 
     async def in_slices(self, objects: Iterable[T]) -> AsyncIterator[T]:
-        """Yield the objects, and wait for another turn of the loop after each slice of work on them.
-
-        Raises HTTPError (401, 404).
-        """
+        """Yield the objects, with another turn of the loop after each slice of work. Raises HTTPError (401, 404)."""
         turn = Turn()
         for one in objects:
             yield one

@@ -20,12 +20,14 @@ from ...http.responses import HTTPError, Response, missing
 from . import bodies
 from .line_stream import LineStream
 from .pagination import Listing
-from .request import Request
 from .state import ManagementState
 
 Answered = Response[Any] | Listing[Any] | LineStream
-Handler = Callable[[Request], Answered | Awaitable[Answered]]
-"""Run in one turn of the loop, or return an awaitable. Raises HTTPError, AMQPError, OperatorError."""
+Handler = Callable[..., Answered | Awaitable[Answered]]
+"""A function of the Request, and of the body if it has a parameter of this name: a struct, or `bytes` if undecoded.
+
+It runs in one turn of the loop, or returns an awaitable. Raises HTTPError, AMQPError, OperatorError.
+"""
 
 HEALTH = ("health", "healthchecks")
 READS = ("GET", "HEAD", "OPTIONS")
@@ -36,33 +38,28 @@ CONFIGURED = None  # the limit of the configuration, for definitions
 
 @dataclass(slots=True, eq=False)
 class Route:
-    """A route of the API.
+    """A route of the API, described by the first line of its handler's docstring.
 
-    summary         the first line of the handler's docstring
-    body            the struct of the body, `bytes` for an undecoded body, or None
-    body_limit      in bytes; the configured limit is never exceeded
-    changes         True if the handler changes something, even for GET
-    vhost_required  False if the virtual host in the path need not exist
-    durable         the answer to a change says that it is on the disk; False for a get, because another answer would
-                    lose the messages that it has taken
-    is_limited      by the number of requests in progress, which health checks and routes without a password are not
+    The answer to a change says that it is on the disk, unless `durable` is False: for a get another answer would lose
+    the messages that it has taken.
     """
 
     method: str
     path: str
     guard: Guard
     handler: Handler
-    body: type[msgspec.Struct] | type[bytes] | None = None
-    body_limit: int | None = BODY_BYTES
-    changes: bool = False
-    vhost_required: bool = True
+    body_limit: int | None = BODY_BYTES  # the configured limit is never exceeded
+    changes: bool = False  # True if the handler changes something, even for GET
+    vhost_required: bool = True  # False if the virtual host in the path need not exist
     durable: bool = True
+    body: type[msgspec.Struct] | type[bytes] | None = field(init=False)  # of the handler's parameter `body`
     segments: list[str] = field(init=False)
-    is_limited: bool = field(init=False)
+    is_limited: bool = field(init=False)  # by the number of requests in progress
 
     def __post_init__(self) -> None:
         self.changes = self.changes or self.method not in READS
         self.durable = self.durable and self.method not in READS
+        self.body = self.handler.__annotations__.get("body")
         self.segments = self.path.strip("/").split("/")
         self.is_limited = self.guard is not NONE and self.segments[0] not in HEALTH
 

@@ -20,12 +20,7 @@ SOURCE_UNREAD_BYTES = 64 << 20
 
 
 class ManagementState:
-    """Configuration, counter samples and process readings. Raises ValueError for an invalid retention policy.
-
-    searches  is held while a pattern of a request is searched for
-    bodies    is held for a turn of the loop by each long body
-    unread    is the bytes of responses that clients have not read, by source address
-    """
+    """Configuration, counter samples and process readings. Raises ValueError for an invalid retention policy."""
 
     def __init__(self, host: Host, sampling: bool = True) -> None:
         """`sampling` is off for the unix socket's own state, used while the service is stopped."""
@@ -36,9 +31,9 @@ class ManagementState:
         self.samples = Samples(KINDS, host.config.collect_statistics_interval_ms, retention, mode)
         self.watermarks = Watermarks()
         self.readings = Readings(host)
-        self.searches = asyncio.Lock()
-        self.bodies = asyncio.Lock()
-        self.unread = UnreadQuota(UNREAD_BYTES, SOURCE_UNREAD_BYTES)
+        self.searches = asyncio.Lock()  # held while a pattern of a request is searched for
+        self.bodies = asyncio.Lock()  # held for a turn of the loop by each long body
+        self.unread = UnreadQuota(UNREAD_BYTES, SOURCE_UNREAD_BYTES)  # responses that clients have not read, by source
         self._host = host
         if mode == "detailed":
             host.node.detailed_rates = breakdown = DetailedRates(host.node.vhosts)

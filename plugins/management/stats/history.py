@@ -40,10 +40,7 @@ GAUGES = ("mem_used", "fd_used", "sockets_used", "proc_used", "disk_free")  # of
 
 
 def retention_of(configured: Mapping[str, int]) -> Mapping[str, Levels]:
-    """Return RETENTION with the configured policies: seconds between samples by `global.minute` or `basic.600`.
-
-    Raises ValueError.
-    """
+    """Return RETENTION with configured steps in seconds, by `global.minute` or `basic.600`. Raises ValueError."""
     configured_levels: dict[str, list[tuple[int, int]]] = {}
     for key, step_s in configured.items():
         policy, _, age = key.partition(".")

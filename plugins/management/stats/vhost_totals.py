@@ -10,10 +10,7 @@ from .counters import Values, lengths
 
 
 class Totals:
-    """Sums by virtual host: queue lengths, and bytes of connections, closed ones included.
-
-    `consumers` is the total of all virtual hosts.
-    """
+    """Queue lengths and bytes of connections, closed ones included, by virtual host, and the number of consumers."""
 
     __slots__ = ("consumers", "lengths", "bytes")
 

@@ -135,7 +135,7 @@ function header() {
     h("div.brand", {}, h("a", { href: "#/overview" }, h("b", {}, "Warren")), h("small", {}, ` ${overview.product_version}`),
       h("span.cluster", { title: "the name of this cluster" }, overview.cluster_name)),
     h("div.choices", {}, refreshed, interval, vhostChoice, theme.chooser(),
-      h("span.user", {}, session.user.name), h("button", { type: "button", onclick: signOut }, "Log out")),
+      h("span.user", {}, session.user.name), h("button", { onclick: signOut }, "Log out")),
     h("nav.sections", { "aria-label": "Sections" }, links));
 }
 
@@ -186,7 +186,7 @@ async function start(reason = "") {
       return signIn("Sign-in failed: the name or the password is wrong, or the user has no tag that allows management.");
     }
     document.body.replaceChildren(h("main.sign-in", {}, h("h1", {}, "Warren"), h("p.problem", { role: "alert" }, error.message),
-      h("button", { type: "button", onclick: () => start() }, "Try again")));
+      h("button", { onclick: () => start() }, "Try again")));
     setTimeout(() => { if (overview === null) start(); }, 5000);
   }
 }

@@ -1,6 +1,6 @@
 """The view of a channel."""
 
-from typing import NotRequired
+from typing import Any, NotRequired
 
 from warren.broker.session.channel import Channel
 
@@ -10,43 +10,27 @@ from ..stats.rates import Counted
 from .connection import PeerView
 from .consumer import ConsumerView, consumer_lists
 from .detailed_rates import RatesView, channel_name, of_channel
-from .stats import NO_PROCESS, Process, RequestStats
+from .stats import NO_PROCESS, Process, RequestStats, optional, required
 
 
+@required(str, "name", "node", "vhost", "user", "user_who_performed_action", "state")
+@required(bool, "transactional", "confirm")
+@required(int, "number", "consumer_count", "messages_unacknowledged", "messages_unconfirmed", "messages_uncommitted")
+@required(int, "pending_raft_commands", "acks_uncommitted", "prefetch_count", "global_prefetch_count")
+@optional(str, "pid", "connection_pid", "idle_since")
+@optional(list[RatesView], "publishes", "deliveries")
 class ChannelView(Process):
     """A channel; a single one has consumers and detailed rates. Process ids are for callers at the unix socket."""
 
-    name: str
-    number: int
-    node: str
-    vhost: str
-    user: str
-    user_who_performed_action: str
-    state: str
-    transactional: bool
-    confirm: bool
-    consumer_count: int
-    messages_unacknowledged: int
-    messages_unconfirmed: int
-    messages_uncommitted: int
-    pending_raft_commands: int
-    acks_uncommitted: int
-    prefetch_count: int
-    global_prefetch_count: int
     connection_details: PeerView
-    pid: NotRequired[str]
-    connection_pid: NotRequired[str]
     message_stats: NotRequired[Counted]
-    idle_since: NotRequired[str]
-    publishes: NotRequired[list[RatesView]]
-    deliveries: NotRequired[list[RatesView]]
     consumer_details: NotRequired[list[ConsumerView]]
 
 
 def channel_view(stats: RequestStats, channel: Channel) -> ChannelView:
     connection, confirms, transaction = channel.connection, channel.confirms, channel.transaction
     peer = connection.peer
-    item: ChannelView = {
+    item: Any = {
         "name": channel_name(channel),
         "number": channel.number,
         "node": connection.node.name,
@@ -73,7 +57,8 @@ def channel_view(stats: RequestStats, channel: Channel) -> ChannelView:
         key = channel_key(connection, channel)
         item |= stats.message_stats("channel", key, channel_counters(channel)) | stats.idle_since("channel", key)
         item |= NO_PROCESS
-    return item
+    view: ChannelView = item
+    return view
 
 
 def lists_of_channel(stats: RequestStats, channel: Channel) -> Lists:

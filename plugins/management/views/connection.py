@@ -1,6 +1,6 @@
 """The view of a connection."""
 
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
@@ -9,7 +9,13 @@ from warren.broker.session.connection import Connection
 
 from ..stats.counters import connection_key
 from ..stats.history import BYTE_COUNTERS
-from .stats import NO_PROCESS, Process, RequestStats, with_counters
+from .stats import NO_PROCESS, Process, RequestStats, optional, required, with_counters
+
+# Fields that are null without TLS.
+OF_TLS = (
+    *("ssl_protocol", "ssl_cipher", "ssl_hash", "ssl_key_exchange"),
+    *("peer_cert_subject", "peer_cert_issuer", "peer_cert_validity"),
+)
 
 
 class PeerView(TypedDict):
@@ -29,47 +35,21 @@ class ConnectionIdentity(msgspec.Struct):
     node: str
 
 
-class Encryption(TypedDict, total=False):
-    """The fields about TLS of a connection: in lists null if it has none, otherwise empty."""
-
-    ssl: bool
-    ssl_protocol: str | None
-    ssl_cipher: str | None
-    ssl_hash: str | None
-    ssl_key_exchange: str | None
-    peer_cert_subject: str | None
-    peer_cert_issuer: str | None
-    peer_cert_validity: str | None
-
-
 @with_counters(*BYTE_COUNTERS)
-class ConnectionView(Encryption, Process):
-    """A connection. The process id is only for callers at the unix socket."""
+@required(str, "name", "vhost", "user", "node", "user_who_performed_action", "protocol", "type", "auth_mechanism")
+@required(str, "host", "peer_host", "state")
+@required(int, "port", "peer_port", "channels", "channel_max", "frame_max", "timeout", "connected_at")
+@optional(str, "pid", "user_provided_name")
+@optional(int, "recv_cnt", "send_cnt", "send_pend")
+@optional(str | None, *OF_TLS)
+class ConnectionView(Process):
+    """A connection. The process id is only for callers at the unix socket.
 
-    name: str
-    vhost: str
-    user: str
-    node: str
-    user_who_performed_action: str
-    protocol: str
-    type: str
-    auth_mechanism: str
-    host: str
-    port: int
-    peer_host: str
-    peer_port: int
-    state: str
-    channels: int
-    channel_max: int
-    frame_max: int
-    timeout: int
-    connected_at: int
+    The fields about TLS are null in lists and otherwise empty if it has none.
+    """
+
     client_properties: dict[str, object]
-    pid: NotRequired[str]
-    user_provided_name: NotRequired[str]
-    recv_cnt: NotRequired[int]
-    send_cnt: NotRequired[int]
-    send_pend: NotRequired[int]
+    ssl: NotRequired[bool]
 
 
 def connection_identity(connection: Connection) -> ConnectionIdentity:
@@ -80,7 +60,7 @@ def connection_identity(connection: Connection) -> ConnectionIdentity:
 def connection_view(stats: RequestStats, connection: Connection) -> ConnectionView:
     peer, tls = connection.peer, connection.peer.encryption
     assert connection.user is not None
-    item: ConnectionView = {
+    item: Any = {
         "name": connection.name,
         "vhost": connection.vhost_name,  # also set for a connection that closed after the list was begun
         "user": connection.user.name,
@@ -105,20 +85,15 @@ def connection_view(stats: RequestStats, connection: Connection) -> ConnectionVi
         item["pid"] = str(connection)
     if connection.client_name:
         item["user_provided_name"] = connection.client_name
-    item |= {
-        "ssl": tls is not None,
-        "ssl_protocol": tls.protocol if tls is not None else None,
-        "ssl_cipher": tls.cipher if tls is not None else None,
-        "ssl_hash": None,
-        "ssl_key_exchange": None,
-        "peer_cert_subject": (tls.subject or None) if tls is not None else None,
-        "peer_cert_issuer": (tls.issuer or None) if tls is not None else None,
-        "peer_cert_validity": (tls.validity or None) if tls is not None else None,
-    }
+    item |= {"ssl": tls is not None, **dict.fromkeys(OF_TLS)}
+    if tls is not None:
+        item |= {"ssl_protocol": tls.protocol, "ssl_cipher": tls.cipher, "peer_cert_subject": tls.subject or None}
+        item |= {"peer_cert_issuer": tls.issuer or None, "peer_cert_validity": tls.validity or None}
     if stats.enabled:
         size_counters = {"recv_oct": connection.received_bytes, "send_oct": connection.sent_bytes}
         item |= stats.details("connection", connection_key(connection), size_counters)
         item |= {"recv_cnt": connection.received_reads, "send_cnt": connection.sent_writes}
         item |= {"send_pend": len(connection.output.buffer)}
         item |= NO_PROCESS
-    return item
+    view: ConnectionView = item
+    return view

@@ -1,7 +1,4 @@
-"""The fields of detailed rates: counters between a channel, an exchange and a queue.
-
-The lists are empty unless `management.rates_mode = detailed`.
-"""
+"""Counters between a channel, an exchange and a queue: the lists are empty unless detailed rates are on."""
 
 from typing import Any, NotRequired, TypedDict
 
@@ -17,7 +14,7 @@ from ..framework.pagination import Lists
 from ..stats.counters import delivering_counters
 from ..stats.detailed_rates import channels, pair, published_counters, route, routes
 from ..stats.rates import Counted
-from .stats import RequestStats
+from .stats import RequestStats, optional
 
 
 class Place(msgspec.Struct):
@@ -27,16 +24,10 @@ class Place(msgspec.Struct):
     vhost: str
 
 
-class ChannelDetails(TypedDict, total=False):
+@optional(str, "name", "user", "connection_name", "peer_host", "node")
+@optional(int, "number", "peer_port")
+class ChannelDetails(TypedDict):
     """The identity of a channel as a part of another object; empty unless the caller sees the connection."""
-
-    name: str
-    number: int
-    user: str
-    connection_name: str
-    peer_host: str
-    peer_port: int
-    node: str
 
 
 class RatesView(TypedDict):
@@ -121,7 +112,7 @@ def channel_details(caller: Caller, channel: ChannelState) -> ChannelDetails:
     connection = channel.connection
     if not caller.sees_connection(connection):
         return {}
-    return {
+    details: Any = {
         "name": channel_name(channel),
         "number": channel.number,
         "user": channel.user.name,
@@ -130,3 +121,5 @@ def channel_details(caller: Caller, channel: ChannelState) -> ChannelDetails:
         "peer_port": connection.peer.port,
         "node": connection.node.name,
     }
+    view: ChannelDetails = details
+    return view

@@ -5,7 +5,7 @@ from typing import Any, NotRequired, TypedDict
 
 from ..stats.federation_links import Row, link_counters, link_key
 from ..stats.rates import Counted
-from .stats import RequestStats, with_fields
+from .stats import RequestStats, optional, required
 
 ALIKE = ("vhost", "type", "upstream", "id", "status", "uri")  # the same in the service's rows
 # Fields that RabbitMQ does not have.
@@ -16,26 +16,16 @@ MORE = (
 )
 
 
-@with_fields(str, *("exchange", "upstream_exchange", "queue", "upstream_queue", "consumer_tag", "error", "state"))
-@with_fields(str, *("reason", "since", "next_attempt_at", "policy", "upstream_cluster_name", "upstream_vhost"))
-@with_fields(int, *("retries", "reconnects", "forwarded", "unconfirmed", "nacked", "bindings"))
-@with_fields(int, *("dropped_max_hops", "dropped_seen", "dropped_invalid"))
+@required(str, "node", *ALIKE, "timestamp", "changed_at")
+@required(int | None, "backlog", "lag_ms")
+@optional(str, "exchange", "upstream_exchange", "queue", "upstream_queue", "consumer_tag", "error", "state", "reason")
+@optional(str, "since", "next_attempt_at", "policy", "upstream_cluster_name", "upstream_vhost", "local_connection")
+@optional(int, "retries", "reconnects", "forwarded", "unconfirmed", "nacked", "bindings")
+@optional(int, "dropped_max_hops", "dropped_seen", "dropped_invalid")
 class LinkView(TypedDict):
     """A federation link; fields that do not apply are left out."""
 
-    node: str
-    vhost: str
-    type: str
-    upstream: str
-    id: str
-    status: str
-    uri: str
-    timestamp: str
-    changed_at: str
-    backlog: int | None
-    lag_ms: int | None
     degraded: bool
-    local_connection: NotRequired[str]
     local_channel: NotRequired[dict[str, object]]
     message_stats: NotRequired[Counted]
 

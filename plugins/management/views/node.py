@@ -14,7 +14,7 @@ from ..framework.request import Request
 from ..stats.counters import CHURN, OVERVIEW, churn_counters
 from ..stats.history import GAUGES
 from .federation_topology import INTERNAL
-from .stats import with_counters
+from .stats import optional, required, with_counters
 
 MECHANISMS = {
     "PLAIN": "SASL PLAIN authentication mechanism",
@@ -85,47 +85,21 @@ class StorageView(msgspec.Struct):
 
 
 @with_counters(*GAUGES, *CHURN, *ZEROS, "gc_num", "context_switches")
+@required(str, "name", "type", "os_pid", "os", "mem_calculation_strategy", "rates_mode", "db_dir", "build")
+@required(bool, "running", "being_drained", "mem_alarm", "disk_free_alarm")
+@required(int, "fd_total", "sockets_total", "proc_total", "mem_limit", "disk_free_limit", "uptime", "run_queue")
+@required(int, "processors", "net_ticktime")
+@required(list[str], "partitions", "cluster_links", "config_files", "not_restored", "log_files", "enabled_plugins")
+@required(list[FeatureView], "exchange_types", "auth_mechanisms")
+@required(dict[str, object], "event_loop", "journal")
+@optional(dict[str, int], "metrics_gc_queue_length", "ra_open_file_metrics", "binary")
 class NodeView(TypedDict):
     """A node, with some fields beyond RabbitMQ's."""
 
-    name: str
-    type: str
-    running: bool
-    being_drained: bool
-    partitions: list[str]
-    cluster_links: list[str]
-    os_pid: str
-    os: str
-    fd_total: int
-    sockets_total: int
-    proc_total: int
-    mem_limit: int
-    mem_alarm: bool
-    mem_calculation_strategy: str
-    disk_free_limit: int
-    disk_free_alarm: bool
-    rates_mode: str
-    uptime: int
-    run_queue: int
-    processors: int
-    net_ticktime: int
-    db_dir: str
-    config_files: list[str]
-    event_loop: dict[str, object]
-    journal: dict[str, object]
-    build: str
     storage: StorageView
-    not_restored: list[str]
-    log_files: list[str]
-    exchange_types: list[FeatureView]
-    auth_mechanisms: list[FeatureView]
     applications: list[ApplicationView]
     contexts: list[ContextView]
-    enabled_plugins: list[str]
-    metrics_gc_queue_length: NotRequired[dict[str, int]]
-    ra_open_file_metrics: NotRequired[dict[str, int]]
     memory: NotRequired[dict[str, object]]
-    binary: NotRequired[dict[str, int]]
 
 
 def node_view(request: Request) -> NodeView:
@@ -134,12 +108,12 @@ def node_view(request: Request) -> NodeView:
     alarms, version = node.alarms.on(), node.version
     gauges = dict(zip(GAUGES, readings.gauges(), strict=True))
     numbers = dict.fromkeys(ZEROS, 0) | {"gc_num": readings.gc_num, "context_switches": readings.context_switches}
-    counted: Any = {
+    counted = {
         **state.samples.details("node", OVERVIEW, gauges, asked, now_ms),
         **state.samples.details("overview", OVERVIEW, churn_counters(node.churn), asked, now_ms),
         **state.samples.details("node", OVERVIEW, numbers),
     }
-    view: NodeView = {
+    item: Any = {
         "name": node.name,
         "type": "disc",
         "running": True,
@@ -181,15 +155,14 @@ def node_view(request: Request) -> NodeView:
         "contexts": [context_view(one) for one in host.listening() if is_web(one)],
         "enabled_plugins": host.plugins(),
     }
-    view |= counted
-    view |= {
-        "metrics_gc_queue_length": dict.fromkeys(GC_QUEUES, 0),
-        "ra_open_file_metrics": {"ra_log_wal": 0, "ra_log_segment_writer": 0},
-    }
+    item |= counted
+    item["metrics_gc_queue_length"] = dict.fromkeys(GC_QUEUES, 0)
+    item["ra_open_file_metrics"] = {"ra_log_wal": 0, "ra_log_segment_writer": 0}
     if request.flag("memory"):
-        view["memory"] = memory_view(request)
+        item["memory"] = memory_view(request)
     if request.flag("binary"):
-        view["binary"] = {}
+        item["binary"] = {}
+    view: NodeView = item
     return view
 
 

@@ -1,7 +1,7 @@
 """The view of a queue."""
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, Required
 
 from warren.broker.amqp.properties import timestamp
 from warren.broker.core.definitions.exporter import arguments_with_type
@@ -12,7 +12,7 @@ from warren.broker.plugin import Host, Queue
 from warren.broker.session.connection import Connection
 from warren.broker.session.consumer import ChannelConsumer
 
-from ..framework.pagination import Lists
+from ..framework.pagination import Item, Lists
 from ..framework.request import Request
 from ..stats.counters import length_counters, lengths, queue_counters, queue_key
 from ..stats.history import LENGTHS
@@ -21,9 +21,13 @@ from ..stats.watermarks import oldest_age_s
 from .connection import PeerView
 from .consumer import ConsumerView, consumer_lists, consumers_of
 from .detailed_rates import RatesView, of_queue
-from .stats import NO_GARBAGE, NO_REDUCTIONS, Process, RequestStats, with_counters, with_fields
+from .stats import NO_GARBAGE, NO_REDUCTIONS, Process, RequestStats, optional, required, with_counters
 
 STORAGE_VERSION = 2  # of RabbitMQ's newest classic queues
+NAMES = ("name", "vhost", "type", "node", "state")
+FLAGS = ("durable", "auto_delete", "exclusive")
+ORIGINS = ("policy", "operator_policy", "owner_pid", "exclusive_consumer_pid")
+SETTINGS = frozenset((*NAMES, *FLAGS, *ORIGINS, "arguments", "leader", "members", "online", "replicated", "guarantee"))
 SIZES = (
     *("messages_ram", "messages_ready_ram", "messages_unacknowledged_ram", "messages_paged_out", "messages_persistent"),
     *("message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram"),
@@ -32,61 +36,28 @@ SIZES = (
 UNSET = ("policy", "operator_policy", "exclusive_consumer_tag", "single_active_consumer_tag")
 
 
-class QueueProperties(TypedDict):
-    """The declared properties of a queue."""
+@with_counters(*LENGTHS)
+@required(str, *NAMES)
+@required(bool, *FLAGS)
+@optional(str, "leader", "guarantee")
+@optional(str | None, *ORIGINS, "exclusive_consumer_tag", "single_active_consumer_tag")
+@optional(int, *SIZES, "consumers", "storage_version", "delivery_limit", "messages_dlx", "message_bytes_dlx")
+@optional(int, "messages_ready_high", "messages_ready_normal", "messages_ready_returned", "publishers")
+@optional(float, "consumer_utilisation", "consumer_capacity")
+class QueueView(Process, total=False):
+    """A queue; a single one has consumers and detailed rates, and null for fields that are not set.
 
-    name: str
-    vhost: str
-    type: str
-    durable: bool
-    auto_delete: bool
-    exclusive: bool
-    arguments: dict[str, object]
-    node: str
-    state: str
+    Quorum queues have replicas, and callers at the unix socket get process ids.
+    """
 
-
-class QueueSettings(QueueProperties, total=False):
-    """The properties with the policies, the replicas of a quorum queue, and process ids at the unix socket."""
-
-    leader: str
+    arguments: Required[dict[str, object]]
     members: list[str]
     online: list[str]
     replicated: bool
-    guarantee: str
-    policy: str | None
-    operator_policy: str | None
-    owner_pid: str | None
-    exclusive_consumer_pid: str | None
-
-
-class QueueState(Process, total=False):
-    """The statistics that are not sampled."""
-
     effective_policy_definition: dict[str, object]
-    consumers: int
-    consumer_utilisation: float
-    consumer_capacity: float
-    exclusive_consumer_tag: str | None
-    single_active_consumer_tag: str | None
     owner_pid_details: PeerView
     head_message_timestamp: int | None
-    storage_version: int
-    delivery_limit: int
-    messages_dlx: int
-    message_bytes_dlx: int
-    messages_ready_high: int
-    messages_ready_normal: int
-    messages_ready_returned: int
     open_files: dict[str, int]
-    publishers: int
-
-
-@with_counters(*LENGTHS)
-@with_fields(int, *SIZES)
-class QueueView(QueueSettings, QueueState, total=False):
-    """A queue; a single one has consumers and detailed rates, and null for fields that are not set."""
-
     message_stats: Counted
     idle_since: str
     oldest_ready_message_age: float
@@ -121,9 +92,9 @@ def parts_with(names: Collection[str]) -> list[Part]:
     return [part for part in PARTS if not part.names.isdisjoint(names)]
 
 
-def properties(request: Request, stats: RequestStats, queue: Queue) -> QueueSettings:
+def properties(request: Request, stats: RequestStats, queue: Queue) -> Item:
     """The declared properties of a queue, and its policies."""
-    item: QueueSettings = {
+    item: Item = {
         "name": queue.name,
         "vhost": queue.vhost,
         "type": queue.settings.type,
@@ -149,13 +120,11 @@ def properties(request: Request, stats: RequestStats, queue: Queue) -> QueueSett
     return item
 
 
-def state_fields(request: Request, stats: RequestStats, queue: Queue) -> QueueState:
+def state_fields(request: Request, stats: RequestStats, queue: Queue) -> Item:
     """The fields of the statistics that no other part makes."""
     if not stats.enabled:
         return {}
-    item: QueueState = {"effective_policy_definition": dict(queue.effective)}
-    sizes: Any = queue_sizes(queue)
-    item |= sizes
+    item: Item = {"effective_policy_definition": dict(queue.effective), **queue_sizes(queue)}
     add_consumers(item, queue)
     if isinstance(queue.owner, Connection) and request.caller.sees_connection(queue.owner):
         peer = queue.owner.peer
@@ -216,7 +185,7 @@ def queue_view_with_unset(request: Request, stats: RequestStats, queue: Queue) -
     return view
 
 
-def add_consumers(item: QueueState, queue: Queue) -> None:
+def add_consumers(item: Item, queue: Queue) -> None:
     """Add the fields about the consumers of a queue."""
     consumers = queue.consumers
     capacity: float = 1.0 if consumers.any_ready() else 0  # true if a message would be delivered at once
@@ -227,7 +196,7 @@ def add_consumers(item: QueueState, queue: Queue) -> None:
         item["single_active_consumer_tag"] = consumers.active.tag
 
 
-def add_quorum_fields(item: QueueState, node: str, queue: Queue) -> None:
+def add_quorum_fields(item: Item, node: str, queue: Queue) -> None:
     """Add the fields of quorum queues; counters of RabbitMQ's implementation are 0."""
     outbox = queue.outbox if queue.settings.dead_letters_at_least_once else None
     item |= {
@@ -242,11 +211,11 @@ def add_quorum_fields(item: QueueState, node: str, queue: Queue) -> None:
     }
 
 
-PARTS = (
-    Part(frozenset(QueueSettings.__annotations__), properties),
+PARTS = [
+    Part(SETTINGS, properties),
     Part(frozenset((*LENGTHS, *(f"{name}_details" for name in LENGTHS))), length_fields),
-    Part(frozenset((*QueueState.__annotations__, *SIZES)), state_fields),
     Part(frozenset({"message_stats"}), counter_fields),
     Part(frozenset({"idle_since"}), idle_fields),
     Part(frozenset({"oldest_ready_message_age"}), age_fields),
-)
+]
+PARTS.insert(2, Part(frozenset(QueueView.__annotations__).difference(*(part.names for part in PARTS)), state_fields))

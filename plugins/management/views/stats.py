@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypedDict, TypeVar
 
 from ..framework.request import Request
@@ -25,32 +26,31 @@ NO_GARBAGE = dict.fromkeys(("max_heap_size", "min_bin_vheap_size", "min_heap_siz
 NO_PROCESS: Any = {**NO_REDUCTIONS, "garbage_collection": NO_GARBAGE}
 
 
-def with_fields(kind: object, *names: str) -> Callable[[T], T]:
+def required(kind: object, *names: str) -> Callable[[T], T]:
+    """Add fields of one kind to the type of a view, which always has them. No other type may extend it."""
+    return partial(_add_fields, "__required_keys__", dict.fromkeys(names, kind))
+
+
+def optional(kind: object, *names: str) -> Callable[[T], T]:
     """Add fields of one kind to the type of a view, which may leave them out. No other type may extend it."""
-
-    def add(view: T) -> T:
-        changed: Any = view
-        changed.__annotations__ |= dict.fromkeys(names, kind)
-        changed.__optional_keys__ |= set(names)
-        return view
-
-    return add
+    return partial(_add_fields, "__optional_keys__", dict.fromkeys(names, kind))
 
 
 def with_counters(*names: str) -> Callable[[T], T]:
     """Add the fields of these counters to the type of a view, which has them unless statistics are off."""
-    counters, rates = with_fields(int, *names), with_fields(Rate, *(f"{name}_details" for name in names))
+    counters, rates = optional(int, *names), optional(Rate, *(f"{name}_details" for name in names))
     return lambda view: rates(counters(view))
 
 
-class RequestStats:
-    """The counters of objects for one request, with the rates and ranges that it asks for.
+def _add_fields(keys: str, fields: Mapping[str, object], view: T) -> T:
+    changed: Any = view
+    changed.__annotations__ |= fields
+    setattr(changed, keys, getattr(changed, keys) | fields.keys())
+    return view
 
-    enabled  False with `disable_stats`: views have no statistics
-    totals   views of queues have their lengths
-    caller   sees the connections that the views may name
-    pids     the caller is local and gets process ids, which RabbitMQ's API does not have
-    """
+
+class RequestStats:
+    """The counters of objects for one request, with the rates and ranges that it asks for."""
 
     __slots__ = ("enabled", "totals", "caller", "pids", "_samples", "_asked", "_now_ms")
 
@@ -59,10 +59,10 @@ class RequestStats:
         self._asked = request.ranges
         self._samples = request.state.samples
         self._now_ms = request.node.clock.now_ms()
-        self.caller = request.caller
-        self.pids = request.caller.is_local
-        self.enabled = not request.flag("disable_stats")
-        self.totals = self.enabled or request.flag("enable_queue_totals")
+        self.caller = request.caller  # sees the connections that the views may name
+        self.pids = request.caller.is_local  # views have process ids, which RabbitMQ's API does not have
+        self.enabled = not request.flag("disable_stats")  # views have statistics
+        self.totals = self.enabled or request.flag("enable_queue_totals")  # views of queues have their lengths
 
     # What these return is a part of a view, whose type names the fields.
 

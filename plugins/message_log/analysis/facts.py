@@ -147,6 +147,7 @@ JOURNEYS = Fact(
         **measures("max", "leave_row", "last_deliver_ns", "leave_ns", "origin_us", "consumer"),
         **measures("max", "first_queue", type=pa.string()),
         **measures("max", "last", type=TIME),
+        **measures("max", "durable", type=BOOL),
     },
 )
 MESSAGES = Fact(

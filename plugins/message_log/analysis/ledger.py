@@ -25,7 +25,7 @@ from ..file_format.arrow_schema import ARROW
 from . import crossings, hours, snapshots, store
 from .boots import Boot, Known, boots_of, gaps, hours_without_snapshots, micros, missing_newest, restarts
 from .crossings import LinkCount
-from .durability import WAITING, Durability, durability, waiting_in
+from .durability import WAITING, Durability, cuts, durability, waiting_in
 from .engine import Engine
 from .facts import FACTS, Fact, Facts, Numbers, empty, group, merge, numbers_of
 from .folder import Folder, Vanished
@@ -104,7 +104,8 @@ def make_ledger(
     ranges = checked_ranges(of_snapshots["closings"], files.of(schema.EVENTS))
     stored, count = store_hours(engine, log, place, files, ranges)
     hourly = engine.reduce(partial(facts_of_hour, place), stored, merge_hours, facts_of)
-    parts = list(engine.map(partial(meet, place, ranges, stored), [f"{part:04}" for part in range(count)]))
+    cut = cuts(of_snapshots["closings"])
+    parts = list(engine.map(partial(meet, place, ranges, cut, stored), [f"{part:04}" for part in range(count)]))
     paths = [part.path for part in parts]
     links = [{"ages": table} for table in engine.map(partial(ages_of_links, place, paths), paths)]
     summaries = [*hourly, *(part.summary for part in parts), *links]
@@ -113,8 +114,7 @@ def make_ledger(
     boots = boots_of(facts["rows"], of_snapshots["closings"], known)
     rows = edge_rows(engine, log, files, boots)
     of_queues = balances(facts["balances"], facts["open"], boots, rows)
-    pace = {row["node"]: row["settled_per_s"] for row in facts["paces"].to_pylist()}
-    kept = durability(facts["waiting"], restarts(boots), rows, pace)
+    kept = durability(facts["waiting"], restarts(boots), rows, cut, facts["kinds"])
     wrong = list(engine.map(partial(impossible_of, place, ranges, *overfull(of_queues)), paths))
     of_links, lags, lost = check_links(engine, place, paths, boots)
     odd = [row for part in parts for row in part.unrouted]
@@ -122,11 +122,10 @@ def make_ledger(
         boots, gaps(facts["rows"], boots), of_queues, wrong, kept, lost, odd, files, not selection.queues
     )
     reasons = [*missing_newest(boots, known), *hours_without_snapshots(boots, of_snapshots["closings"])]
-    reasons += crossings.unknown_ends(of_links) if not selection.nodes else []
-    judged = verdict(boots, found, kept, [*reasons, *files.reasons()])
-    return Ledger(
-        log, files, place, stored, paths, facts, of_snapshots, boots, of_queues, kept, of_links, lags, found, judged
-    )
+    reasons += crossings.unknown_ends(of_links) if selection.is_whole else []
+    judged = verdict(boots, found, [*reasons, *files.reasons()])
+    results = (facts, of_snapshots, boots, of_queues, kept, of_links, lags, found, judged)
+    return Ledger(log, files, place, stored, paths, *results)
 
 
 class SelectedFolder(NamedTuple):
@@ -324,7 +323,7 @@ def hashes(texts: pa.ChunkedArray) -> Numbers:
     return np.array([crc32((text or "").encode()) for text in texts.to_pylist()], "i8")
 
 
-def meet(place: Folder, ranges: Ranges, stored: list[str], part: str) -> Part:
+def meet(place: Folder, ranges: Ranges, cut: Mapping[BootName, int], stored: list[str], part: str) -> Part:
     """Merge what is open of all hours in a part, store it, and return its summary."""
     still_open = [store.load(place, f"hours/{hour}/{part}.parquet") for hour in stored]
     settled = settle(merge([empty(), *(empty() | each for each in still_open)]), ranges)
@@ -336,7 +335,7 @@ def meet(place: Folder, ranges: Ranges, stored: list[str], part: str) -> Part:
         "balances": settled["balances"],
         **of_journeys(settled, journeys),
         "open": open_counts(journeys, ranges),
-        "waiting": waiting_in(journeys, messages),
+        "waiting": waiting_in(journeys, messages, cut),
         "oldest": oldest(journeys),
         "again": most_delivered(journeys),
     }

@@ -43,7 +43,7 @@ export async function confirm(title, consequence, names = [], action = "Delete")
     h("p", {}, consequence),
     names.length ? h("ul.names", {}, listed) : null,
     h("div.buttons", {},
-      h("button", { type: "button", onclick: () => close(false), autofocus: true }, "Cancel"),
-      h("button.danger", { type: "button", onclick: () => close(true) }, action)),
+      h("button", { onclick: () => close(false), autofocus: true }, "Cancel"),
+      h("button.danger", { onclick: () => close(true) }, action)),
   ])) === true;
 }

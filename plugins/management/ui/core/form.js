@@ -176,7 +176,7 @@ export function argumentsTable({ label, known = [], value = {} }) {
       h("input", { type: "text", value: key, "aria-label": `${label}: key`, spellcheck: "false", placeholder: "key" }),
       h("input", { type: "text", value: text, "aria-label": `${label}: value`, spellcheck: "false", placeholder: help || "value" }),
       h("select", { "aria-label": `${label}: type` }, types),
-      h("button", { type: "button", title: "Remove", "aria-label": `${label}: remove`, onclick: () => row.remove() }, "×"));
+      h("button", { title: "Remove", "aria-label": `${label}: remove`, onclick: () => row.remove() }, "×"));
     rows.append(row);
     return row;
   };
@@ -187,13 +187,12 @@ export function argumentsTable({ label, known = [], value = {} }) {
       add(key, type, type === "json" ? JSON.stringify(one) : String(one));
     }
   };
-  const offer = ({ key, type, help }) => h("button.quick", {
-    type: "button", title: help, onclick: () => add(key, type, "", help).querySelectorAll("input")[1].focus(),
-  }, key);
+  const offer = ({ key, type, help }) =>
+    h("button.quick", { title: help, onclick: () => add(key, type, "", help).querySelectorAll("input")[1].focus() }, key);
   const groups = Map.groupBy ? Map.groupBy(known, (one) => one.group ?? "") : new Map([["", known]]);
   write(value);
   const element = h("fieldset.field", { data: { field: label } }, h("legend", {}, label), rows,
-    h("button", { type: "button", onclick: () => add().querySelector("input").focus() }, "Add"),
+    h("button", { onclick: () => add().querySelector("input").focus() }, "Add"),
     [...groups].map(([group, ones]) => h("div.offers", {}, group ? h("span", {}, group) : null, ones.map(offer))));
   const read = () => {
     const result = {};

@@ -37,6 +37,6 @@ function help(sections) {
   const rows = [["/", "go to the filter"], ...sections.map((one) => [`g ${one.key}`, one.title]), ["?", "this list"]];
   return dialog("Keys", (close) => [
     h("dl.keys", {}, rows.map(([keys, text]) => [h("dt", {}, h("kbd", {}, keys)), h("dd", {}, text)])),
-    h("div.buttons", {}, h("button", { type: "button", onclick: () => close(), autofocus: true }, "Close")),
+    h("div.buttons", {}, h("button", { onclick: () => close(), autofocus: true }, "Close")),
   ]);
 }

@@ -2,7 +2,7 @@
 
 import { refreshNow } from "./poll.js";
 import * as router from "./router.js";
-import { Table } from "../web/table.js";
+import { Table, whole } from "../web/table.js";
 
 /** The state of a list that the query of the address has. */
 function stateOf({ name, use_regex, sort, sort_reverse, page }) {
@@ -17,12 +17,20 @@ export class List extends Table {
 
   /**
    * @param {Object} options the options of Table, and `local: true` for one of several lists of a page, whose state is not
-   *   in the address
+   *   in the address; without `load` the page calls `show`, and `text` returns what the filter compares
    */
   constructor(options) {
     const inAddress = !options.small && !options.local;
-    super({ ...options, state: inAddress ? stateOf(router.current().query) : {} });
+    const load = whole(() => this.items, options.text);
+    super({ load, ...options, state: inAddress ? stateOf(router.current().query) : {} });
     this.#inAddress = inAddress;
+    this.items = [];
+  }
+
+  /** Show objects that the page has loaded. */
+  show(items) {
+    this.items = items;
+    return this.refresh();
   }
 
   changed({ name, use_regex, sort, sort_reverse, page }) {

@@ -14,7 +14,7 @@ function taskRow(title, total) {
   const stop = new AbortController();
   const bar = h("progress", { max: total, value: 0, "aria-label": title });
   const text = h("span");
-  const button = h("button", { type: "button", onclick: () => stop.abort() }, "Stop");
+  const button = h("button", { onclick: () => stop.abort() }, "Stop");
   const row = h("div.task", { role: "status" }, h("b", {}, title), bar, text, button);
   element.append(row);
   return {
@@ -25,7 +25,7 @@ function taskRow(title, total) {
     },
     end(done, problem = "") {
       fill(text, `${stop.signal.aborted ? "stopped after" : "done:"} ${count(done)} of ${count(total)}`, problem);
-      button.replaceWith(h("button", { type: "button", onclick: () => row.remove() }, "Close"));
+      button.replaceWith(h("button", { onclick: () => row.remove() }, "Close"));
       if (!problem) setTimeout(() => row.remove(), SHOWN_MS);
     },
   };
@@ -87,7 +87,7 @@ export async function repeat(title, total, step) {
 /** Show a short message, for example after a change. */
 export function say(text, kind = "good") {
   const row = h(`div.task.${kind}`, { role: kind === "bad" ? "alert" : "status" }, h("span", {}, text),
-    h("button", { type: "button", onclick: () => row.remove() }, "Close"));
+    h("button", { onclick: () => row.remove() }, "Close"));
   element.append(row);
   if (kind !== "bad") setTimeout(() => row.remove(), SHOWN_MS);
 }

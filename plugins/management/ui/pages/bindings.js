@@ -6,7 +6,7 @@ import { argumentsTable, form } from "../core/form.js";
 import { List, paged } from "../core/list.js";
 import * as tasks from "../core/tasks.js";
 import { h, short } from "../web/dom.js";
-import { link, tableOf } from "./widgets.js";
+import { attempt, link, tableOf } from "./widgets.js";
 
 /** The path of a queue or an exchange with its bindings as destination: `to({vhost, kind: "queue", name})`. */
 const listTo = ({ vhost, kind, name }) =>
@@ -22,18 +22,15 @@ const described = (binding) =>
 
 async function unbind(context, binding) {
   if (!await confirm("Remove this binding?", "Messages are not routed by it any more.", [described(binding)], "Unbind")) return;
-  try {
-    const { vhost, source, destination_type: kind, destination } = binding;
-    await api.remove(between(vhost, source, kind, destination) + path`/${binding.properties_key}`);
-  } catch (error) {
-    tasks.say(`The binding was not removed: ${error.message}`, "bad");
-  }
+  const { vhost, source, destination_type: kind, destination, properties_key: key } = binding;
+  await attempt(() => api.remove(between(vhost, source, kind, destination) + path`/${key}`), "The binding was not removed: ");
   context.refresh();
 }
 
-const unbindButton = (context) => (binding) => (binding.source === "" ? h("small", {}, "cannot be removed") : h("button", {
-  type: "button", "aria-label": `Unbind ${described(binding)}`, onclick: () => unbind(context, binding),
-}, "Unbind"));
+const unbindButton = (context) => (binding) => {
+  const attributes = { "aria-label": `Unbind ${described(binding)}`, onclick: () => unbind(context, binding) };
+  return binding.source === "" ? h("small", {}, "cannot be removed") : h("button", attributes, "Unbind");
+};
 
 const KEY = { id: "key", title: "Routing key", sort: "routing_key", cell: (binding) => short(binding.routing_key) };
 const ARGUMENTS = {

@@ -5,7 +5,6 @@ import { List, paged } from "../core/list.js";
 import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
 import { h, facts, fill, short } from "../web/dom.js";
 import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
 import { breakdown, countColumn, rateColumn, ratesChart } from "./rates.js";
 import { heading, link, listPage, mark, section, state, tableOf } from "./widgets.js";
 
@@ -77,10 +76,9 @@ function createChannel(context) {
   const chart = ratesChart();
   const details = h("div");
   const parts = breakdown([["Publishes", "publishes"], ["Deliveries", "deliveries"]]);
-  let listed = [];
   const consumers = new List({
     name: "consumers-of-channel", label: "Consumers of the channel", small: true, columns: consumerColumns("channel", "user"),
-    key: consumerKey, empty: "no consumers", load: whole(async () => listed, (one) => one.consumer_tag),
+    key: consumerKey, empty: "no consumers",
   });
   const element = h("div.page", {}, heading("Channel", context.params.name),
     section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)), parts.element,
@@ -101,8 +99,7 @@ function createChannel(context) {
         ["Uncommitted acks", format.count(one.acks_uncommitted)],
         ["Idle since", format.time(one.idle_since)],
       ]));
-      listed = one.consumer_details ?? [];
-      await consumers.refresh(signal);
+      await consumers.show(one.consumer_details ?? []);
     },
   };
 }

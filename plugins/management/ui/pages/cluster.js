@@ -127,9 +127,8 @@ function createLog() {
   filter.addEventListener("input", () => {
     lines.replaceChildren(...kept.filter((line) => line.includes(filter.value)).map((line) => `${line}\n`));
   });
-  const download = h("button", {
-    type: "button", onclick: () => save(new Blob([kept.map((line) => `${line}\n`).join("")], { type: "text/plain" }), "warren.log"),
-  }, "Download these lines");
+  const linesFile = () => new Blob([kept.map((line) => `${line}\n`).join("")], { type: "text/plain" });
+  const download = h("button", { onclick: () => save(linesFile(), "warren.log") }, "Download these lines");
   let started = false;
   // The last lines are read once the stream has begun, so that none is missed; a line that both return is shown once.
   const stream = async () => {

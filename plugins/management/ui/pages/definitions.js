@@ -86,8 +86,8 @@ async function importFile(file, vhost) {
     return error; // a part of an import is there, such as that of this file before a crash
   });
   const agreed = await dialog(`Import ${file.name}?`, (close) => [preview(changes, skipped), h("div.buttons", {},
-    h("button", { type: "button", onclick: () => close(false), autofocus: true }, "Cancel"),
-    h("button.primary", { type: "button", onclick: () => close(true) }, "Import"))]);
+    h("button", { onclick: () => close(false), autofocus: true }, "Cancel"),
+    h("button.primary", { onclick: () => close(true) }, "Import"))]);
   if (!agreed) return;
   await api.post(at("definitions"), body);
   tasks.changed(`${file.name} is imported.`);

@@ -60,7 +60,7 @@ function members(value) {
     const settings = argumentsTable({ label: "Settings that differ in this set", known: OVERRIDES, value: overrides });
     const read = () => ({ upstream: name.querySelector("input").value, ...settings.read() });
     const row = h("fieldset.field", {}, h("legend", {}, "Member"), name, settings.element,
-      h("button", { type: "button", onclick: () => row.remove() }, "Remove this member"));
+      h("button", { onclick: () => row.remove() }, "Remove this member"));
     readers.set(row, read);
     rows.append(row);
     return row;
@@ -70,7 +70,7 @@ function members(value) {
     all.forEach(add);
   };
   write(value);
-  const more = h("button", { type: "button", onclick: () => add().querySelector("input").focus() }, "Add a member");
+  const more = h("button", { onclick: () => add().querySelector("input").focus() }, "Add a member");
   return { element: h("div", {}, rows, more), read: () => [...rows.children].map((row) => readers.get(row)()), write };
 }
 

@@ -88,7 +88,7 @@ function restartButtons(context) {
   return (one) => {
     if (!buttons.has(one.id)) {
       const entry = { one };
-      entry.button = h("button.quick", { type: "button", "aria-label": `Restart the link of ${titleOf(one)}`, onclick: async () => {
+      entry.button = h("button.quick", { "aria-label": `Restart the link of ${titleOf(one)}`, onclick: async () => {
         if (await restart([entry.one])) context.refresh();
       } }, "Restart");
       buttons.set(one.id, entry);
@@ -139,7 +139,7 @@ function createLink(context) {
   const title = h("span");
   const shown = h("div");
   let latest = null;
-  const button = session.may.makePolicies() ? h("button", { type: "button", disabled: true, onclick: async () => {
+  const button = session.may.makePolicies() ? h("button", { disabled: true, onclick: async () => {
     if (await restart([latest])) context.refresh();
   } }, "Restart link") : null;
   return {

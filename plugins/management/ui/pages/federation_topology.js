@@ -6,7 +6,6 @@ import * as router from "../core/router.js";
 import * as session from "../core/session.js";
 import { h, fill, svg } from "../web/dom.js";
 import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
 import { link, section, state } from "./widgets.js";
 
 const RADIUS = 9; // of a broker
@@ -151,10 +150,9 @@ function create(context) {
   const drawing = h("div.topology");
   const notes = h("p");
   let topology = { brokers: [], links: [] };
-  const chosen = () => topology.links.filter((one) => (!from || one.from === from) && (!to || one.to === to));
   const table = new List({ name: "federation-topology", label: "Links of the topology", columns: COLUMNS,
     empty: "no links", key: (one) => [one.from, one.to, one.type, one.vhost, one.id],
-    load: whole(async () => chosen(), (one) => `${one.from} ${one.to} ${one.name ?? ""}`) });
+    text: (one) => `${one.from} ${one.to} ${one.name ?? ""}` });
 
   /** Draw the picture in the width that is there now; a focused link keeps the focus. */
   function redraw() {
@@ -185,7 +183,7 @@ function create(context) {
       redraw();
       fill(notes, topology.links.length ? "" : "No broker federates with this one. ",
         topology.truncated ? "There are more links than are shown." : "");
-      await table.refresh(signal);
+      await table.show(topology.links.filter((one) => (!from || one.from === from) && (!to || one.to === to)));
     },
   };
 }

@@ -18,7 +18,7 @@ const inputOf = (row) => row.querySelector("input, select");
 function brokerRows(first, changed) {
   const rows = [];
   const element = h("div");
-  const more = h("button", { type: "button", onclick: () => add().name.focus() }, "Add a broker");
+  const more = h("button", { onclick: () => add().name.focus() }, "Add a broker");
 
   function add(name = "") {
     const number = rows.length + 1;
@@ -26,7 +26,7 @@ function brokerRows(first, changed) {
       uri: fieldRow({ label: "URI", placeholder: "amqp://user:password@host/vhost", help: "How other brokers reach it." }),
       above: fieldRow({ label: "Broker above", type: "select", options: [] }) };
     const row = { name: inputOf(fields.name), uri: inputOf(fields.uri), above: inputOf(fields.above), aboveField: fields.above };
-    row.remove = h("button", { type: "button", onclick: () => {
+    row.remove = h("button", { onclick: () => {
       rows.splice(rows.indexOf(row), 1);
       row.element.remove();
       changed();
@@ -122,7 +122,7 @@ function create(context) {
     fill(result, planned.map((part) => {
       const lines = commands(part, vhost);
       const mine = part.name === here;
-      const applied = { type: "button", onclick: () => apply(part, vhost, context.refresh) };
+      const applied = { onclick: () => apply(part, vhost, context.refresh) };
       return h("section", { "aria-label": `Commands for ${part.name}` },
         h("h3.long", {}, part.name, mine ? h("small", {}, " this broker") : null),
         lines.length ? h("pre", { tabindex: 0 }, lines.join("\n")) : h("p.empty", {}, "Nothing to set: it has no upstream."),

@@ -18,7 +18,7 @@ const KINDS = {
 
 function tableOf(kind, load, context) {
   const { way, title, label } = KINDS[kind];
-  const clear = (one, limit) => h("button.quick", { type: "button", onclick: async () => {
+  const clear = (one, limit) => h("button.quick", { onclick: async () => {
     await attempt(() => api.remove(`${way}/${encodeURIComponent(one[kind])}/${limit}`));
     context.refresh();
   } }, "Clear");

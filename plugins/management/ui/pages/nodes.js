@@ -10,8 +10,7 @@ import * as tasks from "../core/tasks.js";
 import { BYTE_STEPS } from "../web/chart.js";
 import { h, facts, fill } from "../web/dom.js";
 import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
-import { heading, link, mark, section } from "./widgets.js";
+import { attempt, heading, link, mark, section } from "./widgets.js";
 
 const used = (amount, limit, show, alarm) =>
   h(alarm ? "span.bad" : "span", {}, show(amount), limit ? h("small.below", {}, `of ${show(limit)}`) : "");
@@ -44,7 +43,7 @@ const COLUMNS = [
   },
 ];
 const RESET = {
-  id: "reset", title: "Reset stats", cell: ({ name }) => h("button.quick", { type: "button", onclick: () => reset(name) }, "This node"),
+  id: "reset", title: "Reset stats", cell: ({ name }) => h("button.quick", { onclick: () => reset(name) }, "This node"),
 };
 
 /** The columns of the list of nodes; administrators may reset the statistics of a node. */
@@ -53,12 +52,10 @@ export const nodeColumns = () => (may.administer() ? [...COLUMNS, RESET] : COLUM
 async function reset(node) {
   const question = "The samples of all charts and rates are deleted; counters and messages stay.";
   if (!await confirm("Reset the statistics of this node?", question, [node], "Reset")) return;
-  try {
+  await attempt(async () => {
     await api.remove(path`reset/${node}`);
     tasks.say(`The statistics of ${node} are reset.`);
-  } catch (error) {
-    tasks.say(`The statistics are not reset: ${error.message}`, "bad");
-  }
+  }, "The statistics are not reset: ");
   refreshNow();
 }
 
@@ -67,28 +64,18 @@ const milliseconds = (value) => (value === undefined ? "" : format.duration(valu
 
 /** The alarms of a node, with advice; an empty list for a healthy node. */
 export function alarmTexts(node) {
-  const texts = [];
-  if (node.mem_alarm) {
-    texts.push(`${node.name} uses ${format.bytes(node.mem_used)} of memory, its limit is ${format.bytes(node.mem_limit)}: `
-      + "publishers are blocked. "
-      + "Consume or purge long queues, limit their length by a policy, or raise vm_memory_high_watermark.");
-  }
-  if (node.disk_free_alarm) {
-    texts.push(`${node.name} has ${format.bytes(node.disk_free)} of disk left, it needs ${format.bytes(node.disk_free_limit)}: `
-      + "publishers are blocked. "
-      + "Free space on the disk of the data folder, or consume persistent messages.");
-  }
-  if (node.storage?.alarm) {
-    texts.push(`${node.name} cannot store messages: ${node.storage.warning}. Publishers are blocked until it can.`);
-  }
-  if (hasFewFiles(node)) {
-    texts.push(`${node.name} has ${format.counted(node.fd_total - node.fd_used, "file descriptor")} left: `
-      + "new connections will be refused. Raise the limit (ulimit -n).");
-  }
-  if (node.not_restored?.length) {
-    texts.push(`${node.name} could not restore ${format.counted(node.not_restored.length, "stored object")}: see the page of the node.`);
-  }
-  return texts;
+  const texts = [
+    node.mem_alarm && `uses ${format.bytes(node.mem_used)} of memory, its limit is ${format.bytes(node.mem_limit)}: publishers are `
+      + "blocked. Consume or purge long queues, limit their length by a policy, or raise vm_memory_high_watermark.",
+    node.disk_free_alarm && `has ${format.bytes(node.disk_free)} of disk left, it needs ${format.bytes(node.disk_free_limit)}: publishers `
+      + "are blocked. Free space on the disk of the data folder, or consume persistent messages.",
+    node.storage?.alarm && `cannot store messages: ${node.storage.warning}. Publishers are blocked until it can.`,
+    hasFewFiles(node) && `has ${format.counted(node.fd_total - node.fd_used, "file descriptor")} left: new connections will be refused. `
+      + "Raise the limit (ulimit -n).",
+    node.not_restored?.length
+      && `could not restore ${format.counted(node.not_restored.length, "stored object")}: see the page of the node.`,
+  ];
+  return texts.filter(Boolean).map((text) => `${node.name} ${text}`);
 }
 
 /** Tasks of a node that have failed or were restarted, as text; nothing if there are none. */
@@ -108,9 +95,8 @@ function create(context) {
   const uses = h("div");
   const plugins = h("div");
   const alarms = h("div");
-  let listed = [];
   const tasks = new List({
-    name: "tasks", label: "Tasks", small: true, key: (task) => task.name, load: whole(async () => listed), empty: "no tasks",
+    name: "tasks", label: "Tasks", small: true, key: (task) => task.name, empty: "no tasks",
     columns: [
       { id: "name", title: "Task", always: true, cell: (task) => task.name },
       { id: "running", title: "Running", number: true, cell: (task) => format.count(task.running) },
@@ -148,8 +134,7 @@ function create(context) {
         ["Plugins", (node.enabled_plugins ?? []).join(", ")], ["Exchange types", namesOf(node.exchange_types ?? [])],
         ["Authentication", namesOf((node.auth_mechanisms ?? []).filter((one) => one.enabled))],
       ]));
-      listed = loop?.tasks ?? [];
-      await tasks.refresh(signal);
+      await tasks.show(loop?.tasks ?? []);
     },
   };
 }

@@ -7,7 +7,6 @@ import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
 import { may } from "../core/session.js";
 import { h, fill, show } from "../web/dom.js";
 import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
 import { definitionsSections } from "./definitions.js";
 import { alarmTexts, healthOf, nodeColumns } from "./nodes.js";
 import { churnChart, lengthsChart, ratesChart } from "./rates.js";
@@ -43,17 +42,16 @@ function create(context) {
   const totals = h("ul.totals");
   const alarms = h("div.alarms", { role: "alert", hidden: true });
   const health = h("div");
-  let loaded = { nodes: [], listeners: [], contexts: [] };
   const nodes = new List({
-    name: "nodes", label: "Nodes", small: true, columns: nodeColumns(), key: (one) => one.name, load: whole(async () => loaded.nodes),
+    name: "nodes", label: "Nodes", small: true, columns: nodeColumns(), key: (one) => one.name,
   });
   const listeners = new List({
     name: "listeners", label: "Listening ports", small: true, columns: LISTENERS,
-    key: (one) => `${one.protocol} ${one.ip_address} ${one.port}`, load: whole(async () => loaded.listeners),
+    key: (one) => `${one.protocol} ${one.ip_address} ${one.port}`,
   });
   const contexts = new List({
     name: "contexts", label: "Web contexts", small: true, columns: CONTEXTS,
-    key: (one) => `${one.description} ${one.ip} ${one.port}`, load: whole(async () => loaded.contexts),
+    key: (one) => `${one.description} ${one.ip} ${one.port}`,
   });
   const element = h("div.page", {}, h("h1", {}, "Overview"), alarms,
     section("Totals", rangeChooser(context.refresh), h("div.charts", {}, lengths.element, rates.element), totals),
@@ -66,18 +64,17 @@ function create(context) {
     element,
     async refresh(signal) {
       const overview = await api.get("overview", rangeQuery(["lengths", "msg_rates"]), signal);
-      const { listeners: ports = [], contexts: webs = [] } = overview;
-      loaded = { nodes: may.monitor() ? await api.get("nodes", {}, signal) : [], listeners: ports, contexts: webs };
+      const all = may.monitor() ? await api.get("nodes", {}, signal) : [];
       lengths.draw(overview.queue_totals);
       rates.draw(overview.message_stats);
       CHURN.forEach((_, at) => churn[at].draw(overview.churn_rates));
       fill(totals, totalsOf(overview));
-      const alarmLines = loaded.nodes.flatMap(alarmTexts);
+      const alarmLines = all.flatMap(alarmTexts);
       fill(alarms, alarmLines.map((text) => h("p", {}, text)));
       show(alarms, alarmLines.length > 0);
       if (may.monitor()) {
-        fill(health, loaded.nodes.map(healthOf));
-        await Promise.all([nodes, listeners, contexts].map((table) => table.refresh(signal)));
+        fill(health, all.map(healthOf));
+        await Promise.all([nodes.show(all), listeners.show(overview.listeners ?? []), contexts.show(overview.contexts ?? [])]);
       }
     },
   };

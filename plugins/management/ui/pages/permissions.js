@@ -17,7 +17,7 @@ function columnsOf(given, fields, clear) {
   const cell = (id) => (one) => (id === "exchange" ? short(one.exchange || "(AMQP default)") : pattern(one[id]));
   return [
     other, ...fields.map(([id, title]) => ({ id, title, cell: cell(id) })),
-    { id: "clear", title: "Operations", cell: (one) => h("button", { type: "button", onclick: () => clear(one) }, "Clear") },
+    { id: "clear", title: "Operations", cell: (one) => h("button", { onclick: () => clear(one) }, "Clear") },
   ];
 }
 

@@ -8,7 +8,6 @@ import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
 import * as tasks from "../core/tasks.js";
 import { h, facts, fill } from "../web/dom.js";
 import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
 import { bindingsTo } from "./bindings.js";
 import { consumerColumns, consumerKey } from "./channels.js";
 import { publishForm } from "./publish_form.js";
@@ -98,10 +97,9 @@ function create(context) {
   const right = h("div");
   const sizes = sizesTable();
   const parts = breakdown([["Incoming", "incoming"], ["Deliveries", "deliveries"]]);
-  let consumers = [];
   const consumersTable = new List({
     name: "consumers_of_queue", label: "Consumers", columns: consumerColumns("queue", "vhost"), local: true,
-    filtered: "consumer tag", empty: "no consumers", key: consumerKey, load: whole(() => consumers, (one) => one.consumer_tag),
+    filtered: "consumer tag", empty: "no consumers", key: consumerKey, text: (one) => one.consumer_tag,
   });
   const bindings = bindingsTo(context, queue);
   const unacked = unackedMessages(`warren/${here}`);
@@ -131,9 +129,9 @@ function create(context) {
       sizes.draw(queue);
       fill(left, facts(leftFacts(queue)));
       fill(right, facts(rightFacts(queue)));
-      consumers = queue.consumer_details ?? [];
       const count = unackedSection.open && !queue.exclusive ? queue.messages_unacknowledged : 0;
-      await Promise.all([consumersTable.refresh(signal), unacked.refresh(signal, count, queue.exclusive), bindings.refresh(signal)]);
+      const consumers = consumersTable.show(queue.consumer_details ?? []);
+      await Promise.all([consumers, unacked.refresh(signal, count, queue.exclusive), bindings.refresh(signal)]);
     },
   };
 }

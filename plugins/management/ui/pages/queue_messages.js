@@ -7,7 +7,6 @@ import { List } from "../core/list.js";
 import * as tasks from "../core/tasks.js";
 import { h, facts, fill, short, show } from "../web/dom.js";
 import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
 import { link, tableOf } from "./widgets.js";
 
 const SHOWN_BYTES = 50_000; // of each payload; the rest is not sent
@@ -53,9 +52,8 @@ function payloadView(message) {
   const text = textOf(bytes, cut);
   const shown = h("pre", { tabindex: 0, "aria-label": "Payload" });
   const views = [["Text", () => text], ["JSON formatted", () => jsonOf(text) ?? "This is not JSON."], ["Base64", () => message.payload]];
-  const buttons = views.map(([label, make]) => h("button.quick", {
-    type: "button", disabled: text === null && label !== "Base64", onclick: () => choose(label, make),
-  }, label));
+  const buttons = views.map(([label, make]) =>
+    h("button.quick", { disabled: text === null && label !== "Base64", onclick: () => choose(label, make) }, label));
   const choose = (label, make) => {
     fill(shown, make());
     for (const button of buttons) button.setAttribute("aria-pressed", String(button.textContent === label));
@@ -168,25 +166,24 @@ const UNACKED = [
 
 /** The list; `refresh(signal, count, exclusive)` loads it if there are any. */
 export function unackedMessages(here) {
-  let unacked = [];
   const table = new List({
     name: "unacked", label: "Unacknowledged messages", columns: UNACKED, local: true, filtered: "consumer tag",
     empty: "no unacknowledged messages", key: (one) => [one.channel_details.name, one.delivery_tag],
-    load: whole(() => unacked, (one) => one.consumer_tag),
+    text: (one) => one.consumer_tag,
   });
   const note = h("small", {}, `The oldest are shown, ${format.count(MOST)} at most.`);
   return {
     element: h("div", {}, table.element, note),
     async refresh(signal, count, exclusive) {
       if (exclusive) note.textContent = "Messages of an exclusive queue are not shown: they belong to its connection.";
+      let unacked = [];
       try {
-        unacked = count ? await api.get(`${here}/unacked`, { limit: MOST }, signal) : [];
+        if (count) unacked = await api.get(`${here}/unacked`, { limit: MOST }, signal);
       } catch (error) {
         if (error.status !== 401) throw error;
-        unacked = [];
         note.textContent = "They are shown to users with the right to read the queue.";
       }
-      await table.refresh(signal);
+      await table.show(unacked);
     },
   };
 }

@@ -57,12 +57,10 @@ function createReport(context) {
   const totals = h("div");
   // The page has scripts of its own, which the policy of this one forbids: it is saved, and opened from the disk.
   const savePage = async () => save(await (await api.send("GET", path`warren/reports/${name}/page`)).blob(), `${name}.html`);
-  const download = h("button", { type: "button", onclick: () => attempt(savePage) }, "Download the page with charts");
-  let report = {};
-  const lists = LISTS.map(([key, title, columns, rows]) => {
-    const load = whole(async () => (rows(report) ?? []).map((row, at) => ({ ...row, at })), queueName);
-    return { title, table: new List({ name: `report-${key}`, label: title, small: true, columns, key: (row) => String(row.at), load, empty: "nothing" }) };
-  });
+  const download = h("button", { onclick: () => attempt(savePage) }, "Download the page with charts");
+  const lists = LISTS.map(([key, title, columns, rows]) => ({ title, rows, table: new List({
+    name: `report-${key}`, label: title, small: true, columns, key: (row) => String(row.at), text: queueName, empty: "nothing",
+  }) }));
   const made = h("p", { role: "status" });
   let shown = "";
   return {
@@ -72,12 +70,12 @@ function createReport(context) {
       const current = await api.get(path`warren/reports/${name}/run`, {}, signal);
       const run = `${current.run} ${current.made_at}`;
       if (run === shown) return;
-      report = await api.get(path`warren/reports/${name}`, {}, signal);
+      const report = await api.get(path`warren/reports/${name}`, {}, signal);
       const { status, reasons = [] } = report.conservation;
       const health = report.health ?? { status: "unknown", sentence: "" };
       fill(verdict, h("p", {}, state(health.status, HEALTH[health.status].kind), " ", health.sentence), h("p", {}, state(status, KINDS[status]), " ", report.verdict ?? ""), h("ul", {}, reasons.map((reason) => h("li", {}, reason))));
       fill(totals, facts(Object.entries(report.totals).map(([key, value]) => [key.replaceAll("_", " "), typeof value === "number" ? format.count(value) : format.value(value)])));
-      await Promise.all(lists.map(({ table }) => table.refresh(signal)));
+      await Promise.all(lists.map(({ table, rows }) => table.show((rows(report) ?? []).map((row, at) => ({ ...row, at })))));
       fill(made, `Made ${format.time(current.made_at)}`);
       shown = run;
     },

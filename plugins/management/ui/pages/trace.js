@@ -38,11 +38,11 @@ function create(context) {
   const head = h("thead", {}, h("tr", {}, HEADS.map((title) => h("th", { scope: "col" }, title))));
   const table = h("table", { "aria-label": "Messages" }, head, body);
   const note = h("p", { role: "status" }, "Choose an exchange or a queue, or leave both empty for all messages of the virtual host.");
-  const pause = h("button", { type: "button", onclick: () => {
+  const pause = h("button", { onclick: () => {
     paused = !paused;
     fill(pause, paused ? "Go on" : "Pause");
   } }, "Pause");
-  const end = h("button", { type: "button", onclick: () => stop?.abort() }, "Stop");
+  const end = h("button", { onclick: () => stop?.abort() }, "Stop");
   const buttons = h("div.buttons", { hidden: true }, pause, end);
   let paused = false;
   let stop = null;

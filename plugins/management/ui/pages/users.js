@@ -38,9 +38,8 @@ function userForm(done, existing, latest) {
         help: "or the hash, as GET /api/auth/hash_password returns it" },
       { name: "again", label: "Password again", type: "password", autocomplete: "new-password" },
       { name: "tags", label: "Tags", value: existing ? tagsOf(existing).join(",") : "", help: "separated by commas" },
-      h("div.offers", {}, h("span", {}, "Set tag:"), TAGS.map(([tag, help]) => h("button.quick", {
-        type: "button", title: help, onclick: (event) => { event.target.form.elements.tags.value = tag; },
-      }, tag || "none"))),
+      h("div.offers", {}, h("span", {}, "Set tag:"), TAGS.map(([tag, title]) =>
+        h("button.quick", { title, onclick: (event) => { event.target.form.elements.tags.value = tag; } }, tag || "none"))),
     ],
     async run({ name = existing?.name, kind, password, again, tags }) {
       if (kind === "password" && !password) throw new Error("the password is empty");

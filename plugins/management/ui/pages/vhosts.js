@@ -85,7 +85,7 @@ function createVHost(context) {
     await work();
     context.refresh();
   };
-  const toggle = (work) => h("button", { type: "button", onclick: () => attempt(() => change(work)) });
+  const toggle = (work) => h("button", { onclick: () => attempt(() => change(work)) });
   const trace = toggle(() => api.put(here, { tracing: !shown.tracing }));
   const protect = toggle(() => api.send(shown.protected_from_deletion ? "DELETE" : "POST", `${here}/deletion/protection`));
   const buttons = h("div.buttons", { hidden: true }, trace, protect);

@@ -168,12 +168,12 @@ export async function deleteObjects(objects, { kind, kinds = `${kind}s`, action 
   return !stopped && failed.length === 0;
 }
 
-/** Do the work of a button; a refusal is shown at the foot of the page. */
-export async function attempt(work) {
+/** Do the work of a button; a refusal is shown at the foot of the page, after the text `failed`. */
+export async function attempt(work, failed = "") {
   try {
     await work();
   } catch (error) {
-    tasks.say(error.message, "bad");
+    tasks.say(failed + error.message, "bad");
   }
 }
 
@@ -205,5 +205,5 @@ export function deleteForm({ vhost, name }, { kind, target, consequence, conditi
 
 /** The button of an object's page that deletes the object and opens the list; `remove` returns whether it was deleted. */
 export function deleteAndReturn(label, remove, list) {
-  return h("button.danger", { type: "button", onclick: async () => { if (await remove()) go([list]); } }, label);
+  return h("button.danger", { onclick: async () => { if (await remove()) go([list]); } }, label);
 }

@@ -67,7 +67,7 @@ def test_a_wrong_password_is_no_missing_tag(
     def refused(options: argparse.Namespace) -> int:
         raise APIError(401, *refusal)
 
-    monkeypatch.setattr("warren.plugins.migration.cli.migrate", refused)
+    monkeypatch.setattr("warren.plugins.migration.command.migrate", refused)
     assert Migrate().run(argparse.Namespace()) == 69
     assert "a broker refuses user or password: check those of --from and --to" in capsys.readouterr().err
 
@@ -76,7 +76,7 @@ def test_a_refusal_has_no_entities_of_html(capsys: pytest.CaptureFixture[str], m
     def refused(options: argparse.Namespace) -> int:
         raise APIError(400, "bad_request", 'Validation failed\n\n&lt;&lt;"x"&gt;&gt; is wrong')
 
-    monkeypatch.setattr("warren.plugins.migration.cli.migrate", refused)
+    monkeypatch.setattr("warren.plugins.migration.command.migrate", refused)
     assert Migrate().run(argparse.Namespace()) == 69
     assert capsys.readouterr().err == 'warren migrate: a broker refuses: Validation failed <<"x">> is wrong\n'
 
