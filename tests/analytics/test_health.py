@@ -191,6 +191,26 @@ def long_jobs(folder: Path) -> None:
     log.write()
 
 
+def sampled(folder: Path) -> None:
+    """A log that has the events of few messages: the counters of the snapshots show that the others are settled."""
+    log = started(folder, QUEUE)
+    log.sample_rate = 0.01
+
+    def act(step: int) -> None:
+        publish(log, 20)
+        for number in log.ready[QUEUE][: 20 - 2 * (step == 0)]:
+            log.deliver(number, QUEUE)
+            log.ack(number, QUEUE)
+        if step > 2:
+            log.tables[schema.EVENTS].clear()
+
+    publish(log, 2)
+    log.deliver(log.ready[QUEUE][0], QUEUE)
+    run(log, 30, act)
+    assert log.ready[QUEUE] and log.unacked[QUEUE]
+    log.write()
+
+
 def polled(folder: Path) -> None:
     """A queue without consumers whose messages a client gets from time to time."""
     log = started(folder, QUEUE)
@@ -203,7 +223,7 @@ def polled(folder: Path) -> None:
     "history",
     [
         *(idle_night, burst, draining, ramp, restart, time_to_live, retry_queue, mandatory_return, link_restart),
-        *(long_jobs, polled),
+        *(long_jobs, sampled, polled),
     ],
 )
 def test_ordinary_traffic_raises_nothing(tmp_path: Path, history: Callable[[Path], None]) -> None:

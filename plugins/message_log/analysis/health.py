@@ -19,6 +19,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,11 +101,18 @@ class Finding:
 
 
 class Trend(NamedTuple):
-    """The growth of a queue in messages a second, whether it grows for certain, and how many leave it a second."""
+    """The growth of a queue.
+
+    slope_per_s  messages a second
+    grows        whether it grows for certain
+    leave_per_s  messages that leave it a second
+    counted_us   the last interval in which its counters of delivered and of acknowledged messages increased
+    """
 
     slope_per_s: float
     grows: bool
     leave_per_s: float
+    counted_us: Mapping[str, tuple[int, int]]
 
 
 def newest(boots: Iterable[Boot]) -> dict[str, Boot]:
@@ -137,31 +145,40 @@ def windows(boots: Iterable[Boot], latest: Iterable[Values]) -> dict[Name, Windo
 
 def trends(rows: pa.Table, of_boots: Mapping[Name, Window]) -> dict[Queue, Trend]:
     """Return the trends of queues, from their lengths in the windows (`snapshots.TREND`)."""
-    interval_s = {node: window.interval_us / SECOND for (node, _), window in of_boots.items()}
+    of_nodes = {node: window for (node, _), window in of_boots.items()}
     of_queues: dict[Queue, list[Values]] = {}
     for row in rows.to_pylist():
         of_queues.setdefault((row["node"], row["vhost"], row["queue"]), []).append(row)
     return {
-        queue: trend(sorted(some, key=lambda row: int(row["interval"])), interval_s[queue[0]])
+        queue: trend(sorted(some, key=lambda row: int(row["interval"])), of_nodes[queue[0]])
         for queue, some in of_queues.items()
         if len(some) >= POINTS
     }
 
 
-def trend(rows: list[Values], interval_s: float) -> Trend:
+def trend(rows: list[Values], window: Window) -> Trend:
     """Return the trend of a queue by the slopes between all pairs of intervals: their median, and whether most rise."""
-    at = np.array([row["interval"] for row in rows]) * interval_s
+    at = np.array([row["interval"] for row in rows]) * (window.interval_us / SECOND)
     length = np.array([row["length"] / row["snapshots"] for row in rows])
     first, second = np.triu_indices(len(rows), 1)
     slopes = (length[second] - length[first]) / (at[second] - at[first])
     entered = (rows[-1]["published"] or 0) - (rows[0]["published_before"] or 0)
     leave_per_s = max(entered - (length[-1] - length[0]), 0) / (at[-1] - at[0])
     grows = bool(np.quantile(slopes, 0.25) > 0 and length[-1] >= STILL * length.max())
-    return Trend(float(np.median(slopes)), grows, float(leave_per_s))
+    counted_us = {}
+    for name in ("delivered", "acked"):
+        increased = [row["interval"] for before, row in pairwise(rows) if (row[name] or 0) > (before[name] or 0)]
+        if increased:
+            end_us = window.end_us - (window.intervals - 1 - increased[-1]) * window.interval_us
+            counted_us[name] = end_us - window.interval_us, end_us
+    return Trend(float(np.median(slopes)), grows, float(leave_per_s), counted_us)
 
 
 class Judge:
-    """The judge of queues, by their events."""
+    """The judge of queues, by their events.
+
+    The counters of the snapshots count as well: a sample has few of the events, and a log may lack some.
+    """
 
     def __init__(self, boots: Iterable[Boot], kinds: Iterable[Values], facts: Facts, latency: Iterable[Values]) -> None:
         """`kinds` and `latency` are rows of the fact and of the report of these names."""
@@ -221,6 +238,8 @@ class Judge:
         ready, unacked, consumers = (state[name] or 0 for name in ("ready", "unacked", "consumers"))
         grows = growth is not None and growth.grows
         waits_us = at_us - latest(turns, "none_ready")
+        settled_us = last_of(self.settled.get(queue, 0), "acked", growth)
+        delivered_us = last_of(self.delivered.get(queue, 0), "delivered", growth)
 
         def found(cause: str, since_us: int, text: str, example: str | None, least_us: int = 0) -> Finding | None:
             if at_us - since_us < max(LEAST_S * SECOND, least_us):
@@ -231,17 +250,17 @@ class Judge:
             if queue in self.by_design:
                 return None
             since_us = latest(turns, "none_ready", "consumed")
-            if self.delivered.get(queue, 0) <= since_us:
+            if delivered_us <= since_us:
                 link = "its federation link is down, " if (queue[2] or "").startswith(LINK_QUEUE) else ""
                 return found(NO_CONSUMER, since_us, f"{link}{number(ready)} wait", self.example(queue, "waiting"))
         if consumers and unacked and (grows or waits_us >= LEAST_S * SECOND):
-            since_us = max(latest(turns, "none_unacked"), self.settled.get(queue, 0))
+            since_us = max(latest(turns, "none_unacked"), settled_us)
             text = f"{number(unacked)} delivered and none settled, {ready:,} more wait"
             stuck = found(STUCK, since_us, text, self.example(queue, "held"), self.patience_us.get(queue, 0))
             if stuck is not None:
                 return stuck
         if consumers and ready and not unacked:
-            since_us = max(latest(turns, "none_ready"), self.delivered.get(queue, 0))
+            since_us = max(latest(turns, "none_ready"), delivered_us)
             text = f"nothing is delivered to its consumers, {number(ready)} wait"
             blocked = found(BLOCKED, since_us, text, self.example(queue, "waiting"))
             if blocked is not None:
@@ -362,6 +381,12 @@ def queue_of(row: Values) -> Queue:
 def latest(turns: Values, *which: str) -> int:
     """Return the last of some turns, or the first snapshot of the queue, in microseconds."""
     return max(micros(turns[name]) for name in ("first", *which))
+
+
+def last_of(event_us: int, counter: str, growth: Trend | None) -> int:
+    """Return when something happened last: by its last event, unless its counter increased after that for certain."""
+    begin_us, end_us = growth.counted_us.get(counter, (0, 0)) if growth is not None else (0, 0)
+    return end_us if begin_us > event_us else event_us
 
 
 def number(count: int) -> str:

@@ -56,9 +56,10 @@ TURNS = Fact(
     },
 )
 FACTS: dict[str, Fact] = {"closings": CLOSINGS, "lengths": LENGTHS, "latest": LATEST, "turns": TURNS}
+COUNTERS = ("published", "delivered", "acked")
 TREND = Fact(
     {**names("node", "vhost", "queue"), "interval": INT},
-    {**measures("sum", "length", "snapshots"), **measures("min", "published_before"), **measures("max", "published")},
+    {**measures("sum", "length", "snapshots"), **measures("min", "published_before"), **measures("max", *COUNTERS)},
 )
 
 
@@ -106,7 +107,7 @@ def reduce_snapshots(rows: pa.Table) -> Facts:
 
 
 def trends_in(rows: pa.Table, windows: Mapping[tuple[str, str], Window]) -> pa.Table:
-    """Return the lengths of queues, and the messages that had entered them, in the intervals of windows of boots."""
+    """Return the lengths and the counters of queues in the intervals of the windows of boots."""
     table = Table(QUEUE_STATS, rows)
     names = zip(table["node"].to_pylist(), table["boot_id"].to_pylist(), strict=True)
     nowhere = Window(0, 1, 0)
