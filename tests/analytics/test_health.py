@@ -80,6 +80,26 @@ def draining(folder: Path) -> None:
     log.write()
 
 
+def recovering(folder: Path) -> None:
+    """A long burst that began to drain a minute ago."""
+    log = started(folder, QUEUE)
+    run(log, 40, lambda step: [publish(log, 30 if step < 34 else 0), consume(log, 10 if step < 34 else 60)])
+    assert len(log.ready[QUEUE]) > 100
+    log.write()
+
+
+def redelivered_before(folder: Path) -> None:
+    """A message that came back several times, and that a consumer holds since then."""
+    log = started(folder, QUEUE)
+    number = log.publish(QUEUE)
+    for attempt in range(9):
+        log.deliver(number, QUEUE, redelivered=attempt > 0)
+        log.requeue(number, QUEUE)
+    log.deliver(number, QUEUE, redelivered=True)
+    run(log, 12)
+    log.write()
+
+
 def ramp(folder: Path) -> None:
     log = started(folder, QUEUE)
     run(log, 40, lambda step: [publish(log, 10 * step), consume(log, 10 * step - step // 4)])
@@ -222,7 +242,19 @@ def polled(folder: Path) -> None:
 @pytest.mark.parametrize(
     "history",
     [
-        *(idle_night, burst, draining, ramp, restart, time_to_live, retry_queue, mandatory_return, link_restart),
+        *(
+            idle_night,
+            burst,
+            draining,
+            recovering,
+            redelivered_before,
+            ramp,
+            restart,
+            time_to_live,
+            retry_queue,
+            mandatory_return,
+            link_restart,
+        ),
         *(long_jobs, sampled, polled),
     ],
 )

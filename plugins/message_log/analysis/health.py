@@ -384,9 +384,9 @@ def latest(turns: Values, *which: str) -> int:
 
 
 def last_of(event_us: int, counter: str, growth: Trend | None) -> int:
-    """Return when something happened last: by its last event, unless its counter increased after that for certain."""
+    """Return when something happened last: in the second of its event, unless its counter increased after that."""
     begin_us, end_us = growth.counted_us.get(counter, (0, 0)) if growth is not None else (0, 0)
-    return end_us if begin_us > event_us else event_us
+    return end_us if begin_us > event_us + SECOND else event_us
 
 
 def number(count: int) -> str:
