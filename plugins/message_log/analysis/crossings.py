@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..file_format.schema import REQUEUE
 from .boots import Boot, micros
-from .facts import Fact, bucket, group, measures, names, unified
+from .facts import AGES, Fact, bucket, group, measures, names, unified
+from .reduction import histogram, joined
+from .timeline import Steps
 
 Link = tuple[str, str | None]
 """The upstream queue and the node of the upstream."""
@@ -156,6 +159,33 @@ def links(
         if row["entered"] is not None and row["published"] is not None:
             lags.append((*link, row["entered"] - row["published"]))
     return list(counts.values()), histograms(lags), lost
+
+
+def ages(crossings: pa.Table, receipts: pa.Table) -> pa.Table:
+    """Return histograms of the ages of messages since their first publish, when a consumer behind a link got them.
+
+    Over several links, it is the publish at the first of their brokers. Messages of which several have one identity are
+    left out.
+    """
+    first = crossings.group_by("identity", use_threads=False).aggregate([("published", "min")])
+    once = pc.and_(pc.equal(crossings["taken"], 1), pc.equal(crossings["arrived"], 1))
+    columns = crossings.filter(once).select(["link", "identity", "upstream_node"])
+    rows = joined(joined(receipts, columns, "link", "identity"), first, "identity")
+    rows = rows.filter(rows["published_min"].is_valid())
+    age_us = np.maximum(rows["received_us"].to_numpy() - rows["published_min"].to_numpy(), 0)
+    named = rows.rename_columns({"upstream_node": "origin_node", "link": "origin"})
+    return histogram(AGES, named.select(["node", "vhost", "origin_node", "origin", "queue"]), age_us)
+
+
+def lags_by_step(crossings: pa.Table, steps: Steps) -> list[dict[str, Any]]:
+    """Return the greatest lag of each link in each step, in microseconds."""
+    rows = crossings.filter(pc.and_(crossings["entered"].is_valid(), crossings["published"].is_valid()))
+    entered_us, published_us = (rows[name].to_numpy() for name in ("entered", "published"))
+    table = rows.select(["link", "upstream_node"]).append_column("step", pa.array(steps.of(entered_us // 1_000_000)))
+    table = unified(table.append_column("lag_us", pa.array(np.maximum(entered_us - published_us, 0))))
+    grouped = table.group_by(["link", "upstream_node", "step"], use_threads=False).aggregate([("lag_us", "max")])
+    found: list[dict[str, Any]] = grouped.to_pylist()
+    return found
 
 
 def merge_counts(parts: Iterable[LinkCount]) -> list[LinkCount]:
