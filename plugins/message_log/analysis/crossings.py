@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..file_format.schema import REQUEUE
 from .boots import Boot, micros
-from .facts import Fact, Numbers, bucket, codes, group, measures, names, numbers_of, unified
+from .facts import AGES, Fact, Numbers, codes, group, measures, names, numbers_of, unified
+from .reduction import histogram, joined
+from .timeline import Steps
 
 Link = tuple[str, str | None]
 """The upstream queue and the node of the upstream."""
@@ -155,7 +158,10 @@ def links(
             shown = absent.select(["link", "identity", "left", "records"]).slice(0, LOST - len(lost))
             lost += [each | {"node": upstream_node} for each in shown.to_pylist()]
         timed = is_there(rows, "entered") & is_there(rows, "published")
-        lags.append(histogram(link, (number(rows, "entered") - number(rows, "published"))[timed]))
+        nodes = pa.array([upstream_node] * len(short), pa.string())
+        named = rows.select(["link"]).append_column("upstream_node", nodes)
+        lag_us = np.maximum(number(rows, "entered") - number(rows, "published"), 0)[timed]
+        lags.append(histogram(LAGS, named.filter(pa.array(timed)), lag_us))
     return list(counts.values()), group(LAGS, pa.concat_tables(lags)), lost
 
 
@@ -177,6 +183,33 @@ def number(rows: pa.Table, name: str) -> Numbers:
 
 def is_there(rows: pa.Table, name: str) -> Numbers:
     return numbers_of(rows[name].is_valid())
+
+
+def ages(crossings: pa.Table, receipts: pa.Table) -> pa.Table:
+    """Return histograms of the ages of messages since their first publish, when a consumer behind a link got them.
+
+    Over several links, it is the publish at the first of their brokers. Messages of which several have one identity are
+    left out.
+    """
+    first = crossings.group_by("identity", use_threads=False).aggregate([("published", "min")])
+    once = pc.and_(pc.equal(crossings["taken"], 1), pc.equal(crossings["arrived"], 1))
+    columns = crossings.filter(once).select(["link", "identity", "upstream_node"])
+    rows = joined(joined(receipts, columns, "link", "identity"), first, "identity")
+    rows = rows.filter(rows["published_min"].is_valid())
+    age_us = np.maximum(rows["received_us"].to_numpy() - rows["published_min"].to_numpy(), 0)
+    named = rows.rename_columns({"upstream_node": "origin_node", "link": "origin"})
+    return histogram(AGES, named.select(["node", "vhost", "origin_node", "origin", "queue"]), age_us)
+
+
+def lags_by_step(crossings: pa.Table, steps: Steps) -> list[dict[str, Any]]:
+    """Return the greatest lag of each link in each step, in microseconds."""
+    rows = crossings.filter(pc.and_(crossings["entered"].is_valid(), crossings["published"].is_valid()))
+    entered_us, published_us = (rows[name].to_numpy() for name in ("entered", "published"))
+    table = rows.select(["link", "upstream_node"]).append_column("step", pa.array(steps.of(entered_us // 1_000_000)))
+    table = unified(table.append_column("lag_us", pa.array(np.maximum(entered_us - published_us, 0))))
+    grouped = table.group_by(["link", "upstream_node", "step"], use_threads=False).aggregate([("lag_us", "max")])
+    found: list[dict[str, Any]] = grouped.to_pylist()
+    return found
 
 
 def merge_counts(parts: Iterable[LinkCount]) -> list[LinkCount]:
@@ -246,16 +279,3 @@ def add(count: LinkCount, names: Mapping[str, Any], rows: pa.Table) -> None:
         count.hops += int(number(rows, "hops").sum())
         count.with_hops += int(with_hops.sum())
         count.most_hops = max(int(number(rows, "hops").max()), count.most_hops or 0)
-
-
-def histogram(link: Link, lag: Numbers) -> pa.Table:
-    """Return the histogram of the lags of a link."""
-    lag_us = np.maximum(lag, 0)
-    columns = {
-        "link": pa.array([link[0]] * len(lag), pa.string()).dictionary_encode(),
-        "upstream_node": pa.array([link[1]] * len(lag), pa.string()),
-        "bucket": bucket(lag_us),
-        "records": np.ones(len(lag), "i8"),
-        "highest_us": lag_us,
-    }
-    return group(LAGS, pa.table(columns).cast(LAGS.schema))

@@ -126,7 +126,7 @@ class Job:
         while True:
             try:
                 report = self.unchanged() or self.run(engine)
-                self._log(f"{report['verdict']} Next look in {every_s:g} s")
+                self._log(f"{report['health']['sentence']} {report['verdict']} Next look in {every_s:g} s")
             except FAILURES as error:
                 self._log(f"{one_line(error)}. Next look in {every_s:g} s")
             time.sleep(every_s)

@@ -29,28 +29,31 @@ from .durability import WAITING, Durability, cuts, durability, waiting_in
 from .engine import Engine
 from .facts import FACTS, Fact, Facts, codes, divide, group, merge, numbers_of, unified
 from .folder import Folder, Vanished
+from .health import AGAIN, OLDEST, most_delivered, oldest
 from .hours import HOUR_S, complete, interval_s, summarize
 from .input import NOT_PARQUET, Input, LogFile, SkippedFile, read_input
 from .queues import OPEN_COUNTS, Balance, QueueName, balances, impossible, open_counts, overfull
 from .queues import QUEUE as QUEUE_OF_BOOT
 from .reduction import Boot as BootName
-from .reduction import CheckedRange, Events, Ranges, reduce_rows, row_ranges, settle, stages
+from .reduction import CheckedRange, Events, Ranges, of_journeys, reduce_rows, row_ranges, settle
 from .reduction import crossings as crossings_of
 from .selection import ALL, Selection
-from .timeline import OLDEST, undelivered
-from .traffic import Values, latency, throughput
+from .traffic import Values, end_to_end, latency, throughput
 from .verdict import Imbalance, Verdict, imbalances, unrouted, verdict
 
-OPEN = ("journeys", "messages", "crossings")  # facts with a row for each message
+OPEN = ("journeys", "messages", "arrivals", "crossings")  # facts with a row for each message
 OF_FILES: dict[str, Fact] = {**hours.SUMMARY, **{name: fact for name, fact in FACTS.items() if name != "traffic"}}
 OF_TIMELINE = ("moments", "waits", "handled")  # which are read when its steps are known
-LATENCIES = ("latencies",)
-IN_SLICES = {name: fact for name, fact in OF_FILES.items() if name not in (*OF_TIMELINE, *LATENCIES)}
+HISTOGRAMS, RECEIPTS = ("latencies", "ages"), ("receipts",)
+OF_OTHERS = (*HISTOGRAMS, *RECEIPTS)  # facts that the end of a message in one slice adds to another one
+IN_SLICES = {name: fact for name, fact in OF_FILES.items() if name not in (*OF_TIMELINE, *OF_OTHERS)}
+NONE = {name: FACTS[name].schema.empty_table() for name in OF_OTHERS}
 SUMMARY: dict[str, Fact] = {
-    **{name: OF_FILES[name] for name in ("kinds", "routes", "transfers", "attempts", "rows", "balances")},
+    **{name: fact for name, fact in IN_SLICES.items() if name not in (*OPEN, "series", "minutes", "seconds")},
     "open": OPEN_COUNTS,
     "waiting": WAITING,
     "oldest": OLDEST,
+    "again": AGAIN,
 }
 EMPTY: Facts = {name: fact.schema.empty_table() for name, fact in SUMMARY.items()}
 KEYS = 10_000  # routing keys of an exchange in a slice that have counts of their own
@@ -64,10 +67,11 @@ NOT_REDUCED = ("message_id", "headers")  # columns
 class Ledger:
     """The results of the check of a log.
 
-    place       the folder with the stored facts of hours
+    place       the folder with the stored facts of hours, and of what is open in each slice
     stored      the paths in it of the slices of all hours
+    slices      the numbers of the slices
     facts       the merged facts of all slices, as SUMMARY
-    throughput, latency  rows of these reports
+    throughput, latency, end_to_end  rows of these reports
     snapshots   the merged facts of `snapshots`
     lags        histograms of the lags of links
     """
@@ -76,9 +80,11 @@ class Ledger:
     input: Input
     place: Folder
     stored: list[str]
+    slices: Sequence[int]
     facts: Facts
     throughput: list[Values]
     latency: list[Values]
+    end_to_end: list[Values]
     snapshots: Facts
     boots: list[Boot]
     balances: list[Balance]
@@ -114,12 +120,21 @@ class Slices(NamedTuple):
 
     def load(self, number: int, names: Collection[str]) -> list[Facts]:
         """Return some facts of a slice of the log, by hour."""
-        return [self._load(hour, number, names) for hour in self.of_hours]
+        return [facts for hour in self.of_hours for facts in self._load(hour, number, names)]
 
-    def _load(self, hour: str, number: int, names: Collection[str]) -> Facts:
+    def load_all(self, number: int, names: Collection[str]) -> list[Facts]:
+        """Return also those that the end of open messages adds to the slice."""
+        paths = [part_path(each) for each in range(self.whole)]
+        return [*self.load(number, names), *(load_apart(self.place, path, names, number) for path in paths)]
+
+    def _load(self, hour: str, number: int, names: Collection[str]) -> list[Facts]:
         count = self.of_hours[hour]
-        facts = store.load(self.place, store.slice_path(hour, number % count), names)
-        return divide(facts, self.whole)[number] if count < self.whole else facts
+        here = number % count
+        found = [store.load(self.place, store.slice_path(hour, here), names)]
+        if set(names) & set(OF_OTHERS):
+            paths = [store.slice_path(hour, each) for each in range(count)]
+            found += [load_apart(self.place, path, names, here) for path in paths]
+        return [divide(facts, self.whole)[number] if count < self.whole else facts for facts in found]
 
 
 class Part(NamedTuple):
@@ -147,7 +162,8 @@ def make_ledger(
     place.remove(PARTS)
     parts = list(engine.map(partial(meet, slices, ranges, cut), numbers))
     facts = merge([EMPTY, *(part.summary for part in parts)], SUMMARY)
-    latency = [row for rows in engine.map(partial(latency_of, slices), numbers) for row in rows]
+    list(engine.map(partial(store_ages, slices), numbers))
+    times = list(engine.map(partial(times_of, slices), numbers))
     known = known or known_of(files, selection)
     boots = boots_of(facts["rows"], of_snapshots["closings"], known)
     rows = edge_rows(engine, log, files, boots)
@@ -164,24 +180,10 @@ def make_ledger(
         reasons += [*crossings.unknown_ends(of_links), *crossings.hidden_losses(of_links, facts["kinds"])]
     judged = verdict(boots, found, [*reasons, *files.reasons()])
     stored = [store.slice_path(hour, number) for hour, count in slices.of_hours.items() for number in range(count)]
-    throughput = [row for part in parts for row in part.throughput]
-    return Ledger(
-        log,
-        files,
-        place,
-        stored,
-        facts,
-        throughput,
-        latency,
-        of_snapshots,
-        boots,
-        of_queues,
-        kept,
-        of_links,
-        lags,
-        found,
-        judged,
-    )
+    rates = [row for part in parts for row in part.throughput]
+    of_stages, of_paths = ([row for rows in of_kind for row in rows] for of_kind in zip(*times, strict=True))
+    results = (of_snapshots, boots, of_queues, kept, of_links, lags, found, judged)
+    return Ledger(log, files, place, stored, numbers, facts, rates, of_stages, of_paths, *results)
 
 
 class SelectedFolder(NamedTuple):
@@ -411,7 +413,9 @@ def facts_of_source(
 ) -> list[Facts] | None:
     """Return the facts of parts of a file, or of a stored slice, or None if the file cannot be read."""
     if source.file is None:
-        return [store.load(place, source.stored or "")]
+        stored = store.load(place, source.stored or "")
+        late = [{name.partition("@")[0]: rows} for name, rows in stored.items() if "@" in name]
+        return [{name: rows for name, rows in stored.items() if "@" not in name}, *late]
 
     def reduce(rows: pa.Table) -> Facts:
         facts = reduce_selected(folder.selection, rows, ranges)
@@ -433,26 +437,45 @@ def store_slice(place: Folder, ranges: Ranges, keys: list[tuple[str, int]], keye
     number, reduced = keyed
     hour, part = keys[number]
     path = store.slice_path(hour, part)
-    store.save(place, path, complete(settle(reduced.facts, ranges)))
+    settled, late = settle_apart(reduced.facts, ranges, sum(each == hour for each, _ in keys))
+    store.save(place, path, complete(settled) | {name: reduced.facts[name] for name in OF_OTHERS} | late)
     return Stored(hour, part, place.crc(path), reduced.unreadable)
+
+
+def settle_apart(facts: Facts, ranges: Ranges, count: int) -> tuple[Facts, Facts]:
+    """Settle the facts of a slice. Returns them, and what ended messages add to each of `count` slices."""
+    settled = settle(facts | NONE, ranges)
+    return settled, apart({name: settled[name] for name in OF_OTHERS}, count)
+
+
+def apart(facts: Facts, count: int) -> Facts:
+    """Divide facts, with the number of the slice in the name of each."""
+    slices = enumerate(divide(facts, count))
+    return {f"{name}@{number}": rows for number, part in slices for name, rows in part.items() if rows.num_rows}
+
+
+def load_apart(place: Folder, path: str, names: Collection[str], number: int) -> Facts:
+    """Return what a stored slice adds to the one with this number."""
+    found = store.load(place, path, [f"{name}@{number}" for name in names])
+    return {name.partition("@")[0]: rows for name, rows in found.items()}
 
 
 def meet(slices: Slices, ranges: Ranges, cut: Mapping[BootName, int], number: int) -> Part:
     """Merge a slice of all hours, store what is open in it, and return its summary."""
-    none = {"latencies": FACTS["latencies"].schema.empty_table()}
-    settled = settle(merge(slices.load(number, IN_SLICES), IN_SLICES) | none, ranges)
+    settled = settle(merge(slices.load(number, IN_SLICES), IN_SLICES) | NONE, ranges)
     journeys, messages = settled["journeys"], settled["messages"]
+    settled |= of_journeys(settled, journeys)
+    late = apart({name: settled[name] for name in OF_OTHERS}, slices.whole)
     open_facts = {"journeys": journeys, "crossings": settled["crossings"]}
-    late = divide({"latencies": pa.concat_tables([settled["latencies"], stages(journeys)])}, slices.whole)
-    late_facts = {str(place): each["latencies"] for place, each in enumerate(late)}
-    store.save(slices.place, f"{PARTS}/{number}.parquet", open_facts | late_facts)
+    store.save(slices.place, part_path(number), open_facts | late)
     summary = {name: settled[name] for name in SUMMARY if name in settled}
     summary |= {
         "attempts": repeated(settled["attempts"]),
         "routes": busiest(settled["routes"], KEYS),
         "open": open_counts(journeys, ranges),
         "waiting": waiting_in(journeys, messages, cut),
-        "oldest": undelivered(journeys),
+        "oldest": oldest(journeys),
+        "again": most_delivered(journeys),
     }
     return Part(summary, throughput(settled["series"]), unrouted(messages, LISTED))
 
@@ -481,18 +504,35 @@ def busiest(routes: pa.Table, limit: int) -> pa.Table:
     return group(FACTS["routes"], routes.set_column(3, "routing_key", keys))
 
 
-def latency_of(slices: Slices, number: int) -> list[Values]:
-    """Return the rows of the report `latency` of a slice: those of all hours, and those of what ended in the slices."""
-    late = [store.load(slices.place, f"{PARTS}/{each}.parquet", (str(number),)) for each in range(slices.whole)]
-    found = [*slices.load(number, LATENCIES), *({"latencies": each[str(number)]} for each in late)]
-    return latency(merge(found, {"latencies": FACTS["latencies"]})["latencies"])
+def part_path(number: int, kind: str = "open") -> str:
+    """Return the path of what is open in a slice of the log, or of the ages of the messages of links in it."""
+    return f"{PARTS}/{kind}-{number}.parquet"
+
+
+def store_ages(slices: Slices, number: int) -> None:
+    """Store the ages of the messages of links in a slice when consumers received them."""
+    crossed = crossings_in(slices.place, number)
+    found = dict(NONE)
+    if crossed.num_rows:
+        receipts = merge(slices.load_all(number, RECEIPTS), {"receipts": FACTS["receipts"]})["receipts"]
+        found["ages"] = crossings.ages(crossed, receipts)
+    store.save(slices.place, part_path(number, "ages"), apart(found, slices.whole))
+
+
+def times_of(slices: Slices, number: int) -> tuple[list[Values], list[Values]]:
+    """Return the rows of the reports `latency` and `end_to_end` of a slice."""
+    found = slices.load_all(number, HISTOGRAMS)
+    paths = [part_path(each, "ages") for each in range(slices.whole)]
+    found += [load_apart(slices.place, path, HISTOGRAMS, number) for path in paths]
+    merged = merge(found, {name: FACTS[name] for name in HISTOGRAMS})
+    return latency(merged["latencies"]), end_to_end(merged["ages"])
 
 
 def impossible_of(
     place: Folder, ranges: Ranges, orphaned: set[QueueName], remaining: set[QueueName], number: int
 ) -> list[dict[str, Any]]:
     """Return messages of a slice whose journey is impossible, LISTED at most, and the numbers of the others."""
-    journeys = store.load(place, f"{PARTS}/{number}.parquet", ("journeys",))["journeys"]
+    journeys = store.load(place, part_path(number), ("journeys",))["journeys"]
     found = impossible(journeys, ranges, orphaned, remaining)
     rows: list[dict[str, Any]] = found.slice(0, LISTED).to_pylist()
     keys = [*QUEUE_OF_BOOT, "problem"]
@@ -518,7 +558,7 @@ def check_links(
 
 
 def crossings_in(place: Folder, number: int) -> pa.Table:
-    return store.load(place, f"{PARTS}/{number}.parquet", ("crossings",))["crossings"]
+    return store.load(place, part_path(number), ("crossings",))["crossings"]
 
 
 def ends_of_links(place: Folder, number: int) -> crossings.Ends:

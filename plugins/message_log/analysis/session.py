@@ -32,6 +32,7 @@ SETTINGS: dict[str, str | bool] = {
     "spark.ui.enabled": False,
     "spark.ui.showConsoleProgress": False,
     MEMORY: f"{HEAP_MIB}m",
+    "spark.python.worker.memory": "2g",  # from which on Python's merges use the disk, which the job's own ones need not
     JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MaxDirectMemorySize=512m {LOG}",
 }
 
