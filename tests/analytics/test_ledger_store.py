@@ -22,6 +22,7 @@ from warren.plugins.message_log.analysis.ledger import make_ledger
 from warren.plugins.message_log.analysis.report import make_report
 from warren.plugins.message_log.file_format import schema
 
+from . import scenes
 from .checking import report_of
 from .log import START, Log
 
@@ -261,3 +262,23 @@ def test_hours_of_earlier_days_become_days_and_facts_of_removed_files_are_remove
     removed = report(grown, stored)
     assert "day=2026-11-22" not in {path.name for path in (stored / "hours").iterdir()}
     assert removed["totals"]["published"] == made["totals"]["published"] - 2 * 15
+
+
+def test_a_log_that_is_divided_into_slices_is_reported_as_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenes.well(tmp_path / "log")
+    scenes.damaged(tmp_path / "log")
+    whole = report_of(tmp_path / "log", tmp_path / "whole")
+    monkeypatch.setattr(module.store, "SLICE_BYTES", 150_000)
+    assert report_of(tmp_path / "log", tmp_path / "divided") == whole
+
+
+def test_a_file_that_is_reduced_in_parts_is_reported_as_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenes.well(tmp_path / "log")
+    whole = report_of(tmp_path / "log", tmp_path / "whole")
+    monkeypatch.setattr(module, "ROWS_AT_ONCE", 50)
+    monkeypatch.setattr(module.store, "SLICE_BYTES", 150_000)
+    assert report_of(tmp_path / "log", tmp_path / "divided") == whole

@@ -169,11 +169,12 @@ def make_ledger(
     rows = edge_rows(engine, log, files, boots)
     of_queues = balances(facts["balances"], facts["open"], boots, rows)
     kept = durability(facts["waiting"], restarts(boots), rows, cut, facts["kinds"])
-    wrong = list(engine.map(partial(impossible_of, place, ranges, *overfull(of_queues)), numbers))
+    found_wrong = engine.map(partial(impossible_of, place, ranges, *overfull(of_queues)), numbers)
+    wrong = sorted((row for rows in found_wrong for row in rows), key=lambda row: (row["node"], str(row)))
     of_links, lags, lost = check_links(engine, place, numbers, boots)
     odd = [row for part in parts for row in part.unrouted]
     found = imbalances(
-        boots, gaps(facts["rows"], boots), of_queues, wrong, kept, lost, odd, files, not selection.queues
+        boots, gaps(facts["rows"], boots), of_queues, [wrong], kept, lost, odd, files, not selection.queues
     )
     reasons = [*missing_newest(boots, known), *hours_without_snapshots(boots, of_snapshots["closings"])]
     if selection.is_whole:
