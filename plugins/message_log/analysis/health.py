@@ -19,10 +19,10 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import combinations, pairwise
+from statistics import median
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from ..file_format import schema
@@ -158,20 +158,19 @@ def trends(rows: pa.Table, of_boots: Mapping[Name, Window]) -> dict[Queue, Trend
 
 def trend(rows: list[Values], window: Window) -> Trend:
     """Return the trend of a queue by the slopes between all pairs of intervals: their median, and whether most rise."""
-    at = np.array([row["interval"] for row in rows]) * (window.interval_us / SECOND)
-    length = np.array([row["length"] / row["snapshots"] for row in rows])
-    first, second = np.triu_indices(len(rows), 1)
-    slopes = (length[second] - length[first]) / (at[second] - at[first])
+    points = [(row["interval"] * window.interval_us / SECOND, row["length"] / row["snapshots"]) for row in rows]
+    slopes = sorted((y - v) / (x - u) for (u, v), (x, y) in combinations(points, 2))
+    (begin_s, before), (end_s, now) = points[0], points[-1]
     entered = (rows[-1]["published"] or 0) - (rows[0]["published_before"] or 0)
-    leave_per_s = max(entered - (length[-1] - length[0]), 0) / (at[-1] - at[0])
-    grows = bool(np.quantile(slopes, 0.25) > 0 and length[-1] >= STILL * length.max())
+    leave_per_s = max(entered - (now - before), 0) / (end_s - begin_s)
+    grows = slopes[len(slopes) // 4] > 0 and now >= STILL * max(length for _, length in points)
     counted_us = {}
     for name in ("delivered", "acked"):
         increased = [row["interval"] for before, row in pairwise(rows) if (row[name] or 0) > (before[name] or 0)]
         if increased:
             end_us = window.end_us - (window.intervals - 1 - increased[-1]) * window.interval_us
             counted_us[name] = end_us - window.interval_us, end_us
-    return Trend(float(np.median(slopes)), grows, float(leave_per_s), counted_us)
+    return Trend(median(slopes), grows, leave_per_s, counted_us)
 
 
 class Judge:
