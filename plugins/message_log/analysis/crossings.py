@@ -5,6 +5,7 @@ An upstream queue at several brokers may have the same name, so a link is named 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..file_format.schema import REQUEUE
 from .boots import Boot, micros
 from .facts import AGES, Fact, bucket, group, measures, names, unified
 from .reduction import histogram, joined
@@ -31,6 +33,7 @@ class LinkCount:
     discarded   arrived messages that were dropped: by max-hops or as repeats
     duplicates  messages that arrived more often than they were taken
     missing     messages that were taken and did not arrive; None if one of the brokers exported nothing of the link
+    equal       taken messages that have the same identity as others: the same body and no message_id
     pending     messages that may have arrived unlogged: the downstream's log does not reach that far yet, or was cut
                 short by a kill; None likewise
     """
@@ -43,6 +46,7 @@ class LinkCount:
     taken: int = 0
     arrived: int = 0
     discarded: int = 0
+    equal: int = 0
     duplicates: int = 0
     missing: int | None = None
     pending: int | None = None
@@ -206,10 +210,25 @@ def unknown_ends(links: Iterable[LinkCount]) -> list[str]:
     ]
 
 
+def hidden_losses(links: Iterable[LinkCount], kinds: pa.Table) -> list[str]:
+    """Return reasons for links that have repeated messages, and brought equal ones: one may stand for another."""
+    repeated: Counter[Link] = Counter()
+    for row in kinds.to_pylist():
+        if row["event"] == REQUEUE:
+            repeated[row["queue"], row["node"]] += row["records"]
+    bounds = [(link, min(link.equal, repeated[link.link, link.upstream_node])) for link in links]
+    return [
+        f"up to {most:,} messages of a link may be lost, since {link.equal:,} have the same body as others and no "
+        f"message_id, and a repeated one may stand for a lost one ({link.link} of {link.upstream_node})"
+        for link, most in bounds
+        if most and link.missing is not None
+    ]
+
+
 HOW_MERGED: dict[str, Callable[[list[Any]], Any]] = {
     **dict.fromkeys(("node", "vhost", "upstream", "last_arrival_us", "most_hops"), max),
     "first_arrival_us": min,
-    **dict.fromkeys(("taken", "arrived", "discarded", "duplicates", "missing", "pending"), sum),
+    **dict.fromkeys(("taken", "arrived", "discarded", "equal", "duplicates", "missing", "pending"), sum),
     **dict.fromkeys(("hops", "with_hops", "negative_lags"), sum),
 }
 LOST = 10_000
@@ -222,6 +241,7 @@ def add(count: LinkCount, row: Mapping[str, Any]) -> None:
     for name in ("node", "vhost", "upstream"):
         if row[name] is not None:
             setattr(count, name, max(getattr(count, name) or "", row[name]))
+    count.equal += row["taken"] if row["taken"] > 1 else 0
     count.duplicates += max(row["arrived"] - max(row["taken"], 1), 0)
     if row["entered"] is not None:
         count.first_arrival_us = min(row["entered"], count.first_arrival_us or row["entered"])

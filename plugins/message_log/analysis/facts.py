@@ -195,6 +195,7 @@ Facts = dict[str, pa.Table]
 """A table for each name of FACTS, with the columns of its schema."""
 
 MOST = 1 << 60  # of a number in a row
+LATEST = 1 << 57  # of a time in microseconds: Python has dates up to the year 9999
 BUCKETS = 128  # of a histogram for each factor of e: a quantile is off by 0.4 % at most
 
 
@@ -337,14 +338,20 @@ class Table:
         self.count = rows.num_rows
         self._types = {column.name: ARROW[column.type] for column in schema.TABLES[name]}
         for column in schema.TABLES[name]:
-            if column.type in ("int64", "timestamp"):
-                self._check_range(column.name)
+            if column.type == "timestamp":
+                self._check_range(column.name, 0, LATEST)
+            elif column.type == "int64":
+                self._check_range(column.name, -MOST, MOST)
+        if "sample_rate" in self.rows.column_names:
+            rates = numbers_of(self.rows["sample_rate"])
+            if not ((rates > 0) & (rates <= 1)).all():
+                raise ValueError("sample_rate")
 
-    def _check_range(self, name: str) -> None:
-        """Raise ValueError for a number that no broker counts up to, with which sums would not fit into 64 bits."""
+    def _check_range(self, name: str, low: int, high: int) -> None:
+        """Raise ValueError for numbers that no broker has, with which sums would not fit into 64 bits."""
         if name in self.rows.column_names and self.count:
             ends = pc.min_max(self.rows[name].cast(INT)).as_py()
-            if ends["min"] is not None and not -MOST <= ends["min"] <= ends["max"] <= MOST:
+            if ends["min"] is not None and not low <= ends["min"] <= ends["max"] <= high:
                 raise ValueError(f"{name}: {ends['min']} to {ends['max']}")
 
     def __getitem__(self, name: str) -> pa.ChunkedArray:

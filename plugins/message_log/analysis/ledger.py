@@ -122,7 +122,8 @@ def make_ledger(
         boots, gaps(facts["rows"], boots), of_queues, wrong, kept, lost, odd, files, not selection.queues
     )
     reasons = [*missing_newest(boots, known), *hours_without_snapshots(boots, of_snapshots["closings"])]
-    reasons += crossings.unknown_ends(of_links) if selection.is_whole else []
+    if selection.is_whole:
+        reasons += [*crossings.unknown_ends(of_links), *crossings.hidden_losses(of_links, facts["kinds"])]
     judged = verdict(boots, found, [*reasons, *files.reasons()])
     results = (facts, of_snapshots, boots, of_queues, kept, of_links, lags, found, judged)
     return Ledger(log, files, place, stored, paths, *results)

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from ..file_format import schema
@@ -17,10 +18,10 @@ from . import figures, health, store, traffic
 from .boots import Boot, restarts
 from .crossings import lags_by_step
 from .engine import Engine
-from .facts import CROSSINGS, TRAFFIC
+from .facts import CROSSINGS, TRAFFIC, Table
 from .folder import Folder
 from .input import HOUR, LogFile
-from .ledger import Ledger, SelectedFolder, read_rows
+from .ledger import BAD_ROWS, Ledger, SelectedFolder, read_rows, skip
 from .selection import SPAN
 from .snapshots import Window, merge_trends, trends_in
 from .timeline import Frame, Lengths, Queue, Steps, by_step, lengths_by_step, merge_lengths, timeline
@@ -69,7 +70,9 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     facts, snapshots = ledger.facts, ledger.snapshots
     kinds = facts["kinds"].to_pylist()
     latency = traffic.latency(facts["latencies"])
-    readings = [row for rows in engine.map(partial(metrics, ledger.folder), ledger.input.of(METRICS)) for row in rows]
+    read = list(engine.map(partial(metrics, ledger.folder), ledger.input.of(METRICS)))
+    skip(ledger.input, [path for path, rows in read if rows is None])
+    readings = [row for _, rows in read for row in rows or ()]
     oldest = facts["oldest"].to_pylist()
     frame = Frame(kinds, oldest, ledger.boots, figures.peaks(snapshots))
     growth = trends(engine, ledger)
@@ -163,11 +166,17 @@ def plain(values: Mapping[str, Any]) -> Values:
     }
 
 
-def metrics(folder: SelectedFolder, file: LogFile) -> list[Values]:
-    """Return the readings of metrics in a file."""
+def metrics(folder: SelectedFolder, file: LogFile) -> tuple[str, list[Values] | None]:
+    """Return the path of a file of metrics and its readings, or None if it cannot be read."""
     names = ["node", "boot_id", "ts_us", "mono_ns", "name", "labels", "value", "buckets"]
     rows = read_rows(folder, file)
-    return [{name: row.get(name) for name in names} for row in rows.to_pylist()] if rows is not None else []
+    try:
+        checked = Table(METRICS, rows).rows if rows is not None else None
+    except BAD_ROWS:
+        checked = None
+    if checked is None or not np.isfinite(checked["value"].to_numpy()).all():
+        return file.path, None
+    return file.path, [{name: row.get(name) for name in names} for row in checked.to_pylist()]
 
 
 def of_hour(
@@ -189,7 +198,9 @@ def lengths(engine: Engine, ledger: Ledger, frame: Frame) -> Lengths:
 def lengths_in(folder: SelectedFolder, steps: Steps, chosen: list[Queue], file: LogFile) -> Lengths:
     columns = ["node", "boot_id", "snapshot", "ts_us", "vhost", "queue", "queues", "ready", "unacked"]
     rows = read_rows(folder, file, columns)
-    return lengths_by_step([rows], steps, chosen) if rows is not None else {}
+    if rows is None or not set(columns) <= set(rows.column_names):  # without a queue, some are missing
+        return {}
+    return lengths_by_step([rows], steps, chosen)
 
 
 def lags(engine: Engine, ledger: Ledger, frame: Frame) -> list[Values]:
