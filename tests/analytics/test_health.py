@@ -439,6 +439,21 @@ def test_a_node_that_was_stopped_long_ago_is_not_judged(tmp_path: Path) -> None:
     assert report_of(tmp_path).values["wrong_now"] == []
 
 
+def test_after_a_kill_no_queue_has_fewer_messages_than_an_old_snapshot(tmp_path: Path) -> None:
+    log = started(tmp_path, QUEUE)
+    publish(log, 5)
+    run(log, 2)
+    consume(log, 3)
+    log.write()
+    again = Log(tmp_path / "log", boot_id="b2", start=START + timedelta(minutes=1))
+    again.follow(log)
+    again.recovered(QUEUE, 2)
+    again.snapshot(schema.START)
+    again.write()
+    (row,) = report_of(tmp_path).values["conservation"]["restarts"]
+    assert (row["stopped"], row["before"], row["after"], row["fewer"]) == (False, None, 2, None)
+
+
 def test_times_are_of_the_newest_boot(tmp_path: Path) -> None:
     first = started(tmp_path, QUEUE)
     run(first, 10, lambda step: slow(first, 9))
