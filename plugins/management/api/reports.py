@@ -45,7 +45,7 @@ class RunView(msgspec.Struct):
 
 
 async def list_reports(request: Request) -> Response[list[Item]]:
-    """List the newest reports with their verdict and totals, the newest first; none if there is no such folder."""
+    """List the newest reports with verdict, health and totals, the newest first; none if there is no such folder."""
     return ok(await request.wait(asyncio.to_thread(summaries, folder_of(request))))
 
 
@@ -103,7 +103,7 @@ def changed_s(folder: Path) -> float | None:
 
 
 def summary(folder: Path, made_at_s: float) -> Item:
-    """Return name, time, verdict and totals of a report, or the error if it cannot be read."""
+    """Return name, time, verdict, health and totals of a report, or the error if it cannot be read."""
     item: Item = {"name": folder.name, "made_at": time_text(made_at_s)}
     try:
         return {**item, **brief(folder)}
