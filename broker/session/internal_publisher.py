@@ -268,7 +268,7 @@ class InternalPublisher(InternalConnection):
             if has_room is not None:
                 self.spent += cost
                 if not has_room(contents[indexes[at]][1]):
-                    refused |= frozenset(indexes[at:])
+                    refused, problem = refused | frozenset(indexes[at:]), ""
                     break
                 rest = rest[:1]
             fault = ""
@@ -283,7 +283,7 @@ class InternalPublisher(InternalConnection):
             left_out, tally.left_out = tally.left_out, []
             if left_out or fault and stops:
                 refused |= {indexes[at + left - first] for left in left_out} | frozenset(indexes[at + done :])
-                problem = fault or problem
+                problem = fault
                 break
             if fault:
                 invalid[indexes[at + done]] = fault

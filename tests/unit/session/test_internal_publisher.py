@@ -219,6 +219,23 @@ def test_what_no_client_could_publish_is_named_and_the_others_go_on() -> None:
     assert [message.body for message in scenario.messages()] == [b"first", b"last"]
 
 
+@pytest.mark.parametrize("room, problem", [(1, ""), (3, "PRECONDITION_FAILED - invalid expiration 'soon': no_integer")])
+def test_what_is_put_ends_before_what_is_invalid_or_has_no_room(scenario: Scenario, room: int, problem: str) -> None:
+    scenario.channel.declare("short", arguments={"x-max-length": room})
+    contents = [content(b"0"), content(b"1"), content(b"bad", expiration="soon"), content(b"3")]
+    taken = scenario.inflow.put(scenario.vhost.queues["short"], "", "short", contents)
+    assert (taken.count, taken.invalid, taken.problem) == (4, {}, problem)
+    assert taken.refused == frozenset(range(min(room, 2), 4))
+    assert [message.body for message in scenario.messages("short")] == [b"0", b"1"][:room]
+
+
+def test_the_problem_of_what_is_put_is_not_that_of_a_later_content(scenario: Scenario) -> None:
+    scenario.channel.declare("short", arguments={"x-max-length": 1})
+    contents = [content(b"0"), content(b"1"), (b"", 3, content(b"cut")[2])]
+    taken = scenario.inflow.put(scenario.vhost.queues["short"], "", "short", contents)
+    assert taken.refused == {1, 2} and not taken.problem, "the first of them has no room"
+
+
 def test_indexes_of_refusals_count_what_is_invalid_before_them(scenario: Scenario) -> None:
     scenario.channel.declare("short", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     bad = content(b"bad", expiration="soon")
