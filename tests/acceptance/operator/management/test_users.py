@@ -115,13 +115,6 @@ def test_several_users_are_deleted_at_once(api: Api) -> None:
     assert api.post("/users/bulk-delete", {}).error == (400, "bad_request", "[{key_missing,users}]")
 
 
-def test_a_deleted_user_s_connections_end(api: Api) -> None:
-    api.put("/users/u", {"tags": "", "password": "u", "permissions": {"/": ALL}})
-    client = api.peer.connect(user="u", password="u")
-    api.delete("/users/u")
-    client.expect_close(320)
-
-
 def test_permissions_are_given_shown_and_taken(api: Api) -> None:
     api.put("/users/u", {"tags": ""})
     body = {"configure": "a", "write": "b", "read": "", "vhost": "ignored"}
