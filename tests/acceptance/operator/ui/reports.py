@@ -15,6 +15,8 @@ def write_report(folder: Path, name: str, queue: str) -> None:
     }  # fmt: skip
     report = {
         "schema": 1, "verdict": "It does not add up: 1 imbalance.", "reasons": [],
+        "health": {"status": "wrong", "sentence": f"1 thing is wrong now, the worst: {queue}: stuck."},
+        "wrong_now": [{**about, "cause": "stuck", "line": f"{queue}: stuck since noon", "message": "b1/7"}],
         "totals": {"published": 12345, "delivered": 12344}, "conservation": conservation,
         "durability": [{**about, "confirmed_before": 12, "there_after": 11, "missing": 1, "lost": 1}],
         "latency": [{**about, **lag}], "throughput": [{**throughput, "messages": 9876}],
