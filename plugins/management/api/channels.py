@@ -8,29 +8,33 @@ from ...http.auth import ANY, OWN, VHOST
 from ...http.responses import Response, missing
 from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 from ..views.channel import ChannelView, channel_view, lists_of_channel
 from ..views.detailed_rates import channel_name
 from ..views.stats import RequestStats
 from .connections import connection_of, open_connections
 
 
+@route("GET", ANY, "/channels")
 def list_channels(request: Request) -> Listing[ChannelView]:
     """List the channels that the user may see."""
     return listing(request, open_connections(request))
 
 
+@route("GET", VHOST, "/vhosts/{vhost}/channels")
 def list_of_vhost(request: Request) -> Listing[ChannelView]:
     """List the channels in one virtual host."""
     vhost = request.path_vhost()
     return listing(request, [one for one in open_connections(request) if one.vhost is vhost])
 
 
+@route("GET", OWN, "/connections/{name}/channels")
 async def list_of_connection(request: Request) -> Listing[ChannelView]:
     """List the channels of one connection."""
     return listing(request, [await connection_of(request)])
 
 
+@route("GET", OWN, "/channels/{channel}")
 async def get_channel(request: Request) -> Response[ChannelView]:
     """Return one channel, with its consumers."""
     name = request.path["channel"]
@@ -55,11 +59,3 @@ def listing(request: Request, connections: Iterable[Connection]) -> Listing[Chan
     stats = RequestStats(request)
     channels = [one.channels[number] for one in connections for number in sorted(one.channels)]
     return Listing(channels, lambda channel: channel_view(stats, channel), channel_name)
-
-
-ROUTES = (
-    Route("GET", "/channels", ANY, list_channels),
-    Route("GET", "/channels/{channel}", OWN, get_channel),
-    Route("GET", "/connections/{name}/channels", OWN, list_of_connection),
-    Route("GET", "/vhosts/{vhost}/channels", VHOST, list_of_vhost),
-)

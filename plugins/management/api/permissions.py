@@ -11,7 +11,7 @@ from ...http.auth import ADMIN
 from ...http.responses import Response, bad, done, missing, ok, put
 from ..framework.pagination import Listing
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 from .users import compiled, find_user
 
 
@@ -76,16 +76,19 @@ def topics_of_user(node: Node, user: User, vhost: str | None = None) -> Iterator
                     yield TopicPermissionView(user.name, at, exchange, permission.write, permission.read)
 
 
+@route("GET", ADMIN, "/permissions")
 async def list_permissions(request: Request) -> Listing[PermissionView]:
     """List the permissions of all users."""
     return await of_users(request, None)
 
 
+@route("GET", ADMIN, "/users/{user}/permissions")
 def list_permissions_of_user(request: Request) -> Listing[PermissionView]:
     """List the permissions of one user."""
     return listing(of_user(request.node, find_user(request)))
 
 
+@route("GET", ADMIN, "/vhosts/{vhost}/permissions")
 async def list_permissions_in_vhost(request: Request) -> Listing[PermissionView]:
     """List the permissions in one virtual host."""
     return await of_users(request, request.path_vhost().name)
@@ -105,6 +108,7 @@ def find_permission(request: Request) -> tuple[User, str, Permission]:
     return user, vhost, permission
 
 
+@route("GET", ADMIN, "/permissions/{vhost}/{user}")
 def get_permission(request: Request) -> Response[PermissionView]:
     """Return the permission of a user in a virtual host."""
     return ok(permission_view(*find_permission(request)))
@@ -118,6 +122,7 @@ def check_place(request: Request) -> tuple[User, str]:
     return user, vhost
 
 
+@route("PUT", ADMIN, "/permissions/{at}/{user}")
 async def put_permission(request: Request, body: Patterns) -> Response[None]:
     """Set the permission of a user in a virtual host."""
     check_place(request)
@@ -129,6 +134,7 @@ async def put_permission(request: Request, body: Patterns) -> Response[None]:
     return put(existed)
 
 
+@route("DELETE", ADMIN, "/permissions/{vhost}/{user}")
 def delete_permission(request: Request) -> Response[None]:
     """Clear the permission of a user in a virtual host."""
     user, vhost, _ = find_permission(request)
@@ -136,11 +142,13 @@ def delete_permission(request: Request) -> Response[None]:
     return done()
 
 
+@route("GET", ADMIN, "/topic-permissions")
 async def list_topic_permissions(request: Request) -> Listing[TopicPermissionView]:
     """List the topic permissions of all users."""
     return await topics_of_users(request, None)
 
 
+@route("GET", ADMIN, "/vhosts/{vhost}/topic-permissions")
 async def list_topic_permissions_in_vhost(request: Request) -> Listing[TopicPermissionView]:
     """List the topic permissions in one virtual host."""
     return await topics_of_users(request, request.path_vhost().name)
@@ -152,12 +160,14 @@ async def topics_of_users(request: Request, vhost: str | None) -> Listing[TopicP
     return topic_listing([view async for view in request.in_slices(every)])
 
 
+@route("GET", ADMIN, "/users/{user}/topic-permissions")
 async def list_topic_permissions_of_user(request: Request) -> Listing[TopicPermissionView]:
     """List the topic permissions of one user."""
     views = request.in_slices(topics_of_user(request.node, find_user(request)))
     return topic_listing([view async for view in views])
 
 
+@route("GET", ADMIN, "/topic-permissions/{vhost}/{user}")
 async def get_topic_permissions(request: Request) -> Listing[TopicPermissionView]:
     """List the topic permissions of a user in a virtual host."""
     user, vhost = find_user(request), request.path_vhost().name
@@ -168,6 +178,7 @@ async def get_topic_permissions(request: Request) -> Listing[TopicPermissionView
     return topic_listing(views)
 
 
+@route("PUT", ADMIN, "/topic-permissions/{at}/{user}")
 async def put_topic_permission(request: Request, body: TopicPatterns) -> Response[None]:
     """Set the topic permission of a user for an exchange."""
     user, vhost = check_place(request)
@@ -179,6 +190,7 @@ async def put_topic_permission(request: Request, body: TopicPatterns) -> Respons
     return put(existed)
 
 
+@route("DELETE", ADMIN, "/topic-permissions/{vhost}/{user}", "/topic-permissions/{vhost}/{user}/{exchange}")
 async def delete_topic_permissions(request: Request) -> Response[None]:
     """Clear the topic permissions of a user in a virtual host, or the one for an exchange."""
     known, user, vhost = request.node.users, find_user(request), request.path_vhost().name
@@ -192,20 +204,3 @@ async def delete_topic_permissions(request: Request) -> Response[None]:
         with request.acting():
             known.clear_topic_permission(user.name, vhost, exchange)
     return done()
-
-
-ROUTES = (
-    Route("GET", "/permissions", ADMIN, list_permissions),
-    Route("GET", "/permissions/{vhost}/{user}", ADMIN, get_permission),
-    Route("PUT", "/permissions/{at}/{user}", ADMIN, put_permission),
-    Route("DELETE", "/permissions/{vhost}/{user}", ADMIN, delete_permission),
-    Route("GET", "/users/{user}/permissions", ADMIN, list_permissions_of_user),
-    Route("GET", "/vhosts/{vhost}/permissions", ADMIN, list_permissions_in_vhost),
-    Route("GET", "/topic-permissions", ADMIN, list_topic_permissions),
-    Route("GET", "/topic-permissions/{vhost}/{user}", ADMIN, get_topic_permissions),
-    Route("PUT", "/topic-permissions/{at}/{user}", ADMIN, put_topic_permission),
-    Route("DELETE", "/topic-permissions/{vhost}/{user}", ADMIN, delete_topic_permissions),
-    Route("DELETE", "/topic-permissions/{vhost}/{user}/{exchange}", ADMIN, delete_topic_permissions),
-    Route("GET", "/users/{user}/topic-permissions", ADMIN, list_topic_permissions_of_user),
-    Route("GET", "/vhosts/{vhost}/topic-permissions", ADMIN, list_topic_permissions_in_vhost),
-)
