@@ -6,7 +6,7 @@ from ..framework.openapi import with_documentation
 from ..framework.router import ROUTES, Routes
 
 MODULES = (
-    *("bindings", "channels", "cluster", "connections", "consumers", "definitions", "exchanges", "federation_links"),
+    *("bindings", "channels", "cluster", "connections", "definitions", "exchanges", "federation_links"),
     *("health", "limits", "auth", "messages", "nodes", "overview", "parameters", "permissions", "policies", "previews"),
     *("queue_messages", "queues", "reports", "trace", "users", "vhosts", "warren"),
 )

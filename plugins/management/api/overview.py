@@ -16,9 +16,9 @@ from ..framework.request import Request
 from ..framework.router import route
 from ..stats.counters import OVERVIEW, Values, churn_counters, length_counters, message_counters, vhost_key
 from ..stats.rates import Counted
-from ..stats.vhost_totals import Totals, totals_of
 from ..views import node as node_views
 from ..views.stats import required
+from ..views.vhost import Totals, totals_of
 
 
 class ObjectTotals(msgspec.Struct):

@@ -12,9 +12,8 @@ from ...http.time_slices import when
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import route
-from ..stats.vhost_totals import totals_of
 from ..views.stats import RequestStats
-from ..views.vhost import VHostView, vhost_view
+from ..views.vhost import VHostView, totals_of, vhost_view
 
 
 class VHostBody(msgspec.Struct):

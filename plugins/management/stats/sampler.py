@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from warren.broker.core.counters.statistics import Statistics
 from warren.broker.plugin import Node
+from warren.broker.session.connection import Connection
 
 from . import counters
-from .counters import ConnectionCounters, Values
+from .counters import Values
 from .history import Sample, Samples
 from .watermarks import Watermarks, tails
 
@@ -24,7 +25,7 @@ class Sampler:
         self,
         node: Node,
         samples: Samples,
-        connections: Callable[[], Iterable[ConnectionCounters]],
+        connections: Callable[[], Iterable[Connection]],
         gauges: Callable[[], Values] | None = None,
         more: Callable[[], Iterable[Sample]] = tuple,
         watermarks: Watermarks | None = None,
