@@ -18,13 +18,11 @@ from .amqp.errors import (
 from .amqp.field_table import Table, Value
 from .amqp.properties import Properties
 from .core.access.users import User
-from .core.exchanges.bound_destinations import Destinations
 from .core.exchanges.exchange import Exchange
 from .core.exchanges.exchange_context import Emission, EnqueueSteps, ExchangeContext, RecoveredMessages, RoomSteps
-from .core.exchanges.exchange_type import ExchangeType, Registry, Sink, UpstreamExchange
+from .core.exchanges.exchange_type import ExchangeType, KeptMessage, Registry, Sink, UpstreamExchange
 from .core.exchanges.fanout import FanoutExchange
-from .core.exchanges.kept_message import KeptMessage
-from .core.messages.binding import Binding, Destination
+from .core.messages.binding import Binding, Destination, Destinations
 from .core.messages.clock import Clock, Timer
 from .core.messages.message import Message, RoutingAddress, framed
 from .core.node.node import Node

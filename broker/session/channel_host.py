@@ -9,8 +9,10 @@ from mypy_extensions import mypyc_attr
 
 from ..amqp.errors import AMQPError, InternalFault
 from ..amqp.field_table import Table
+from ..amqp.framing import reframe
 from ..core.access.users import User
 from ..core.counters.statistics import DeliveryCounters, PublishCounters
+from ..core.messages.message import Message
 from ..core.node.node import Node
 from ..core.queues.consumers import ConsumerGroup
 from ..core.queues.flow_control import Publisher
@@ -343,6 +345,13 @@ class ChannelState(ConsumerGroup):
 
     def send(self, frames: bytes) -> None:
         self.connection.send(frames)
+
+    def frames_of(self, message: Message) -> bytes:
+        """Return the frames of a content on the number of this channel, none of them longer than the client takes."""
+        frame_max = self.connection.frame_max
+        if message.channel == self.number and not message.largest_frame > frame_max > 0:
+            return message.frames
+        return reframe(message.frames, self.number, frame_max)
 
     def forget(self, consumer: CreditConsumer) -> bool:
         """Remove a consumer that its queue has removed, and return whether the channel had it."""

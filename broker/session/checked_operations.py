@@ -143,35 +143,6 @@ def purge_queue(channel: Channel, name: str, *, wait: bool) -> int:
     return queue.purge(finished=finished, failed=channel.connection.job_failed)
 
 
-def bind_queue(channel: Channel, exchange: str, queue: str, routing_key: str, arguments: Table) -> None:
-    """Bind a queue to an exchange.
-
-    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406).
-    """
-    check_size(arguments)
-    check_queue_binding(channel, exchange, queue, routing_key)
-    vhost = channel.vhost
-    vhost.exchange(exchange)
-    vhost.bind(exchange, vhost.owned_queue(queue, channel.connection), routing_key, arguments, channel.check_new)
-
-
-def unbind_queue(channel: Channel, exchange: str, queue: str, routing_key: str, arguments: Table) -> None:
-    """Remove a binding of a queue, if it exists. Raises AccessRefused (403), ResourceLocked (405)."""
-    check_queue_binding(channel, exchange, queue, routing_key)
-    if channel.vhost.find_queue(queue) is not None:
-        channel.vhost.unbind(exchange, channel.vhost.owned_queue(queue, channel.connection), routing_key, arguments)
-
-
-def check_queue_binding(channel: Channel, exchange: str, queue: str, routing_key: str) -> None:
-    """Check the rights to bind or unbind a queue. Raises AccessRefused (403)."""
-    if queue.startswith(REPLY_TO):
-        raise AccessRefused("cannot bind or unbind to a volatile (direct reply-to) queue")
-    channel.check("write", "queue", queue)
-    channel.check("read", "exchange", exchange)
-    channel.check_topic("read", exchange, routing_key)
-    check_not_default(exchange)
-
-
 # Exchanges
 
 
@@ -220,30 +191,45 @@ def delete_exchange(channel: Channel, name: str, *, if_unused: bool) -> None:
     channel.vhost.delete_exchange(name, if_unused=if_unused)
 
 
-def bind_exchange(channel: Channel, source: str, destination: str, routing_key: str, arguments: Table) -> None:
-    """Bind an exchange to a source exchange. Raises AccessRefused (403), NotFound (404), PreconditionFailed (406)."""
+# Bindings
+
+
+def bind(channel: Channel, kind: str, source: str, destination: str, routing_key: str, arguments: Table) -> None:
+    """Bind a queue or an exchange (`kind`) to a source exchange.
+
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406).
+    """
     check_size(arguments)
-    check_exchange_binding(channel, source, destination, routing_key)
+    check_binding(channel, kind, source, destination, routing_key)
     vhost = channel.vhost
     vhost.exchange(source)
-    vhost.bind(source, vhost.exchange(destination), routing_key, arguments, channel.check_new)
+    queue = kind == Queue.kind
+    end = vhost.owned_queue(destination, channel.connection) if queue else vhost.exchange(destination)
+    vhost.bind(source, end, routing_key, arguments, channel.check_new)
 
 
-def unbind_exchange(channel: Channel, source: str, destination: str, routing_key: str, arguments: Table) -> None:
-    """Remove a binding between exchanges, if it exists. Raises AccessRefused (403)."""
-    check_exchange_binding(channel, source, destination, routing_key)
-    exchange = channel.vhost.exchanges.get(destination)
-    if exchange is not None:
-        channel.vhost.unbind(source, exchange, routing_key, arguments)
+def unbind(channel: Channel, kind: str, source: str, destination: str, routing_key: str, arguments: Table) -> None:
+    """Remove a binding, if it exists. Raises AccessRefused (403), ResourceLocked (405)."""
+    check_binding(channel, kind, source, destination, routing_key)
+    vhost = channel.vhost
+    end: Queue | Exchange | None = vhost.exchanges.get(destination) if kind == Exchange.kind else None
+    if kind == Queue.kind and vhost.find_queue(destination) is not None:
+        end = vhost.owned_queue(destination, channel.connection)
+    if end is not None:
+        vhost.unbind(source, end, routing_key, arguments)
 
 
-def check_exchange_binding(channel: Channel, source: str, destination: str, routing_key: str) -> None:
-    """Check the rights to bind or unbind an exchange. Raises AccessRefused (403)."""
-    check_not_default(destination)
-    check_not_default(source)
-    channel.check("write", "exchange", destination)
+def check_binding(channel: Channel, kind: str, source: str, destination: str, routing_key: str) -> None:
+    """Check the rights to bind or unbind a queue or an exchange. Raises AccessRefused (403)."""
+    if kind == Exchange.kind:
+        check_not_default(destination)
+        check_not_default(source)
+    elif destination.startswith(REPLY_TO):
+        raise AccessRefused("cannot bind or unbind to a volatile (direct reply-to) queue")
+    channel.check("write", kind, destination)
     channel.check("read", "exchange", source)
     channel.check_topic("read", source, routing_key)
+    check_not_default(source)
 
 
 # Consumers and basic.get

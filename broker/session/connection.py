@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from mypy_extensions import mypyc_attr
-from pamqp import base, commands
+from pamqp import commands
 
 from ..amqp.errors import (
     AMQPError,
@@ -354,16 +354,12 @@ class Connection(ChannelHost):
                 self._closed_by_client()
             elif self._handshake is not None:
                 self._handshake.handle(method, table)
+            elif isinstance(method, commands.Connection.UpdateSecret):
+                revocation.renew_rights(self, self.channels.values(), partial(self._secret_updated, str(method.reason)))
             else:
-                self._running_method(method)
+                raise ChannelFault("unexpected method in connection state running")
         except AMQPError as error:
             raise error.of_method(event.index) from None
-
-    def _running_method(self, method: base.Frame) -> None:
-        if isinstance(method, commands.Connection.UpdateSecret):
-            revocation.renew_rights(self, self.channels.values(), partial(self._secret_updated, str(method.reason)))
-        else:
-            raise ChannelFault("unexpected method in connection state running")
 
     def _secret_updated(self, reason: str) -> None:
         self.transport.report("secret_updated", "info", {"reason": reason})

@@ -141,17 +141,13 @@ class ManagementChannel(InternalConnection):
     def bind(self, source: str, kind: str, destination: str, routing_key: str, arguments: Table) -> None:
         """Bind a queue or an exchange (`kind`: "queue" or "exchange") to a source exchange."""
         short("a routing key", routing_key)
-        channel, source = self._channel, strip_line_ends(source)
-        if kind == "queue":
-            name = channel.queue_name(strip_line_ends(destination))
-            checked_operations.bind_queue(channel, source, name, routing_key, arguments)
-        else:
-            checked_operations.bind_exchange(channel, source, strip_line_ends(destination), routing_key, arguments)
+        name = strip_line_ends(destination)
+        name = self._channel.queue_name(name) if kind == Queue.kind else name
+        checked_operations.bind(self._channel, kind, strip_line_ends(source), name, routing_key, arguments)
 
     def unbind(self, source: str, kind: str, destination: str, routing_key: str, arguments: Table) -> None:
         """Remove a binding, if it exists."""
-        unbind = checked_operations.unbind_queue if kind == "queue" else checked_operations.unbind_exchange
-        unbind(self._channel, source, destination, routing_key, arguments)
+        checked_operations.unbind(self._channel, kind, source, destination, routing_key, arguments)
 
     # Messages
 

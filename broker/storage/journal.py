@@ -200,6 +200,8 @@ class Journal(port.Journal):
         self.next_queue = recovered.next_queue
         self._logged = self._logged_durable = self._vouched = recovered.batch
         self._last_commit = recovered.commit
+        damage = len(recovered.missing) + sum(len(each.bad) for each in recovered.reports.values())
+        self.recovery = port.Recovery(recovered.salt, recovered.batch, recovered.settling, damage)
         last = recovered.segments[-1] if recovered.segments else None
         for segment in recovered.segments[:-1]:
             self.index.complete(segment)
@@ -371,6 +373,10 @@ class Journal(port.Journal):
             return self._filling
         return self._outstanding[-1].number if self._outstanding else self.durable
 
+    def position(self) -> port.Position:
+        pending = self._buffers or self._settled or self._moved or any(commit.settled for commit in self._commits)
+        return port.Position(self._logged_durable, self._logged + bool(pending))
+
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
         self._waiting.append((ticket, fn))
 
@@ -442,7 +448,7 @@ class Journal(port.Journal):
         for queue, ids in self._settled.items():
             self._buffer += log_records.encode_settled(salt, next_id, queue, ids)
         for queue, ids in self._moved.items():
-            self._buffer += log_records.encode_moved(salt, next_id, queue, ids)
+            self._buffer += log_records.encode_settled(salt, next_id, queue, ids, log_records.MOVED)
         if ends_early and not self._buffers:  # a sync needs an appended record
             self._buffer += log_records.encode_settled(salt, next_id, 0, [])
         segment, buffer = self._current, bytearray(NO_BATCH)
@@ -604,7 +610,10 @@ class Journal(port.Journal):
                     address = message.address
                     address.count(self.addresses)
                 if block is not None and block.attempts:
-                    recount(message, block.attempts.get((queue, id_), 0))
+                    attempts = block.attempts.get((queue, id_), 0)
+                    if attempts:
+                        message.state = message.state or MessageState()
+                        message.state.attempts = attempts
                 self.read_messages += 1
             elif messages and messages[-1] is not None:
                 break
@@ -660,13 +669,6 @@ def write_with_reserve(disk: Disk, write: Callable[[], None]) -> None:
         except OSError as error:
             if error.errno not in port.FULL or not disk.spend_reserve():
                 raise
-
-
-def recount(message: Message, attempts: int) -> None:
-    """Set the delivery count of a message, unless it is 0."""
-    if attempts:
-        message.state = message.state or MessageState()
-        message.state.attempts = attempts
 
 
 def _piece(data: bytes | bytearray, at: int) -> bytes:

@@ -252,12 +252,8 @@ def decode_state(data: bytes, at: int) -> MessageState:
     return MessageState(NO_TTL, deadline_ms, level, attempts, dead_lettered, tuple(keys))
 
 
-def encode_settled(salt: int, id_: int, queue: int, ids: array[int] | list[int]) -> bytes:
-    return _encode_record(salt, SETTLED_HEAD.pack(SETTLED, id_, queue) + little(array("Q", ids)).tobytes())
-
-
-def encode_moved(salt: int, id_: int, queue: int, ids: array[int] | list[int]) -> bytes:
-    return _encode_record(salt, SETTLED_HEAD.pack(MOVED, id_, queue) + little(array("Q", ids)).tobytes())
+def encode_settled(salt: int, id_: int, queue: int, ids: array[int] | list[int], kind: int = SETTLED) -> bytes:
+    return _encode_record(salt, SETTLED_HEAD.pack(kind, id_, queue) + little(array("Q", ids)).tobytes())
 
 
 def encode_queue_deleted(salt: int, id_: int, queue: int) -> bytes:

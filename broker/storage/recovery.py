@@ -76,6 +76,7 @@ class Recovered:
     index         the index of their messages
     reports       the report of each segment, by name
     batch         the number of the last batch
+    settling      the number of the last batch that settled messages
     next_segment  greater than the number of any segment, including deleted ones
     queues        the messages that are not settled, by the number of their queue
     next_id       greater than the id of any message
@@ -92,6 +93,7 @@ class Recovered:
     index: Index = field(default_factory=Index)
     reports: dict[str, SegmentReport] = field(default_factory=dict)
     batch: int = 0
+    settling: int = 0
     next_segment: int = 1
     queues: dict[int, RecoveredQueue] = field(default_factory=dict)
     next_id: int = 1
@@ -553,9 +555,12 @@ class _Scan:
             return
         queue = log_records.QUEUE.unpack_from(data, start + log_records.KIND_ID.size)[0]
         if kind == log_records.QUEUE_DELETED:
+            recovered.settling = recovered.batch
             self._deleted_queues.add(queue)
         elif kind == log_records.SETTLED or kind == log_records.MOVED and self._whole:
             at = start + log_records.SETTLED_HEAD.size
+            if at < end:
+                recovered.settling = recovered.batch
             self._settle(queue, id_, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
         elif kind == log_records.DELIVERY_COUNT:
             _, _, _, counted, attempts = log_records.DELIVERY_COUNT_BODY.unpack_from(data, start)
@@ -577,6 +582,7 @@ class _Scan:
             queue = log_records.COMMIT_SETTLED_HEAD.unpack_from(data, start)[3]
             self._commit(number).settled.append((queue, id_, little(array("Q", data[at:end]))))
         elif kind == log_records.COMMIT_END:
+            self._recovered.settling = self._recovered.batch
             for settled in self._commit(number).settled:
                 self._settle(*settled)
             del self._commits[number]

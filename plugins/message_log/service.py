@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from weakref import WeakSet
 
@@ -28,7 +27,6 @@ class MessageLogService(Service):
         """Begin the export, if it is enabled. Raises OSError, ValueError."""
         config = host.config.message_log
         if not config.enabled:
-            note_disabled(host)
             return
         missing = [name for name in NEEDED if find_spec(name) is None]
         if missing:
@@ -36,8 +34,7 @@ class MessageLogService(Service):
             raise ValueError(f"message_log.enabled needs {needed}: in a clone of Warren, pip install '.[analytics]'")
         from .export.exporter import Export
 
-        shared = bool(host.config.storage.url)  # another broker may have had the store meanwhile
-        export = Export(host, config, shared or host in self._hosts)
+        export = Export(host, config, host in self._hosts)
         self._hosts.add(host)
         export.prepare()
         self._export = export
@@ -54,16 +51,3 @@ class MessageLogService(Service):
     def status(self) -> object:
         """Return the status, or None if the export is disabled."""
         return self._export.status() if self._export is not None else None
-
-
-def note_disabled(host: Host) -> None:
-    """Note in the folder of an earlier export that events of messages are not recorded now."""
-    folder = Path(host.config.message_log.directory).absolute()
-    if not folder.is_dir():
-        return
-    from .export.node_state import note_unlogged
-
-    try:
-        note_unlogged(folder, host.node.name)
-    except OSError as error:
-        host.report("message_log_state_not_written", "warning", {"reason": error.strerror or str(error)})

@@ -104,10 +104,12 @@ def snapshot_rows(snapshot: Snapshot) -> list[Row]:
     return rows
 
 
-def empty_snapshot(number: int, row: int, kind: str = schema.PERIODIC, at_us: int = 0, lost: int = 0) -> bytes:
-    """Return a snapshot without queues, as the broker sends it."""
-    head = (at_us or time.time_ns() // 1000, 5, number, row, lost, 1.0, SNAPSHOT_KINDS.index(kind), 0, 2)
-    return SNAPSHOT_HEAD.pack(*head) + b"[]"
+def empty_snapshot(
+    number: int, row: int, kind: str = schema.PERIODIC, at_us: int = 0, lost: int = 0, batch: int = 0
+) -> bytes:
+    """Return a snapshot without queues, as the broker sends it. `batch` is durable, and one more follows."""
+    counts = (at_us or time.time_ns() // 1000, 5, number, row, lost, batch, batch + 1)
+    return SNAPSHOT_HEAD.pack(*counts, 1.0, SNAPSHOT_KINDS.index(kind), 0, 2) + b"[]"
 
 
 def imbalance(events: list[Row], before: list[Row], after: list[Row]) -> dict[str, int]:

@@ -31,7 +31,7 @@ class Log:
     """One boot of one broker. Its methods are events; `write` makes a file of each table.
 
     `follow` names the boot before it, if this is not the first one. `ready` and `unacked` have the messages by queue;
-    `counts` are the numbers of events.
+    `counts` are the numbers of events. Each event is stored in a batch of its own.
     """
 
     def __init__(self, folder: Path, node: str = "rabbit@a", boot_id: str = "b1", start: datetime = START) -> None:
@@ -52,7 +52,9 @@ class Log:
         self.unacked: dict[str, list[int]] = {}
         self.counts: Counter[str] = Counter()
         self.tables: dict[str, list[Values]] = {name: [] for name in schema.TABLES}
-        self.link: Values = {"retention_days": 14}
+        self.batch = 0
+        found = {"store": 1, "recovered_batch": 0, "settling_batch": 0, "damage": 0}
+        self.link: Values = {"retention_days": 14, **found}
         self.transient: set[str] = set()  # queues
         self.recovered_before: dict[str, int] = {}  # by queue, if more than at the start
         self._messages = 0
@@ -65,6 +67,9 @@ class Log:
         """Link this boot to the one before."""
         at = previous._stamp()["ts_us"]
         self.link |= {"previous_boot": previous.boot_id, "previous_row": previous.row, "previous_at": at}
+        names = ("previous_batch", "recovered_batch", "settling_batch")
+        self.link |= dict.fromkeys(names, previous.batch)
+        self.batch = previous.batch
 
     # Events
 
@@ -139,6 +144,7 @@ class Log:
 
     def event(self, name: str, number: int, **columns: Any) -> None:
         self.now_us += STEP_US
+        self.batch += 1
         born = self._born.get(number)
         self.counts[name] += 1
         row = {
@@ -169,7 +175,7 @@ class Log:
         if kind == schema.START:
             for row in rows:
                 row["recovered"] = self.recovered_before.get(row["queue"], row["ready"])
-        link = self.link if kind == schema.START else {}
+        link = {"durable_batch": self.batch, "last_batch": self.batch, **(self.link if kind == schema.START else {})}
         self.tables[schema.QUEUE_STATS] += [*rows, {**common, "queues": len(rows), **link}]
         self._snapshots += 1
 
@@ -235,7 +241,7 @@ class Log:
         for queue in queues:
             self.ready[queue].append(number)
             self._published[queue] += 1
-            self.event(schema.ENQUEUE, number, queue=queue, **chosen)
+            self.event(schema.ENQUEUE, number, queue=queue, durable=queue not in self.transient, **chosen)
 
     def _take(self, number: int, queue: str) -> None:
         """Remove a message from the queue, ready or unacknowledged."""

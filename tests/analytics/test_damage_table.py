@@ -369,6 +369,32 @@ def test_a_broker_that_runs_while_the_analysis_takes_long_is_not_dead(
     assert len(calls) == 1
 
 
+def test_files_that_are_finished_after_the_listing_are_not_missing(tmp_path: Path) -> None:
+    log = Log(tmp_path / "export", A, start=datetime.now(UTC))
+    log.snapshot(schema.START)
+    log.round_trip("q")
+    log.write()
+
+    class Growing(Folder):
+        """A folder in which a broker finishes a file before its events are listed, and stops after that."""
+
+        def files(self, below: str) -> dict[str, int]:
+            stops = below == schema.EVENTS and log.sequence == 1
+            if stops:
+                log.round_trip("q")
+                log.write()
+            found = super().files(below)
+            if stops:
+                log.round_trip("q")
+                log.snapshot(schema.STOP)
+                log.write()
+                save_state(log)
+            return found
+
+    ledger = make_ledger(InProcess(), Growing(str(log.folder)), Folder(str(tmp_path / "stored")))
+    assert ledger.verdict.status == BALANCED, ledger.verdict.reasons
+
+
 # Two brokers of one name
 
 
@@ -419,3 +445,93 @@ def test_the_report_names_the_cause_before_what_follows_from_it(tmp_path: Path) 
     check = values["conservation"]
     assert check["causes"] == check["reasons"] and len(check["causes"]) == 1
     assert check["consequences"] == check["imbalance_count"] - 1 > 0 == check["explained"]
+
+
+# The store
+
+
+def restarted(folder: Path, end: str, ready: int, taken: int = 0, **found: Any) -> None:
+    """Confirm messages, stop or kill the broker, and start it again with `ready` messages, in a store that is `found`.
+
+    Consumers acknowledge 5 messages first, and have `taken` others at the end.
+    """
+    first, second = Log(folder, A, "a1"), Log(folder, A, "a2", START + HOUR)
+    first.declare("idle")
+    first.snapshot(schema.START)
+    for number in range(MESSAGES + 5 + taken):
+        message = first.publish("q", message_id=f"m{number}")
+        first.confirm(message)
+        if number < 5 + taken:
+            first.deliver(message, "q")
+        if number < 5:
+            first.ack(message, "q")
+    first.now_us += 10_000_000
+    first.snapshot(end)
+    first.write()
+    second.follow(first)
+    second.link |= found
+    second.recovered("q", ready)
+    second.snapshot(schema.START)
+    second.snapshot(schema.STOP)
+    second.write()
+    save_state(second)
+
+
+STOP, KILL = schema.STOP, schema.PERIODIC
+LACKING = r"the store lacks the last batches of the boot before \(a@lab a2\)"
+REPLACED = r"the store is not the one of the boot before \(a@lab a2\)"
+STORES: dict[str, tuple[tuple[str, int, int, dict[str, Any]], str, tuple[str, ...]]] = {
+    "sound": ((STOP, MESSAGES, 0, {}), BALANCED, ()),
+    "messages gone after a stop": (
+        (STOP, MESSAGES - 3, 0, {}),
+        IMBALANCED,
+        (r"^The log does not balance: 3 confirmed messages lost at a restart \(3 of q at a@lab a1\)\.",),
+    ),
+    "rolled back over a stop": (
+        (STOP, MESSAGES, 0, {"recovered_batch": 0, "settling_batch": 0}),
+        IMBALANCED,
+        (
+            r"^The log does not balance: up to 5 confirmed messages lost with the end of the store "
+            r"\(5 of q at a@lab a1\)\. ",
+            LACKING,
+        ),
+    ),
+    "replaced after a stop": (
+        (STOP, 0, 0, {"store": 2, "recovered_batch": 0, "settling_batch": 0}),
+        IMBALANCED,
+        (r"balance: 20 confirmed messages lost at a restart \(20 of q at a@lab a1\)", REPLACED),
+    ),
+    "deleted after a kill": (
+        (KILL, 0, 0, {"store": 2, "recovered_batch": 0, "settling_batch": 0}),
+        IMBALANCED,
+        (r"balance: 20 confirmed messages lost at a restart \(20 of q at a@lab a1\)", REPLACED),
+    ),
+    "cut after a kill": (
+        (KILL, 8, 0, {"recovered_batch": 10}),
+        IMBALANCED,
+        (r"balance: 12 confirmed messages lost at a restart \(12 of q at a@lab a1\)", LACKING),
+    ),
+    "cut after a kill, with messages at consumers": (
+        (KILL, 8, 3, {"recovered_batch": 10}),
+        IMBALANCED,
+        (r"balance: 12 confirmed messages lost at a restart \(12 of q at a@lab a1\)", r"up to 8 confirmed messages"),
+    ),
+    "damaged before a start after a kill": (
+        (KILL, 8, 0, {"damage": 1}),
+        IMBALANCED,
+        (r"balance: 12 confirmed messages lost at a restart", r"the store was found damaged \(a@lab a2\)"),
+    ),
+    "settled in the last moment before a kill": ((KILL, 8, 0, {}), INCOMPLETE, (r"certain: a broker was killed",)),
+    "a run without the export": ((STOP, 8, 0, {"settling_batch": 1000, "recovered_batch": 1001}), BALANCED, ()),
+    "a run without the export that settled nothing": ((STOP, MESSAGES, 0, {"recovered_batch": 1001}), BALANCED, ()),
+    "in memory": ((STOP, 0, 0, dict.fromkeys(("store", "recovered_batch", "settling_batch"))), BALANCED, ()),
+}
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_the_store_is_compared_by_its_own_log(tmp_path: Path, name: str) -> None:
+    (end, ready, taken, found), status, sentences = STORES[name]
+    restarted(tmp_path / "export", end, ready, taken, **found)
+    ledger = expect(tmp_path / "export", status, *sentences)
+    if status == BALANCED:
+        assert ledger.verdict.reasons == []

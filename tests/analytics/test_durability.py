@@ -37,7 +37,8 @@ class Node(BrokerProcess):
 
     def switch(self, enabled: bool) -> None:
         """Switch the export on or off from the next start on."""
-        self.configure(f"message_log.enabled = {str(enabled).lower()}", f"message_log.directory = {self.export}")
+        lines = ("message_log.enabled = true", f"message_log.directory = {self.export}")
+        self.configure(*lines if enabled else ())
 
     def publish(self, queue: str, count: int = MESSAGES, properties: Any = PERSISTENT, **declared: Any) -> None:
         """Publish, and wait for all confirms: three records for each message."""
@@ -141,8 +142,32 @@ def cut(folder: Path) -> None:
         node.stop()
 
 
+def deleted_later(folder: Path) -> None:
+    """Kill the broker before a snapshot has the queue, and delete its data."""
+    with Node(folder, "young") as node:
+        node.publish("q")
+        node.kill_writing(3 * MESSAGES)
+        shutil.rmtree(node.data)
+        node.start()
+        node.stop()
+
+
+def rolled_back(folder: Path) -> None:
+    """Settle all messages and publish as many others, stop, and give the log of the store the files of before."""
+    with Node(folder, "back") as node:
+        node.publish("q")
+        shutil.copytree(node.data / "log", folder / "copy")
+        node.connect().channel().drain("q")
+        node.publish("q")
+        node.stop()
+        shutil.rmtree(node.data / "log")
+        shutil.copytree(folder / "copy", node.data / "log")
+        node.start()
+        node.stop()
+
+
 def off(folder: Path) -> None:
-    """Run the broker without the export for a while, and consume messages."""
+    """Run the broker for a while without any key of the export, and consume messages."""
     with Node(folder, "off") as node:
         node.publish("q")
         node.stop()
@@ -158,7 +183,7 @@ def off(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     folder = tmp_path_factory.mktemp("durability")
-    for scene in (kept, deleted, killed, cut, off):
+    for scene in (kept, deleted, killed, cut, deleted_later, rolled_back, off):
         scene(folder)
     return ledger_of(folder / "export", folder / "stored")
 
@@ -174,7 +199,7 @@ def rows(ledger: Ledger, node: str) -> dict[str, tuple[int, int, int]]:
 
 
 def losses(ledger: Ledger, node: str) -> dict[str, int]:
-    found = ledger.imbalances
+    found = [row for row in ledger.imbalances if (row.node, row.problem) != ("back@test", verdict.AT_RISK)]
     assert {row.problem for row in found} == {verdict.NOT_KEPT}, found
     return {row.queue or "": row.records or 0 for row in found if row.node == node}
 
@@ -217,3 +242,18 @@ def test_a_journal_that_was_cut_is_found(ledger: Ledger) -> None:
 
 def test_a_run_without_the_export_cannot_be_compared(ledger: Ledger) -> None:
     assert rows(ledger, "off@test") == {} == losses(ledger, "off@test")
+
+
+def test_data_that_are_deleted_after_a_kill_are_lost_also_from_a_queue_that_no_snapshot_has(ledger: Ledger) -> None:
+    assert rows(ledger, "young@test") == {"q": (MESSAGES, 0, MESSAGES)}
+    assert losses(ledger, "young@test") == {"q": MESSAGES}
+
+
+def test_a_store_that_goes_back_is_found_though_it_has_as_many_messages(ledger: Ledger) -> None:
+    assert rows(ledger, "back@test") == {"q": (MESSAGES, MESSAGES, 0)} and losses(ledger, "back@test") == {}
+    (row,) = [row for row in ledger.imbalances if row.node == "back@test"]
+    assert (row.queue, row.records) == ("q", MESSAGES)
+    (cause,) = [each for each in ledger.verdict.causes if each.startswith("up to")]
+    assert cause == f"up to 300 confirmed messages lost with the end of the store (300 of q at back@test {row.boot_id})"
+    _, later = (boot for boot in ledger.boots if boot.node == "back@test")
+    assert later.store_fault == "lacking"

@@ -135,6 +135,20 @@ def test_a_message_in_several_queues_has_a_row_for_each(export: Exporting, ch: C
     assert [row["row"] for row in rows] == list(range(8))
 
 
+def test_a_message_enters_durable_and_transient_queues_as_such(export: Exporting, ch: Channel) -> None:
+    durable = {"kept": True, "also": True, "passing": False}
+    ch.exchange("fan", "fanout")
+    for queue, lasts in durable.items():
+        ch.declare(queue, durable=lasts)
+        ch.bind(queue, "fan", "")
+    ch.publish("fan", "", b"body")
+    ch.publish("fan", "", b"other", {"message_id": "differs"})
+    ch.sync()
+    rows = export.events()
+    found = {(row["queue"], row["durable"]) for row in rows if row["event"] == "enqueue"}
+    assert found == set(durable.items()) and {row["durable"] for row in rows if row["event"] != "enqueue"} == {None}
+
+
 def test_a_message_in_so_many_queues_that_it_enters_them_in_several_turns_has_a_row_for_each(
     export: Exporting, ch: Channel
 ) -> None:

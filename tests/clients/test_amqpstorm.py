@@ -1,10 +1,7 @@
 """AMQPStorm. Mirrors its own functional tests (generic, reliability, web examples without the management API)."""
 
-import threading
-import time
-
 import pytest
-from amqpstorm import AMQPChannelError, AMQPConnectionError, AMQPMessageError, Connection, Message, UriConnection
+from amqpstorm import AMQPChannelError, AMQPConnectionError, AMQPMessageError, Connection
 
 TIMEOUT_S = 60
 
@@ -61,30 +58,10 @@ def test_open_and_close(connect):
     assert connection.is_open
 
 
-def test_the_uri_form_connects(broker_url):
-    with UriConnection(broker_url + "?heartbeat=30&timeout=5") as connection, connection.channel() as channel:
-        assert channel.is_open
-
-
 def test_a_wrong_password_is_refused(connect):
     with pytest.raises(AMQPConnectionError, match="Login was refused") as error:
         connect(password="not it")
     assert error.value.error_code == 403
-
-
-def test_an_unknown_vhost_is_refused(connect):
-    with pytest.raises(AMQPConnectionError, match="vhost nowhere not found") as error:
-        connect(virtual_host="nowhere")
-    assert error.value.error_code == 530
-
-
-def test_heartbeats_keep_an_idle_connection(connect):
-    connection = connect(heartbeat=1)
-    until = time.monotonic() + 2.6  # real time, as the heartbeat is tested
-    while time.monotonic() < until:
-        connection.check_for_errors()  # raises if the broker has sent nothing for too long
-        time.sleep(0.1)
-    connection.channel().close()
 
 
 @pytest.mark.parametrize(
@@ -133,78 +110,6 @@ def test_a_publish_is_confirmed_or_returned(channel, queue):
     assert bodies(channel, queue) == ["kept"]
 
 
-def test_a_full_queue_nacks_the_publish(channel):
-    queue = channel.queue.declare(exclusive=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})[
-        "queue"
-    ]
-    assert channel.basic.publish("fits", queue) is True
-    assert channel.basic.publish("too much", queue) is False
-
-
-@pytest.mark.parametrize("size", [0, 1_000_000, 10_000_000])
-def test_a_body_of_any_size_comes_back_whole(channel, queue, size):
-    body = bytes(range(250)) * (size // 250)
-    channel.basic.publish(body, queue)
-    assert channel.basic.get(queue, no_ack=True, auto_decode=False).body == body
-
-
-def test_every_property_comes_back(channel, queue):
-    properties = {
-        "content_type": "text/plain",
-        "content_encoding": "utf-8",
-        "headers": {"int": 1, "double": 2.5, "none": None, "list": [1, "a", {"b": True}], "big": -(1 << 40)},
-        "delivery_mode": 2,
-        "priority": 3,
-        "correlation_id": "c",
-        "reply_to": "r",
-        "expiration": "60000",
-        "message_id": "m",
-        "message_type": "t",
-        "user_id": "guest",
-        "app_id": "a",
-    }
-    channel.basic.publish("body", queue, properties=properties)
-    message = channel.basic.get(queue, no_ack=True)
-    assert {name: message.properties[name] for name in properties} == properties
-
-
-def test_settling_one_by_one(channel, queue):
-    for body in ("a", "b", "c"):
-        channel.basic.publish(body, queue)
-    first, second, third = (channel.basic.get(queue) for _ in range(3))
-    assert not first.redelivered
-    third.nack(requeue=True)
-    second.reject(requeue=True)
-    first.ack()
-    second = channel.basic.get(queue)
-    assert (second.body, second.redelivered) == ("b", True)
-    second.reject(requeue=False)
-    channel.basic.recover(requeue=True)
-    assert bodies(channel, queue) == ["c"]
-
-
-def test_a_consumer_is_served_within_its_prefetch(connection, channel, queue):
-    consuming = connection.channel()
-    consuming.basic.qos(prefetch_count=2)
-    for number in range(10):
-        channel.basic.publish(str(number), queue)
-    came, full = [], []
-
-    def on_message(message: Message) -> None:
-        came.append(message.body)
-        full.append(message)
-        if len(full) == 2:
-            full.pop().ack()
-            full.pop().ack()
-        if len(came) == 10:
-            consuming.stop_consuming()
-
-    consuming.basic.consume(on_message, queue)
-    consuming.start_consuming()
-    assert came == [str(number) for number in range(10)]
-    assert bodies(channel, queue) == []
-
-
 def test_the_generator_gets_what_waits_and_a_cancel_ends_it(channel, queue):
     for body in ("a", "b"):
         channel.basic.publish(body, queue)
@@ -217,38 +122,3 @@ def test_the_generator_gets_what_waits_and_a_cancel_ends_it(channel, queue):
             break
     assert channel.basic.cancel(tag)["consumer_tag"] == tag
     assert (came, channel.consumer_tags) == (["a", "b"], [])
-
-
-def test_deleting_the_queue_ends_its_consumer(connection, channel, names):
-    queue = names.queue()
-    channel.queue.declare(queue)
-    consuming = connection.channel()
-    consuming.basic.consume(lambda message: None, queue)
-    ended = threading.Thread(target=consuming.start_consuming, daemon=True)
-    ended.start()
-    channel.queue.delete(queue)
-    ended.join(TIMEOUT_S)
-    assert not ended.is_alive()
-    assert consuming.consumer_tags == []
-
-
-def test_a_transaction_commits_and_rolls_back(connection, channel, queue):
-    tx = connection.channel()
-    with tx.tx:
-        tx.basic.publish("committed", queue)
-        assert bodies(channel, queue) == []
-    tx.tx.select()
-    tx.basic.publish("rolled back", queue)
-    tx.tx.rollback()
-    assert bodies(channel, queue) == ["committed"]
-
-
-def test_direct_reply_to(connection, channel, queue):
-    client = connection.channel()
-    client.basic.consume(queue="amq.rabbitmq.reply-to", no_ack=True)
-    Message.create(client, "request", {"reply_to": "amq.rabbitmq.reply-to", "correlation_id": "1"}).publish(queue)
-    client.queue.declare(queue, passive=True)  # the reply comes after the request was acknowledged
-    request = channel.basic.get(queue, no_ack=True)
-    channel.basic.publish("reply", request.reply_to, properties={"correlation_id": request.correlation_id})
-    reply = next(client.build_inbound_messages())
-    assert (reply.body, reply.correlation_id) == ("reply", "1")

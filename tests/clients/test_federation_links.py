@@ -7,7 +7,6 @@ import pytest
 
 from tests.support.polling import until_result
 
-WITHIN_S = 60
 RECONNECT_S = 1
 
 

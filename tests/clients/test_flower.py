@@ -25,7 +25,6 @@ from .test_celery import Worker
 pytest.importorskip("flower")
 
 HERE = Path(__file__).resolve().parent
-WITHIN_S = 60
 STOP_WITHIN_S = 60
 
 

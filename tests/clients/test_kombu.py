@@ -85,22 +85,6 @@ def test_queue_options_become_arguments(channel, names):
         Queue(queue.name, **{**options, "max_priority": 6})(channel).declare()
 
 
-def test_a_message_is_got_acknowledged_rejected_and_requeued(channel, names):
-    queue = Queue(names.queue())(channel)
-    queue.declare()
-    Producer(channel).publish({"n": 1}, routing_key=queue.name)
-    message = queue.get()
-    assert (message.payload, message.delivery_info["redelivered"]) == ({"n": 1}, False)
-    message.requeue()
-    message = queue.get()
-    assert message.delivery_info["redelivered"]
-    message.reject()
-    assert queue.get() is None
-    Producer(channel).publish({"n": 2}, routing_key=queue.name)
-    queue.get().ack()
-    assert queue.get() is None
-
-
 def test_a_changed_prefetch_is_obeyed_at_once(connection, channel, names):
     """Celery raises the shared limit of the channel like this when it takes tasks with an ETA."""
     queue = Queue(names.queue())
@@ -132,22 +116,6 @@ def test_an_unroutable_message_reaches_on_return(connection):
     ((error, exchange, routing_key, message),) = returned
     assert (error.reply_code, exchange, routing_key) == (312, "", "no.such.queue")
     assert message.body == "back"
-
-
-def test_simple_queues(connection, names):
-    queue = connection.SimpleQueue(names.queue())
-    names.exchanges.append(queue.queue.name)
-    for number in range(3):
-        queue.put(number)
-    got = []
-    for _ in range(3):
-        message = queue.get(timeout=TIMEOUT_S)
-        got.append(message.payload)
-        message.ack()
-    with pytest.raises(queue.Empty):
-        queue.get(block=False)
-    queue.close()
-    assert got == [0, 1, 2]
 
 
 def test_a_broadcast_reaches_every_consumer(connect, names):

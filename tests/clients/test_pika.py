@@ -206,16 +206,6 @@ def test_an_unroutable_mandatory_message_is_returned_before_its_confirm(channel)
     channel.basic_publish("amq.direct", "nobody", b"dropped")
 
 
-def test_without_confirms_a_return_reaches_the_callback(connection):
-    channel = connection.channel()
-    returned = []
-    channel.add_on_return_callback(lambda *args: returned.append(args[3]))
-    channel.basic_publish("", "no.such.queue", b"back", mandatory=True)
-    channel.flow(True)
-    connection.process_data_events(time_limit=0)
-    assert returned == [b"back"]
-
-
 def test_a_full_queue_that_rejects_nacks_the_publish(channel, names):
     queue = names.queue()
     channel.queue_declare(queue, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
@@ -250,20 +240,6 @@ def test_deleting_the_queue_cancels_its_consumer(connection, channel, names):
     assert cancelled == [tag]
     assert other.consumer_tags == []
     assert other.is_open
-
-
-def test_the_consume_generator_ends_when_the_broker_cancels_it(connection, channel, names):
-    queue = names.queue()
-    channel.queue_declare(queue)
-    other = connection.channel()
-    other.confirm_delivery()
-    other.basic_publish("", queue, b"last")
-    seen = []
-    for method, _, body in other.consume(queue):
-        seen.append(body)
-        other.basic_ack(method.delivery_tag)
-        channel.queue_delete(queue)
-    assert seen == [b"last"]
 
 
 def test_a_transaction_commits_and_rolls_back(connection, channel, queue):

@@ -1,10 +1,7 @@
 """py-amqp, the client below kombu and Celery. It prefers AMQPLAIN and sends only capabilities that it was given."""
 
-import contextlib
 import datetime
 import decimal
-import socket
-import time
 
 import pytest
 from amqp import Connection, Message
@@ -12,8 +9,6 @@ from amqp.exceptions import (
     AccessRefused,
     AMQPNotImplementedError,
     ConsumerCancelled,
-    MessageNacked,
-    NotAllowed,
     NotFound,
     PreconditionFailed,
 )
@@ -74,22 +69,6 @@ def test_a_wrong_password_is_refused(connect, mechanism):
         connect(password="not it", login_method=mechanism)
 
 
-def test_an_unknown_vhost_is_refused(connect):
-    with pytest.raises(NotAllowed, match="vhost nowhere not found"):
-        connect(virtual_host="nowhere")
-
-
-def test_heartbeats_keep_an_idle_connection(connect):
-    connection = connect(heartbeat=1)
-    assert connection.heartbeat == 1
-    until = time.monotonic() + 2.6
-    while time.monotonic() < until:
-        with contextlib.suppress(socket.timeout):
-            connection.drain_events(timeout=0.2)
-        connection.heartbeat_tick()  # raises if the broker has sent nothing for too long
-    connection.channel().close()
-
-
 def test_channels_open_close_and_flow(connection):
     for _ in range(50):
         connection.channel(5).close()
@@ -136,26 +115,6 @@ def test_nowait_methods_have_no_reply(channel, names):
         channel.queue_declare(queue, passive=True)
 
 
-def test_publishes_are_confirmed(connect):
-    channel = connect(confirm_publish=True).channel()
-    queue = channel.queue_declare("", exclusive=True).queue
-    for number in range(100):
-        channel.basic_publish(Message(str(number)), "", queue, confirm_timeout=TIMEOUT_S)
-    assert channel.queue_declare(queue, passive=True).message_count == 100
-
-
-def test_a_full_queue_nacks_the_publish(connect):
-    channel = connect(confirm_publish=True).channel()
-    queue = channel.queue_declare(
-        "", exclusive=True, arguments={"x-max-length": 2, "x-overflow": "reject-publish"}
-    ).queue
-    for body in ("one", "two"):
-        channel.basic_publish(Message(body), "", queue, confirm_timeout=TIMEOUT_S)
-    with pytest.raises(MessageNacked):
-        channel.basic_publish(Message("three"), "", queue, confirm_timeout=TIMEOUT_S)
-    assert bodies(channel, queue) == ["one", "two"]
-
-
 def test_a_return_reaches_its_event_before_the_confirm(connect):
     channel = connect(confirm_publish=True).channel()
     events = []
@@ -165,14 +124,6 @@ def test_a_return_reaches_its_event_before_the_confirm(connect):
     (error, exchange, routing_key, message), ack = events
     assert (error.reply_code, error.reply_text, exchange, routing_key) == (312, "NO_ROUTE", "", "no.such.queue")
     assert (message.body, ack) == ("back", "ack")
-
-
-@pytest.mark.parametrize("size", [0, 1_000_000, 10_000_000])
-def test_a_body_of_any_size_comes_back_whole(channel, queue, size):
-    body = bytes(range(250)) * (size // 250)
-    channel.basic_publish(Message(body), "", queue)
-    message = channel.basic_get(queue, no_ack=True)
-    assert (message.body if isinstance(message.body, bytes) else message.body.encode()) == body
 
 
 def test_every_property_and_header_type_comes_back(channel, queue):
@@ -208,33 +159,6 @@ def test_every_property_and_header_type_comes_back(channel, queue):
     assert channel.basic_get(queue, no_ack=True).properties == properties
 
 
-def test_a_consumer_is_served_within_its_prefetch_and_settles(connection, channel, queue):
-    for number in range(5):
-        channel.basic_publish(Message(str(number)), "", queue)
-    channel.basic_qos(0, 2, False)
-    came = []
-    tag = channel.basic_consume(queue, callback=came.append)
-    while len(came) < 2:
-        connection.drain_events(timeout=TIMEOUT_S)
-    with pytest.raises(socket.timeout):
-        connection.drain_events(timeout=0.1)
-    channel.basic_reject(came[0].delivery_tag, requeue=True)
-    channel.basic_reject(came[1].delivery_tag, requeue=False)
-    while len(came) < 4:
-        connection.drain_events(timeout=TIMEOUT_S)
-    assert [(message.body, message.delivery_info["redelivered"]) for message in came] == [
-        ("0", False),
-        ("1", False),
-        ("0", True),
-        ("2", False),
-    ]
-    assert {message.delivery_info["consumer_tag"] for message in came} == {tag}
-    channel.basic_cancel(tag)
-    channel.basic_ack(came[-1].delivery_tag, multiple=True)
-    channel.basic_recover(requeue=True)
-    assert bodies(channel, queue) == ["3", "4"]
-
-
 def test_deleting_the_queue_cancels_its_consumer(connection, channel, names):
     queue, cancelled = names.queue(), []
     channel.queue_declare(queue, auto_delete=False)
@@ -248,16 +172,3 @@ def test_deleting_the_queue_cancels_its_consumer(connection, channel, names):
     with pytest.raises(ConsumerCancelled, match=untold):
         channel.queue_delete(queue)
         connection.drain_events(timeout=TIMEOUT_S)
-
-
-def test_a_transaction_commits_and_rolls_back(connection, channel, queue):
-    tx = connection.channel()
-    tx.tx_select()
-    tx.basic_publish(Message("rolled back"), "", queue)
-    tx.tx_rollback()
-    tx.basic_publish(Message("committed"), "", queue)
-    assert bodies(channel, queue) == []
-    tx.tx_commit()
-    assert bodies(channel, queue) == ["committed"]
-    with pytest.raises(PreconditionFailed, match="cannot switch from tx to confirm mode"):
-        tx.confirm_select()

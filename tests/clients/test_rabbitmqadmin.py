@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import uuid
-from urllib.parse import quote
 
 import pika
 import pytest
@@ -115,14 +114,6 @@ def test_messages_are_published_looked_at_taken_and_purged(admin):
     assert "Not found" in admin.refused("get", "queue=none")
 
 
-def test_a_payload_goes_into_a_file(admin, tmp_path):
-    admin("declare", "queue", "name=q")
-    admin("publish", "routing_key=q", "payload=w6Q=", "payload_encoding=base64")
-    file = tmp_path / "payload"
-    admin("get", "queue=q", f"payload_file={file}")
-    assert file.read_text() == "ä"
-
-
 def test_users_and_permissions_are_managed(everywhere, vhost):
     name = f"conformance.{uuid.uuid4().hex[:8]}"
     try:
@@ -205,12 +196,6 @@ def test_overview_and_nodes_are_shown_in_every_format(everywhere):
     assert "name" in everywhere("list", "queues", "name") or everywhere("list", "queues", "name") == "No items"
 
 
-def test_lists_are_sorted(admin):
-    for name in ("b", "c", "a"):
-        admin("declare", "queue", f"name={name}")
-    assert [row["name"] for row in admin.rows("-S", "name", "-R", "list", "queues", "name")] == ["c", "b", "a"]
-
-
 def test_definitions_are_exported_and_imported(admin, vhost, tmp_path):
     admin("declare", "queue", "name=q", 'arguments={"x-max-length": 5}')
     admin("declare", "exchange", "name=x", "type=headers")
@@ -241,12 +226,3 @@ def test_a_wrong_password_is_an_error(api):
     admin = Admin(api)
     admin.options[-1] = "wrong"
     assert admin.refused("list", "queues") == "*** Access refused: /api/queues?columns=name,messages"
-
-
-def test_a_file_of_hosts_is_read(api, vhost, tmp_path):
-    file = tmp_path / "hosts.conf"
-    file.write_text(f"[mine]\nhostname = {api.host}\nport = {api.port}\nvhost = {vhost}\n")
-    line = [sys.executable, SCRIPT, "-c", str(file), "-N", "mine", "declare", "queue", "name=q"]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=WITHIN_S, check=False)
-    assert done.stdout.strip() == "queue declared"
-    assert api.get(f"/queues/{quote(vhost, '')}/q")["durable"] is True

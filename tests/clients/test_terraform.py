@@ -34,32 +34,6 @@ def assert_deleted(api, path):
     assert api.call("DELETE", path).status == 404
 
 
-def test_the_provider_connects(api):
-    assert isinstance(api.get("/overview")["rabbitmq_version"], str)
-    assert api.get("/whoami")["name"] == "guest"
-
-
-def test_virtual_hosts(api):
-    name = quote(f"terraform/{uuid.uuid4().hex[:8]}", "")
-    api.put(f"/vhosts/{name}")
-    assert quote(api.get(f"/vhosts/{name}")["name"], "") == name
-    api.put(f"/vhost-limits/{name}/max-connections", {"value": 5})
-    (limits,) = api.get(f"/vhost-limits/{name}")
-    assert limits["value"] == {"max-connections": 5}
-    assert api.call("DELETE", f"/vhost-limits/{name}/max-connections").status == 204
-    assert_deleted(api, f"/vhosts/{name}")
-
-
-def test_users(api, user):
-    tags = api.get(f"/users/{user}")["tags"]
-    assert tags in (["administrator", "management"], "administrator,management")
-    assert api.call("GET", "/whoami", user=user, password="foobar").status == 200
-    api.put(f"/users/{user}", {"password": "other", "tags": "management"})
-    assert api.call("GET", "/whoami", user=user, password="other").status == 200
-    assert api.call("GET", "/whoami", user=user, password="foobar").status == 401
-    assert_deleted(api, f"/users/{user}")
-
-
 def test_permissions(api, path, user):
     rights = f"/permissions/{path}/{user}"
     apply(api, rights, ALL, user=user)
@@ -117,14 +91,3 @@ def test_policies(api, path, kind):
     apply(api, f"/{kind}/{path}/p", wanted, name="p")
     apply(api, f"/{kind}/{path}/p", wanted | {"priority": 0, "definition": {"max-length": 1}})
     assert_deleted(api, f"/{kind}/{path}/p")
-
-
-def test_federation_upstreams(api, path):
-    value = {"uri": "amqp://server-name", "prefetch-count": 1000, "ack-mode": "on-confirm", "max-hops": 1}
-    reply = api.call("PUT", f"/parameters/federation-upstream/{path}/u", {"value": value})
-    if reply.status == 400 and "component" in str(reply.body.get("reason")):
-        pytest.skip("this peer has no plugin for federation")
-    assert reply.status == 201, reply
-    found = api.get(f"/parameters/federation-upstream/{path}/u")
-    assert {key: found["value"][key] for key in value} == value and found["component"] == "federation-upstream"
-    assert_deleted(api, f"/parameters/federation-upstream/{path}/u")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.amqp_client import Channel
+from tests.support.http import Api
 from tests.support.in_process import FakeSocket
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.runtime.garbage_collection import THRESHOLDS
@@ -64,3 +65,11 @@ def vhost(peer: MeasuredPeer) -> VHost:
 def channel(peer: MeasuredPeer) -> Channel:
     """A channel of a new client."""
     return peer.connect().channel()
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    """The HTTP API of a new broker."""
+    made = Api()
+    yield made
+    made.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,23 +49,27 @@ def readable_and_finite() -> list[Route]:
 
 
 class Reader:
-    """A client of the API, which `keeps` the bodies of answers or does not: those about a crowd are long."""
+    """A client that reads from an application. `pieces` are the parts of the body of the last answer."""
 
-    def __init__(self, api: Api, keeps: bool = False) -> None:
-        self.status = 0
-        self.body = b""
-        self._application = api.application
-        self._keeps = keeps
+    def __init__(self, application: Any) -> None:
+        self.statuses: list[int] = []  # of all answers
+        self.pieces: list[bytes] = []
+        self._application = application
 
-    async def read(self, path: str) -> None:
-        scope, _ = asgi_scope("GET", path)
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.pieces)
+
+    async def read(self, path: str, user: str = "guest", headers: Mapping[str, str] | None = None) -> None:
+        scope, _ = asgi_scope("GET", path, user=user, headers=headers)
         await self._application(scope, stay, self._take)
 
     async def _take(self, event: Any) -> None:
         if "status" in event:
-            self.status, self.body = event["status"], b""
-        elif self._keeps:
-            self.body += event["body"]
+            self.statuses.append(event["status"])
+            self.pieces = []
+        else:
+            self.pieces.append(event["body"])
 
 
 async def stay() -> dict[str, Any]:

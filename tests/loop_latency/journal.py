@@ -3,13 +3,9 @@
 from typing import ClassVar
 
 from tests.support.clock import FakeClock
-from warren.broker.app.build import build_settings
-from warren.broker.core.access.users import InternalUser
 from warren.broker.core.definitions.importer import DefinitionsImport
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues.queue import Queue
-from warren.broker.session.management_channel import ManagementChannel
-from warren.broker.session.transport import Peer
 from warren.broker.storage.journal import Journal
 
 from .broker import StoredPeer
@@ -36,11 +32,6 @@ class DiskPeer(StoredPeer):
         """Let time pass, during which the disk is no faster."""
         self._pass(ms)
         self.settle()
-
-    def operator(self) -> ManagementChannel:
-        there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
-        user, vhost = InternalUser("/"), self.node.vhosts["/"]
-        return ManagementChannel(self.node, build_settings(self.config), user, vhost, there, self.server.report)
 
     def import_bindings(self, source: str, queues: list[Queue]) -> DefinitionsImport:
         """An import, not carried out, that binds queues to an exchange."""

@@ -1,17 +1,14 @@
 """No body of a request holds the loop, whatever JSON a user with any tag sends in it."""
 
-import asyncio
-from typing import Any
-
 import pytest
 
-from tests.support.http import Api, asgi_scope, call_application
+from tests.support.http import Api, request
 from tests.support.speed import within
 from warren.plugins.management.api import routes
 from warren.plugins.management.api.definitions import post_definitions
 from warren.plugins.management.api.messages import PUBLISH_BYTES
 
-from .meter import PATIENCE_S, TURN_MS, Meter
+from .meter import TURN_MS, Meter
 
 PUBLISH = "/exchanges/%2F/amq.default/publish"
 TEXT = b'"routing_key": "q", "payload_encoding": "string"'
@@ -44,20 +41,12 @@ REQUESTS: list[tuple[str, str, bytes, bytes, int]] = [
 ]
 
 
-@pytest.fixture
-def api() -> Any:
-    api = Api()
-    yield api
-    api.close()
-
-
 def longest_ms(api: Api, meter: Meter, method: str, path: str, content: bytes) -> float:
-    async def request() -> None:
-        scope, receive = asgi_scope(method, path, content)
-        response = await asyncio.wait_for(call_application(api.application, scope, receive), PATIENCE_S)
+    async def send() -> None:
+        response = await request(api.application, method, path, content)
         assert response.status in (200, 201, 204, 400), response.body
 
-    return meter.longest_ms(request)
+    return meter.longest_ms(send)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.http import Api, asgi_scope, call_application
+from tests.support.http import Api, request
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.metadata.records import StoredPermission, StoredTopicPermission, StoredUser
 
 from .broker import StepMeter, fill
-from .meter import LIMIT_MS, MANY, PATIENCE_S, Meter, attempts_within
+from .meter import LIMIT_MS, MANY, Meter, attempts_within
 
 SOME = MANY // 3  # of what is done in slices all the same, and takes long to make
 FEW = MANY // 10  # of what nobody has more of
@@ -151,8 +151,7 @@ def longest_ms(method: str, path: str, body: bytes, make: Callable[[Api], None])
 
     api.peer.clock.after_each = lambda: None  # one turn at a time
     meter.loop.call_soon(turn)
-    scope, content = asgi_scope(method, path, body)
-    response = meter.run(asyncio.wait_for(call_application(api.application, scope, content), PATIENCE_S))
+    response = meter.run(request(api.application, method, path, body))
     assert response.status in STATUS[method], response.body
     meter.close()
     longest_s, begun_s = meter.longest_s, time.thread_time()
@@ -183,8 +182,8 @@ def test_a_virtual_host_that_is_made_again_while_the_former_one_is_released(step
     async def requests(api: Api) -> None:
         document = {"queues": [{"vhost": "/", "name": "bound"}]}
         made = asyncio.gather(
-            call_application(api.application, *asgi_scope("PUT", "/vhosts/v", {})),
-            call_application(api.application, *asgi_scope("POST", "/definitions", document)),
+            request(api.application, "PUT", "/vhosts/v", {}),
+            request(api.application, "POST", "/definitions", document),
         )
         while not made.done():
             await asyncio.sleep(0)

@@ -2,17 +2,16 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from tests.support.http import Api, asgi_scope
+from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
 from tests.support.speed import within
 from warren.plugins.management.stats.sampler import Sampler
 
-from .crowd import stay
+from .crowd import Reader
 from .meter import LIMIT_MS, Meter
 
 OTHERS = 4_000
@@ -47,14 +46,6 @@ def api() -> Iterator[Api]:
 
 @pytest.mark.parametrize("path", ["/exchanges/%2F/amq.fanout", "/queues/%2F/q", f"/channels/{NAME}"])
 def test_detailed_rates_of_very_many_others_are_made_in_short_turns(api: Api, meter: Meter, path: str) -> None:
-    body: list[bytes] = []
-
-    async def send(event: Any) -> None:
-        body.append(event.get("body", b""))
-
-    async def get() -> None:
-        scope, _ = asgi_scope("GET", path + RANGES)
-        await api.application(scope, stay, send)
-
-    assert within(meter.longest_ms(get), LIMIT_MS)
-    assert b"".join(body).count(b'"samples"') >= OTHERS
+    reader = Reader(api.application)
+    assert within(meter.longest_ms(lambda: reader.read(path + RANGES)), LIMIT_MS)
+    assert reader.body.count(b'"samples"') >= OTHERS

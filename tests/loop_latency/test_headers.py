@@ -8,14 +8,11 @@ import pytest
 from pamqp.commands import Basic, Channel, Connection, Queue
 
 from tests.support import codec
-from tests.support.http import Api
 from tests.support.in_process import FakeSocket, InProcessPeer, socket_of
-from warren.broker.core.access.users import InternalUser
 from warren.broker.core.queues.ready_messages import BATCH_BYTES
 from warren.broker.net import transport
-from warren.broker.plugin import Peer
 
-from .broker import Prompter, StepMeter, StoredPeer
+from .broker import Prompter, StepMeter, StoredPeer, operator_channel
 from .meter import LIMIT_MS
 from .test_emissions import method, one_read
 
@@ -172,11 +169,9 @@ def test_messages_with_counted_deliveries(
 ) -> None:
     for number in step_meter.attempts(LIMIT_MS):
         peer = stored_and_counted(step_meter, tmp_path / str(number), headers)
-        vhost = peer.node.vhosts["/"]
         channel = peer.connect().channel()
         channel.declare("to")
-        user = InternalUser("/")
-        work = Api(peer).host.channel(user, vhost, Peer("", 0, "", 0, True)).move("q", "", "to")
+        work = operator_channel(peer).move("q", "", "to")
         step_meter.begin()
         while moved and channel.count("q"):
             assert not step_meter.measured(work.step)(COUNTED_MESSAGES).problem

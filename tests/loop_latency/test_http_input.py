@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
 import pytest
@@ -47,13 +46,6 @@ INPUTS: dict[str, tuple[bytes, int]] = {
     "short requests": (get(b"x"), 400),
     "requests in a row": (get(b"x").replace(b"Connection: close\r\n", b"") * 90, 10),
 }
-
-
-@pytest.fixture
-def api() -> Iterator[Api]:
-    made = Api()
-    yield made
-    made.close()
 
 
 def send_at_once(port: int, request: bytes, clients: int) -> list[bytes]:

@@ -25,15 +25,18 @@ from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.journal import BUFFER_LIMIT
 from warren.plugins.exchanges.recent_history import DEFAULT_LENGTH
 
-from .broker import StepMeter
+from .broker import StepMeter, operator_channel
 from .journal import DiskPeer, MeasuredJournal
 
 LONG = bytes(1 << 20)
 QUEUES = 40
 PERSISTENT: dict[str, Any] = {"delivery_mode": 2}
 LONG_HEADERS = PERSISTENT | {"headers": {"h": "v" * 130_900}}  # as long as one frame takes; the body is empty
+BODY, HEADERS = (LONG, PERSISTENT), (b"", LONG_HEADERS)  # of long messages: their bodies and properties
 TURNS = 20  # of jobs, for which each batch is on its way to the disk
 LARGEST = 2 * BUFFER_LIMIT + len(LONG)
+
+Content = tuple[bytes, dict[str, Any]]
 
 
 class SlowPeer(DiskPeer):
@@ -95,14 +98,18 @@ def check(queues: list[Queue], count: int = 1) -> None:
     assert BUFFER_LIMIT < MeasuredJournal.longest_bytes <= LARGEST
 
 
-@pytest.mark.parametrize("expiration", [{}, {"expiration": "60000000"}])
+@pytest.mark.parametrize(
+    ("count", "content"),
+    [(QUEUES, BODY), (QUEUES, (LONG, PERSISTENT | {"expiration": "60000000"})), (300, HEADERS)],
+    ids=["body", "body with an expiration", "headers"],
+)
 def test_a_publish_to_queues_that_each_store_it(
-    vhost: VHost, step_meter: StepMeter, expiration: dict[str, str], channel: Channel
+    vhost: VHost, step_meter: StepMeter, count: int, content: Content, channel: Channel
 ) -> None:
-    queues = fan(vhost)
+    queues = fan(vhost, count=count)
     channel.confirm()
     step_meter.begin()
-    channel.publish("amq.fanout", "", LONG, PERSISTENT | expiration)
+    channel.publish("amq.fanout", "", *content)
     assert channel.confirms([1]) == ({1}, set())
     step_meter.check()
     check(queues)
@@ -185,7 +192,7 @@ def test_moves_of_clients_that_go_do_not_gather_in_memory(
     source = vhost.queues["from"]
     begun = 0
     while source.ready:
-        gone = peer.operator()
+        gone = operator_channel(peer)
         try:
             assert gone.move("from", "amq.fanout", None).step(1).unfinished
         except NotNow:
@@ -197,7 +204,7 @@ def test_moves_of_clients_that_go_do_not_gather_in_memory(
     peer.settle()
     check(queues, begun)
     assert not peer.node.unfinished_of("")._bytes
-    stays = peer.operator().move("from", "amq.fanout", None)
+    stays = operator_channel(peer).move("from", "amq.fanout", None)
     assert stays.step(1).unfinished
     peer.settle()
     assert stays.step(1).moved and not peer.node.unfinished_of("")._bytes
@@ -209,7 +216,7 @@ def test_a_move_whose_message_was_not_taken_is_finished(peer: SlowPeer, vhost: V
     channel.bind("from", "amq.fanout")
     channel.publish("", "from", b"", LONG_HEADERS)
     peer.settle()
-    move = peer.operator().move("from", "amq.fanout", None)
+    move = operator_channel(peer).move("from", "amq.fanout", None)
     move.step(1)
     peer.settle()
     assert move.step(1).problem.endswith("leads back to the queue")
@@ -218,19 +225,10 @@ def test_a_move_whose_message_was_not_taken_is_finished(peer: SlowPeer, vhost: V
 
 def test_a_publish_of_an_operator(peer: SlowPeer, vhost: VHost) -> None:
     queues = fan(vhost)
-    channel = peer.operator()
+    channel = operator_channel(peer)
     channel.publish("amq.fanout", "", Properties(delivery_mode=2), LONG, in_slices=True)
     peer.settle()
     assert channel.outcome().routed and not channel.busy
-    check(queues)
-
-
-def test_a_publish_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter, channel: Channel) -> None:
-    queues = fan(vhost, count=300)
-    step_meter.begin()
-    channel.publish("amq.fanout", "", b"", LONG_HEADERS)
-    peer.settle()
-    step_meter.check()
     check(queues)
 
 
@@ -246,67 +244,39 @@ def test_publishes_of_long_headers_that_are_read_together(peer: SlowPeer, vhost:
     check(queues, 40)
 
 
-def test_a_commit_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter, channel: Channel) -> None:
-    queues = fan(vhost, count=100)
-    channel.transact()
-    for _ in range(3):
-        channel.publish("amq.fanout", "", b"", LONG_HEADERS)
-    peer.settle()
-    step_meter.begin()
-    channel.commit()
-    step_meter.check()
-    check(queues, 3)
-
-
-def test_dead_letters_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter, channel: Channel) -> None:
-    queues = fan(vhost, count=200)
-    channel.declare("from", durable=True, arguments={"x-dead-letter-exchange": "amq.fanout"})
-    channel.publish("", "from", b"", LONG_HEADERS)
-    channel.get("from", no_ack=False)
-    step_meter.begin()
-    channel.nack(0, multiple=True, requeue=False)
-    peer.settle()
-    step_meter.check()
-    check(queues)
-
-
-def test_a_history_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter, channel: Channel) -> None:
-    arguments = Table.of({"x-recent-history-length": 200})
-    vhost.declare_exchange("x", "x-recent-history", durable=True, arguments=arguments)
-    for _ in range(200):
-        channel.publish("x", "", b"", LONG_HEADERS)
-    peer.settle()
-    MeasuredJournal.longest_bytes = 0
-    step_meter.begin()
-    queues = fan(vhost, "x", count=1)
-    peer.settle()
-    step_meter.check()
-    check(queues, 200)
-
-
-@pytest.mark.parametrize("count", [1, QUEUES])
-def test_a_commit(vhost: VHost, count: int, channel: Channel) -> None:
+@pytest.mark.parametrize(("count", "publishes", "content"), [(1, 20, BODY), (QUEUES, 1, BODY), (100, 3, HEADERS)])
+def test_a_commit(
+    vhost: VHost, step_meter: StepMeter, count: int, publishes: int, content: Content, channel: Channel
+) -> None:
     queues = fan(vhost, count=count)
     channel.transact()
-    publishes = 1 if count > 1 else 20
     for _ in range(publishes):
-        channel.publish("amq.fanout", "", LONG, PERSISTENT)
+        channel.publish("amq.fanout", "", *content)
+    channel.sync()
+    step_meter.begin()
     channel.commit()
+    step_meter.check()
     check(queues, publishes)
 
 
-@pytest.mark.parametrize("deleted", [False, True])
-def test_dead_letters(peer: SlowPeer, vhost: VHost, deleted: bool, channel: Channel) -> None:
+@pytest.mark.parametrize(
+    ("count", "content", "deleted"), [(QUEUES, BODY, False), (QUEUES, BODY, True), (200, HEADERS, False)]
+)
+def test_dead_letters(
+    peer: SlowPeer, vhost: VHost, step_meter: StepMeter, count: int, content: Content, deleted: bool, channel: Channel
+) -> None:
     """The queue may be deleted while they wait."""
-    queues = fan(vhost)
+    queues = fan(vhost, count=count)
     channel.declare("from", durable=True, arguments={"x-dead-letter-exchange": "amq.fanout"})
-    channel.fill("from", LONG, LONG, **PERSISTENT)
+    channel.fill("from", content[0], content[0], **content[1])
     for _ in range(2):
         channel.get("from", no_ack=False)
+    step_meter.begin()
     channel.nack(0, multiple=True, requeue=False)
     if deleted:
         channel.delete("from")
     peer.settle()
+    step_meter.check()
     check(queues, 2)
 
 
@@ -319,14 +289,21 @@ def test_a_message_that_becomes_due(peer: SlowPeer, vhost: VHost) -> None:
     check(queues)
 
 
-def test_the_history_that_a_new_queue_gets(peer: SlowPeer, vhost: VHost, channel: Channel) -> None:
-    vhost.declare_exchange("x", "x-recent-history", durable=True)
-    for _ in range(DEFAULT_LENGTH):
-        channel.publish("x", "", LONG, PERSISTENT)
+@pytest.mark.parametrize(("count", "length", "content"), [(3, DEFAULT_LENGTH, BODY), (1, 200, HEADERS)])
+def test_the_history_that_new_queues_get(
+    peer: SlowPeer, vhost: VHost, step_meter: StepMeter, count: int, length: int, content: Content, channel: Channel
+) -> None:
+    arguments = Table.of({"x-recent-history-length": length})
+    vhost.declare_exchange("x", "x-recent-history", durable=True, arguments=arguments)
+    for _ in range(length):
+        channel.publish("x", "", *content)
     peer.settle()
-    queues = fan(vhost, "x", count=3)
+    MeasuredJournal.longest_bytes = 0
+    step_meter.begin()
+    queues = fan(vhost, "x", count=count)
     peer.settle()
-    check(queues, DEFAULT_LENGTH)
+    step_meter.check()
+    check(queues, length)
 
 
 def test_histories_that_imported_bindings_get(peer: SlowPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.journal import BUFFER_LIMIT
 from warren.broker.storage.journal import Batch as JournalBatch
 
-from .broker import StepMeter
+from .broker import StepMeter, operator_channel
 from .journal import DiskPeer, MeasuredJournal
 
 COUNT = 60  # messages that are done with in each way
@@ -118,7 +118,7 @@ def test_messages_that_expire_are_dead_lettered_delayed_and_moved_wait_outside_o
     for name in ("rejected", "deleted"):
         for _ in range(COUNT):
             channel.get(name, no_ack=False)
-    moves = [peer.operator().move("moved", "", "dead") for _ in range(3)]
+    moves = [operator_channel(peer).move("moved", "", "dead") for _ in range(3)]
     peer.stick(full)
     channel.send(Basic.Nack, delivery_tag=0, multiple=True, requeue=False)
     peer.settle()

@@ -7,11 +7,10 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.support.http import Api, asgi_scope
+from tests.support.http import Api, request
 from tests.support.metrics import Scraper
 from tests.support.speed import within
 
-from .crowd import stay
 from .meter import TURN_MS, Meter
 
 AT_ONCE = 48
@@ -36,22 +35,11 @@ def longest_ms(meter: Meter, application: Any, method: str, path: str, body: byt
     """Return the longest turn while as many requests come at once; each is answered with this status."""
     came: list[int] = []
 
-    async def send(event: Any) -> None:
-        came.extend([event["status"]] if "status" in event else [])
-
-    async def request() -> None:
-        scope, encoded = asgi_scope(method, path, body or None)
-        if path.startswith("/metrics"):
-            scope["raw_path"] = path.partition("?")[0].encode()
-        events = [{"type": "http.request", "body": encoded, "more_body": False}]
-
-        async def receive() -> Any:
-            return events.pop() if events else await stay()
-
-        await application(scope, receive, send)
+    async def answer() -> None:
+        came.append((await request(application, method, path, body or None)).status)
 
     async def all_of_them() -> None:
-        await asyncio.gather(*[request() for _ in range(AT_ONCE)])
+        await asyncio.gather(*[answer() for _ in range(AT_ONCE)])
 
     longest = meter.longest_ms(all_of_them)
     assert set(came) <= {status, 503} and status in came

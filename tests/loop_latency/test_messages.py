@@ -102,7 +102,7 @@ def test_messages_whose_delay_ends_at_the_same_time(step_meter: StepMeter) -> No
 
 
 def ack_nearly_all(consumer: Prompter) -> None:
-    consumer.send(Basic.Ack, delivery_tag=MANY - 1, multiple=True)
+    consumer.send(Basic.Ack, delivery_tag=consumer.unacked - 1, multiple=True)
     assert consumer.unacked == 1
 
 

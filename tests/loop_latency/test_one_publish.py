@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.http import Api, Response, asgi_scope, call_application
+from tests.support.http import Api, Response, request
 from tests.support.in_process import socket_of
 from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
@@ -246,8 +246,7 @@ def test_one_publish_by_http(meter: Meter, limited: bool) -> None:
     api.peer.clock.call_at = lambda when_ms, fn: meter.loop.call_soon(fn)  # type: ignore[assignment,method-assign,return-value]
 
     async def publish() -> None:
-        scope, content = asgi_scope("POST", "/exchanges/%2F/x/publish", body)
-        responses.append(await call_application(api.application, scope, content))
+        responses.append(await request(api.application, "POST", "/exchanges/%2F/x/publish", body))
 
     assert within(meter.longest_ms(publish), TURN_MS)
     assert {response.status for response in responses} == {400 if limited else 200}

@@ -1,7 +1,6 @@
 """Patterns of policies and permissions hold no turn of the loop, however costly they are to search or compile."""
 
 import asyncio
-import json
 import threading
 import time
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from pamqp.commands import Queue
 
 from tests.support import codec
-from tests.support.http import Api, asgi_scope, call_application
+from tests.support.http import Api, request
 from tests.support.polling import until_async
 from tests.support.speed import within
 from warren.broker.core.metadata import patterns
@@ -25,11 +24,6 @@ RIGHTS = ("configure", "write", "read")
 NAME = "a" * 230 + "!"
 PUTS = 24  # more than are kept of those that were compiled last
 LONG = "^(" + "|".join([f"name-of-a-queue-{number:04}" for number in range(300)]) + ")$"
-
-
-@pytest.fixture
-def api() -> Api:
-    return Api()
 
 
 def longest_ms(work) -> float:  # type: ignore[no-untyped-def]
@@ -64,15 +58,14 @@ def test_a_declaration_beside_very_many_policies(api: Api, pattern: str, operato
 def test_a_policy_with_a_costly_pattern_is_applied_in_short_turns(api: Api, meter: Meter) -> None:
     for number in range(200):
         api.peer.node.vhosts["/"].declare_queue(f"{NAME}{number}")
-    body = json.dumps({"pattern": COSTLY, "definition": {"max-length": 1}}).encode()
-    assert within(put(api, meter, "/policies/%2F/p", body), TURN_MS)
+    policy = {"pattern": COSTLY, "definition": {"max-length": 1}}
+    assert within(put(api, meter, "/policies/%2F/p", policy), TURN_MS)
 
 
 def test_a_long_pattern_is_compiled_on_no_turn_of_the_loop(api: Api, meter: Meter) -> None:
     for number, took_ms in enumerate(attempts_within(TURN_MS)):  # each time another one, as the last ones are kept
-        pattern = LONG.replace("name", f"name{number}")
-        body = json.dumps({"pattern": pattern, "definition": {"max-length": 1}}).encode()
-        took_ms.append(put(api, meter, "/policies/%2F/p", body))
+        policy = {"pattern": LONG.replace("name", f"name{number}"), "definition": {"max-length": 1}}
+        took_ms.append(put(api, meter, "/policies/%2F/p", policy))
 
 
 INVALID = "a|" * 4_000 + r"\g<nope>"  # which the library finds at its end
@@ -95,9 +88,8 @@ def test_a_pattern_that_threads_have_compiled_is_not_compiled_in_the_loop(
 
     async def put_one(number: int) -> int:
         value = {"pattern": f"{path}{number}|{pattern}", "definition": {"max-length": 1}, "priority": 0}
-        body = json.dumps({"value": value} if "parameters" in path else value).encode()
-        response = await call_application(api.application, *asgi_scope("PUT", f"{path}{number}", body))
-        return response.status
+        body = {"value": value} if "parameters" in path else value
+        return (await request(api.application, "PUT", f"{path}{number}", body)).status
 
     async def put_all() -> list[int]:
         async with api.state.bodies:  # which are handled after it
@@ -113,12 +105,10 @@ def test_a_pattern_that_threads_have_compiled_is_not_compiled_in_the_loop(
 def test_long_patterns_of_a_permission_are_compiled_on_no_turn_of_the_loop(api: Api, meter: Meter, path: str) -> None:
     api.peer.node.users.add("u")
     for number, took_ms in enumerate(attempts_within(TURN_MS)):
-        given: dict[str, object] = {
-            key: LONG.replace("name", f"{key}{number}") for key in ("configure", "write", "read")
-        }
+        given: dict[str, object] = {key: LONG.replace("name", f"{key}{number}") for key in RIGHTS}
         if path == "/users/u":
             given = {"tags": "", "permissions": {"/": given}}
-        took_ms.append(put(api, meter, path, json.dumps({"exchange": "x", **given}).encode()))
+        took_ms.append(put(api, meter, path, {"exchange": "x", **given}))
     user = api.peer.node.users.find("u")
     assert user.topic_permissions["/"]["x"] if "topic" in path else user.permissions["/"]
 
@@ -132,9 +122,7 @@ def test_one_of_very_many_parameters_is_read_and_a_virtual_host_with_all_is_dele
 
     async def work(api: Api) -> None:
         for method, path, status in requests:
-            scope, receive = asgi_scope(method, path)
-            response = await asyncio.wait_for(call_application(api.application, scope, receive), 60)
-            assert response.status == status, response.body
+            assert (await request(api.application, method, path)).status == status
 
     for took_ms in attempts_within(LIMIT_MS):
         api = Api()
@@ -147,13 +135,9 @@ def test_one_of_very_many_parameters_is_read_and_a_virtual_host_with_all_is_dele
         assert not parameters.unsorted()
 
 
-def put(api: Api, meter: Meter, path: str, body: bytes) -> float:
-    async def request() -> None:
-        scope, receive = asgi_scope("PUT", path, body)
-        response = await asyncio.wait_for(call_application(api.application, scope, receive), 60)
-        assert response.status in (201, 204), response.body
-
-    meter.run(request())
+def put(api: Api, meter: Meter, path: str, body: object) -> float:
+    response = meter.run(request(api.application, "PUT", path, body))
+    assert response.status in (201, 204), response.body
     return meter.longest_s * 1000
 
 

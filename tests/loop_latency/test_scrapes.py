@@ -1,17 +1,15 @@
 """No scrape holds the loop, nor is its text kept in memory, however many queues there are."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.support.http import asgi_scope
 from tests.support.metrics import Scraper
 from tests.support.speed import within
 from warren.plugins.prometheus.families import Rows
 from warren.plugins.prometheus.scrape_stream import CHUNK_BYTES
 
-from .crowd import stay
+from .crowd import Reader
 from .meter import LIMIT_MS, Meter
 
 QUEUES = 8_000  # a scrape is made in slices; what takes longer with more queues is one list of them alone
@@ -36,21 +34,12 @@ def crowd() -> Iterator[Scraper]:
 def test_a_scrape_of_many_queues_is_sent_in_short_turns_and_pieces(
     crowd: Scraper, meter: Meter, path: str, encoding: str
 ) -> None:
-    sizes: list[int] = []
-    lines = 0
-
-    async def send(event: Any) -> None:
-        nonlocal lines
-        if "body" in event:
-            sizes.append(len(event["body"]))
-            lines += event["body"].count(b"\n")
-
-    scope, _ = asgi_scope("GET", path, headers={"Accept-Encoding": encoding})
-    scope["raw_path"] = path.partition("?")[0].encode()
-    assert within(meter.longest_ms(lambda: crowd._application(scope, stay, send)), LIMIT_MS)
-    assert max(sizes) < 2 * CHUNK_BYTES
-    assert sizes[-1] == 0 or not PATHS[path]  # the end of a stream
-    assert encoding == "gzip" or lines > PATHS[path] * QUEUES
+    reader = Reader(crowd._application)
+    headers = {"Accept-Encoding": encoding}
+    assert within(meter.longest_ms(lambda: reader.read(path, headers=headers)), LIMIT_MS)
+    assert max(map(len, reader.pieces)) < 2 * CHUNK_BYTES
+    assert not reader.pieces[-1] or not PATHS[path]  # the end of a stream
+    assert encoding == "gzip" or reader.body.count(b"\n") > PATHS[path] * QUEUES
 
 
 def test_values_of_many_objects_are_kept_in_arrays_and_texts_alone() -> None:

@@ -12,6 +12,7 @@ from tests.support.in_process import FakeSocket
 from warren.broker.core.queues import paging, ready_messages
 
 from .broker import BODY_BYTES, Prompter, StepMeter, StoredPeer, fill
+from .test_messages import ack_nearly_all, end, requeue_all
 
 FEW = 8_000
 DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
@@ -42,24 +43,11 @@ def ack_each(consumer: Prompter) -> None:
     assert consumer.unacked == 1
 
 
-def ack_nearly_all(consumer: Prompter) -> None:
-    consumer.send(Basic.Ack, delivery_tag=FEW - 1, multiple=True)
-    assert consumer.unacked == 1
-
-
-def requeue_all(consumer: Prompter) -> None:
-    consumer.send(Basic.Nack, delivery_tag=0, multiple=True, requeue=True)
-
-
 def reject_nearly_all(consumer: Prompter) -> None:
     consumer.send(Basic.Nack, delivery_tag=FEW - 1, multiple=True, requeue=False)
     consumer.peer.wait(1000)
     assert consumer.unacked == 1
     assert consumer.peer.node.vhosts["/"].queues["dead"].ready == FEW - 1
-
-
-def end(consumer: Prompter) -> None:
-    consumer.channel.client.vanish()
 
 
 @pytest.mark.parametrize("delivery_mode", [1, 2])

@@ -14,7 +14,6 @@ import pytest
 
 from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.federation import Place, Site
-from tests.support.http import asgi_scope
 from tests.support.loop_thread import LoopThread
 from tests.support.polling import until_async
 from tests.support.ports import ReservedPort
@@ -32,7 +31,7 @@ from warren.federation.upstream.turns import CHECK_COST, TURN_COST
 from warren.plugins.management.dispatcher import application
 from warren.plugins.management.framework.state import ManagementState
 
-from .crowd import stay
+from .crowd import Reader
 from .meter import ATTEMPTS, LIMIT_MS, MANY, TURN_MS, Meter, attempts_within
 
 pytestmark = pytest.mark.sockets
@@ -104,16 +103,9 @@ class Crowd:
 
     def list(self, path: str) -> None:
         """Measure a request for the status of all links."""
-        api = application(self.site.host, ManagementState(self.site.host))
-        scope, _ = asgi_scope("GET", path, None, "guest")
-        size = 0
-
-        async def send(event: Any) -> None:
-            nonlocal size
-            size += len(event.get("body", b""))
-
-        self._meter.run(api(scope, stay, send))
-        assert size > 100 * self.count
+        reader = Reader(application(self.site.host, ManagementState(self.site.host)))
+        self._meter.run(reader.read(path))
+        assert len(reader.body) > 100 * self.count
         self._note(path)
 
     def federate(self) -> None:

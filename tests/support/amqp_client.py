@@ -243,6 +243,12 @@ class Client:
         opened.call(ChannelMethods.Open)
         return opened
 
+    def consumer(self, queue: str, **fields: Any) -> Channel:
+        """Open a channel that consumes from a queue."""
+        opened = self.channel()
+        opened.consume(queue, **fields)
+        return opened
+
     def unopened(self, number: int | None = None) -> Channel:
         """A channel that is not opened at the server."""
         if number is None:
@@ -368,12 +374,16 @@ class Channel:
         reply = self.call(Basic.Get, queue=queue, no_ack=no_ack)
         return reply if isinstance(reply, Content) else None
 
+    def get_all(self, queue: str) -> list[Content]:
+        """Get all ready messages of a queue."""
+        messages = []
+        while (message := self.get(queue)) is not None:
+            messages.append(message)
+        return messages
+
     def drain(self, queue: str) -> list[bytes]:
         """Get all ready messages of a queue; return their bodies."""
-        bodies = []
-        while (message := self.get(queue)) is not None:
-            bodies.append(message.body)
-        return bodies
+        return [message.body for message in self.get_all(queue)]
 
     def consume(self, queue: str, **fields: Any) -> str:
         return str(self.call(Basic.Consume, queue=queue, **fields).consumer_tag)

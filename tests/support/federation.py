@@ -19,15 +19,14 @@ from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.exchange_type import Registry
 from warren.broker.core.queues.queue import Queue
 from warren.broker.net.server import Server
-from warren.broker.plugin_host.host import Host
 from warren.broker.plugin_host.loading import load_exchange_types
 from warren.broker.runtime.clock import LoopClock
-from warren.broker.runtime.resource_monitor import Resources
 from warren.federation.service import FederationService
 from warren.federation.upstream_exchange import FederationUpstreamExchange
 
 from .amqp_client import Channel, Client, Content
 from .http import Response, asgi_scope, call_application
+from .in_process import new_host
 from .loop_thread import LoopThread
 from .peer import SocketPeer
 from .polling import links_running, until
@@ -71,15 +70,13 @@ class Site:
     async def _start(self) -> None:
         clock = LoopClock(self.loop.loop)
         self.node = build_node(self.config, clock, Store(self.config), None, registry())
-        resources = Resources(self.node.alarms, lambda: 1 << 40, lambda: None, lambda: 1 << 20, 1 << 30)
-        settings = build_settings(self.config)
-        self.server = Server(self.node, settings, 10, self._report)
+        self.server = Server(self.node, build_settings(self.config), 10, self._report)
         self.port = int((await self.server.listen("127.0.0.1", 0))[0].rpartition(":")[2])
 
         def with_tls(options: SSLOptions) -> Any:
             return tls(self.config, self._report, options)
 
-        self.host = Host(self.node, self.config, settings, self.server, resources, with_tls, [])
+        self.host = new_host(self.node, self.config, self.server, with_tls)
         await self.begin_federating()
 
     def _report(self, event: str, level: str, fields: dict[str, object]) -> None:
@@ -241,6 +238,14 @@ class Place:
         self.federate(pattern, *upstreams, **settings)
         self.running(count)
 
+    def linked(self, up: "Place", uri: str = "", key: str = "k", **settings: Any) -> str:
+        """Federate the topic exchange `fed.x`; return the name of a queue that is bound to it with this key."""
+        self.ch.exchange("fed.x", "topic")
+        queue = self.listener("fed.x", key)
+        self.link("^fed", uri or up.inside, **settings)
+        up.bound("fed.x", key)
+        return queue
+
     # What is there
 
     def rows(self) -> list[Row]:
@@ -295,6 +300,10 @@ class Place:
         """The number of messages that are ready in a queue; 0 if there is no such queue."""
         return self.look(lambda vhost: vhost.queues[queue].ready if queue in vhost.queues else 0)
 
+    def unacked(self, queue: str) -> int:
+        """The number of unacknowledged deliveries of a queue; 0 if there is no such queue."""
+        return self.look(lambda vhost: vhost.queues[queue].unacked if queue in vhost.queues else 0)
+
     def bindings(self, exchange: str) -> list[tuple[str, str, Table]]:
         """The destination, key and arguments of each binding of the source exchange, sorted by key."""
 
@@ -312,6 +321,26 @@ class Place:
     def bound(self, exchange: str, *keys: str) -> None:
         """Wait until links have bound just these keys."""
         until(lambda: self.keys(exchange) == sorted(keys), lambda: f"{sorted(keys)}: {self.keys(exchange)}")
+
+    def consumers(self, queue: str = "fed.q") -> list[tuple[str, int]]:
+        """The tag and priority of each consumer of a queue; none if there is no such queue."""
+
+        def look(vhost: Any) -> list[tuple[str, int]]:
+            return [(one.tag, one.priority) for one in vhost.queues[queue].consumers.all]
+
+        return self.look(lambda vhost: look(vhost) if queue in vhost.queues else [])
+
+    def consumer(self, queue: str = "fed.q", prefetch: int = 0, **fields: Any) -> Channel:
+        """Consume on a new connection, with acknowledgements if there is a prefetch."""
+        channel = self.channel()
+        if prefetch:
+            channel.qos(prefetch)
+        channel.consume(queue, no_ack=not prefetch, **fields)
+        return channel
+
+    def fill(self, queue: str, *numbers: int) -> None:
+        """Publish messages with these numbers as bodies."""
+        self.ch.fill(queue, *(b"%d" % number for number in numbers))
 
     def listener(self, exchange: str, *keys: str, queue: str = "", **arguments: Any) -> str:
         """Declare a queue of this test and bind it with these keys, by default the empty one; return its name."""

@@ -5,6 +5,7 @@
 
 import asyncio
 import base64
+import dataclasses
 import gzip
 import http.client
 import json
@@ -13,15 +14,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
 from typing import Any
 
-from warren.broker.app.build import build_settings
-from warren.broker.net.tls import TLS
-from warren.broker.plugin_host.host import Host
-from warren.broker.runtime.resource_monitor import Resources
 from warren.plugins.http.asgi import Incoming
 from warren.plugins.management.dispatcher import application
 from warren.plugins.management.framework.state import ManagementState
 
-from .in_process import InProcessPeer
+from .in_process import InProcessPeer, new_host
 
 PATIENCE_S = 60.0
 
@@ -67,6 +64,17 @@ class Requests:
 
     def delete(self, path: str, **more: Any) -> Response:
         return self.request("DELETE", path, **more)
+
+    def publish(self, queue: str, *payloads: str, **properties: Any) -> None:
+        """Publish messages with these properties to a queue of the virtual host `/`."""
+        for payload in payloads:
+            body = {"routing_key": queue, "properties": properties, "payload": payload, "payload_encoding": "string"}
+            assert self.post("/exchanges/%2F/amq.default/publish", body).json == {"routed": True}
+
+    def messages(self, queue: str, count: int = 100) -> Any:
+        """Return messages of a queue of the virtual host `/`, which stay there."""
+        body = {"count": count, "ackmode": "ack_requeue_true", "encoding": "auto"}
+        return self.post(f"/queues/%2F/{queue}/get", body).json
 
 
 class HTTPClient(Requests):
@@ -138,7 +146,10 @@ def asgi_scope(
     address: str = "127.0.0.1",
     scheme: str = "http",
 ) -> tuple[dict[str, Any], bytes]:
-    """A request from that address as ASGI has it, and its body. A body that is not bytes is sent as JSON."""
+    """A request from that address as ASGI has it, and its body. A body that is not bytes is sent as JSON.
+
+    The path is one of the HTTP API, or one that begins with /metrics.
+    """
     sent, encoded = request_headers(user, password, headers), request_body(body)
     sent.setdefault("content-length", str(len(encoded)))
     raw_path, _, query = path.partition("?")
@@ -146,7 +157,7 @@ def asgi_scope(
         "type": "http",
         "scheme": scheme,
         "method": method,
-        "raw_path": b"/api" + raw_path.encode(),
+        "raw_path": ("" if raw_path.startswith("/metrics") else "/api").encode() + raw_path.encode(),
         "query_string": query.encode(),
         "headers": [(name.encode(), text.encode()) for name, text in sent.items()],
         "client": (address, 50000),
@@ -198,17 +209,16 @@ def request(
 
 
 class Api(Requests):
-    """The HTTP API of a broker in this process, without sockets: of `peer`, or of a broker of its own."""
+    """The HTTP API of a broker in this process, without sockets: of `peer`, or of a broker of its own.
 
-    def __init__(self, peer: InProcessPeer | None = None) -> None:
+    `management` are keys of `management.*` with other values than the default ones.
+    """
+
+    def __init__(self, peer: InProcessPeer | None = None, **management: Any) -> None:
         self.peer = peer or InProcessPeer()
-        node, config = self.peer.node, self.peer.config
-        resources = Resources(node.alarms, lambda: 1 << 40, lambda: None, lambda: 1 << 20, 1 << 30)
-
-        def no_tls(options: object) -> TLS:
-            raise ValueError("no certificates here")
-
-        self.host = Host(node, config, build_settings(config), self.peer.server, resources, no_tls, [])
+        if management:
+            self.peer.settings(management=dataclasses.replace(self.peer.config.management, **management))
+        self.host = new_host(self.peer.node, self.peer.config, self.peer.server)
         self.state = ManagementState(self.host)
         self._changes: list[Callable[[], object]] = []
         self.application = application(self.host, self.state)

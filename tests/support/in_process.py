@@ -3,16 +3,20 @@
 import asyncio
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.app.build import build_node, build_settings
 from warren.broker.app.open_storage import Store
-from warren.broker.config import Config
+from warren.broker.config import Config, SSLOptions
 from warren.broker.core.access.passwords import hash_password
+from warren.broker.core.node.node import Node
 from warren.broker.net.server import Server
+from warren.broker.net.tls import TLS
 from warren.broker.net.transport import Transport
+from warren.broker.plugin_host.host import Host
+from warren.broker.runtime.resource_monitor import Resources
 
 from .amqp_client import Client, Silence
 from .clock import FakeClock, FakeLoop
@@ -208,6 +212,16 @@ class InProcessPeer(Peer):
 
     def name(self, word: str) -> str:
         return word
+
+
+def no_tls(options: SSLOptions) -> TLS:
+    raise ValueError("no certificates here")
+
+
+def new_host(node: Node, config: Config, server: Server, tls: Callable[[SSLOptions], TLS] = no_tls) -> Host:
+    """The host of the services of a node for which there are memory and disk without end."""
+    resources = Resources(node.alarms, lambda: 1 << 40, lambda: None, lambda: 1 << 20, 1 << 30)
+    return Host(node, config, server.settings, server, resources, tls, [])
 
 
 def socket_of(client: Client) -> FakeSocket:

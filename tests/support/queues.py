@@ -4,6 +4,8 @@ import pytest
 
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
+from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.exchanges.router import Search
 from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.clock import Clock
 from warren.broker.core.messages.journal_port import Journal
@@ -161,3 +163,10 @@ class OutboxWatcher(Taker):
     def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
         self.count += len(messages)
         self.longest = max(self.longest, len(self.outbox))
+
+
+def routed(vhost: VHost, exchange: Exchange, keys: tuple[str, ...], message: Message | None) -> Search:
+    """Search for the targets of a message with these keys."""
+    search = vhost.search(exchange, keys, message)
+    search.run()
+    return search

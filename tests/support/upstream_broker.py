@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 import uvloop
 
+from tests.support.in_process import new_host
 from tests.support.polling import until_async
 from warren.broker.amqp.field_table import Table, Value
 from warren.broker.app.build import build_node, build_settings
@@ -19,9 +20,7 @@ from warren.broker.config import Config
 from warren.broker.core.access.users import User
 from warren.broker.net.server import Server
 from warren.broker.net.tls import TLS, TLSOptions
-from warren.broker.plugin_host.host import Host
 from warren.broker.runtime.clock import LoopClock
-from warren.broker.runtime.resource_monitor import Resources
 from warren.broker.session.connection import Connection
 from warren.federation.upstream.connection import UpstreamConnection, dial
 from warren.federation.upstream.delivery_parser import Delivery
@@ -44,14 +43,8 @@ class UpstreamBroker:
         self.log: list[tuple[str, str, dict[str, object]]] = []
         self.config = Config(memory=True, auth_mechanisms=("PLAIN", "AMQPLAIN", "EXTERNAL"))
         self.node = build_node(self.config, LoopClock(asyncio.get_running_loop()), Store(self.config))
-        settings = build_settings(self.config)
-        self.server = Server(self.node, settings, PATIENCE_S, self._report)
-        resources = Resources(self.node.alarms, lambda: 1 << 40, lambda: None, lambda: 1 << 20, 1 << 30)
-
-        def no_tls(options: object) -> TLS:
-            raise ValueError
-
-        self.host = Host(self.node, self.config, settings, self.server, resources, no_tls, [])
+        self.server = Server(self.node, build_settings(self.config), PATIENCE_S, self._report)
+        self.host = new_host(self.node, self.config, self.server)
         self.deliveries: list[Delivery] = []
         self.arrived = asyncio.Event()
         self.port = 0

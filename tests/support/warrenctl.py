@@ -11,20 +11,20 @@ import pytest
 
 from warren.broker.config import Config
 from warren.broker.ctl.main import main
-from warren.broker.net.tls import TLS
 from warren.broker.operator.local_socket import LocalSocket
 from warren.broker.plugin_host import services
 from warren.broker.plugin_host.host import Host
-from warren.broker.runtime.resource_monitor import Resources
 from warren.plugins.management.service import ManagementService
 
 from .broker_process import ANY_PORT, BrokerProcess
+from .in_process import new_host
 from .listening_server import ListeningServer
 
 Told = tuple[int, str, str]
 """Exit status, standard output, standard error."""
 
 Warrenctl = Callable[[str], Told]
+RunWith = Callable[..., Warrenctl]
 Ready = dict[str, list[str]]
 """The addresses of a broker by protocol."""
 
@@ -74,15 +74,11 @@ class Controlled:
 
     async def _build(self, config: Config) -> tuple[Host, LocalSocket]:
         node, server = self.listening.node, self.listening.server
-        resources = Resources(node.alarms, lambda: 1 << 40, lambda: None, lambda: 1 << 20, 1 << 30)
-
-        def no_tls(options: object) -> TLS:
-            raise ValueError("no certificates here")
 
         async def listen() -> object:
             return await server.listen("127.0.0.1", 0)
 
-        host = Host(node, config, server.settings, server, resources, no_tls, [])
+        host = new_host(node, config, server)
         host.control.listen, host.control.stop_services = listen, partial(services.stop, host)
         return host, LocalSocket(config, host.report, host.supervisor, partial(ManagementService().serve_local, host))
 

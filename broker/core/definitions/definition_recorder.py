@@ -7,7 +7,7 @@ them itself.
 from __future__ import annotations
 
 from ..exchanges.exchange import Exchange
-from ..messages.binding import Binding, Destination
+from ..messages.binding import Binding
 from ..metadata.records import (
     Change,
     Record,
@@ -53,24 +53,16 @@ class DefinitionRecorder(Observer):
                 self._orphans.setdefault((orphan.vhost, kind, name), []).append(orphan)
 
     def exchange_declared(self, exchange: Exchange) -> None:
-        if exchange.durable:
-            self._drop_orphans(exchange.vhost, exchange)
-            self._change(True, stored_exchange(exchange))
+        self._record(True, exchange)
 
     def exchange_deleted(self, exchange: Exchange) -> None:
-        if exchange.durable:
-            self._drop_orphans(exchange.vhost, exchange)
-            self._change(False, stored_exchange(exchange))
+        self._record(False, exchange)
 
     def queue_declared(self, queue: Queue) -> None:
-        if queue.durable:
-            self._drop_orphans(queue.vhost, queue)
-            self._change(True, stored_queue(queue))
+        self._record(True, queue)
 
     def queue_deleted(self, queue: Queue) -> None:
-        if queue.durable:
-            self._drop_orphans(queue.vhost, queue)
-            self._change(False, stored_queue(queue))
+        self._record(False, queue)
 
     def binding_added(self, vhost: str, binding: Binding) -> None:
         source = self._source(vhost, binding)
@@ -93,9 +85,11 @@ class DefinitionRecorder(Observer):
         there = self._node.vhosts.get(vhost)
         return there.exchanges.get(binding.source) if there is not None else None
 
-    def _drop_orphans(self, vhost: str, end: Destination) -> None:
-        for orphan in self._orphans.pop((vhost, end.kind, end.name), ()):
-            self._change(False, orphan)
+    def _record(self, put: bool, end: Exchange | Queue) -> None:
+        if end.durable:
+            for orphan in self._orphans.pop((end.vhost, end.kind, end.name), ()):
+                self._change(False, orphan)
+            self._change(put, stored_exchange(end) if isinstance(end, Exchange) else stored_queue(end))
 
     def _change(self, put: bool, record: Record) -> None:
         self.configured(Change(put, record))

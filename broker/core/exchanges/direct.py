@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from ...amqp.field_table import Table
-from ..messages.binding import Binding, Destination
+from ..messages.binding import Binding, Destination, Destinations
 from ..messages.message import Message
-from .bound_destinations import Destinations
 from .exchange_context import Emission
 from .exchange_type import ExchangeType, add_all
 

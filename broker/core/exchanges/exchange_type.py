@@ -7,7 +7,7 @@ Sink.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import ClassVar, Final, NamedTuple, Self
 
 from ...amqp.errors import PreconditionFailed
@@ -348,3 +348,29 @@ class Sink(RouteTarget):
     def handle(self, messages: list[Message]) -> EnqueueResult:
         """Process messages that were published together; return whether they are stored, and which are rejected."""
         raise NotImplementedError
+
+
+class KeptMessage(Destination):
+    """A message that an exchange keeps, and adds to the destinations. That of a durable exchange is stored.
+
+    number   of the exchange in the journal, or 0
+    message  a copy of its own
+    dropped  whether the exchange has dropped it, which may be before it is stored
+
+    With `on_kept` the exchange keeps it when that is called with it: not if the message has to wait, or is refused for
+    now, and will be routed again.
+    """
+
+    __slots__ = ("number", "message", "dropped", "_on_kept")
+
+    def __init__(self, number: int, message: Message, on_kept: Callable[[KeptMessage], None] | None = None) -> None:
+        super().__init__("")
+        self._on_kept = on_kept
+        self.number = number
+        self.message = message
+        self.dropped = False
+
+    def keep(self) -> None:
+        """Have the exchange keep it."""
+        if self._on_kept is not None:
+            self._on_kept(self)

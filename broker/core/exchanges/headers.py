@@ -14,9 +14,8 @@ from ...amqp import properties
 from ...amqp.errors import PreconditionFailed
 from ...amqp.federation_headers import BOUND_FROM
 from ...amqp.field_table import FLOATS, INTEGERS, STRINGS, Table, Value, term_of, type_name
-from ..messages.binding import Binding, Destination
+from ..messages.binding import Binding, Destination, Destinations
 from ..messages.message import Message
-from .bound_destinations import Destinations
 from .exchange_context import Emission
 from .exchange_type import STEP_COST, ExchangeType, add_all
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from ...amqp.field_table import FIELDS_SHIFT
-from ..jobs.scheduler import UNLIMITED
+from ..jobs.scheduler import STORE_SHIFT, UNLIMITED
 from ..messages.binding import Destination
 from ..messages.journal_port import Journal
 from ..messages.message import LONG_HEADER, Message, RoutingAddress
@@ -14,8 +14,7 @@ from ..queues.deduplication import DeduplicationRecorder, Recorders, find_duplic
 from ..queues.queue import Queue
 from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, Targets, records_of
 from .exchange import Exchange
-from .exchange_type import DESTINATIONS_SHIFT, ExchangeType
-from .kept_message import KeptMessage, store_kept
+from .exchange_type import DESTINATIONS_SHIFT, ExchangeType, KeptMessage
 
 EXCHANGE_COST = 3  # of an exchange on the way (`jobs.scheduler`)
 DESTINATIONS = 512  # that are followed in one step
@@ -274,3 +273,16 @@ class Route:
 def exists(exchange: Exchange, exchanges: Mapping[str, Exchange]) -> bool:
     """Return whether an exchange has not been deleted."""
     return exchanges.get(exchange.name) is exchange
+
+
+def store_kept(journal: Journal, kept: list[KeptMessage]) -> int:
+    """Store a message once for all durable exchanges that still keep it; return the cost (`jobs.scheduler`)."""
+    kept = [one for one in kept if one.number and not one.dropped]
+    if not kept:
+        return 0
+    stored = kept[0].message
+    stored.persistent = True
+    journal.append([one.number for one in kept], [stored])
+    for one in kept:
+        one.message.id, one.message.persistent = stored.id, True
+    return len(kept) + (len(stored.frames) >> STORE_SHIFT)

@@ -11,9 +11,8 @@ route takes at most one step for each word and node, however many `#` there are.
 from collections.abc import Iterator
 
 from ...amqp.field_table import Table
-from ..messages.binding import Binding, Destination
+from ..messages.binding import Binding, Destination, Destinations
 from ..messages.message import Message
-from .bound_destinations import Destinations
 from .exchange_context import Emission
 from .exchange_type import STEP_COST, ExchangeType, add_all
 

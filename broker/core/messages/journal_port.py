@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .message import ByteCount, Message
 
@@ -100,6 +100,28 @@ class Commit:
         self.next_id = 0
 
 
+class Recovery(NamedTuple):
+    """The state in which a journal was found at the start. Its batches are numbered without gaps, over all starts.
+
+    store     identifies the log; a copy has the same
+    batch     the number of the last batch
+    settling  the number of the last batch that settled messages
+    damage    how many records and files of the log were found damaged or missing
+    """
+
+    store: int
+    batch: int
+    settling: int
+    damage: int
+
+
+class Position(NamedTuple):
+    """The numbers in the log of the last durable batch, and of the one that has or will have the last record."""
+
+    durable: int
+    last: int
+
+
 class Journal:
     """A write-ahead log of the messages of durable queues, with group commit.
 
@@ -112,6 +134,7 @@ class Journal:
 
     This base class stores nothing, as a node in memory: confirms need not wait for it.
 
+    recovery                     the state in which it was found, or None if nothing is stored
     full                         the disk has too little space: the next batches free what they can
     alarm                        that of the disk is on
     in_flight                    the batches that may be sealed and not committed
@@ -122,6 +145,7 @@ class Journal:
 
     durable = 0
     addresses = ByteCount()  # the node's sum, in which those of messages that were read count
+    recovery: Recovery | None = None
     full = False
     alarm = False
     in_flight = IN_FLIGHT
@@ -149,6 +173,10 @@ class Journal:
     def ticket(self) -> int:
         """Return the number of the batch that is being filled, or of the last one if that is empty."""
         return 0
+
+    def position(self) -> Position:
+        """Return its position. Records and settlements so far are in the batch `last`, or in earlier ones."""
+        return Position(0, 0)
 
     def room(self) -> int:
         """Return ROOM if messages may be appended, or the condition that must end first: BEHIND or DISK_FULL.

@@ -43,9 +43,10 @@ class Origin:
 
 
 class LoggedQueue(Protocol):
-    """A queue as a traffic log sees it."""
+    """A queue as a traffic log sees it. `number` identifies a durable queue in the journal; 0 for all others."""
 
     name: str
+    number: int
     vhost: str
     settings: QueueSettings
     deleted: bool

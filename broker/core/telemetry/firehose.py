@@ -16,7 +16,6 @@ from ...amqp.errors import SyntaxFault
 from ...amqp.field_table import Table, check, value_of
 from ...amqp.properties import Properties
 from ..exchanges.exchange import Exchange
-from ..exchanges.exchange_context import Emission
 from ..jobs.scheduler import COPY_SHIFT, Job
 from ..messages.journal_port import DISK_FULL, ROOM
 from ..messages.message import Message, RoutingAddress, framed
@@ -137,7 +136,7 @@ class Firehose(Tracer):
             self._drops = self._drops and full
             message = copy()
             yield COPY_COST + (len(message.property_bytes) + message.body_bytes >> COPY_SHIFT)
-            result = yield from deliver_in_slices(vhost, Emission([exchange], [message]))
+            result = yield from deliver_in_slices(vhost, [exchange], [message])
             stored.pop(key, None)
             stored[key] = result.stored or vhost.ledger.exceeded
             if stored[key] and journal.room() != ROOM:

@@ -86,10 +86,6 @@ class EmissionHost(QueueHost):
         """Begin the search for the targets of a message with these keys (`router.Search`)."""
         raise NotImplementedError
 
-    def route(self, exchange: Exchange, keys: tuple[str, ...], message: Message | None) -> Search:
-        """Search for the targets of a message with these keys, and return the result."""
-        raise NotImplementedError
-
     def has(self, target: Destination) -> bool:
         """Return whether the queue or exchange exists, and has not been deleted."""
         raise NotImplementedError
@@ -140,7 +136,11 @@ class EmissionQueue:
         while self._waiting:
             emissions, size, self._call = self._waiting.popleft()
             for emission in emissions:
-                yield from deliver_in_slices(self._vhost, emission)
+                steps = deliver_in_slices(self._vhost, emission.destinations, emission.messages)
+                if emission.at_once:
+                    yield sum(steps)
+                else:
+                    yield from steps
                 yield MAKE_COST * len(emission.messages)  # about that of the next emission
             self._bytes -= size
             self._call()
@@ -156,17 +156,18 @@ def nothing() -> None:
     pass
 
 
-def deliver_in_slices(vhost: EmissionHost, emission: Emission) -> EnqueueSteps:
-    """Enqueue the messages of an emission, in order, at each of its destinations that still exists."""
-    messages = list(emission.messages)
+def deliver_in_slices(
+    vhost: EmissionHost, destinations: Collection[Destination], messages: Collection[Message]
+) -> EnqueueSteps:
+    """Enqueue messages, in order, at each destination that still exists; exchanges route each by its routing key.
+
+    The messages remain the caller's: queues change only copies of them.
+    """
+    messages = list(messages)
     if not messages:
         return ACCEPTED
-    if emission.at_once:
-        result = deliver(vhost, emission.destinations, messages)
-        yield max(SLICE, cost_of(messages, PER_MESSAGE_COST * len(emission.destinations), 1, STORE_SHIFT))
-        return result
-    result = yield from enqueue_in_slices(vhost, targets_of(emission.destinations), messages)
-    for destination in emission.destinations:
+    result = yield from enqueue_in_slices(vhost, targets_of(destinations), messages)
+    for destination in destinations:
         if isinstance(destination, Exchange):
             for index, message in enumerate(messages):
                 if not vhost.has(destination):
@@ -261,20 +262,14 @@ def targets_of(destinations: Collection[Destination]) -> Targets:
 
 
 def deliver(vhost: EmissionHost, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
-    """Enqueue messages at queues, and through exchanges by the routing key of each. Deleted queues are skipped.
-
-    The messages remain the caller's: queues change only copies of them.
-    """
-    if not messages:
-        return ACCEPTED
-    result = enqueue(vhost, targets_of(destinations), list(messages))
-    for destination in destinations:
-        if isinstance(destination, Exchange):
-            for index, message in enumerate(messages):
-                found = vhost.route(destination, (message.address.routing_key,), message)
-                more = enqueue(vhost, found.targets, [message.copy_for_queue()], recorders=found.recorders)
-                result = merge(result, more, index)
-    return result
+    """Enqueue messages as `deliver_in_slices`, but at once."""
+    steps = deliver_in_slices(vhost, destinations, messages)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: EnqueueResult = end.value
+            return result
 
 
 def have_room(vhost: EmissionHost, destinations: Collection[Destination], message: Message) -> RoomSteps:
@@ -312,7 +307,8 @@ def enqueue(
     if not plain or any(target.per_message for target in targets):
         messages = [message.copy_for_queue() for message in messages]
     at = 0
-    for run in (messages,) if plain else runs_alike(messages):
+    runs = [messages] if plain else [list(run) for _, run in groupby(messages, lambda one: one.state is None)]
+    for run in runs:
         persistent = True in [message.persistent for message in run]
         result = merge(result, vhost.enqueue(run, total_bytes(run), persistent, targets, source), at)
         at += len(run)
@@ -320,8 +316,3 @@ def enqueue(
         for _ in record(recorders, messages[0]):
             pass
     return result
-
-
-def runs_alike(messages: list[Message]) -> list[list[Message]]:
-    """Split messages into runs of those that have a per-queue state and those that have none."""
-    return [list(run) for _, run in groupby(messages, lambda message: message.state is None)]

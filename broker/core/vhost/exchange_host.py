@@ -62,7 +62,7 @@ class ExchangeHost(ExchangeContext):
         return deliver(self._vhost, destinations, messages)
 
     def deliver_in_steps(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueSteps:
-        return deliver_in_slices(self._vhost, Emission(destinations, messages))
+        return deliver_in_slices(self._vhost, destinations, messages)
 
     def destinations_have_room(self, destinations: Collection[Destination], message: Message) -> RoomSteps:
         return have_room(self._vhost, destinations, message)

@@ -205,11 +205,6 @@ class VHost(EmissionHost):
             exchange, exchanges, queues, keys, message, journal, some_deleted, peeks, defers, first, published
         )
 
-    def route(self, exchange: Exchange, keys: tuple[str, ...], message: Message | None) -> Search:
-        search = self.search(exchange, keys, message)
-        search.run()
-        return search
-
     # Exchanges
 
     def declare_exchange(

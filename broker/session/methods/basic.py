@@ -11,7 +11,6 @@ from pamqp import base, commands
 
 from ...amqp.errors import NotSupported, Unreadable
 from ...amqp.field_table import Table
-from ...amqp.framing import reframe
 from ...wire import method_encoder
 from ..channel import Channel
 from ..channel_host import Postponed
@@ -100,8 +99,5 @@ def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:
         channel.send(method_encoder.method(channel.number, method_encoder.GET_EMPTY, method_encoder.short_string("")))
         return
     tag, message, redelivered = delivery
-    frames = message.frames
-    frame_max = channel.connection.frame_max
-    if message.channel != channel.number or message.largest_frame > frame_max > 0:
-        frames = reframe(frames, channel.number, frame_max)
-    channel.send(method_encoder.get_ok(channel.number, tag, redelivered, message.address.encoded, queue.ready) + frames)
+    ok = method_encoder.get_ok(channel.number, tag, redelivered, message.address.encoded, queue.ready)
+    channel.send(ok + channel.frames_of(message))

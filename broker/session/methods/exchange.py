@@ -46,7 +46,7 @@ def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> 
     """Serve exchange.bind. Raises AccessRefused (403), NotFound (404), PreconditionFailed (406)."""
     source, destination = method.source, method.destination
     channel.admit_emissions(source)
-    checked_operations.bind_exchange(channel, source, destination, method.routing_key or "", arguments)
+    checked_operations.bind(channel, Exchange.kind, source, destination, method.routing_key or "", arguments)
     channel.await_emissions(source)
     if not method.nowait:
         channel.send_change_ok(method_encoder.method(channel.number, method_encoder.EXCHANGE_BIND_OK))
@@ -56,7 +56,7 @@ def unbind(channel: Channel, method: commands.Exchange.Unbind, arguments: Table)
     """Serve exchange.unbind. Raises AccessRefused (403)."""
     source, destination = method.source, method.destination
     channel.admit_emissions(source)
-    checked_operations.unbind_exchange(channel, source, destination, method.routing_key or "", arguments)
+    checked_operations.unbind(channel, Exchange.kind, source, destination, method.routing_key or "", arguments)
     channel.await_emissions(source)
     channel.await_deletion(Exchange.kind, source)
     if not method.nowait:

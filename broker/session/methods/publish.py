@@ -10,7 +10,7 @@ from typing import Final
 
 from ...amqp import properties
 from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
-from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, reframe
+from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD
 from ...core.exchanges.deduplicating import DiscardSink
 from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT, Accepted
 from ...core.exchanges.route_cache import LIMIT_BYTES, size_of
@@ -913,16 +913,8 @@ def return_or_drop(channel: Channel, messages: list[Message], mandatory: bool) -
         totals.return_unroutable += len(messages)
         channel.send_confirms()  # of earlier publishes: clients count on the order
         for message in messages:
-            return_message(channel, message)
+            method = method_encoder.basic_return(channel.number, 312, "NO_ROUTE", message.address.encoded)
+            channel.send(method + channel.frames_of(message))
     else:
         channel.publishing.drop_unroutable += len(messages)
         totals.drop_unroutable += len(messages)
-
-
-def return_message(channel: Channel, message: Message) -> None:
-    """Send basic.return with the content."""
-    frames = message.frames
-    frame_max = channel.connection.frame_max
-    if message.channel != channel.number or message.largest_frame > frame_max > 0:
-        frames = reframe(frames, channel.number, frame_max)
-    channel.send(method_encoder.basic_return(channel.number, 312, "NO_ROUTE", message.address.encoded) + frames)

@@ -62,7 +62,7 @@ def bind(channel: Channel, method: commands.Queue.Bind, arguments: Table) -> Non
     name, key = expand_names(channel, method.queue, method.routing_key)
     source = method.exchange
     channel.admit_emissions(source)
-    checked_operations.bind_queue(channel, source, name, key, arguments)
+    checked_operations.bind(channel, Queue.kind, source, name, key, arguments)
     channel.await_emissions(source)
     if not method.nowait:
         channel.send_change_ok(method_encoder.method(channel.number, method_encoder.QUEUE_BIND_OK))
@@ -73,7 +73,7 @@ def unbind(channel: Channel, method: commands.Queue.Unbind, arguments: Table) ->
     name, key = expand_names(channel, method.queue, method.routing_key)
     source = method.exchange
     channel.admit_emissions(source)
-    checked_operations.unbind_queue(channel, source, name, key, arguments)
+    checked_operations.unbind(channel, Queue.kind, source, name, key, arguments)
     channel.await_emissions(source)
     channel.await_deletion(Exchange.kind, source)
     channel.send_change_ok(method_encoder.method(channel.number, method_encoder.QUEUE_UNBIND_OK))

@@ -21,10 +21,13 @@ from ..file_format import schema
 from ..file_format.schema import START, STOP
 from .facts import BOOT
 from .reduction import CheckedRange
+from .snapshots import STORE
 
 DAY_US = 86_400_000_000
 HOUR = timedelta(hours=1)
 LISTED = 200  # hours without a snapshot
+LINK = ("previous_boot", "previous_row", "previous_at", "retention_days", "comparable")  # of the snapshot of a start
+REPLACED, LACKING, DAMAGED = "replaced", "lacking", "damaged"
 FILE_AGE_S = MessageLogExport().file_age_s  # of a writer whose files do not name theirs
 SILENCE_S = 3 * schema.SNAPSHOT_S  # how much longer than that nothing may be seen of a running boot
 Name = tuple[str, str]
@@ -52,6 +55,9 @@ class Boot:
     lost_records                  rows that are in no file, as the broker and its files say
     clock_moved_us                how far the wall clock moved against the monotonic one
     previous_boot ... comparable  what its first snapshot says of the boot before (`schema`)
+    store ... damage              the store that it found, and `previous_batch`, as its first snapshot says
+    durable_batch, last_batch     the greatest ones of its snapshots
+    store_fault                   what is wrong with the store since the boot before: LACKING, REPLACED, DAMAGED or None
     next_boot_id                  the boot of the same node after it in this input
     killed                        it did not stop, and the broker was started again
     silent                        it did not stop, was not started again, and nothing was seen of it for too long
@@ -85,6 +91,14 @@ class Boot:
     previous_at: datetime | None = None
     retention_days: int | None = None
     comparable: bool | None = None
+    store: int | None = None
+    recovered_batch: int | None = None
+    settling_batch: int | None = None
+    damage: int | None = None
+    previous_batch: int | None = None
+    durable_batch: int = 0
+    last_batch: int = 0
+    store_fault: str | None = None
     next_boot_id: str | None = None
     lacks_previous: bool = False
     contested: bool = False
@@ -197,10 +211,12 @@ def add_snapshots(boot: Boot, snapshots: list[dict[str, Any]]) -> None:
         boot.started |= row["kind"] == START
         boot.lost_records = max(boot.lost_records, row["lost_records"])
         boot.first, boot.last = earliest(boot.first, row["at"]), latest(boot.last, row["at"])
+        boot.durable_batch = max(boot.durable_batch, row["durable_batch"] or 0)
+        boot.last_batch = max(boot.last_batch, row["last_batch"] or 0)
         rate = row["sample_rate"]
         boot.sample_rate = rate if boot.sample_rate is None else min(boot.sample_rate, rate)
         if row["kind"] == START:
-            for name in ("previous_boot", "previous_row", "previous_at", "retention_days", "comparable"):
+            for name in (*LINK, *STORE):
                 setattr(boot, name, row[name])
 
 
@@ -240,7 +256,21 @@ def link(boots: list[Boot], known: Known) -> list[Boot]:
         if previous is not None and previous is not boot and not boot.contested:
             previous.next_boot_id = boot.boot_id
             claim(previous, boot.previous_row or 0, known)
+            if boot.comparable is not False:
+                durable_batch = max(previous.durable_batch, boot.previous_batch or 0)
+                boot.store_fault = fault_of(previous.store, durable_batch, boot)
     return ordered
+
+
+def fault_of(store: int | None, durable_batch: int, boot: Boot) -> str | None:
+    """Return what is wrong with the store that a boot found, given its state at the boot before, or None."""
+    if store is None or boot.store is None:
+        return None
+    if boot.store != store:
+        return REPLACED
+    if (boot.recovered_batch or 0) < durable_batch:
+        return LACKING
+    return DAMAGED if boot.damage else None
 
 
 def in_order(boots: list[Boot]) -> list[list[Boot]]:
@@ -328,7 +358,11 @@ def by_node(boots: Iterable[Boot]) -> dict[str, list[Boot]]:
 
 
 def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:
-    """Return pairs of successive boots of which the second began with what the first had stored."""
+    """Return pairs of successive boots of which the second should have begun with what the first had stored.
+
+    It does not if the broker ran without the export in between, which the store shows after a stop: a later batch than
+    the last one of the stop has settled messages.
+    """
     by_name = {boot.name: boot for boot in boots}
     pairs = [
         (boot, by_name[boot.node, boot.next_boot_id]) for boot in by_name.values() if boot.next_boot_id is not None
@@ -337,7 +371,8 @@ def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:
         (boot, later)
         for boot, later in pairs
         if later.started and later.comparable is not False and later.previous_boot in (None, boot.boot_id)
-        if not boot.contested
+        if not boot.contested and (boot.store is None) == (later.store is None)
+        if not boot.stopped or later.store_fault == REPLACED or (later.settling_batch or 0) <= boot.last_batch
     ]
 
 

@@ -6,22 +6,25 @@ queue when the log of the first boot ends are compared with the number that the 
 which were on the disk then, and those that were published persistent in it, without those that left. Dead letters are
 not required, since the log does not say whether they are persistent.
 
-What is certain:
+Which of them the store has is certain from its own log, whose batches are numbered over all starts (`schema`). The log
+of messages says which batch was durable when the boot sent its last record, so a store with a later last batch has all
+that was confirmed.
 
-- After a stop, nothing is unlogged: no client is connected, and no timer runs, from the last snapshot on. Messages that
-  were confirmed, or on the disk before, and are not recovered, are lost: `lost` is exact if each recovered message is
-  one of these, and too small by at most `unconfirmed` and the number of dead letters otherwise. What no confirm
-  promised may be lost, and is not counted.
-- After a kill, the last records of the broker are unknown, and messages may have been settled in them. At most those
-  can have been that were unacknowledged (`taken`), and those that consumers could get and settle in that time: the
-  greatest number that left one queue of the node in any second is the measure, twice, since a second touches two
-  seconds of the clock. What is missing beyond that is lost.
-- Nothing is certain (`lost` is 0) about a boot whose log lacks records (`whole` is false), and about queues that no
-  snapshot shows, whose durability is unknown (`durable` is None).
+- After a stop, no client is connected, and no timer runs, from the last snapshot on. Messages that were confirmed, or
+  on the disk before, and are not recovered, are lost: `lost` is exact if each recovered message is one of these, and
+  too small by at most `unconfirmed` and the number of dead letters otherwise.
+- After a kill, the last 0.1 s of the broker are unknown. If the store is sound, what is missing was settled in them.
+- A store that lacks batches, is another one or is damaged has lost what is missing; after a kill, the unacknowledged
+  messages (`taken`) may have been settled. `at_risk` is an upper limit: the messages that were confirmed after the last
+  snapshot with a batch that the store has, but no more than are missing, not confirmed, or have left the queue, which
+  may be back.
+- Nothing is certain (`lost` and `at_risk` are 0) about a boot whose log lacks records (`whole` is false), and about
+  queues of which neither a snapshot nor a message shows whether they are durable (`durable` is None).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,9 +33,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..file_format.schema import START
-from .boots import Boot, Name
-from .facts import BOOT, MESSAGES, Fact, codes, group, measures, names, unified
+from ..file_format.schema import DELIVER, ENQUEUE, LEAVING, START
+from .boots import Boot, Name, micros
+from .facts import BOOL, BOOT, MESSAGES, Fact, Numbers, codes, group, measures, names, unified
 
 Queue = tuple[str | None, str | None]
 """Virtual host and name."""
@@ -47,6 +50,8 @@ class Durability:
     there_after       messages that the next process found
     missing           how many fewer these are than `confirmed_before`
     lost              those of the missing ones that are certainly lost
+    at_risk           those of `confirmed_before` that the store may have lost, at most
+    store_fault       what is wrong with the store (`boots.Boot`), or None
     """
 
     node: str
@@ -62,6 +67,8 @@ class Durability:
     there_after: int = 0
     missing: int = 0
     lost: int = 0
+    at_risk: int = 0
+    store_fault: str | None = None
 
 
 @dataclass(slots=True)
@@ -70,27 +77,62 @@ class Waiting:
 
     departed  messages that left and never entered: they were in the queue at the start of the boot
     taken     messages that were delivered and not settled
+    recent    confirmed messages that the store may lack (`cuts`)
+    durable   whether the queue is durable, or None if no message says so
     """
 
     confirmed: int = 0
     unconfirmed: int = 0
     departed: int = 0
     taken: int = 0
+    recent: int = 0
+    durable: bool | None = None
 
 
-WAITING = Fact(names(*BOOT, "vhost", "queue"), measures("sum", "confirmed", "unconfirmed", "departed", "taken"))
+WAITING = Fact(
+    names(*BOOT, "vhost", "queue"),
+    {
+        **measures("sum", "confirmed", "unconfirmed", "departed", "taken", "recent"),
+        **measures("max", "durable", type=BOOL),
+    },
+)
+ALL, NONE = 0, np.iinfo("i8").max
+
+
+def cuts(closings: pa.Table) -> dict[Name, int]:
+    """Return the time, in microseconds, from which on the store may lack the messages of boots whose store has a fault.
+
+    It is that of the last snapshot with a batch that the next boot found, or ALL if there is none.
+    """
+    rows = closings.to_pylist()
+    of_boots: dict[Name, list[dict[str, Any]]] = {}
+    for row in rows:
+        of_boots.setdefault((row["node"], row["boot_id"]), []).append(row)
+    found = {}
+    for row in rows:
+        snapshots = of_boots.get((row["node"], row["previous_boot"]), [])
+        stores = {each["store"] for each in snapshots if each["store"] is not None}
+        if row["kind"] != START or row["store"] is None or not stores:
+            continue
+        batch = row["recovered_batch"] if row["store"] in stores else -1
+        known = max([row["previous_batch"] or 0, *(each["durable_batch"] or 0 for each in snapshots)])
+        if batch < known:
+            kept = [micros(each["at"]) for each in snapshots if (each["durable_batch"] or 0) <= batch]
+            found[row["node"], row["previous_boot"]] = max(kept, default=ALL)
+    return found
 
 
 def durability(
     waiting_messages: pa.Table,
     restarts: Iterable[tuple[Boot, Boot]],
     snapshots: Iterable[Mapping[str, Any]],
-    pace: Mapping[str, int],
+    cut: Mapping[Name, int],
+    kinds: pa.Table,
 ) -> list[Durability]:
     """Return the queues of all restarts.
 
     `waiting_messages` are merged tables of `waiting_in`; `snapshots` are rows of queues in the first and last snapshots
-    of boots; `pace` has by node the greatest number of messages that left one of its queues in a second.
+    of boots; `cut` is that of `cuts`, and `kinds` the fact of this name.
     """
     waiting: dict[Name, dict[Queue, Waiting]] = {}
     for row in waiting_messages.to_pylist():
@@ -101,19 +143,34 @@ def durability(
         of_boot = rows.setdefault((row["node"], row["boot_id"]), {})
         of_boot.setdefault((row["vhost"], row["queue"]), []).append(row)
     found = []
+    returned = may_return(kinds, cut)
     for boot, later in restarts:
         if boot.sampled or later.sampled:
             continue
         before, after = rows.get(boot.name, {}), rows.get(later.name, {})
         for queue in sorted({*waiting.get(boot.name, {}), *before}, key=str):
             here = waiting.get(boot.name, {}).get(queue, Waiting())
-            judged = judge(
-                boot, later, queue, here, before.get(queue, []), after.get(queue, []), pace.get(boot.node, 0)
-            )
+            whole_cut = cut.get(boot.name, NONE) == ALL
+            judged = judge(boot, later, queue, here, before.get(queue, []), after.get(queue, []), whole_cut)
+            others = judged.missing + judged.unconfirmed + returned.get((boot.name, queue), 0)
+            judged.at_risk = max(min(judged.at_risk, others), judged.lost)
             if judged.durable is not False and (
                 judged.confirmed_before + judged.unconfirmed > 0 or judged.there_after > 0
             ):
                 found.append(judged)
+    return found
+
+
+def may_return(kinds: pa.Table, cut: Mapping[Name, int]) -> Counter[tuple[Name, Queue]]:
+    """Count by boot and queue the messages that an earlier state of the store may have beside those that waited.
+
+    They left the queue, or are dead letters, which are not required.
+    """
+    found: Counter[tuple[Name, Queue]] = Counter()
+    for row in kinds.to_pylist() if cut else ():
+        left = row["event"] in LEAVING or row["event"] == DELIVER and row["no_ack"]
+        if (left or row["event"] == ENQUEUE and row["reason"]) and (row["node"], row["boot_id"]) in cut:
+            found[(row["node"], row["boot_id"]), (row["vhost"], row["queue"])] += row["records"]
     return found
 
 
@@ -124,13 +181,17 @@ def judge(
     waiting: Waiting,
     before: Iterable[Mapping[str, Any]],
     after: Iterable[Mapping[str, Any]],
-    pace: int,
+    whole_cut: bool,
 ) -> Durability:
-    """Judge one queue at one restart, from its rows in snapshots of both boots."""
-    result = Durability(boot.node, boot.boot_id, *queue, later.boot_id, boot.stopped, boot.complete)
+    """Judge one queue at one restart, from its rows in snapshots of both boots.
+
+    `whole_cut`: the store may also lack the messages that it had at the start of the boot.
+    """
+    result = Durability(boot.node, boot.boot_id, *queue, later.boot_id, boot.stopped, boot.complete, waiting.durable)
+    result.store_fault = later.store_fault
     at_start = 0
     for row in sorted(before, key=lambda row: int(row["snapshot"])):
-        result.durable = row["durable"]
+        result.durable = row["durable"] if row["durable"] is not None else result.durable
         if row["kind"] == START:
             at_start = row["ready"] + row["unacked"]
     for row in after:
@@ -143,15 +204,16 @@ def judge(
     result.unconfirmed = waiting.unconfirmed
     result.missing = max(result.confirmed_before - result.there_after, 0)
     if boot.complete and result.durable:
-        settled = 0 if boot.stopped else waiting.taken + pace * 2
-        result.lost = max(result.missing - settled, 0)
+        if boot.stopped or later.store_fault is not None:
+            result.lost = max(result.missing - (0 if boot.stopped else waiting.taken), 0)
+        result.at_risk = waiting.recent + (stored if whole_cut else 0)
     return result
 
 
-def waiting_in(journeys: pa.Table, messages: pa.Table) -> pa.Table:
+def waiting_in(journeys: pa.Table, messages: pa.Table, cut: Mapping[Name, int]) -> pa.Table:
     """Count the open journeys of each boot and queue by what was promised of their messages, as `Waiting`."""
     entered, left, delivered = (journeys[name].to_numpy() for name in ("entered", "left", "delivered"))
-    persistent, confirmed = promises(journeys, messages)
+    persistent, confirmed, at_us = promises(journeys, messages)
     here, came = left == 0, entered > 0
     kept = here & came & persistent
     counts = {
@@ -159,22 +221,32 @@ def waiting_in(journeys: pa.Table, messages: pa.Table) -> pa.Table:
         "unconfirmed": kept & ~confirmed,
         "departed": ~came & ~here,
         "taken": (kept | (here & ~came)) & (delivered > 0),
+        "recent": kept & confirmed & (at_us >= cut_of(journeys, cut)),
     }
-    table = journeys.select(list(WAITING.keys))
+    table = journeys.select([*WAITING.keys, "durable"])
     for name, where in counts.items():
         table = table.append_column(name, pa.array(where.astype("i8")))
-    return group(WAITING, table)
+    return group(WAITING, table.select(WAITING.schema.names))
 
 
-def promises(journeys: pa.Table, messages: pa.Table) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return whether the message of each journey is persistent, and whether it was confirmed."""
+def cut_of(journeys: pa.Table, cut: Mapping[Name, int]) -> Numbers:
+    """Return the time of the cut of each journey's boot."""
+    if not cut:
+        return np.full(journeys.num_rows, NONE)
+    boots = zip(*(journeys[name].to_pylist() for name in BOOT), strict=True)
+    return np.fromiter((cut.get(boot, NONE) for boot in boots), "i8", journeys.num_rows)
+
+
+def promises(journeys: pa.Table, messages: pa.Table) -> list[Numbers]:
+    """Return whether the message of each journey is persistent, whether it was confirmed, and the time of that."""
     keys = list(MESSAGES.keys)
     both = unified(pa.concat_tables([messages.select(keys), journeys.select(keys)]))
     columns = np.stack([codes(both[name]) for name in keys], axis=1)
     _, number = np.unique(columns, axis=0, return_inverse=True)
     flags = []
-    for name in ("persistent", "confirmed"):
-        of_number = np.zeros(len(columns) + 1, bool)
-        of_number[number[: messages.num_rows]] = pc.fill_null(messages[name], False).to_numpy()
+    for values in (*(pc.fill_null(messages[name], False) for name in ("persistent", "confirmed")), messages["at"]):
+        of_message = codes(values)
+        of_number = np.zeros(len(columns) + 1, of_message.dtype)
+        of_number[number[: messages.num_rows]] = of_message
         flags.append(of_number[number[messages.num_rows :]])
-    return flags[0], flags[1]
+    return flags

@@ -114,6 +114,7 @@ JOURNEYS = Fact(
         **measures("min", "enter_row", "enter_ns", "deliver_ns"),
         **measures("max", "leave_row", "last_deliver_ns", "leave_ns"),
         **measures("max", "last", type=TIME),
+        **measures("max", "durable", type=BOOL),
     },
 )
 MESSAGES = Fact(

@@ -2,7 +2,6 @@
 
 kinds   messages by queue, user and kind of event, with the first and the last second
 series  messages of each queue, virtual host and user, with the peaks of a second and a minute
-paces   by node the greatest number of messages that left one queue in a second
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..file_format.schema import ACK, DELIVER, ENQUEUE, FED_IN, FED_OUT, LEAVING, PUBLISH
+from ..file_format.schema import ACK, DELIVER, ENQUEUE, FED_IN, FED_OUT, PUBLISH
 from .facts import INT, TRAFFIC, Fact, Facts, codes, group, in_order, measures, names, numbers_of, unified
 from .reduction import WEIGHT
 
@@ -34,8 +33,7 @@ SERIES = Fact(
         **measures("max", "first_1m_messages", "last_1m_messages"),
     },
 )
-PACES = Fact(names("node"), measures("max", "settled_per_s"))
-SUMMARY: dict[str, Fact] = {"kinds": KINDS, "series": SERIES, "paces": PACES}
+SUMMARY: dict[str, Fact] = {"kinds": KINDS, "series": SERIES}
 SCOPES = ("queue", "vhost", "user")
 FLOWS = {
     "published": (PUBLISH, FED_IN),
@@ -48,7 +46,7 @@ FLOWS = {
 def summarize(traffic: pa.Table) -> Facts:
     """Summarize the traffic of one hour, or of several."""
     rows = traffic.append_column("first", traffic["second"]).append_column("last", traffic["second"])
-    return {"kinds": group(KINDS, rows.select(KINDS.schema.names)), "series": series(traffic), "paces": paces(traffic)}
+    return {"kinds": group(KINDS, rows.select(KINDS.schema.names)), "series": series(traffic)}
 
 
 def series(traffic: pa.Table) -> pa.Table:
@@ -88,13 +86,3 @@ def by_hour(scope: str, keys: list[str], seconds: pa.Table) -> pa.Table:
     columns |= {"first": second[hours], "last": second[np.r_[hours[1:], len(second)] - 1]}
     columns |= {"first_1m_messages": of_minute[first_minutes], "last_1m_messages": of_minute[last_minutes]}
     return pa.table({name: columns[name] for name in SERIES.schema.names}).cast(SERIES.schema)
-
-
-def paces(traffic: pa.Table) -> pa.Table:
-    """Return by node the greatest number of messages that left one queue in a second."""
-    event = np.array(traffic["event"].to_pylist(), object)
-    leaves = np.isin(event, LEAVING) | ((event == DELIVER) & numbers_of(traffic["no_ack"].fill_null(False)))
-    keys = ["node", "vhost", "queue", "second"]
-    rows = unified(traffic.filter(pa.array(leaves)).select([*keys, "records"]))
-    sums = rows.group_by(keys, use_threads=False).aggregate([("records", "sum")])
-    return group(PACES, sums.select(["node", "records_sum"]).rename_columns(["node", "settled_per_s"]))

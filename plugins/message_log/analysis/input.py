@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -59,7 +59,7 @@ class State(msgspec.Struct, frozen=True):
 
 @dataclass
 class Manifests:
-    """All manifests of a folder, and the states of its nodes.
+    """All manifests of a folder, and the states of its nodes. With `only`, other finished files are ignored.
 
     files     the finished files, by path
     removed   paths of files that were taken away on purpose
@@ -75,6 +75,7 @@ class Manifests:
     boots: dict[str, int] = field(default_factory=dict)
     newest: dict[Name, BootEnd] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
+    only: Collection[str] | None = None
 
     def add_state(self, name: str, text: str) -> None:
         """Add the state of one node."""
@@ -100,7 +101,7 @@ class Manifests:
                 self.replaced[entry.by] = entry.replaces
             elif entry.removed:
                 self.removed.add(entry.removed)
-            elif entry.path:
+            elif entry.path and (self.only is None or entry.path in self.only):
                 self.files[entry.path] = entry
                 boot, end = schema.boot_key(entry.path), entry.last_row + 1 if entry.last_row is not None else 0
                 self.boots[boot] = max(self.boots.get(boot, 0), end)
@@ -196,16 +197,17 @@ def read_input(
     """List the wanted files, by path, read their footers, and compare them with the manifests. Raises OSError.
 
     `verified` has checksums of files, by path, that need not be read again. Manifests are read before the files are
-    listed, and again if they differ, since writers may go on meanwhile. Snapshots are listed before events: the events
-    before a snapshot are finished before it, and must not be missing.
+    listed, and again if they differ, since writers may go on meanwhile: files that are finished later do not count.
+    Snapshots are listed before events: the events before a snapshot are finished before it, and must not be missing.
     """
-    manifests = read_manifests(folder)
+    manifests = early = read_manifests(folder)
     sizes = {
         path: size for table in reversed(schema.TABLES) for path, size in folder.files(table).items() if wanted(path)
     }
     listed_us = time.time_ns() // 1000
     if sizes.keys() != {path for path in manifests.expected(sizes) if wanted(path)}:
-        manifests = read_manifests(folder)
+        manifests = read_manifests(folder, sizes.keys() | early.files.keys())
+        manifests.newest = early.newest
     expected = {path: entry for path, entry in manifests.expected(sizes).items() if wanted(path)}
     replaced = {path for by, paths in manifests.replaced.items() if by in sizes for path in paths}
     counted = {path: size for path, size in sizes.items() if path not in replaced}
@@ -220,8 +222,8 @@ def read_input(
     return found
 
 
-def read_manifests(folder: Folder) -> Manifests:
-    manifests = Manifests()
+def read_manifests(folder: Folder, only: Collection[str] | None = None) -> Manifests:
+    manifests = Manifests(only=only)
     for path in folder.files(schema.MANIFEST):
         if path.endswith(".jsonl"):
             manifests.add(path.rpartition("/")[2], folder.read_text(path))

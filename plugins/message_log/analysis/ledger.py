@@ -25,7 +25,7 @@ from ..file_format.arrow_schema import ARROW
 from . import crossings, hours, snapshots, store
 from .boots import Boot, Known, boots_of, gaps, hours_without_snapshots, micros, missing_newest, restarts
 from .crossings import LinkCount
-from .durability import WAITING, Durability, durability, waiting_in
+from .durability import WAITING, Durability, cuts, durability, waiting_in
 from .engine import Engine
 from .facts import FACTS, Fact, Facts, Numbers, empty, group, merge, numbers_of
 from .folder import Folder, Vanished
@@ -103,15 +103,15 @@ def make_ledger(
     ranges = checked_ranges(of_snapshots["closings"], files.of(schema.EVENTS))
     stored, count = store_hours(engine, log, place, files, ranges)
     hourly = engine.reduce(partial(facts_of_hour, place), stored, merge_hours, facts_of)
-    parts = list(engine.map(partial(meet, place, ranges, stored), [f"{part:04}" for part in range(count)]))
+    cut = cuts(of_snapshots["closings"])
+    parts = list(engine.map(partial(meet, place, ranges, cut, stored), [f"{part:04}" for part in range(count)]))
     facts = merge([EMPTY, *(EMPTY | each for each in [*hourly, *(part.summary for part in parts)])], SUMMARY)
     paths = [part.path for part in parts]
     known = known or known_of(files, selection)
     boots = boots_of(facts["rows"], of_snapshots["closings"], known)
     rows = edge_rows(engine, log, files, boots)
     of_queues = balances(facts["balances"], facts["open"], boots, rows)
-    pace = {row["node"]: row["settled_per_s"] for row in facts["paces"].to_pylist()}
-    kept = durability(facts["waiting"], restarts(boots), rows, pace)
+    kept = durability(facts["waiting"], restarts(boots), rows, cut, facts["kinds"])
     wrong = list(engine.map(partial(impossible_of, place, ranges, *overfull(of_queues)), paths))
     of_links, lags, lost = check_links(engine, place, paths, boots)
     odd = [row for part in parts for row in part.unrouted]
@@ -119,8 +119,8 @@ def make_ledger(
         boots, gaps(facts["rows"], boots), of_queues, wrong, kept, lost, odd, files, not selection.queues
     )
     reasons = [*missing_newest(boots, known), *hours_without_snapshots(boots, of_snapshots["closings"])]
-    reasons += crossings.unknown_ends(of_links) if not selection.nodes else []
-    judged = verdict(boots, found, kept, [*reasons, *files.reasons()])
+    reasons += crossings.unknown_ends(of_links) if selection.is_whole else []
+    judged = verdict(boots, found, [*reasons, *files.reasons()])
     return Ledger(log, files, place, stored, facts, of_snapshots, boots, of_queues, kept, of_links, lags, found, judged)
 
 
@@ -319,7 +319,7 @@ def hashes(texts: pa.ChunkedArray) -> Numbers:
     return np.array([crc32((text or "").encode()) for text in texts.to_pylist()], "i8")
 
 
-def meet(place: Folder, ranges: Ranges, stored: list[str], part: str) -> Part:
+def meet(place: Folder, ranges: Ranges, cut: Mapping[BootName, int], stored: list[str], part: str) -> Part:
     """Merge what is open of all hours in a part, store it, and return its summary."""
     still_open = [store.load(place, f"hours/{hour}/{part}.parquet") for hour in stored]
     settled = settle(merge([empty(), *(empty() | each for each in still_open)]), ranges)
@@ -331,7 +331,7 @@ def meet(place: Folder, ranges: Ranges, stored: list[str], part: str) -> Part:
         "balances": settled["balances"],
         "latencies": pa.concat_tables([settled["latencies"], stages(journeys)]),
         "open": open_counts(journeys, ranges),
-        "waiting": waiting_in(journeys, messages),
+        "waiting": waiting_in(journeys, messages, cut),
         "oldest": undelivered(journeys),
     }
     return Part(path, summary, unrouted(messages, UNROUTED))

@@ -19,13 +19,14 @@ from .facts import BOOT, INT, TIME, Fact, Facts, Measure, Table, measures, names
 
 INTERVAL_S = 600
 MILLIONTHS = 1_000_000  # in which utilisations are summed
-LINK = ("previous_boot", "previous_row", "previous_at", "retention_days", "comparable")  # of the snapshot of a start
+STORE = ("store", "recovered_batch", "settling_batch", "damage", "previous_batch")  # of the snapshot of a start
 CLOSINGS = Fact(
     {**names(*BOOT), "snapshot": INT},
     {
         **measures("sum", "queue_rows"),
         **measures("max", "kind", "previous_boot", type=pa.string()),
-        **measures("max", "row", "lost_records", "queues", "previous_row", "retention_days"),
+        **measures("max", "row", "lost_records", "queues", "previous_row", "retention_days", "durable_batch"),
+        **measures("max", "last_batch", *STORE),
         **measures("max", "at", "previous_at", type=TIME),
         "comparable": Measure("max", pa.bool_()),
         "sample_rate": Measure("min", pa.float32()),

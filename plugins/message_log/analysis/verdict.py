@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..file_format.schema import boot_key
-from .boots import Boot, Name
+from .boots import DAMAGED, LACKING, REPLACED, Boot, Name
 from .durability import Durability
 from .input import Entry, Input
 from .queues import Balance
@@ -23,9 +23,11 @@ UNLOGGED_ACKS = "the queue counted more acknowledgements than the log has"
 UNROUTED = "published to more queues than it entered, or to fewer"
 NOT_ARRIVED = "taken by the link and not arrived"
 NOT_KEPT = "confirmed and persistent, and missing after the restart"
+AT_RISK = "confirmed and persistent, and perhaps lost with the end of the store"
 FILE_MISSING = "a file of the export is missing"
 FILE_CHANGED = "a file of the export was changed"
 OF_FILES = (FILE_MISSING, FILE_CHANGED)
+OF_STORE = (NOT_KEPT, AT_RISK)
 NAMED = 3  # boots in one reason; more are counted
 
 
@@ -88,11 +90,10 @@ def imbalances(
     if routes_compared:
         whole = {boot.name for boot in boots if boot.stopped and boot.first_row == 0}
         found += [Imbalance(UNROUTED, **row, records=1) for row in unrouted if (row["node"], row["boot_id"]) in whole]
-    found += [
-        Imbalance(NOT_KEPT, each.node, each.boot_id, each.vhost, each.queue, records=each.lost)
-        for each in kept
-        if each.lost
-    ]
+    for one in kept:
+        for problem, lost in ((NOT_KEPT, one.lost), (AT_RISK, one.at_risk - one.lost)):
+            if lost:
+                found.append(Imbalance(problem, one.node, one.boot_id, one.vhost, one.queue, records=lost))
     names = {boot.key: boot.name for boot in boots}
     found += [of_file(FILE_MISSING, entry, names) for entry in files.missing]
     found += [of_file(FILE_CHANGED, entry, names) for entry in files.changed]
@@ -154,11 +155,11 @@ class Verdict(NamedTuple):
         return text
 
 
-def verdict(boots: list[Boot], found: list[Imbalance], kept: Iterable[Durability], reasons: Iterable[str]) -> Verdict:
+def verdict(boots: list[Boot], found: list[Imbalance], reasons: Iterable[str]) -> Verdict:
     """Judge. `reasons` are those of the input."""
     unexplained = certain(found, boots)
     causes, consequences = causes_of(unexplained)
-    applying = [*causes, *reasons_of_boots(boots), *not_kept(kept), *reasons]
+    applying = [*causes, *reasons_of_boots(boots), *reasons]
     sampled = any(boot.sampled for boot in boots)
     if unexplained:
         status = IMBALANCED
@@ -214,8 +215,8 @@ def causes_of(found: list[Imbalance]) -> tuple[list[str], int]:
     incomplete = {(each.node, each.boot_id) for each in (*files, *gaps)}
     others = [each for each in found if each.problem not in (*OF_FILES, MISSING)]
     causes: dict[str, list[Imbalance]] = {}
-    for each in sorted([*others, *files, *gaps], key=lambda each: each.problem != NOT_KEPT):
-        alone = each.problem in (NOT_KEPT, *OF_FILES, MISSING) or (each.node, each.boot_id) not in incomplete
+    for each in sorted([*others, *files, *gaps], key=lambda each: each.problem not in OF_STORE):
+        alone = each.problem in (*OF_STORE, *OF_FILES, MISSING) or (each.node, each.boot_id) not in incomplete
         if alone and not (each.problem == NOT_ARRIVED and incomplete):
             causes.setdefault(each.problem, []).append(each)
     lines = [line_of(problem, some) for problem, some in causes.items()]
@@ -237,6 +238,8 @@ def line_of(problem: str, some: list[Imbalance]) -> str:
     names = ", ".join(places[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
     if problem == NOT_KEPT:
         return f"{number_of(records, 'confirmed message')} lost at a restart ({names})"
+    if problem == AT_RISK:
+        return f"up to {number_of(records, 'confirmed message')} lost with the end of the store ({names})"
     if problem in OF_FILES:
         changed = "changed" if problem == FILE_CHANGED else "missing"
         return f"{number_of(len(some), 'file')} of the export {changed} ({names})"
@@ -251,7 +254,7 @@ def where(each: Imbalance) -> str:
         return f"{each.file} with {number_of(each.records or 0, 'record')}"
     boot = f"{each.node} {each.boot_id}" if each.boot_id is not None else f"{each.node}"
     name = each.queue if each.queue is not None else each.link
-    count = f"{each.records:,} of " if each.problem == NOT_KEPT else ""
+    count = f"{each.records:,} of " if each.problem in OF_STORE else ""
     return f"{count}{name} at {boot}" if name is not None else boot
 
 
@@ -271,6 +274,9 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
         "two brokers have this name: one went on after the next had begun, or two followed one": [
             boot for boot in boots if boot.contested
         ],
+        "the store is not the one of the boot before": [boot for boot in boots if boot.store_fault == REPLACED],
+        "the store lacks the last batches of the boot before": [boot for boot in boots if boot.store_fault == LACKING],
+        "the store was found damaged": [boot for boot in boots if boot.store_fault == DAMAGED],
         "records are in the log twice": [boot for boot in boots if boot.duplicated],
         "a broker was killed: its last records are unknown": [boot for boot in boots if boot.killed],
         "a log ends without a stop and is not continued: its broker or the writer of its export is dead": [
@@ -286,20 +292,6 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
     }
     applying = [f"{reason} ({names_of(some)})" for reason, some in reasons.items() if some]
     return applying if boots else ["there is no log"]
-
-
-def not_kept(kept: Iterable[Durability]) -> list[str]:
-    """Return the reasons for messages that are not there after a restart, and are not certainly lost."""
-    after = {True: 0, False: 0}
-    for each in kept:
-        if each.whole:
-            after[each.stopped] += each.missing - each.lost
-    reasons = {
-        "a stop; the log does not show whether they had to be kept": after[True],
-        "a kill; they may have been settled after the last record": after[False],
-    }
-    noun = "confirmed persistent message"
-    return [f"{number_of(count, noun)} missing after {text}" for text, count in reasons.items() if count]
 
 
 def names_of(boots: Iterable[Boot]) -> str:

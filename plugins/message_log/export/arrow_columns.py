@@ -20,6 +20,7 @@ from .pipe_format import (
     ADDRESSES,
     BATCH_HEAD,
     DETAIL,
+    DURABLE,
     ENQUEUED,
     HOPS,
     IDENTITY,
@@ -67,12 +68,14 @@ class Boot(msgspec.Struct, frozen=True):
 class Batches:
     """The batches that were received and are not written yet. `lost` is the broker's latest count of lost records.
 
+    `stored` is the last batch of the store's log that was durable when the last of them was sent.
+
     `next_row` and `last_us` are the number after the last row that was received, and the time of that row; `since_s` is
     when the first of the batches was received, on the monotonic clock.
     """
 
     def __init__(self, boot: Boot) -> None:
-        self.lost = 0
+        self.lost = self.stored = 0
         self.rows = 0
         self.next_row = 0
         self.last_us: int | None = None
@@ -90,10 +93,10 @@ class Batches:
     @staticmethod
     def begins_anew(payload: bytes) -> bool:
         """Return whether the batch assigns new codes, so that earlier batches must be taken first."""
-        return bool(BATCH_HEAD.unpack_from(payload)[2])
+        return bool(BATCH_HEAD.unpack_from(payload)[3])
 
     def add(self, payload: bytes) -> None:
-        anchor_ns, self.lost, anew, *lengths = BATCH_HEAD.unpack_from(payload)
+        anchor_ns, self.lost, self.stored, anew, *lengths = BATCH_HEAD.unpack_from(payload)
         if anew:
             self._tables.clear()
         runs, at = [], BATCH_HEAD.size
@@ -141,6 +144,7 @@ class Batches:
             "msg_seq": pa.array(seq),
             "size": rows.masked(size, kind == KINDS[schema.CONFIRM]),
             "persistent": rows.masked(rows.each(flags & PERSISTENT > 0), ~np.isin(kind, ARRIVING)),
+            "durable": rows.masked(rows.each(flags & DURABLE > 0), kind != KINDS[schema.ENQUEUE]),
             "redelivered": pa.array(rows.each(flags & REDELIVERED > 0)),
             "no_ack": pa.array(rows.each(flags & NO_ACK > 0)),
             "chan": self._channels(rows, of["origin"]),

@@ -116,6 +116,7 @@ class Export(Observer):
             "resumed": self._resumed,
             "vhosts": self._config.vhosts,
             "continued": continued,
+            "recovery": self._host.node.journal.recovery,
         }
         self._outlet.send(BOOT, [msgspec.json.encode(task)])
 
@@ -169,7 +170,7 @@ class Export(Observer):
             self._connected = False
         if not self._connected:
             return  # the records wait in the buffer
-        pieces = self._buffer.take()
+        pieces = self._buffer.take(self._host.node.journal.position().durable)
         if pieces:
             self._outlet.send(BATCH, pieces)
         self._buffer.waiting_bytes = self._outlet.waiting_bytes

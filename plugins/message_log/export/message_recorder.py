@@ -20,6 +20,7 @@ from warren.broker.plugin import Message, Sink
 from ..file_format import schema
 from .message_identity import decoded_properties, hops, identity
 from .pipe_format import (
+    DURABLE,
     ENQUEUED,
     HOPS,
     IDENTITY,
@@ -184,7 +185,7 @@ class MessageRecorder(TrafficLog):
             routes = [len(queues) + self._routes_of.get(seq, 0) for seq in range(first, first + count)]
         queue = 0
         if alike and queues:
-            flags |= ENQUEUED
+            flags |= ENQUEUED | DURABLE if queues[0].number else ENQUEUED
             queue = names.queue(queues[0].vhost, queues[0].name)
         sizes: Sequence[int] = ()
         addresses: Sequence[int] = ()
@@ -214,8 +215,9 @@ class MessageRecorder(TrafficLog):
             sizes = [one.body_bytes for one in logged]
             addresses = names.addresses(logged)
         code, address = names.queue(queue.vhost, queue.name), names.address(message.address)
+        flags = DURABLE if queue.number else 0
         buffer.add(
-            ENQUEUE, 0, len(logged), self._mono_ns, row, self._first, message.body_bytes, 0, 0, code, address, 0, 0,
+            ENQUEUE, flags, len(logged), self._mono_ns, row, self._first, message.body_bytes, 0, 0, code, address, 0, 0,
             (), sizes, (), addresses,
         )  # fmt: skip
 
@@ -295,7 +297,8 @@ class MessageRecorder(TrafficLog):
         recorded = [message for message in messages if message.seq] if self._one_in > 1 else messages
         for queue in queues:
             row = self.buffer.row
-            if self._add(ENQUEUE, queue, seqs, sizes, addressed=recorded, reason=source) and source:
+            flags = DURABLE if queue.number else 0
+            if self._add(ENQUEUE, queue, seqs, sizes, flags, addressed=recorded, reason=source) and source:
                 self._add_origins([message for message in recorded if message.seq], row)
             if published and self._messages is not None:
                 for seq in seqs:

@@ -23,17 +23,17 @@ SAVED_S = 60  # the resolution of `exported_s` in the file
 class BootEnd(msgspec.Struct):
     """The known end of a boot: the number of its next row, and the time of its last record.
 
-    `lost` counts the records that are in no file. `ended` is true once its writer has finished all files. `vhosts` are
-    the exported virtual hosts, if not all. `unlogged` is true if the broker ran without the export afterwards.
+    `batch` is the last batch of the store's log that was durable then. `lost` counts the records that are in no file.
+    `ended` is true once its writer has finished all files. `vhosts` are the exported virtual hosts, if not all.
     """
 
     boot_id: str
     row: int = 0
     at_us: int | None = None
+    batch: int = 0
     lost: int = 0
     ended: bool = False
     vhosts: tuple[str, ...] = ()
-    unlogged: bool = False
 
 
 class Content(msgspec.Struct):
@@ -103,13 +103,14 @@ class NodeState:
         self.boots = boots[-BOOTS:]
         if content.boot.boot_id == self.boot.boot_id:
             self.previous = content.previous
-            self.reached(content.boot.row, content.boot.at_us)
+            self.reached(content.boot.row, content.boot.at_us, content.boot.batch)
         else:  # a boot that ended before it had a record or a snapshot left no files
             self.previous = content.boot if content.boot.at_us is not None else content.previous
 
-    def reached(self, row: int, at_us: int | None) -> None:
-        """Note that the next row is at least `row`, and the time of the last record at least `at_us`."""
+    def reached(self, row: int, at_us: int | None, batch: int) -> None:
+        """Note that the next row is at least `row`, the time of the last record `at_us`, and the last batch `batch`."""
         self.boot.row = max(self.boot.row, row)
+        self.boot.batch = max(self.boot.batch, batch)
         if at_us is not None:
             self.boot.at_us = max(self.boot.at_us or 0, at_us)
 
@@ -144,16 +145,3 @@ class NodeState:
 
 def state_path(folder: Path, node: str) -> Path:
     return folder / schema.STATE / f"{quote(node, safe='@')}.json"
-
-
-def note_unlogged(folder: Path, node: str) -> None:
-    """Note that a node runs without the export, if it has exported into this folder before. Raises OSError."""
-    path = state_path(folder, node)
-    try:
-        content = msgspec.json.decode(path.read_bytes(), type=Content)
-    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
-        return
-    content.boot.unlogged = True
-    temporary = path.with_suffix(".unlogged")
-    temporary.write_bytes(msgspec.json.encode(content))
-    temporary.rename(path)

@@ -28,24 +28,26 @@ BOOT, BATCH, METRICS, SNAPSHOT = range(4)  # a JSON map, sent first; records; a 
 READY, STARTED = "message_log_writer_ready", "message_log_started"
 NOT_WRITTEN = "message_log_not_written"
 
-# Nanoseconds from the monotonic clock to the wall clock, records lost so far in this boot, whether all codes are
-# assigned anew, and the lengths of the seven runs.
-BATCH_HEAD = Struct("<qqB7I")
+# Nanoseconds from the monotonic clock to the wall clock, records lost so far in this boot, the last durable batch of
+# the store's log, whether all codes are assigned anew, and the lengths of the seven runs.
+BATCH_HEAD = Struct("<3qB7I")
 
 # kind (an index into EVENT_NAMES), flags, count, size, routed, codes of origin, queue, address, tag and reason (0 is
 # none), first row, time on the monotonic clock, first message
 SEGMENT = Struct("<BHx8Iqqq")
-PERSISTENT, REDELIVERED, NO_ACK, SEQS, SIZES, ROUTED, ENQUEUED, LINKED, ADDRESSED = (1 << bit for bit in range(9))
+PERSISTENT, REDELIVERED, NO_ACK, SEQS, SIZES, ROUTED, ENQUEUED, LINKED, ADDRESSED, DURABLE = (
+    1 << bit for bit in range(10)
+)
 # ENQUEUED: a publish is followed by as many rows for the messages' entering the queue. LINKED: a delivery to a
-# federation link.
+# federation link. DURABLE: the queue that a message enters is durable.
 
 DETAIL = Struct("<qIBI")  # first row, number of rows, what it is, length
 PROPERTIES, IDENTITY, HOPS, SOURCE = range(4)  # property bytes as on the wire; text; one byte; eight bytes
 
 # Wall clock in microseconds, monotonic clock in nanoseconds, number of the snapshot, next row, records lost so far in
-# this boot, sample rate, kind (an index into SNAPSHOT_KINDS), number of queues of the snapshot in its last frame and
-# else -1, length of the names.
-SNAPSHOT_HEAD = Struct("<5qdBiI")
+# this boot, the last durable batch of the store's log and the one with its last record, sample rate, kind (an index
+# into SNAPSHOT_KINDS), number of queues of the snapshot in its last frame and otherwise -1, length of the names.
+SNAPSHOT_HEAD = Struct("<7qdBiI")
 SNAPSHOT_KINDS = (schema.START, schema.PERIODIC, schema.STOP)
 # ready, unacked, ready_bytes, unacked_bytes, published, delivered, redelivered, acked, recovered (only at the start)
 COUNTS = Struct("<9q")

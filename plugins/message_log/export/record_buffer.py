@@ -87,8 +87,11 @@ class RecordBuffer:
         self._held_bytes = 0  # the size of the above
         self._soon_at = self._step_bytes
 
-    def take(self) -> list[bytes | bytearray]:
-        """Take the batch, in pieces to be joined, or an empty list if there are no records."""
+    def take(self, stored: int = 0) -> list[bytes | bytearray]:
+        """Take the batch, in pieces to be joined, or an empty list if there are no records.
+
+        `stored` is the last durable batch of the store's log.
+        """
         full, self._full = self._full, False
         if not self._segments:
             if full:  # a batch of names alone
@@ -102,7 +105,7 @@ class RecordBuffer:
         runs: list[bytes | bytearray] = [msgspec.json.encode(news)]
         runs += [self._segments, self._seqs, self._sizes, self._routed, self._addresses, self._details]
         anchor_ns = time.time_ns() - time.monotonic_ns()
-        head = BATCH_HEAD.pack(anchor_ns, self.lost, self._new_names, *map(len, runs))
+        head = BATCH_HEAD.pack(anchor_ns, self.lost, stored, self._new_names, *map(len, runs))
         self._taken = self.row - self.dropped
         self.names.news.clear()
         self._new_names = False

@@ -26,6 +26,8 @@ class Head(NamedTuple):
     number: int
     row: int
     lost: int
+    durable_batch: int
+    last_batch: int
     sample_rate: float
     kind: str
     queues: int
@@ -35,8 +37,8 @@ class Frame:
     """Some of the queues of a snapshot, and in its last frame the closing row."""
 
     def __init__(self, payload: bytes) -> None:
-        ts_us, mono_ns, number, row, lost, rate, kind, queues, names_bytes = SNAPSHOT_HEAD.unpack_from(payload)
-        self.head = Head(ts_us, mono_ns, number, row, lost, rate, SNAPSHOT_KINDS[kind], queues)
+        *counts, rate, kind, queues, names_bytes = SNAPSHOT_HEAD.unpack_from(payload)
+        self.head = Head._make([*counts, rate, SNAPSHOT_KINDS[kind], queues])
         self.names = payload[SNAPSHOT_HEAD.size : SNAPSHOT_HEAD.size + names_bytes]
         self.readings = payload[SNAPSHOT_HEAD.size + names_bytes :]
 
@@ -61,6 +63,11 @@ class Link(NamedTuple):
     previous_at_us: int | None
     retention_days: int | None
     comparable: bool | None = None
+    previous_batch: int | None = None
+    store: int | None = None
+    recovered_batch: int | None = None
+    settling_batch: int | None = None
+    damage: int | None = None
 
 
 def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -> dict[str, pa.Array]:
@@ -94,6 +101,9 @@ def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -
             column[place] = value
         return pa.array(column, ARROW[kind])
 
+    def at_end(name: str) -> np.ndarray[Any, Any]:
+        return np.repeat([getattr(head, name) for head in heads], counts)
+
     def texts(place: int) -> pa.Array:
         return pa.array([name[place] for name in names], pa.string()).dictionary_encode()
 
@@ -123,9 +133,12 @@ def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -
         "previous_at": linked(link.previous_at_us, "timestamp"),
         "retention_days": linked(link.retention_days, "int32"),
         "comparable": linked(link.comparable, "bool"),
+        **{name: linked(getattr(link, name), "int64") for name in STORE},
+        **{name: some(at_end(name), ~of_queue, "int64") for name in ("durable_batch", "last_batch")},
     }
 
 
+STORE = ("previous_batch", "store", "recovered_batch", "settling_batch", "damage")
 INT32_MAX = (1 << 31) - 1
 NOBODY = (None, None, None, None)  # the names of the closing row
 KINDS = {column.name: column.type for column in schema.QUEUE_STATS_COLUMNS}

@@ -225,6 +225,7 @@ class Snapshots(Observer):
             number,
             self._buffer.row,
             self._buffer.lost,
+            *self._node.journal.position(),
             self._sample_rate,
             SNAPSHOT_KINDS.index(kind),
         )

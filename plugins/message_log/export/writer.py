@@ -20,6 +20,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from warren.broker.core.messages.journal_port import Recovery
+
 from ..file_format import schema
 from ..file_format.arrow_schema import arrow_schema
 from .arrow_columns import Batches, Boot
@@ -50,7 +52,7 @@ class Task(Boot, frozen=True):
 
     `resumed` is true if the messages at its start are not those that the boot before had stored, for example because
     the process has exported before. `continued` is true if an earlier writer of this boot has ended. `vhosts` are the
-    exported virtual hosts, if not all.
+    exported virtual hosts, if not all. `recovery` is the state of the store's log at the start, or None.
     """
 
     directory: str
@@ -60,6 +62,7 @@ class Task(Boot, frozen=True):
     resumed: bool = False
     continued: bool = False
     vhosts: tuple[str, ...] = ()
+    recovery: Recovery | None = None
 
 
 class Pending:
@@ -162,7 +165,7 @@ class Writer:
             if Batches.begins_anew(payload):
                 self._write()
             self._batches.add(payload)
-            self._state.reached(self._batches.next_row, self._batches.last_us)
+            self._state.reached(self._batches.next_row, self._batches.last_us, self._batches.stored)
             if self._batches.rows >= GROUP_ROWS:
                 self._write()
         elif what == METRICS:
@@ -175,7 +178,7 @@ class Writer:
 
     def _take_snapshot(self, frame: Frame) -> None:
         self._pending.add_frame(frame)
-        self._state.reached(frame.head.row, frame.head.ts_us)
+        self._state.reached(frame.head.row, frame.head.ts_us, frame.head.durable_batch)
         if frame.closing and frame.head.kind == schema.START:
             self._starting = True
             self.look()  # the link to the boot before is written at once
@@ -364,10 +367,12 @@ class Writer:
 
     def _snapshots(self) -> dict[str, pa.Array]:
         task, previous = self.task, self._state.previous
-        link = Link(None, None, None, task.retention_days)
+        store = task.recovery or (None, None, None, None)
+        link = Link(None, None, None, task.retention_days, None, None, *store)
         if previous is not None:
-            comparable = previous.vhosts == task.vhosts and not previous.unlogged and not task.resumed
-            link = Link(previous.boot_id, previous.row, previous.at_us, task.retention_days, comparable)
+            comparable = previous.vhosts == task.vhosts and not task.resumed
+            before = previous.boot_id, previous.row, previous.at_us, task.retention_days, comparable, previous.batch
+            link = Link(*before, *store)
         return columns(self._pending.frames, (task.node, task.boot_id), self.lost_rows, link)
 
     def _metrics(self) -> dict[str, pa.Array]:

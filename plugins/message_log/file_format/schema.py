@@ -69,12 +69,17 @@ Lost records. `lost_records` of a snapshot, and the key `warren.lost_records` of
 that are in no file and never will be: those that did not fit into the broker's buffer, that a killed writer had not
 finished, or that could not be written.
 
+Store. The log of the broker's store is a sequence of batches, numbered without gaps over all starts. The closing row of
+each snapshot has `durable_batch`, the last one that was durable, and `last_batch`, the one that has all before the
+snapshot. That of a start also says how the process found it: `store` identifies the log, `recovered_batch` is its last
+batch, `settling_batch` the last one that settled messages, and `damage` counts damaged or missing parts; all are null
+if nothing is stored. `previous_batch` is the last batch that was durable when the boot before sent its last record.
+
 Boots. The closing row of the snapshot of a start names the boot of the node before it in this folder: `previous_boot`,
 `previous_row`, which is the number of that boot's next row, and `previous_at`, the time of its last record or snapshot,
 both as far as they were known. All are null for the first boot of a node. `retention_days` are the days for which this
 boot keeps files, or null if it keeps them for ever. `comparable` is false if messages may have come and gone without a
-record since then: the process is the same and the service was stopped, the broker ran without the export, another one
-may have had its store on PostgreSQL, or other virtual hosts are exported.
+record since then: the process is the same and the service was stopped, or other virtual hosts are exported.
 
 Durability. `recovered` is the number of a queue's messages that the process found in its store: those of the snapshot
 of the start, and those that expired or exceeded a limit before it. No client connects before that snapshot, and none is
@@ -151,6 +156,7 @@ EVENT_COLUMNS = (
     Column("size", "int32", True),  # bytes of the body; null for confirm
     Column("priority", "int8", True),
     Column("persistent", "bool", True),  # of publish and fed_in
+    Column("durable", "bool", True),  # of enqueue: the queue is
     Column("redelivered", "bool"),  # of deliver
     Column("no_ack", "bool"),  # of deliver
     Column("routed", "int32", True),  # of publish and fed_in
@@ -196,6 +202,9 @@ QUEUE_STATS_COLUMNS = (
     Column("retention_days", "int32", True),  # null: infinity
     Column("comparable", "bool", True),  # null: yes
     Column("recovered", "int64", True),  # of a queue, only in the snapshot of a start
+    *(Column(name, "int64", True) for name in ("previous_batch", "store", "recovered_batch", "settling_batch")),
+    Column("damage", "int64", True),
+    *(Column(name, "int64", True) for name in ("durable_batch", "last_batch")),  # in each closing row
 )
 
 METRIC_COLUMNS = (

@@ -96,8 +96,7 @@ def dlx(ch: Channel, name: Callable[[str], str]) -> str:
 @pytest.fixture
 def dead(client: Client, dlx: str, name: Callable[[str], str]) -> Channel:
     """A channel that consumes the dead letters of `dlx`."""
-    channel = client.channel()
-    channel.consume(name("letters"), no_ack=True)
+    channel = client.consumer(name("letters"), no_ack=True)
     return channel
 
 

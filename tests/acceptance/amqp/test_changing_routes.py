@@ -21,9 +21,7 @@ def arrives(ch: Channel, exchange: str, key: str, *queues: str) -> list[bool]:
 
 
 @pytest.mark.parametrize("kind", ["direct", "fanout", "topic", "headers"])
-def test_a_binding_counts_from_its_making_to_its_end(
-    ch: Channel, other: Channel, queue: str, name: Name, kind: str
-) -> None:
+def test_a_binding_routes_until_it_is_removed(ch: Channel, other: Channel, queue: str, name: Name, kind: str) -> None:
     ch.exchange(exchange := name("exchange"), kind)
     for _ in range(2):
         assert arrives(ch, exchange, "key", queue) == [False]
@@ -53,9 +51,7 @@ def test_a_queue_that_is_made_again_has_lost_its_bindings(ch: Channel, other: Ch
     assert arrives(ch, exchange, "", queue) == [False]
 
 
-def test_an_exchange_that_is_made_again_routes_by_its_new_type(
-    ch: Channel, other: Channel, queue: str, name: Name
-) -> None:
+def test_a_redeclared_exchange_routes_by_its_new_type(ch: Channel, other: Channel, queue: str, name: Name) -> None:
     ch.exchange(exchange := name("exchange"), "fanout")
     ch.bind(queue, exchange, "other")
     assert arrives(ch, exchange, "key", queue) == [True]

@@ -12,35 +12,27 @@ PERSISTENT = {"delivery_mode": 2}
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("mandatory", [False, True])
-@pytest.mark.parametrize("routable", [False, True])
-def test_every_publish_is_confirmed(
-    ch: Channel, name: Name, durable: bool, persistent: bool, mandatory: bool, routable: bool
+def test_every_publish_is_confirmed_once_after_its_return(
+    ch: Channel, name: Name, durable: bool, persistent: bool, mandatory: bool
 ) -> None:
     ch.declare(queue := name("queue"), durable=durable)
     ch.confirm()
-    properties = PERSISTENT if persistent else None
-    for _ in range(20):
-        ch.publish("", queue if routable else "nowhere", b"body", properties, mandatory=mandatory)
-    returned, acked, nacked = confirmed(ch, 20)
-    assert (acked, nacked) == (set(range(1, 21)), set())
-    assert returned == (20 if mandatory and not routable else 0)
-    assert ch.count(queue) == (20 if routable else 0)
-
-
-def confirmed(ch: Channel, last: int) -> tuple[int, set[int], set[int]]:
-    """Read until the publishes 1 to `last` are settled; return the count of returns, the acked and the nacked ones."""
-    returned, acked, nacked = 0, set[int](), set[int]()
-    while len(acked) + len(nacked) < last:
+    for number in range(1, 41):
+        target = queue if number % 2 else "nowhere"
+        ch.publish("", target, b"%d" % number, PERSISTENT if persistent else None, mandatory=mandatory)
+    returned: set[int] = set()
+    waiting = set(range(1, 41))
+    while waiting:
         item = ch.next()
         if isinstance(item, Content):
-            returned += 1
+            returned.add(int(item.body))
             continue
-        assert isinstance(item, Basic.Ack | Basic.Nack) and 1 <= item.delivery_tag <= last
-        settled = acked | nacked
-        assert item.delivery_tag not in settled, "settled twice"
-        covered = range(1, item.delivery_tag + 1) if item.multiple else [item.delivery_tag]
-        (acked if isinstance(item, Basic.Ack) else nacked).update(set(covered) - settled)
-    return returned, acked, nacked
+        assert isinstance(item, Basic.Ack) and item.delivery_tag in waiting
+        acked = {number for number in waiting if number <= item.delivery_tag} if item.multiple else {item.delivery_tag}
+        assert not mandatory or {number for number in acked if number % 2 == 0} <= returned
+        waiting -= acked
+    assert returned == (set(range(2, 41, 2)) if mandatory else set())
+    assert ch.count(queue) == 20
 
 
 def test_a_publish_to_many_queues_is_confirmed_once(ch: Channel, name: Name) -> None:
@@ -58,8 +50,7 @@ def test_a_publish_to_many_queues_is_confirmed_once(ch: Channel, name: Name) -> 
 @pytest.mark.parametrize("no_ack", [True, False])
 def test_what_is_consumed_at_once_is_confirmed_too(ch: Channel, client: Client, name: Name, no_ack: bool) -> None:
     ch.declare(queue := name("queue"), durable=True)
-    consumer = client.channel()
-    consumer.consume(queue, no_ack=no_ack)
+    consumer = client.consumer(queue, no_ack=no_ack)
     ch.confirm()
     for _ in range(10):
         ch.publish("", queue, b"body", PERSISTENT)
@@ -98,24 +89,10 @@ def test_a_refused_publish_is_not_confirmed(ch: Channel) -> None:
     again.nothing()
 
 
-@pytest.mark.parametrize("end", [Queue.Delete, Queue.Purge])
-def test_confirms_complete_when_the_queue_is_deleted_or_purged(
-    client: Client, ch: Channel, name: Name, end: type
-) -> None:
-    ch.declare(queue := name("queue"), durable=True)
-    ch.confirm()
-    for _ in range(50):
-        ch.publish("", queue, b"body", PERSISTENT)
-    client.channel().call(end, queue=queue)
-    _, acked, nacked = confirmed(ch, 50)
-    assert (len(acked), nacked) == (50, set())
-
-
 @pytest.mark.parametrize("settle", ["nack", "reject", "drop", "recover"])
 def test_confirms_do_not_depend_on_what_the_consumer_says(client: Client, ch: Channel, name: Name, settle: str) -> None:
     ch.declare(queue := name("queue"), durable=True)
-    consumer = client.channel()
-    consumer.consume(queue)
+    consumer = client.consumer(queue)
     ch.confirm()
     for _ in range(10):
         ch.publish("", queue, b"body", PERSISTENT)
@@ -140,16 +117,6 @@ def test_a_thousand_publishes_are_each_confirmed_once(ch: Channel, name: Name) -
     ch.nothing()
 
 
-def test_a_confirming_channel_does_not_become_transactional(ch: Channel) -> None:
-    ch.confirm()
-    assert ch.refused(406, Tx.Select).reply_text == "PRECONDITION_FAILED - cannot switch from confirm to tx mode"
-
-
-def test_a_transactional_channel_does_not_become_confirming(ch: Channel) -> None:
-    ch.transact()
-    assert ch.refused(406, Confirm.Select).reply_text == "PRECONDITION_FAILED - cannot switch from tx to confirm mode"
-
-
 def test_a_confirmed_message_is_seen_by_every_channel(broker: Peer, ch: Channel, queue: str) -> None:
     other = broker.connect().channel()
     ch.confirm()
@@ -157,3 +124,21 @@ def test_a_confirmed_message_is_seen_by_every_channel(broker: Peer, ch: Channel,
         ch.publish("", queue, b"body")
         ch.confirms([number])
         assert other.get(queue) is not None
+
+
+@pytest.mark.parametrize("end", [Queue.Delete, Queue.Purge])
+def test_messages_that_are_deleted_or_purged_are_confirmed(client: Client, ch: Channel, name: Name, end: type) -> None:
+    ch.declare(queue := name("queue"), durable=True)
+    ch.confirm()
+    for _ in range(50):
+        ch.publish("", queue, b"body", PERSISTENT)
+    client.channel().call(end, queue=queue)
+    assert ch.confirms(range(1, 51)) == (set(range(1, 51)), set())
+
+
+@pytest.mark.parametrize(("first", "second"), [(Confirm.Select, Tx.Select), (Tx.Select, Confirm.Select)])
+def test_a_channel_is_confirming_or_transactional(ch: Channel, first: type, second: type) -> None:
+    ch.call(first)
+    modes = {Confirm.Select: "confirm", Tx.Select: "tx"}
+    text = f"PRECONDITION_FAILED - cannot switch from {modes[first]} to {modes[second]} mode"
+    assert ch.refused(406, second).reply_text == text

@@ -38,15 +38,6 @@ def test_a_tag_is_used_once_on_a_channel(client: Client, ch: Channel, queue: str
     assert closed.reply_text == "NOT_ALLOWED - attempt to reuse consumer tag 'tag'"
 
 
-def test_a_tag_is_free_after_cancel(ch: Channel, queue: str) -> None:
-    for _ in range(3):
-        ch.cancel(ch.consume(queue, consumer_tag="tag"))
-
-
-def test_consuming_from_a_missing_queue_is_refused(ch: Channel) -> None:
-    assert ch.refused(404, Basic.Consume, queue="missing").reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
-
-
 @pytest.mark.parametrize(("first", "second"), [(True, False), (False, True), (True, True)])
 def test_an_exclusive_consumer_is_alone(client: Client, ch: Channel, queue: str, first: bool, second: bool) -> None:
     tag = ch.consume(queue, exclusive=first)
@@ -94,9 +85,7 @@ def test_arguments_of_consumers_of_streams_are_refused(ch: Channel, name: Name, 
 @pytest.mark.parametrize(
     "arguments", [{"x-credit": {"credit": 1, "drain": False}}, {"x-purpose": "x"}, {"x-cancel-on-ha-failover": True}]
 )
-def test_other_arguments_of_consumers_are_accepted_without_effect(
-    ch: Channel, name: Name, arguments: dict[str, Any]
-) -> None:
+def test_other_arguments_of_consumers_have_no_effect(ch: Channel, name: Name, arguments: dict[str, Any]) -> None:
     ch.declare(queue := name("queue"))
     ch.fill(queue, b"0", b"1")
     ch.consume(queue, arguments=arguments)
@@ -136,14 +125,6 @@ def test_equal_consumers_take_turns(client: Client, queue: str, no_ack: bool) ->
         publisher.sync()
     for at, channel in enumerate(channels):
         assert [item.body for item in channel.deliveries(3)] == [b"%d" % (at + 3 * turn) for turn in range(3)]
-
-
-def test_a_backlog_is_dealt_out_in_turns(client: Client, ch: Channel, queue: str) -> None:
-    ch.qos(2)
-    ch.consume(queue, consumer_tag="one")
-    ch.consume(queue, consumer_tag="two")
-    fill(ch, queue, 4)
-    assert [item.method.consumer_tag for item in ch.deliveries(4)] == ["one", "two", "one", "two"]
 
 
 def test_consumers_of_one_channel_get_a_burst_in_order(client: Client, ch: Channel, queue: str) -> None:
@@ -189,14 +170,11 @@ def test_consumers_of_a_deleted_queue_are_told(broker: Peer, client: Client, ch:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_the_channel_that_deletes_is_told_of_its_own_consumers_after_delete_ok(
-    broker: Peer, ch: Channel, name: Name, durable: bool
-) -> None:
+def test_cancels_of_the_deleting_channel_follow_delete_ok(broker: Peer, ch: Channel, name: Name, durable: bool) -> None:
     queue = name("deleted")
     ch.declare(queue, durable=durable)
     tags = [ch.consume(queue), ch.consume(queue)]
-    other = broker.connect().channel()
-    other.consume(queue)
+    other = broker.connect().consumer(queue)
     ch.send(Queue.Delete, queue=queue)
     answers = [ch.next(), ch.next(), ch.next()]
     assert [answer.name for answer in answers] == ["Queue.DeleteOk", "Basic.Cancel", "Basic.Cancel"]
@@ -223,8 +201,7 @@ def test_a_client_may_answer_the_servers_cancel(ch: Channel, queue: str) -> None
 @pytest.mark.parametrize("said", [{}, {"consumer_cancel_notify": False}, {"consumer_cancel_notify": "yes"}])
 def test_clients_that_cannot_be_told_are_not(broker: Peer, queue: str, said: dict[str, Any]) -> None:
     able = {key: value for key, value in CAPABILITIES.items() if key != "consumer_cancel_notify"}
-    ch = broker.connect(capabilities={**able, **said}).channel()
-    ch.consume(queue)
+    ch = broker.connect(capabilities={**able, **said}).consumer(queue)
     ch.call(Queue.Delete, queue=queue)
     ch.nothing()
 

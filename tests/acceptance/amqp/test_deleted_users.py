@@ -1,7 +1,7 @@
-"""Connections of deleted users and virtual hosts are closed, whatever is under way. Also the list of connections."""
+"""Connections of deleted users and virtual hosts, and consumers without a right. Also the list of connections."""
 
 import pytest
-from pamqp.commands import Connection, Queue
+from pamqp.commands import Basic, Connection, Queue
 
 from tests.support.amqp_client import Channel, Client
 from tests.support.in_process import InProcessPeer, socket_of
@@ -127,3 +127,16 @@ def test_a_connection_is_listed_with_the_name_that_its_client_gave_it(broker: In
     named.close()
     broker.settle()
     assert [one.client_name for one in broker.server.connections.values()] == [""]
+
+
+def test_a_user_without_the_right_to_read_a_queue_loses_its_consumers(broker: InProcessPeer) -> None:
+    broker.connect().channel().declare("q")
+    broker.add_user("u", (), ("", "", ".*"))
+    ch = broker.connect("u", "u").channel()
+    ch.consume("q", consumer_tag="mine")
+    broker.node.users.set_permission("u", "/", "", "", "^q$")
+    ch.nothing()
+    broker.node.users.set_permission("u", "/", "", "", "^other$")
+    cancelled = ch.next()
+    assert isinstance(cancelled, Basic.Cancel) and cancelled.consumer_tag == "mine"
+    assert not len(broker.node.vhosts["/"].queues["q"].consumers)

@@ -12,15 +12,12 @@ from tests.support.amqp_client import Channel, Client
 CUT = pytest.mark.differs("cuts within characters before 4.0")
 
 
-def test_looking_for_a_missing_queue_closes_the_channel_and_not_the_connection(client: Client, ch: Channel) -> None:
+def test_looking_for_a_missing_object_closes_the_channel_and_not_the_connection(client: Client, ch: Channel) -> None:
     closed = ch.refused(404, Queue.Declare, queue="missing", passive=True)
     assert closed.reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
-    client.channel().sync()
-
-
-def test_looking_for_a_missing_exchange_is_refused(ch: Channel) -> None:
-    closed = ch.refused(404, Exchange.Declare, exchange="missing", exchange_type="direct", passive=True)
+    closed = client.channel().refused(404, Exchange.Declare, exchange="missing", exchange_type="direct", passive=True)
     assert closed.reply_text == "NOT_FOUND - no exchange 'missing' in vhost '/'"
+    client.channel().sync()
 
 
 @pytest.mark.parametrize("method", [Basic.Get, Basic.Consume, Queue.Purge, Queue.Delete, Queue.Bind])
@@ -34,9 +31,7 @@ def test_a_missing_queue_is_refused(ch: Channel, method: type) -> None:
     assert ch.refused(404, method, queue="missing").reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
 
 
-def test_publishing_to_a_missing_exchange_closes_the_channel_and_what_follows_is_ignored(
-    client: Client, ch: Channel, queue: str
-) -> None:
+def test_methods_after_a_publish_to_a_missing_exchange_are_ignored(client: Client, ch: Channel, queue: str) -> None:
     ch.publish("missing", "key", b"lost")
     for _ in range(20):
         ch.publish("", queue, b"ignored")
@@ -77,29 +72,6 @@ def test_closes_that_cross_are_both_answered(client: Client, ch: Channel) -> Non
     client.channel(ch.number).sync()
 
 
-def test_the_immediate_flag_is_not_supported(client: Client, ch: Channel, queue: str) -> None:
-    ch.publish("", queue, b"body", immediate=True)
-    closed = client.expect_close(540)
-    assert closed.reply_text == "NOT_IMPLEMENTED - immediate=true"
-    assert (closed.class_id, closed.method_id) == (60, 40)
-
-
-def test_a_prefetch_in_bytes_is_not_supported(ch: Channel) -> None:
-    assert ch.refused(540, Basic.Qos, prefetch_size=10).reply_text == "NOT_IMPLEMENTED - prefetch_size!=0 (10)"
-
-
-def test_recover_without_requeue_is_not_supported(ch: Channel) -> None:
-    assert ch.refused(540, Basic.Recover, requeue=False).reply_text == "NOT_IMPLEMENTED - requeue=false"
-
-
-def test_flow_that_is_on_is_confirmed(ch: Channel) -> None:
-    assert ch.call(ChannelMethods.Flow, active=True).active is True
-
-
-def test_flow_cannot_be_switched_off(ch: Channel) -> None:
-    assert ch.refused(540, ChannelMethods.Flow, active=False).reply_text == "NOT_IMPLEMENTED - active=false"
-
-
 @pytest.mark.parametrize(
     "queue",
     [
@@ -122,3 +94,22 @@ def test_access_request_is_granted(ch: Channel, name: Callable[[str], str]) -> N
     granted = codec.frame(codec.METHOD, ch.number, b"\x00\x1e\x00\x0b\x00\x01")
     assert ch.client.read_bytes(len(granted)) == granted
     ch.sync()
+
+
+@pytest.mark.parametrize(
+    ("method", "fields", "text"),
+    [
+        (Basic.Publish, {"immediate": True}, "immediate=true"),
+        (Basic.Qos, {"prefetch_size": 10}, "prefetch_size!=0 (10)"),
+        (Basic.Recover, {"requeue": False}, "requeue=false"),
+        (ChannelMethods.Flow, {"active": False}, "active=false"),
+    ],
+)
+def test_unsupported_methods_are_refused(ch: Channel, method: type, fields: dict[str, object], text: str) -> None:
+    assert ch.call(ChannelMethods.Flow, active=True).active is True
+    ch.send(method, **fields)
+    if method is Basic.Publish:
+        ch.client.raw(codec.header_frame(ch.number, 0))
+    closed = ch.client.expect_close(540)
+    assert closed.reply_text == f"NOT_IMPLEMENTED - {text}"
+    assert (closed.class_id, closed.method_id) == (method.index >> 16, method.index & 0xFFFF)

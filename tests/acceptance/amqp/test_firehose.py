@@ -63,26 +63,17 @@ def test_a_publish_is_traced_with_all_that_is_known_of_it(trace: Trace, client: 
     origin = found.pop("connection")
     assert origin[0] == "S" and b" -> " in bytes(origin[1])  # type: ignore[call-overload]
     assert found == {
-        "exchange_name": ("S", b""),
-        "routing_keys": strings("q", "copy", "nowhere"),
-        "node": ("S", found["node"][1]),
-        "vhost": ("S", b"/"),
-        "channel": ("I", 1),
-        "user": ("S", b"guest"),
-        "routed_queues": strings("q", "copy"),
-    }
+        "exchange_name": ("S", b""), "routing_keys": strings("q", "copy", "nowhere"), "node": ("S", found["node"][1]),
+        "vhost": ("S", b"/"), "channel": ("I", 1), "user": ("S", b"guest"), "routed_queues": strings("q", "copy"),
+    }  # fmt: skip
     assert described[0] == "F" and isinstance(described[1], Table)
     properties = dict(described[1].items())
     table = properties.pop("headers")[1]
     assert isinstance(table, Table) and dict(table.items()) == {"h": ("I", 1), "CC": strings("copy", "nowhere")}
     assert properties == {
-        "content_type": ("S", b"a/b"),
-        "delivery_mode": ("I", 2),
-        "priority": ("I", 3),
-        "expiration": ("S", b"9999"),
-        "timestamp": ("I", 5),
-        "message_id": ("S", b"m"),
-    }
+        "content_type": ("S", b"a/b"), "delivery_mode": ("I", 2), "priority": ("I", 3), "expiration": ("S", b"9999"),
+        "timestamp": ("I", 5), "message_id": ("S", b"m"),
+    }  # fmt: skip
 
 
 def test_a_delivery_is_traced_by_its_queue(trace: Trace, ch: Channel) -> None:

@@ -90,64 +90,40 @@ def test_a_publish_without_its_header_is_refused(ch: Channel, queue: str) -> Non
     ch.client.raw(publishing(ch, queue))
     ch.send(Queue.Declare, queue=queue, passive=True)
     closed = ch.client.expect_close(505)
-    assert (
-        closed.reply_text
-        == "UNEXPECTED_FRAME - expected content header for class 60, got non content header frame instead"
-    )
+    text = "expected content header for class 60, got non content header frame instead"
+    assert closed.reply_text == f"UNEXPECTED_FRAME - {text}"
     assert (closed.class_id, closed.method_id) == (60, 40)
 
 
-def test_a_body_in_place_of_the_header_is_refused(ch: Channel, queue: str) -> None:
-    ch.client.raw(publishing(ch, queue) + codec.frame(codec.BODY, ch.number, b"body"))
-    ch.client.expect_close(505)
+PUBLISH, QOS = codec.method_frame(1, Basic.Publish, {"routing_key": "nowhere"}), codec.method_frame(1, Basic.Qos, {})
+HEADER, BODY = codec.header_frame(1, 4), codec.frame(codec.BODY, 1, b"body")
+HALF = PUBLISH + codec.header_frame(1, 10) + codec.frame(codec.BODY, 1, b"five.")
+NO_METHOD = "UNEXPECTED_FRAME - expected method frame, got non method frame instead"
+NO_BODY = "UNEXPECTED_FRAME - expected content body, got non content body frame instead"
+OTHER_CLASS = "UNEXPECTED_FRAME - expected content header for class 60, got one for class 10 instead"
 
 
-@pytest.mark.parametrize("frame", [codec.header_frame(1, 4), codec.frame(codec.BODY, 1, b"body")])
-def test_content_without_its_method_is_refused(ch: Channel, frame: bytes) -> None:
-    ch.client.raw(frame)
-    closed = ch.client.expect_close(505)
-    assert closed.reply_text == "UNEXPECTED_FRAME - expected method frame, got non method frame instead"
-
-
-@pytest.mark.parametrize("after", [codec.method_frame(1, Basic.Qos, {}), codec.header_frame(1, 4)])
-def test_a_content_without_its_body_is_refused(ch: Channel, queue: str, after: bytes) -> None:
-    ch.client.raw(publishing(ch, queue) + codec.header_frame(1, 10) + codec.frame(codec.BODY, 1, b"five.") + after)
-    closed = ch.client.expect_close(505)
-    assert closed.reply_text == "UNEXPECTED_FRAME - expected content body, got non content body frame instead"
-
-
-def test_a_header_of_another_class_is_refused(ch: Channel, queue: str) -> None:
-    ch.client.raw(publishing(ch, queue) + codec.header_frame(1, 0, class_id=10))
-    closed = ch.client.expect_close(505)
-    assert closed.reply_text == "UNEXPECTED_FRAME - expected content header for class 60, got one for class 10 instead"
-
-
-def test_a_header_with_a_weight_is_refused(ch: Channel, queue: str) -> None:
-    ch.client.raw(publishing(ch, queue) + codec.header_frame(1, 0, weight=1))
-    ch.client.expect_close(505)
-
-
-def test_a_heartbeat_on_a_channel_is_refused(ch: Channel) -> None:
-    ch.client.raw(codec.frame(codec.HEARTBEAT, 1, b""))
-    ch.client.expect_close(505)
-
-
-@pytest.mark.parametrize("kind", [codec.HEADER, codec.BODY])
-def test_content_on_channel_zero_is_refused(client: Client, kind: int) -> None:
-    client.raw(codec.header_frame(0, 0) if kind == codec.HEADER else codec.frame(codec.BODY, 0, b"body"))
-    client.expect_close(505)
-
-
-@pytest.mark.parametrize("kind", [0, 4, 9, 255])
-def test_an_unknown_frame_type_is_refused(ch: Channel, kind: int) -> None:
-    ch.client.raw(codec.frame(kind, 1, b"12345678"))
-    ch.client.expect_close(501, answer=False)
-
-
-@pytest.mark.parametrize("frame", [codec.frame(codec.HEARTBEAT, 0, b"x"), codec.frame(codec.HEADER, 1, b"\0\x3c\0\0")])
-def test_a_heartbeat_with_a_payload_and_a_stunted_header_are_refused(ch: Channel, queue: str, frame: bytes) -> None:
-    ch.client.raw(publishing(ch, queue) + frame)
-    ch.client.expect_close(501, answer=False)
+@pytest.mark.parametrize(
+    ("frames", "code", "text"),
+    [
+        (HEADER, 505, NO_METHOD),
+        (BODY, 505, NO_METHOD),
+        (PUBLISH + BODY, 505, "UNEXPECTED_FRAME - "),
+        (HALF + QOS, 505, NO_BODY),
+        (HALF + HEADER, 505, NO_BODY),
+        (PUBLISH + codec.header_frame(1, 0, class_id=10), 505, OTHER_CLASS),
+        (PUBLISH + codec.header_frame(1, 0, weight=1), 505, "UNEXPECTED_FRAME - "),
+        (codec.frame(codec.HEARTBEAT, 1, b""), 505, "UNEXPECTED_FRAME - "),
+        (codec.header_frame(0, 0), 505, "UNEXPECTED_FRAME - "),
+        (codec.frame(codec.BODY, 0, b"body"), 505, "UNEXPECTED_FRAME - "),
+        *((codec.frame(kind, 1, b"12345678"), 501, "FRAME_ERROR - ") for kind in (0, 4, 9, 255)),
+        (PUBLISH + codec.frame(codec.HEARTBEAT, 0, b"x"), 501, "FRAME_ERROR - "),
+        (PUBLISH + codec.frame(codec.HEADER, 1, b"\0\x3c\0\0"), 501, "FRAME_ERROR - "),
+    ],
+)
+def test_an_unexpected_or_invalid_frame_is_refused(ch: Channel, frames: bytes, code: int, text: str) -> None:
+    ch.client.raw(frames)
+    assert ch.client.expect_close(code, answer=code == 505).reply_text.startswith(text)
 
 
 @pytest.mark.parametrize("part", ["method", "header", "body", "heartbeat"])
@@ -202,9 +178,7 @@ def test_empty_body_frames_are_tolerated(ch: Channel, queue: str) -> None:
 
 
 @pytest.mark.parametrize("properties", [None, {"type": "empty", "headers": {"k": 1}}])
-def test_an_empty_message_is_delivered_without_a_body_frame(
-    ch: Channel, queue: str, properties: dict[str, Any] | None
-) -> None:
+def test_an_empty_message_has_no_body_frame(ch: Channel, queue: str, properties: dict[str, Any] | None) -> None:
     ch.publish("", queue, b"", properties)
     ch.publish("", queue, b"next")
     ch.consume(queue, no_ack=True)
@@ -228,15 +202,10 @@ def test_publishes_of_two_channels_may_interleave_frame_by_frame(client: Client,
     assert sorted(one.drain(queue)) == [b"1" * 5000, b"2" * 5000]
 
 
-@pytest.mark.parametrize("method", [Basic.Qos, Queue.Declare, ChannelMethods.Flow])
+@pytest.mark.parametrize("method", [Basic.Qos, Queue.Declare, ChannelMethods.Flow, Basic.Publish])
 def test_a_method_on_a_channel_never_opened_is_refused(client: Client, method: type) -> None:
     client.unopened(5).send(method)
     assert client.expect_close(504).reply_text == "CHANNEL_ERROR - expected 'channel.open'"
-
-
-def test_a_publish_on_a_channel_never_opened_is_refused(client: Client) -> None:
-    client.unopened(5).publish("", "nowhere", b"body")
-    client.expect_close(504)
 
 
 def test_a_second_open_of_a_channel_is_refused(ch: Channel) -> None:

@@ -1,10 +1,14 @@
 """Heartbeats, and the handshake timeout."""
 
+from typing import Any
+
 import pytest
+from pamqp.commands import Connection
 
 from tests.support import codec
 from tests.support.amqp_client import PROTOCOL_HEADER, Silence
 from tests.support.peer import Peer
+from warren.broker.core.telemetry.resource_alarms import DISK
 
 pytestmark = pytest.mark.in_process("the clock is moved")
 
@@ -74,3 +78,14 @@ def test_an_open_connection_is_not_bound_by_the_handshake_limit(broker: Peer) ->
     client = broker.connect()
     client.nothing_for(20_000)
     client.channel().sync()
+
+
+def test_a_client_that_an_alarm_blocks_for_long_is_not_closed(broker: Any) -> None:
+    ch = broker.connect(heartbeat=1).channel()
+    ch.declare("queue")
+    broker.node.alarms.set(DISK)
+    ch.publish("", "queue", b"body")
+    broker.wait(10_000)
+    broker.node.alarms.clear(DISK)
+    assert [type(ch.client.next()) for _ in range(2)] == [Connection.Blocked, Connection.Unblocked]
+    assert ch.drain("queue") == [b"body"]

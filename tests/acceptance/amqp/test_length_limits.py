@@ -1,10 +1,9 @@
 """Length limits of queues."""
 
-import itertools
 from typing import Any
 
 import pytest
-from pamqp.commands import Basic, Tx
+from pamqp.commands import Tx
 
 from tests.support.amqp_client import Channel, Client
 from tests.support.peer import Name, Peer
@@ -76,20 +75,7 @@ def test_what_comes_back_stays_while_there_is_room(ch: Channel, name: Name) -> N
     assert ch.drain(queue) == [b"1", b"2", b"3"]
 
 
-def test_a_channel_that_ends_returns_too_much(client: Client, ch: Channel, name: Name) -> None:
-    declare_limited(ch, queue := name("queue"), 2)
-    ch.fill(queue, b"0", b"1")
-    reader = client.channel()
-    for _ in range(2):
-        assert reader.get(queue, no_ack=False) is not None
-    ch.fill(queue, b"2")
-    reader.close()
-    assert ch.drain(queue) == [b"1", b"2"]
-
-
-def test_a_queue_that_holds_nothing_hands_over(
-    client: Client, ch: Channel, name: Name, dlx: str, dead: Channel
-) -> None:
+def test_a_queue_of_length_zero_hands_over(client: Client, ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     declare_limited(ch, queue := name("queue"), 0, dlx=dlx)
     reader = client.channel()
     reader.qos(1)
@@ -220,8 +206,7 @@ def test_without_confirms_a_refusal_is_silent(ch: Channel, name: Name) -> None:
 
 def test_a_full_queue_refuses_though_a_consumer_waits(client: Client, ch: Channel, name: Name) -> None:
     declare_limited(ch, queue := name("queue"), 0, overflow="reject-publish")
-    reader = client.channel()
-    reader.consume(queue)
+    reader = client.consumer(queue)
     ch.confirm()
     ch.publish("", queue, b"body")
     assert ch.confirms([1]) == (set(), {1})
@@ -287,27 +272,6 @@ def test_what_comes_back_to_a_queue_that_refuses_is_kept(ch: Channel, name: Name
     ch.nack(out[-1].tag, multiple=True)
     ch.sync()
     assert ch.drain(queue) == [b"0", b"1", b"2", b"3"]
-
-
-def test_no_publish_is_both_acked_and_nacked(client: Client, ch: Channel, name: Name) -> None:
-    declare_limited(ch, queue := name("queue"), 1, overflow="reject-publish")
-    reader = client.channel()
-    reader.qos(3)
-    reader.consume(queue)
-    ch.confirm()
-    published, settled = 0, [0, 0]
-    for burst in itertools.chain(*itertools.repeat((1, 7, 40, 2), 25)):
-        for _ in range(burst):
-            ch.publish("", queue, b"body")
-        acked, nacked = ch.confirms(range(published + 1, published + burst + 1))
-        published += burst
-        settled[0] += len(acked)
-        settled[1] += len(nacked)
-        for delivery in [item for item in client.inbox(reader.number) if not isinstance(item, Basic.Ack)]:
-            client.inbox(reader.number).remove(delivery)
-            reader.ack(delivery.tag)
-    assert sum(settled) == published and all(settled)
-    ch.nothing()
 
 
 # Policies

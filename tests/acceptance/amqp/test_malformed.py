@@ -51,30 +51,31 @@ def test_arguments_that_cannot_be_decoded_are_a_syntax_error(ch: Channel, argume
     ch.client.expect_close(502)
 
 
+def nested(letter: str) -> bytes:
+    """Tables (F) or arrays (A) in each other, five hundred deep."""
+    value = b"V"
+    for _ in range(500):
+        value = letter.encode() + codec.long_string((b"\x01k" if letter == "F" else b"") + value)
+    return value
+
+
 @pytest.mark.differs("RabbitMQ takes any depth")
 @pytest.mark.parametrize("letter", ["F", "A"])
 def test_a_table_nested_five_hundred_deep_ends_only_its_connection(broker: Peer, letter: str) -> None:
     client = broker.connect()
-    channel = client.channel()
-    nested = b"V"
-    for _ in range(500):
-        nested = letter.encode() + codec.long_string((b"\x01k" if letter == "F" else b"") + nested)
-    channel.send(Queue.Declare, queue=broker.name("queue"), arguments=b"\x01k" + nested)
+    client.channel().send(Queue.Declare, queue=broker.name("queue"), arguments=b"\x01k" + nested(letter))
     client.expect_close(502)
     broker.connect().channel().sync()
 
 
 @pytest.mark.parametrize("letter", ["F", "A"])
 @pytest.mark.parametrize("exchange", ["", "amq.headers"])
-def test_a_header_nested_five_hundred_deep_harms_nobody(
-    broker: Peer, ch: Channel, queue: str, exchange: str, letter: str
-) -> None:
-    nested = b"V"
-    for _ in range(500):
-        nested = letter.encode() + codec.long_string((b"\x01k" if letter == "F" else b"") + nested)
+def test_a_deeply_nested_header_harms_nobody(broker: Peer, ch: Channel, queue: str, exchange: str, letter: str) -> None:
     ch.bind(queue, "amq.headers", arguments={"absent": queue})
     client = broker.connect()
-    client.channel().publish(exchange, queue, b"body", {"headers": b"\x01k" + nested + b"\x02CC" + codec.field([])})
+    client.channel().publish(
+        exchange, queue, b"body", {"headers": b"\x01k" + nested(letter) + b"\x02CC" + codec.field([])}
+    )
     ch.sync()
     assert ch.count(queue) <= 1
 
@@ -118,9 +119,7 @@ def test_a_routing_key_that_is_not_utf8_is_routed_as_it_is(ch: Channel, name: Ca
 
 
 @pytest.mark.parametrize("cut", range(1, 70, 3))
-def test_a_publish_cut_off_by_the_end_of_the_stream_never_happened(
-    broker: Peer, ch: Channel, queue: str, cut: int
-) -> None:
+def test_a_publish_that_the_end_of_the_stream_cuts_off_is_none(broker: Peer, ch: Channel, queue: str, cut: int) -> None:
     client = broker.connect()
     channel = client.channel()
     whole = (

@@ -65,16 +65,6 @@ def test_zero_is_no_limit(ch: Channel, queue: str) -> None:
     ch.deliveries(300)
 
 
-def test_the_limit_holds_for_a_queue_that_fills_later(ch: Channel, queue: str) -> None:
-    ch.qos(2)
-    ch.consume(queue)
-    fill(ch, queue, 3, start=0)
-    out = ch.deliveries(2)
-    ch.nothing(queue)
-    ch.ack(out[0].tag)
-    assert ch.delivery().body == b"2"
-
-
 def test_a_shared_limit_counts_all_consumers(ch: Channel, queue: str) -> None:
     fill(ch, queue, 10)
     ch.qos(3, globally=True)
@@ -132,9 +122,7 @@ def test_a_shared_limit_is_the_channels(client: Client, ch: Channel, queue: str)
     other.nothing(queue)
 
 
-def test_a_full_shared_limit_holds_back_consumers_that_need_not_acknowledge(
-    ch: Channel, queue: str, name: Name
-) -> None:
+def test_a_full_shared_limit_stops_consumers_without_acknowledgement(ch: Channel, queue: str, name: Name) -> None:
     ch.declare(free := name("free"))
     fill(ch, queue, 2)
     ch.qos(1, globally=True)

@@ -7,7 +7,6 @@ import pytest
 from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import Channel, Client
-from tests.support.codec import Typed
 from tests.support.peer import Name, Peer
 
 LEVELS = pytest.mark.differs("there a live message of a higher level holds back the expiry of lower ones")
@@ -33,11 +32,6 @@ def publish(ch: Channel, queue: str, *priorities: int | None, **properties: Any)
     ch.sync()
 
 
-@pytest.mark.parametrize("value", [-10, -1, 256, 260, "5", 5.0, True, Typed("V")])
-def test_priorities_that_make_no_sense_are_refused(ch: Channel, name: Name, value: Any) -> None:
-    ch.refused(406, Queue.Declare, queue=name("queue"), arguments={"x-max-priority": value})
-
-
 @pytest.mark.parametrize("most", [3, 10, 255])
 def test_the_more_urgent_come_first_and_equals_in_turn(ch: Channel, name: Name, most: int) -> None:
     declare(ch, queue := name("queue"), most)
@@ -50,18 +44,6 @@ def test_the_more_urgent_come_first_and_equals_in_turn(ch: Channel, name: Name, 
     assert [int(priority) for priority, _ in came] == sorted(priorities, reverse=True)
     numbers = [int(number) for _, number in came]
     assert all(first < second for first, second in zip(numbers[::2], numbers[1::2], strict=True))
-
-
-def test_a_consumer_gets_them_in_that_order(ch: Channel, ranked: str) -> None:
-    publish(ch, ranked, 1, 5, 3, 5, 0)
-    ch.qos(1)
-    ch.consume(ranked)
-    came = []
-    for _ in range(5):
-        delivery = ch.delivery()
-        came.append(delivery.body)
-        ch.ack(delivery.tag)
-    assert came == [b"5.1", b"5.3", b"3.2", b"1.0", b"0.4"]
 
 
 def test_a_priority_above_the_highest_is_the_highest(ch: Channel, ranked: str) -> None:
@@ -131,16 +113,6 @@ def test_what_comes_back_returns_to_its_place(client: Client, ch: Channel, ranke
     assert [message.redelivered for message in came] == [True, False, True, True, False, False]
 
 
-def test_publish_requeue_consume(ch: Channel, name: Name) -> None:
-    declare(ch, queue := name("queue"), 10)
-    publish(ch, queue, *range(10))
-    out = [message for message in (ch.get(queue, no_ack=False) for _ in range(10)) if message]
-    for message in out:
-        ch.reject(message.tag)
-    ch.sync()
-    assert ch.drain(queue) == [b"%d.%d" % (priority, priority) for priority in range(9, -1, -1)]
-
-
 # With other features
 
 
@@ -204,8 +176,7 @@ def test_a_single_active_consumer_is_served_by_priority(client: Client, ch: Chan
     declare(ch, queue := name("queue"), 5, single_active_consumer=True)
     publish(ch, queue, 1, 5, 3)
     ch.consume(queue, no_ack=True)
-    other = client.channel()
-    other.consume(queue, no_ack=True)
+    other = client.consumer(queue, no_ack=True)
     assert [delivery.body for delivery in ch.deliveries(3)] == [b"5.1", b"3.2", b"1.0"]
     other.nothing(queue)
 

@@ -67,9 +67,7 @@ def test_a_use_makes_it_stay(broker: Peer, client: Client, ch: Channel, leased: 
     assert is_deleted(client, leased)
 
 
-def test_a_queue_that_was_used_once_expires_after_that_use(
-    broker: Peer, client: Client, ch: Channel, leased: str
-) -> None:
+def test_the_time_starts_anew_with_a_use(broker: Peer, client: Client, ch: Channel, leased: str) -> None:
     broker.wait(PART_MS)
     ch.declare(leased, passive=True)
     broker.wait(PART_MS)
@@ -96,7 +94,7 @@ def test_what_is_out_does_not_hold_it(broker: Peer, client: Client, ch: Channel,
     ch.sync()  # neither tag was unknown
 
 
-def test_consumers_hold_it_and_the_time_starts_when_the_last_one_goes(
+def test_the_time_starts_when_the_last_consumer_is_cancelled(
     broker: Peer, client: Client, ch: Channel, leased: str
 ) -> None:
     first, second = ch.consume(leased), ch.consume(leased)
@@ -111,8 +109,7 @@ def test_consumers_hold_it_and_the_time_starts_when_the_last_one_goes(
 
 
 def test_the_end_of_a_channel_ends_the_use_of_its_consumers(broker: Peer, client: Client, leased: str) -> None:
-    consumer = client.channel()
-    consumer.consume(leased)
+    consumer = client.consumer(leased)
     broker.wait(AFTER_MS)
     consumer.close()
     assert not is_deleted(client, leased)
@@ -158,9 +155,7 @@ def test_an_exclusive_queue_expires_too(broker: Peer, client: Client, ch: Channe
     assert is_deleted(client, queue)
 
 
-def test_an_auto_delete_queue_that_never_had_a_consumer_expires(
-    broker: Peer, client: Client, ch: Channel, name: Name
-) -> None:
+def test_an_auto_delete_queue_without_a_consumer_expires(broker: Peer, client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), auto_delete=True, arguments={"x-expires": 100})
     broker.wait(150)
     assert is_deleted(client, queue)

@@ -90,40 +90,6 @@ def test_it_takes_delivers_counts_purges_and_goes(ch: Channel, quorum: str) -> N
     ch.refused(404, Queue.Declare, queue=quorum, passive=True)
 
 
-def test_consumers_take_turns(client: Client, ch: Channel, quorum: str) -> None:
-    readers = [client.channel() for _ in range(2)]
-    for reader in readers:
-        reader.qos(2)
-        reader.consume(quorum)
-    for at in range(4):
-        ch.fill(quorum, b"%d" % at)
-    assert [len(reader.deliveries(2)) for reader in readers] == [2, 2]
-
-
-@pytest.mark.parametrize("how", ["nack", "reject", "nack many"])
-@pytest.mark.parametrize("requeue", [True, False])
-def test_nack_and_reject_work(ch: Channel, quorum: str, how: str, requeue: bool) -> None:
-    ch.fill(quorum, b"0", b"1", b"2")
-    ch.qos(3)
-    tag = ch.consume(quorum)
-    out = ch.deliveries(3)
-    ch.cancel(tag)
-    if how == "nack many":
-        ch.nack(out[-1].tag, multiple=True, requeue=requeue)
-    for delivery in [] if how == "nack many" else out:
-        (ch.nack if how == "nack" else ch.reject)(delivery.tag, requeue=requeue)
-    ch.client.channel().consume(quorum, no_ack=True)
-    ch.sync()
-    again = ch.client.unopened(ch.number + 1)
-    if not requeue:
-        again.nothing(quorum)
-        return
-    came = again.deliveries(3)
-    assert {delivery.body for delivery in came} == {b"0", b"1", b"2"}
-    assert all(delivery.redelivered for delivery in came)
-    ch.refused(406, Basic.Ack, delivery_tag=out[0].tag)
-
-
 @pytest.mark.parametrize("kind", ["quorum", "classic"])
 def test_what_comes_back_above_a_length_limit_goes_to_consumers_that_wait(ch: Channel, name: Name, kind: str) -> None:
     """A classic queue drops it first."""
@@ -134,8 +100,7 @@ def test_what_comes_back_above_a_length_limit_goes_to_consumers_that_wait(ch: Ch
     for body in (b"0", b"1", b"2", b"3"):
         ch.fill(queue, body)
     out = ch.deliveries(4)
-    other = ch.client.channel()
-    other.consume(queue, no_ack=True)
+    other = ch.client.consumer(queue, no_ack=True)
     other.sync()
     ch.nack(out[-1].tag, multiple=True, requeue=True)
     ch.close()
@@ -270,17 +235,6 @@ def test_a_message_comes_back_so_often_and_dies(
     assert (death["reason"], death["queue"], death["count"]) == ("delivery_limit", queue, 1)
     assert letter.headers["x-first-death-reason"] == "delivery_limit"
     ch.nothing(queue)
-
-
-def test_without_an_exchange_for_it_a_message_that_failed_too_often_is_dropped(ch: Channel, name: Name) -> None:
-    declare(ch, queue := name("queue"), delivery_limit=1)
-    ch.fill(queue, b"body")
-    ch.qos(1)
-    ch.consume(queue)
-    for _ in range(2):
-        ch.reject(ch.delivery().tag)
-    ch.nothing(queue)
-    assert ch.count(queue) == 0
 
 
 @pytest.mark.parametrize("how", ["channel", "connection"])

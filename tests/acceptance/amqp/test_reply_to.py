@@ -20,7 +20,7 @@ def send_request(ch: Channel, replier: Channel, queue: str, body: bytes = b"ques
     question = replier.get(queue)
     assert question is not None and question.properties.correlation_id == "1"
     name = str(question.properties.reply_to)
-    assert name.startswith(REPLY_TO + ".") and len(name) > len(REPLY_TO) + 20
+    assert re.fullmatch(r"amq\.rabbitmq\.reply-to\.[\w-]+\.[\w-]+==", name)
     return name
 
 
@@ -145,12 +145,6 @@ def test_a_reply_name_cannot_be_bound(client: Client, ch: Channel, queue: str, m
     assert closed.reply_text == "ACCESS_REFUSED - cannot bind or unbind to a volatile (direct reply-to) queue"
 
 
-def test_the_name_of_a_reply_queue_has_two_parts_as_in_rabbitmq(ch: Channel, queue: str) -> None:
-    ch.consume(REPLY_TO, no_ack=True)
-    ch.publish("", queue, b"question", {"reply_to": REPLY_TO})
-    assert re.fullmatch(r"amq\.rabbitmq\.reply-to\.[\w-]+\.[\w-]+==", str(ch.get(queue).properties.reply_to))
-
-
 @pytest.mark.in_process("looks at the cache of routes")
 def test_a_reply_queue_ends_the_cached_routes_to_itself_alone(broker: Peer, ch: Channel, queue: str) -> None:
     assert isinstance(broker, InProcessPeer)
@@ -181,9 +175,7 @@ def test_a_reply_queue_ends_the_cached_routes_to_itself_alone(broker: Peer, ch: 
     [{}, {"durable": True}, {"exclusive": True}, {"auto_delete": True}, {"arguments": {"x-queue-type": "quorum"}}],
     ids=str,
 )
-def test_declaring_the_pseudo_queue_succeeds(
-    ch: Channel, passive: bool, consuming: bool, flags: dict[str, Any]
-) -> None:
+def test_the_pseudo_queue_can_be_declared(ch: Channel, passive: bool, consuming: bool, flags: dict[str, Any]) -> None:
     if consuming:
         ch.consume(REPLY_TO, no_ack=True)
     reply = ch.call(Queue.Declare, queue=REPLY_TO, passive=passive, **flags)

@@ -42,16 +42,6 @@ def test_fanout_reaches_all(ch: Channel, name: Name) -> None:
         assert reached_keys(ch, exchange, found, key) == {"a", "b", ""}
 
 
-@pytest.mark.parametrize("kind", ["direct", "fanout", "topic"])
-def test_messages_keep_their_order_in_every_queue(ch: Channel, name: Name, kind: str) -> None:
-    exchange, found = declare_bound(ch, name, kind, ["key"])
-    bodies = [str(at).encode() for at in range(100)]
-    for body in bodies:
-        ch.publish(exchange, "key", body)
-    ch.sync()
-    assert ch.drain(found["key"]) == bodies
-
-
 def test_two_matching_bindings_of_a_queue_give_one_copy(ch: Channel, queue: str, name: Name) -> None:
     ch.exchange(exchange := name("exchange"), "topic")
     for key in ("x.#", "#.x", "#", "*"):
@@ -64,14 +54,6 @@ def test_two_matching_bindings_of_a_queue_give_one_copy(ch: Channel, queue: str,
     ch.publish(exchange, "x", b"one is left")
     ch.sync()
     assert ch.drain(queue) == [b"one is left"]
-
-
-def test_a_hash_matches_an_empty_key_in_each_of_a_hundred_queues(ch: Channel, name: Name) -> None:
-    ch.exchange(exchange := name("exchange"), "topic")
-    found = {str(at): str(ch.declare(name(f"queue-{at}")).queue) for at in range(100)}
-    for queue in found.values():
-        ch.bind(queue, exchange, "#")
-    assert reached_keys(ch, exchange, found, "") == set(found)
 
 
 PATTERNS = ["#", "", "*", "a.#", "#.a", "*.#", "a.*.b", "a.", "a.*", "##", "a#b", "a*", "*.*", "#.a.#", "a.#.b", "*.a"]
@@ -118,10 +100,8 @@ def test_many_hashes_and_a_long_key_do_not_blow_up(ch: Channel, name: Name) -> N
         assert reached_keys(ch, exchange, found, words) == {"#.a.#"}
 
 
-def headers_bound(
-    ch: Channel, name: Name, specs: dict[str, dict[str, Any]], kind: str = "headers"
-) -> tuple[str, dict[str, str]]:
-    ch.exchange(exchange := name("exchange"), kind)
+def headers_bound(ch: Channel, name: Name, specs: dict[str, dict[str, Any]]) -> tuple[str, dict[str, str]]:
+    ch.exchange(exchange := name("exchange"), "headers")
     found = {}
     for word, arguments in specs.items():
         found[word] = ch.declare(name(word)).queue
@@ -146,33 +126,21 @@ HEADERS: list[tuple[dict[str, Any] | None, set[str]]] = [
 
 
 def test_headers_match_all_or_any_without_the_x_keys(ch: Channel, name: Name) -> None:
-    specs: dict[str, dict[str, Any]] = {
-        "all": {**SPEC, "x-match": "all"},
-        "any": {**SPEC, "x-match": "any"},
-        "none": {},
-        "no": {"x-match": "any"},
-    }
+    specs: dict[str, dict[str, Any]] = {match: {**SPEC, "x-match": match} for match in ("all", "any")}
+    specs |= {"none": {}, "no": {"x-match": "any"}}
     exchange, found = headers_bound(ch, name, specs)
     for headers, expected in HEADERS:
         assert reached_keys(ch, exchange, found, "ignored", headers) == expected, headers
 
 
 def test_headers_compare_values_with_their_kind(ch: Channel, name: Name) -> None:
-    specs: dict[str, dict[str, Any]] = {
-        "integer": {"k": 1},
-        "string": {"k": "1"},
-        "true": {"k": True},
-        "array": {"k": [1, "a"]},
-        "table": {"k": {"a": 1}},
-    }
-    exchange, found = headers_bound(ch, name, specs)
+    values: dict[str, Any] = {"integer": 1, "string": "1", "true": True, "array": [1, "a"], "table": {"a": 1}}
+    exchange, found = headers_bound(ch, name, {word: {"k": value} for word, value in values.items()})
+    same: list[tuple[Any, str]] = [(value, word) for word, value in values.items()]
     for value, expected in [
+        *same,
         (Typed("b", 1), "integer"),
         (Typed("l", 1), "integer"),
-        ("1", "string"),
-        (True, "true"),
-        ([1, "a"], "array"),
-        ({"a": 1}, "table"),
         (2, ""),
         ([1], ""),
         (None, ""),
@@ -189,9 +157,7 @@ def test_headers_tell_integers_from_floats(ch: Channel, name: Name) -> None:
 
 def test_headers_match_with_the_x_keys_where_asked(ch: Channel, name: Name) -> None:
     keys = {"x-a": "1", "b": "2"}
-    specs: dict[str, dict[str, Any]] = {
-        match: {**keys, "x-match": match} for match in ("all", "any", "all-with-x", "any-with-x")
-    }
+    specs = {match: {**keys, "x-match": match} for match in ("all", "any", "all-with-x", "any-with-x")}
     exchange, found = headers_bound(ch, name, specs)
     for headers, expected in [
         ({"x-a": "1", "b": "2"}, set(specs)),

@@ -6,7 +6,6 @@ import pytest
 from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import Channel, Client
-from tests.support.codec import Typed
 from tests.support.peer import Name, Peer
 
 SINGLE = {"x-single-active-consumer": True}
@@ -30,11 +29,6 @@ def consumer(client: Client, queue: str, priority: int | None = None, **fields: 
 
 def bodies(channel: Channel, count: int) -> list[bytes]:
     return [delivery.body for delivery in channel.deliveries(count)]
-
-
-@pytest.mark.parametrize("value", ["yes", 1, 0, Typed("V")])
-def test_the_argument_is_true_or_false(ch: Channel, name: Name, value: Any) -> None:
-    ch.refused(406, Queue.Declare, queue=name("queue"), arguments={"x-single-active-consumer": value})
 
 
 def test_false_is_as_if_it_were_not_there_for_the_consumers(client: Client, ch: Channel, name: Name) -> None:
@@ -189,18 +183,3 @@ def test_an_exclusive_consumer_is_refused(client: Client, ch: Channel, single: s
         consumer(client, single)
     closed = ch.refused(403, Basic.Consume, queue=single, exclusive=True)
     assert closed.reply_text.startswith(f"ACCESS_REFUSED - queue '{single}' in vhost '/' ")
-
-
-def test_without_it_a_more_important_consumer_comes_before(client: Client, ch: Channel, queue: str) -> None:
-    low = consumer(client, queue, -5, no_ack=True)
-    ch.fill(queue, b"0")
-    assert bodies(low, 1) == [b"0"]
-    default = consumer(client, queue, no_ack=True)
-    ch.fill(queue, b"1")
-    assert bodies(default, 1) == [b"1"]
-    high = client.channel()
-    high.qos(1)
-    high.consume(queue, arguments={"x-priority": 3})
-    ch.fill(queue, b"2", b"3")
-    assert (bodies(high, 1), bodies(default, 1)) == ([b"2"], [b"3"])
-    low.nothing(queue)

@@ -47,11 +47,7 @@ def test_headers_of_every_type_return_byte_for_byte(ch: Channel, queue: str) -> 
 @pytest.mark.differs("since 4.0 headers are sorted, repeats are dropped and L becomes l")
 @pytest.mark.parametrize(
     "inside",
-    [
-        codec.pairs({"k": Typed("L", 5)}),
-        codec.pairs({"z": 1, "a": 2}),
-        codec.pairs({"k": 1}) + codec.pairs({"k": 2}),
-    ],
+    [codec.pairs({"k": Typed("L", 5)}), codec.pairs({"z": 1, "a": 2}), codec.pairs({"k": 1}) + codec.pairs({"k": 2})],
 )
 def test_headers_return_as_they_were_written(ch: Channel, queue: str, inside: bytes) -> None:
     sent = codec.property_bytes({"headers": inside})

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from pamqp.commands import Exchange
 
 from tests.support import codec
 from tests.support.amqp_client import Channel, Content
@@ -101,8 +100,7 @@ def test_the_same_death_again_is_counted(broker: Peer, ch: Channel, name: Name) 
     lead(ch, parked, source, message_ttl=1)
     ch.bind(parked, "amq.direct", parked)
     ch.publish("", source, b"body", {"headers": {"mine": 1}})
-    reader = ch.client.channel()
-    reader.consume(source)
+    reader = ch.client.consumer(source)
     letter = reader.delivery()
     assert "x-death" not in letter.headers
     for turn in range(1, 4):
@@ -115,20 +113,6 @@ def test_the_same_death_again_is_counted(broker: Peer, ch: Channel, name: Name) 
         assert letter.headers["mine"] == 1
         assert [death["exchange"] for death in letter.headers["x-death"]] == ["amq.direct", ""]
         assert [death["routing-keys"] for death in letter.headers["x-death"]] == [[parked], [source]]
-
-
-def test_a_death_for_another_reason_stands_by_itself(broker: Peer, ch: Channel, name: Name, dlx: str) -> None:
-    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name("source")}
-    ch.declare(source := name("source"), arguments=arguments)
-    ch.fill(source, b"body")
-    ch.reject_next(source)  # back to the same queue: rejected letters may go round
-    broker.wait(50)
-    message = ch.get(source, no_ack=False)
-    assert message is not None and brief(message) == [(source, "rejected", 1)]
-    ch.reject(message.tag, requeue=False)
-    broker.wait(50)
-    again = ch.get(source)
-    assert again is not None and brief(again) == [(source, "rejected", 2)]
 
 
 @pytest.mark.in_process("the time is of whole seconds")
@@ -191,8 +175,7 @@ def test_what_is_published_again_starts_anew(ch: Channel, source: str, dead: Cha
 def test_no_death_a_client_tells_of_ends_a_circle(ch: Channel, name: Name) -> None:
     ch.declare(target := name("target"))
     lead(ch, first := name("first"), target, message_ttl=0)
-    reader = ch.client.channel()
-    reader.consume(target, no_ack=True)
+    reader = ch.client.consumer(target, no_ack=True)
     ch.fill(first, b"body", headers={"x-death": [{**PLANTED[0], "queue": target}]})
     assert brief(reader.delivery()) == [(first, "expired", 1)]
 
@@ -201,9 +184,7 @@ def test_no_death_a_client_tells_of_ends_a_circle(ch: Channel, name: Name) -> No
 
 
 @pytest.mark.parametrize("arguments", [{"x-message-ttl": 1}, {"x-message-ttl": 0}, {"x-max-length": 0}])
-def test_what_would_return_to_its_queue_is_dropped(
-    broker: Peer, ch: Channel, name: Name, arguments: dict[str, int]
-) -> None:
+def test_what_would_return_is_dropped(broker: Peer, ch: Channel, name: Name, arguments: dict[str, int]) -> None:
     ch.declare(queue := name("queue"), arguments={"x-dead-letter-exchange": "amq.direct", **arguments})
     ch.bind(queue, "amq.direct", queue)
     ch.fill(queue, b"body")
@@ -219,8 +200,7 @@ def test_what_would_return_to_its_queue_still_goes_to_the_others(broker: Peer, c
     ch.declare(other := name("other"))
     for queue in (source, other):
         ch.bind(queue, exchange)
-    reader = ch.client.channel()
-    reader.consume(other, no_ack=True)
+    reader = ch.client.consumer(other, no_ack=True)
     ch.fill(source, b"body")
     assert brief(reader.delivery()) == [(source, "expired", 1)]
     reader.nothing(source, other)
@@ -239,8 +219,7 @@ def test_a_rejection_keeps_a_circle_alive(broker: Peer, ch: Channel, name: Name)
     first, second = name("first"), name("second")
     lead(ch, first, second, message_ttl=1)
     lead(ch, second, first)
-    reader = ch.client.channel()
-    reader.consume(second)
+    reader = ch.client.consumer(second)
     ch.fill(first, b"body")
     for turn in range(1, 6):
         broker.wait(5)
@@ -269,8 +248,7 @@ def test_a_history_does_not_grow_with_the_turns(broker: Peer, ch: Channel, name:
     for queue, to in zip(names[:3], names[1:], strict=True):
         lead(ch, queue, to, message_ttl=1)
     lead(ch, names[3], names[3])  # rejected ones come back to it
-    reader = ch.client.channel()
-    reader.consume(names[3])
+    reader = ch.client.consumer(names[3])
     ch.fill(names[0], b"body")
     broker.wait(30)
     for _ in range(9):
@@ -278,19 +256,3 @@ def test_a_history_does_not_grow_with_the_turns(broker: Peer, ch: Channel, name:
     letter = reader.delivery()
     newest = [(names[3], "rejected", 9)]
     assert brief(letter) == newest + [(queue, "expired", 1) for queue in reversed(names[:3])]
-
-
-def test_an_exchange_in_between_is_told(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
-    ch.exchange(outer := name("outer"), "fanout")
-    ch.call(Exchange.Bind, source=outer, destination=dlx, routing_key="")
-    ch.declare(second := name("second"), arguments={"x-dead-letter-exchange": dlx})
-    ch.bind(second, outer)
-    ch.declare(first := name("first"), arguments={"x-dead-letter-exchange": outer, "x-message-ttl": 0})
-    reader = ch.client.channel()
-    reader.consume(second)
-    ch.fill(first, b"body")
-    reader.reject(reader.delivery().tag, requeue=False)
-    for expected in ([(first, "expired", 1)], [(second, "rejected", 1), (first, "expired", 1)]):
-        letter = dead.delivery()
-        assert brief(letter) == expected
-    assert letter.headers["x-death"][0]["exchange"] == outer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.codec import Typed
-from tests.support.federation import Place, fields, plain
+from tests.support.federation import Place, fields
 from tests.support.polling import WITHIN_S, until, until_steady
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.vhost.vhost import VHost
@@ -65,21 +65,6 @@ def test_a_bound_key_is_bound_upstream_and_messages_flow(up: Place, down: Place,
     up.bound("fed.x")
 
 
-@modes
-def test_queues_with_one_key_need_one_binding(up: Place, down: Place, mode: str) -> None:
-    link(up, down, channel_use_mode=mode)
-    first, second = down.listener("fed.x", "k"), down.listener("fed.x", "k")
-    up.bound("fed.x", "k")
-    up.ch.publish("fed.x", "k", b"1")
-    assert down.bodies(first, 1) == down.bodies(second, 1) == [b"1"]
-    down.ch.delete(first)
-    up.ch.publish("fed.x", "k", b"2")
-    assert down.bodies(second, 1) == [b"2"]
-    assert up.keys("fed.x") == ["k"]
-    down.ch.unbind(second, "fed.x", "k")
-    up.bound("fed.x")
-
-
 def test_a_binding_ends_with_its_queue_however_that_ends(up: Place, down: Place) -> None:
     link(up, down)
     owner = down.connect()
@@ -98,24 +83,6 @@ def test_a_binding_ends_with_its_queue_however_that_ends(up: Place, down: Place)
     down.ch.delete("deleted")
     down.ch.delete_exchange("inner")
     up.bound("fed.x")
-
-
-@modes
-def test_one_key_with_other_arguments_is_another_binding(up: Place, down: Place, mode: str) -> None:
-    link(up, down, "direct", channel_use_mode=mode)
-    here = down.listener("fed.x", "k")
-    down.ch.bind(here, "fed.x", "k", arguments={"a": 1})
-    down.ch.bind(here, "fed.x", "k", arguments={"a": Typed("l", 1)})
-    up.bound("fed.x", "k", "k", "k")
-    shown = [[name for name, _ in fields(arguments)] for _, _, arguments in up.bindings("fed.x")]
-    assert sorted(shown) == [["a", "x-bound-from"], ["a", "x-bound-from"], ["x-bound-from"]]
-    types = [plain(arguments.get("a")) for _, _, arguments in up.bindings("fed.x") if "a" in arguments]
-    assert sorted(types) == [("I", 1), ("l", 1)]
-    down.ch.unbind(here, "fed.x", "k", arguments={"a": 1})
-    up.bound("fed.x", "k", "k")
-    up.ch.publish("fed.x", "k", b"once")
-    up.ch.publish("fed.x", "k", b"more")
-    assert down.bodies(here, 2) == [b"once", b"more"]
 
 
 @modes
@@ -144,17 +111,6 @@ def test_headers_are_matched_upstream_as_they_are_here(up: Place, down: Place, m
     expected = [b"both", b"one"] if match.startswith("any") else [b"both"]
     assert down.bodies(here, len(expected)) == expected
     assert down.row()["forwarded"] == len(expected)
-
-
-@modes
-def test_wildcards_of_a_topic_are_bound_as_they_are(up: Place, down: Place, mode: str) -> None:
-    link(up, down, channel_use_mode=mode)
-    here = down.listener("fed.x", "a.*", "#.z")
-    up.bound("fed.x", "#.z", "a.*")
-    for key in ("a", "a.b", "a.b.c", "y.z", "z", "a.z"):
-        up.ch.publish("fed.x", key, key.encode())
-    assert down.bodies(here, 4) == [b"a.b", b"y.z", b"z", b"a.z"]
-    assert down.row()["forwarded"] == 4
 
 
 @modes
@@ -227,10 +183,7 @@ def test_a_key_stays_bound_where_the_link_breaks_while_it_deletes_the_old_exchan
         if broken:
             raise breaks.pop()
 
-    down.ch.exchange("fed.x", "direct")
-    down.listener("fed.x", "k")
-    down.link("^fed", up.uri, channel_use_mode=mode)
-    up.bound("fed.x", "k")
+    down.linked(up, up.uri, channel_use_mode=mode)
     monkeypatch.setattr(ExchangeLink, "_delete_exchange", broken_delete)
     for count in range(3):
         up.act(lambda: up.site.host.close_connections(lambda one: one.client_name.startswith("Federation"), "bye"))
@@ -245,10 +198,7 @@ def test_a_key_that_stays_bound_misses_nothing_and_nothing_comes_twice(
     up: Place, down: Place, proxied: NewProxy
 ) -> None:
     proxy = proxied(up.site)
-    down.ch.exchange("fed.x", "direct")
-    here = down.listener("fed.x", "k")
-    down.link("^fed", up.through(proxy.port))
-    up.bound("fed.x", "k")
+    here = down.linked(up, up.through(proxy.port))
     publisher = Publisher(up)
     for _ in range(4):
         proxy.cut()
@@ -259,13 +209,8 @@ def test_a_key_that_stays_bound_misses_nothing_and_nothing_comes_twice(
         down.running()
         down.counted(here, publisher.stop())
         until(lambda: down.row()["unconfirmed"] == 0, lambda: str(down.row()))
-        until(lambda: unacked(up, down.upstream_queue()) == 0, "all acknowledged")
+        until(lambda: up.unacked(down.upstream_queue()) == 0, "all acknowledged")
     assert down.ch.drain(here) == [b"%d" % number for number in range(publisher.published)]
-
-
-def unacked(place: Place, queue: str) -> int:
-    found = place.queue(queue)
-    return found.unacked if found is not None else 0
 
 
 class Publisher:

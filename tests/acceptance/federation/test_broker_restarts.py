@@ -191,34 +191,6 @@ def test_a_broker_that_is_to_clean_up_when_it_stops_does_so(loop: LoopThread) ->
         site.close()
 
 
-def test_a_queue_upstream_that_is_restarted_half_way_loses_nothing(lives: Lives) -> None:
-    queue = f"{lives.queue}.q"
-    for warren in (lives.up, lives.down):
-        channel = warren.connect().channel()
-        channel.declare(queue, durable=True)
-        channel.fill(queue, *(b"%s %d" % (warren.name.encode(), number) for number in range(20)), **PERSISTENT)
-    lives.down.upstream("up", f"amqp://linker:{SECRET}@127.0.0.1:{lives.proxy.port}/%2f")
-    lives.down.policy(f"^{queue}$", {"federation-upstream": "up"})
-    lives.down.running()
-    got: set[bytes] = set()
-    for _ in range(2):
-        for warren in (lives.up, lives.down):
-            channel = warren.connect().channel()
-            channel.qos(10)
-            channel.consume(queue)
-            messages = channel.deliveries(10)
-            channel.ack(messages[-1].tag, multiple=True)
-            channel.sync()
-            channel.client.close()
-            got |= {message.body for message in messages}
-        if len(got) == 20:
-            lives.up.stop()
-            lives.up.start()
-            lives.proxy.target = lives.up.address
-            lives.down.running()
-    assert len(got) == 40
-
-
 def test_a_stored_uri_that_cannot_be_understood_stops_nothing_else(lives: Lives) -> None:
     lives.link()
     odd = f"{lives.exchange}.odd"

@@ -2,16 +2,14 @@
 
 import pytest
 
-from tests.support.amqp_client import Channel
 from tests.support.federation import Place, headers
 from tests.support.polling import until, until_steady
 
 from .conftest import NewPlaces
-from .test_topologies import TRIANGLE, Edge, Graph, each_reaches, everywhere_once, ring
+from .test_topologies import COMPLETE, TRIANGLE, Edge, Graph, each_reaches, everywhere_once, ring
 
 pytestmark = pytest.mark.sockets
 
-COMPLETE = [(up, down) for up in range(4) for down in range(4) if up != down]
 RING_WITH_A_CHORD = [*ring(4), (0, 2)]
 DEDUPLICATE = {"federation-upstream-set": "all", "federation-deduplicate": True}
 MULTI_HOP = {"federation-upstream-set": "all", "federation-multi-hop": True}
@@ -68,48 +66,23 @@ def chain(places: list[Place], definition: dict[str, object]) -> None:
         downstream.link("^fed", upstream.uri)
 
 
-def consumers(place: Place) -> list[int]:
-    """Their priorities."""
-    return place.look(lambda vhost: [one.priority for one in vhost.queues["fed.q"].consumers.all])
-
-
-def consuming(place: Place) -> Channel:
-    channel = place.channel()
-    channel.consume("fed.q", no_ack=True)
-    return channel
-
-
-def publish(place: Place, *numbers: int) -> None:
-    place.ch.fill("fed.q", *(b"%d" % number for number in numbers))
-
-
 def test_messages_come_to_a_consumer_over_several_hops_and_stay_when_it_goes(here: NewPlaces) -> None:
     places = here(4)
     chain(places, MULTI_HOP)
     first, second, third, last = places
-    publish(first, *range(20))
-    channel = consuming(last)
+    first.fill("fed.q", *range(20))
+    channel = last.consumer()
     assert [message.body for message in channel.deliveries(20)] == [b"%d" % number for number in range(20)]
     until(
-        lambda: [consumers(place) for place in places] == [[-3], [-2], [-1], [0]],
-        lambda: f"who is nearer comes first: {[consumers(place) for place in places]}",
+        lambda: [[priority for _, priority in place.consumers()] for place in places] == [[-3], [-2], [-1], [0]],
+        lambda: f"who is nearer comes first: {[place.consumers() for place in places]}",
     )
     channel.close()
-    until(lambda: not any(consumers(place) for place in places), "no demand")
-    publish(first, *range(5))
+    until(lambda: not any(place.consumers() for place in places), "no demand")
+    first.fill("fed.q", *range(5))
     until_steady(lambda: [place.ready("fed.q") for place in places])
     assert [place.ready("fed.q") for place in places] == [5, 0, 0, 0]
     until(lambda: second.row()["state"] == third.row()["state"] == "paused", "links that pause")
-
-
-def test_without_the_key_they_come_one_hop(here: NewPlaces) -> None:
-    places = here(3)
-    chain(places, {"federation-upstream-set": "all"})
-    publish(places[0], 1)
-    consuming(places[2])
-    until(lambda: consumers(places[1]), "the link of the last")
-    until_steady(lambda: [place.ready("fed.q") for place in places])
-    assert [place.ready("fed.q") for place in places] == [1, 0, 0]
 
 
 def test_in_a_complete_graph_demand_ends_with_its_consumer(here: NewPlaces) -> None:
@@ -121,11 +94,11 @@ def test_in_a_complete_graph_demand_ends_with_its_consumer(here: NewPlaces) -> N
         place.federate("^fed", *[other.uri for other in places if other is not place])
     for place in places:
         place.running(2)
-    channel = consuming(places[0])
+    channel = places[0].consumer()
     for place in places:
-        publish(place, *range(10))
+        place.fill("fed.q", *range(10))
     channel.deliveries(30)
     channel.close()
-    until(lambda: not any(consumers(place) for place in places), "no demand")
-    until_steady(lambda: [consumers(place) for place in places])
-    assert not any(consumers(place) for place in places), "nobody asks for nobody"
+    until(lambda: not any(place.consumers() for place in places), "no demand")
+    until_steady(lambda: [place.consumers() for place in places])
+    assert not any(place.consumers() for place in places), "nobody asks for nobody"

@@ -37,17 +37,10 @@ def test_a_link_between_brokers_of_one_cluster_name_says_what_it_cannot_do(names
     assert other.site.request("GET", f"/federation-links/{other.vhost}/none").status == 400
 
 
-def test_a_link_that_does_all_it_should_is_not_degraded(loop: LoopThread) -> None:
-    up, down = Site(loop, "one"), Site(loop, "two")
-    try:
-        down.place("v").ch.exchange("fed.x", "fanout")
-        there, here = up.place("v"), down.place("v")
-        here.federate("^fed", there.uri)
-        row = here.running()[0]
-        assert (row["degraded"], row["reason"]) == (False, "")
-    finally:
-        down.close()
-        up.close()
+def test_a_link_that_does_all_it_should_is_not_degraded(everywhere: list[Place]) -> None:
+    up, down, _ = everywhere
+    down.linked(up, up.uri)
+    assert (down.row()["degraded"], down.row()["reason"]) == (False, "")
 
 
 @pytest.mark.parametrize("hops", [0, -1])
@@ -58,26 +51,19 @@ def test_a_link_that_no_message_may_pass_says_so(up: Place, down: Place, hops: i
     assert (row["degraded"], row["reason"]) == (True, f"max-hops is {hops}: no message may pass the link")
 
 
-def test_a_link_that_starts_and_starts_again_leaves_no_error_in_the_upstreams_log(loop: LoopThread) -> None:
-    up, down = Site(loop, "one"), Site(loop, "two")
-    try:
-        there, here = up.place("v"), down.place("v")
-        for place in (there, here):
-            place.ch.exchange("fed.x", "direct")
-        queue = here.listener("fed.x", "k")
-        here.link("^fed", there.uri)
-        for body in (b"first", b"second"):
-            until(lambda: "k" in there.keys("fed.x"), "bound")
-            there.ch.publish("fed.x", "k", body)
-            assert here.get(queue).body == body
-            there.act(lambda: up.host.close_connections(lambda one: one.client_name.startswith("Federation"), "bye"))
-            until(lambda: here.row()["reconnects"], "broken")
-            here.running()
-        assert not [entry for entry in up.log if entry[0] == "channel_closing"]
-        assert len([name for name in there.exchanges() if name.startswith("federation: ")]) == 1
-    finally:
-        down.close()
-        up.close()
+def test_a_link_that_starts_and_starts_again_leaves_no_error_in_the_upstreams_log(own: Site, down: Place) -> None:
+    up = own.place()
+    up.ch.exchange("fed.x", "topic")
+    queue = down.linked(up, up.uri)
+    for body in (b"first", b"second"):
+        until(lambda: "k" in up.keys("fed.x"), "bound")
+        up.ch.publish("fed.x", "k", body)
+        assert down.get(queue).body == body
+        up.act(own.host.close_connections, lambda one: one.client_name.startswith("Federation"), "bye")
+        until(lambda: down.row()["reconnects"], "broken")
+        down.running()
+    assert not [entry for entry in own.log if entry[0] == "channel_closing"]
+    assert len([name for name in up.exchanges() if name.startswith("federation: ")]) == 1
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,8 @@ from warren.federation import exchange_link
 pytestmark = pytest.mark.sockets
 
 
-def linked(up: Place, down: Place, *uris: str) -> str:
-    """A queue here that gets what is published upstream."""
-    down.ch.exchange("fed.x", "direct")
-    here = down.listener("fed.x", "k")
-    down.upstream("u", list(uris) or up.inside)
-    down.policy("^fed", {"federation-upstream": "u"})
-    down.running()
-    up.bound("fed.x", "k")
-    return here
-
-
 def test_a_link_whose_exchange_has_just_gone_is_not_restarted(up: Place, down: Place) -> None:
-    linked(up, down)
+    down.linked(up)
     service, id_ = down.site.federation, down.row()["id"]
 
     def delete_and_restart() -> bool:
@@ -84,7 +73,7 @@ def test_after_an_alarm_a_queue_that_wants_nothing_is_paused_again(up: Place, do
 
 
 def test_what_one_queue_refuses_another_gets_once(up: Place, down: Place) -> None:
-    full = linked(up, down)
+    full = down.linked(up)
     other = down.listener("fed.x", "k")
     down.policy(f"^{full}$", {"max-length": 2, "overflow": "reject-publish"}, "full", apply_to="queues")
     for number in range(10):
@@ -145,10 +134,7 @@ def test_an_upstream_exchange_that_is_declared_again_at_a_warren_is_bound_soon(
     """The link checks a Warren every BACKLOG_S, a RabbitMQ every 90 s."""
     monkeypatch.setattr(exchange_link, "BACKLOG_S", 0.1)
     with closing(Site(loop, "patient", federation=Federation())) as site, closing(site.place()) as down:
-        down.ch.exchange("fed.x", "direct")
-        here = down.listener("fed.x", "k")
-        down.link("^fed", up.uri)
-        up.bound("fed.x", "k")
+        here = down.linked(up, up.uri)
         up.ch.delete_exchange("fed.x")
         up.ch.exchange("fed.x", "direct")
         up.bound("fed.x", "k")
@@ -157,7 +143,7 @@ def test_an_upstream_exchange_that_is_declared_again_at_a_warren_is_bound_soon(
 
 
 def test_a_virtual_host_upstream_that_is_deleted_is_found_when_it_is_back(up: Place, down: Place) -> None:
-    here = linked(up, down)
+    here = down.linked(up)
     up.act(up.site.node.delete_vhost, up.vhost)
     down.down()
     again = up.site.place(up.vhost)
@@ -170,6 +156,10 @@ def test_a_virtual_host_upstream_that_is_deleted_is_found_when_it_is_back(up: Pl
 
 def test_of_uris_that_differ_by_user_alone_the_one_that_may_log_in_serves_throughout(up: Place, down: Place) -> None:
     refused = up.through(up.site.port, user="nobody:wrong")
-    here = linked(up, down, refused, refused + "?heartbeat=5", up.uri)
+    here = down.linked(up)
+    down.upstream("u0", [refused, refused + "?heartbeat=5", up.uri])
+    until(lambda: down.row()["uri"] == f"amqp://127.0.0.1:{up.site.port}/{up.vhost}", lambda: str(down.row()))
+    down.running()
+    up.bound("fed.x", "k")
     up.ch.publish("fed.x", "k", b"came")
     assert down.get(here).body == b"came"

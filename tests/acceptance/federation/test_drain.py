@@ -124,16 +124,6 @@ def test_deaths_are_counted_on(up: Place, down: Place) -> None:
     assert [dict(entry)["queue"] for _, entry in deaths] == [("S", "second"), ("S", "first")]
 
 
-def test_policies_of_the_queue_stay_as_they_are(up: Place, down: Place) -> None:
-    both(up, down)
-    down.policy("^q$", {"max-length": 10, "overflow": "reject-publish"}, apply_to="queues")
-    up.ch.fill("q", *(b"%d" % number for number in range(20)))
-    drain(up, down)
-    down.counted("q", 10)
-    assert down.row()["policy"] == ""
-    assert [down.get("q").body for _ in range(20)] == [b"%d" % number for number in range(20)]
-
-
 def test_a_queue_that_the_upstream_lacks_is_not_made_there(up: Place, down: Place) -> None:
     down.ch.declare("q", durable=True)
     drain(up, down)
@@ -158,15 +148,6 @@ def test_only_queues_that_are_listed_are_drained_and_links_of_others_stay(up: Pl
     up.ch.fill("one", b"stays")
     until_steady(lambda: up.ready("one"))
     assert up.ready("one") == 1
-
-
-def test_a_drain_comes_before_a_link_that_waits_for_demand(up: Place, down: Place) -> None:
-    both(up, down)
-    up.ch.fill("q", b"m")
-    down.link("^q$", up.uri)
-    assert down.ready("q") == 0
-    down.upstream("u0", up.uri, drain=["q"])
-    assert down.bodies("q", 1) == [b"m"]
 
 
 @pytest.mark.parametrize("value", ["q", [1], {"q": 1}])

@@ -5,6 +5,7 @@ Brokers that are killed are in test_broker_restarts.py.
 
 import asyncio
 import os
+from collections.abc import Callable
 
 import pytest
 
@@ -23,15 +24,6 @@ SPARE = 5  # files, connections or tasks that may come and go with other things
 MANY = 120
 
 
-def linked(up: Place, down: Place, uri: str = "") -> str:
-    """A queue here that gets what is published upstream."""
-    down.ch.exchange("fed.x", "direct")
-    here = down.listener("fed.x", "k")
-    down.link("^fed", uri or up.inside)
-    up.bound("fed.x", "k")
-    return here
-
-
 def flows(up: Place, down: Place, here: str, body: bytes = b"flows") -> None:
     """Again, however long it takes until the exchange upstream is as it should be."""
     until(lambda: "k" in up.keys("fed.x"), lambda: f"bound: {up.keys('fed.x')}")
@@ -41,7 +33,7 @@ def flows(up: Place, down: Place, here: str, body: bytes = b"flows") -> None:
 
 def test_a_line_that_is_silent_is_given_up_and_what_waited_comes(up: Place, down: Place, proxied: NewProxy) -> None:
     proxy = proxied(up.site)
-    here = linked(up, down, up.through(proxy.port, f"?heartbeat={HEARTBEAT_S}&connection_timeout=500"))
+    here = down.linked(up, up.through(proxy.port, f"?heartbeat={HEARTBEAT_S}&connection_timeout=500"))
     proxy.silence()
     for number in range(1000):
         up.ch.publish("fed.x", "k", b"%d" % number)
@@ -54,7 +46,7 @@ def test_a_line_that_is_silent_is_given_up_and_what_waited_comes(up: Place, down
 
 
 def test_a_link_that_is_restarted_keeps_its_backlog(up: Place, down: Place) -> None:
-    here = linked(up, down)
+    here = down.linked(up)
     down.policy(f"^{here}$", {"max-length": 0, "overflow": "reject-publish"}, "full", apply_to="queues")
     for number in range(20):
         up.ch.publish("fed.x", "k", b"%d" % number)
@@ -83,44 +75,38 @@ def restart_path(down: Place) -> str:
     return f"/federation-links/vhost/{down.vhost}/{down.row()['id']}/{down.site.node.name}/restart"
 
 
-def test_a_queue_that_is_deleted_upstream_is_made_again(up: Place, down: Place) -> None:
-    here = linked(up, down)
-    up.ch.delete(down.upstream_queue())
-    until(lambda: down.row()["reconnects"] == 1, lambda: str(down.row()))
-    down.running()
-    assert up.queues() == [down.upstream_queue()]
-    up.bound("fed.x", "k")
-    flows(up, down, here)
-    until_steady(lambda: (up.exchanges(), up.queues()))
-    assert len(up.exchanges()) == 2 and down.row()["reconnects"] == 1
-
-
-def test_an_internal_exchange_that_is_deleted_is_made_again(up: Place, down: Place) -> None:
-    here = linked(up, down)
+def delete_internal_exchange(up: Place, down: Place) -> None:
     (internal,) = [name for name in up.exchanges() if name.startswith("federation: ")]
     up.ch.delete_exchange(internal)
-    until(lambda: down.row()["reconnects"] == 1, lambda: str(down.row()))
-    down.running()
-    up.bound("fed.x", "k")
-    flows(up, down, here)
 
 
-def test_an_exchange_that_is_deleted_upstream_is_made_again(up: Place, down: Place) -> None:
-    here = linked(up, down)
-    up.ch.delete_exchange("fed.x")
-    until(lambda: up.exchange("fed.x"), lambda: f"the exchange: {down.row()}")
-    down.running()
-    up.bound("fed.x", "k")
-    flows(up, down, here)
-
-
-def test_an_exchange_that_was_deleted_and_made_by_others_is_bound_again(up: Place, down: Place) -> None:
-    here = linked(up, down)
+def replace_exchange(up: Place, down: Place) -> None:
     up.ch.delete_exchange("fed.x")
     up.ch.exchange("fed.x", "direct")
+
+
+@pytest.mark.parametrize(
+    ("delete", "reconnects"),
+    [
+        (lambda up, down: up.ch.delete(down.upstream_queue()), True),
+        (delete_internal_exchange, True),
+        (lambda up, down: up.ch.delete_exchange("fed.x"), False),
+        (replace_exchange, False),
+    ],
+    ids=["queue", "internal exchange", "exchange", "exchange that others declare again"],
+)
+def test_what_is_deleted_upstream_is_made_and_bound_again(
+    up: Place, down: Place, delete: Callable[[Place, Place], None], reconnects: bool
+) -> None:
+    here = down.linked(up)
+    delete(up, down)
+    until(lambda: up.exchange("fed.x") and down.row()["reconnects"] >= reconnects, lambda: str(down.row()))
     flows(up, down, here)
     down.running()
     up.bound("fed.x", "k")
+    until_steady(lambda: (up.exchanges(), up.queues()))
+    assert up.queues() == [down.upstream_queue()]
+    assert not reconnects or (len(up.exchanges()), down.row()["reconnects"]) == (2, 1)
 
 
 def test_a_link_whose_rights_were_revoked_comes_back_when_they_are_granted(
@@ -129,7 +115,7 @@ def test_a_link_whose_rights_were_revoked_comes_back_when_they_are_granted(
     user = f"linker-{up.vhost}"
     up.site.add_user(user, {up.vhost: (".*", ".*", ".*")})
     proxy = proxied(up.site)
-    here = linked(up, down, up.through(proxy.port, user=f"{user}:{user}"))
+    here = down.linked(up, up.through(proxy.port, user=f"{user}:{user}"))
     users = up.site.node.users
     up.act(users.set_permission, user, up.vhost, "", "", "")
     proxy.blink()
@@ -141,19 +127,9 @@ def test_a_link_whose_rights_were_revoked_comes_back_when_they_are_granted(
     assert down.bodies(here, 1) == [b"waits"]
 
 
-def test_a_link_with_a_wrong_password_says_that_it_was_refused(up: Place, down: Place) -> None:
-    down.ch.exchange("fed.x", "fanout")
-    user = f"newcomer-{up.vhost}"
-    up.site.add_user(user, {up.vhost: (".*", ".*", ".*")})
-    down.federate("^fed", up.through(up.site.port, user=f"{user}:hunter2"))
-    until(lambda: "ACCESS_REFUSED" in down.row()["error"], lambda: str(down.row()))
-    assert "hunter2" not in str(down.site.log) + str(down.row()) and down.row()["status"] == "error"
-    down.link("^fed", up.through(up.site.port, user=f"{user}:{user}"))
-
-
 def test_links_that_fail_and_fail_leave_nothing_behind(own: Site, proxied: NewProxy) -> None:
     up, down = own.place(), own.place()
-    here = linked(up, down)
+    here = down.linked(up)
     down.policy("^fed", {"federation-upstream": "u0"})
     refusing = proxied(own)
     refusing.cut()
@@ -215,32 +191,6 @@ def test_many_links_start_soon_and_stop_soon_also_those_that_hang(own: Site, pro
     until_steady(lambda: (silent.open, silent.accepted, len(own.host.connections())))
     assert (silent.open, silent.accepted) == (0, dialled)
     assert len([name for name in up.queues() if name.startswith("federation: ")]) == MANY // 2
-
-
-def test_links_that_all_went_down_all_come_back(own: Site) -> None:
-    up, down = own.place(), own.place()
-    for number in range(5):
-        down.ch.exchange(f"fed.{number}", "fanout")
-    down.link("^fed", up.uri, count=5)
-    queues = up.queues()
-    stopped = own.federation
-    own.loop.run(own.stop_federating())
-    assert stopped._timer is not None and stopped._timer.cancelled(), "links are looked for after the stop"
-    until(lambda: not own.connections("Federation link (upstream: u0, policy: federate)"), "no connection")
-    assert up.queues() == queues
-    own.loop.run(own.begin_federating())
-    down.running(5)
-    assert up.queues() == queues and len(queues) == 5
-
-
-def test_links_come_back_when_the_upstream_hangs_up_on_all_of_them(up: Place, down: Place) -> None:
-    for number in range(5):
-        down.ch.exchange(f"fed.{number}", "fanout")
-    down.link("^fed", up.uri, count=5)
-    closed = up.act(lambda: up.site.host.close_connections(lambda one: one.client_name.startswith("Federation"), "bye"))
-    assert closed == 5
-    until(lambda: all(row["reconnects"] == 1 for row in down.rows()), lambda: str(down.rows()))
-    down.running(5)
 
 
 def test_links_wait_while_another_broker_may_act_as_this_one(own: Site) -> None:

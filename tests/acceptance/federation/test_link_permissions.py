@@ -6,8 +6,6 @@ import pytest
 
 from tests.support.federation import Place
 from tests.support.polling import until
-from warren.broker.core.metadata.records import StoredParameter
-from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 pytestmark = pytest.mark.sockets
 
@@ -128,16 +126,3 @@ def test_a_user_who_may_log_in_from_this_machine_only_is_not_for_everybodys_link
     error(down, "user 'guest' can only log in from this machine")
     upstream(down, "guest", f"amqp://{login}127.0.0.1:{up.site.port}/{up.vhost}")
     down.running()
-
-
-def test_who_set_an_upstream_is_stored_with_it(tmp_path_factory: pytest.TempPathFactory) -> None:
-    from warren.broker.core.metadata.records import Change
-
-    path = tmp_path_factory.mktemp("metadata") / "metadata.db"
-    metadata = SQLiteMetadata(path)
-    metadata.load()
-    metadata.apply([Change(True, StoredParameter("/", "federation-upstream", "u", "{}", "maker"))])
-    metadata.close()
-    again = SQLiteMetadata(path)
-    assert [one.user for one in again.load().parameters] == ["maker"]
-    again.close()

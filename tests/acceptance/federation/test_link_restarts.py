@@ -23,15 +23,6 @@ UNKNOWN_TAG = 1 << 40  # of a delivery that never was
 CONSUMING = 1  # the first channel of a connection
 
 
-def linked(up: Place, down: Place, uri: str = "", **settings: Any) -> str:
-    """A queue here that gets what is published upstream."""
-    down.ch.exchange("fed.x", "direct")
-    here = down.listener("fed.x", "k")
-    down.link("^fed", uri or up.inside, **settings)
-    up.bound("fed.x", "k")
-    return here
-
-
 def link_of(down: Place) -> Link:
     (found,) = [link for key, link in down.site.federation.links.items() if key.vhost == down.vhost]
     return found
@@ -49,7 +40,7 @@ def close_consuming_channel(down: Place) -> None:
 
 def test_a_link_starts_when_all_before_it_have_ended(up: Place, down: Place, proxied: NewProxy) -> None:
     proxy = proxied(up.site)
-    linked(up, down, up.through(proxy.port))
+    down.linked(up, up.through(proxy.port))
     first = link_of(down)
     proxy.delay_s = 0.3  # so that it takes a while to clean up
     service = down.site.federation
@@ -78,7 +69,7 @@ def test_a_link_that_never_got_there_removes_what_the_one_before_it_left(
     up: Place, down: Place, proxied: NewProxy
 ) -> None:
     proxy = proxied(up.site)
-    linked(up, down, up.through(proxy.port))
+    down.linked(up, up.through(proxy.port))
     proxy.silence()
     down.upstream("u0", up.through(proxy.port), max_hops=2)
     until(lambda: link_of(down).spec.settings.max_hops == 2, "the next")
@@ -91,7 +82,7 @@ def test_a_link_that_never_got_there_removes_what_the_one_before_it_left(
 
 
 def test_a_link_that_has_ended_is_not_kept(up: Place, down: Place) -> None:
-    linked(up, down)
+    down.linked(up)
     service = down.site.federation
     first = ref(link_of(down))
     restart(down)
@@ -108,7 +99,7 @@ def test_a_link_that_has_ended_is_not_kept(up: Place, down: Place) -> None:
 
 
 def test_a_start_that_was_cut_short_before_the_queue_was_bound_leaves_no_gap(up: Place, down: Place) -> None:
-    here = linked(up, down)
+    here = down.linked(up)
     names = {letter: f"{down.upstream_queue()} {letter}" for letter in "AB"}
     restart(down)
     assert up.exchanges() == ["fed.x", names["A"]]  # so the next is B, of which there is only this:
@@ -151,7 +142,7 @@ def restart(down: Place) -> None:
 
 @pytest.mark.parametrize("mode", ["single", "multiple"])
 def test_a_link_whose_channel_the_upstream_closes_begins_anew(up: Place, down: Place, mode: str) -> None:
-    here = linked(up, down, channel_use_mode=mode)
+    here = down.linked(up, channel_use_mode=mode)
     close_consuming_channel(down)
     until(lambda: down.row()["reconnects"] == 1, lambda: str(down.row()))
     down.running()

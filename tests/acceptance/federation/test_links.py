@@ -12,7 +12,7 @@ from warren.broker.amqp.field_table import Table
 from warren.federation import exchange_link
 from warren.federation.upstream.channel import UpstreamChannel
 
-from .conftest import NewPlaces, NewProxy
+from .conftest import NewPlaces
 
 pytestmark = pytest.mark.sockets
 
@@ -69,29 +69,6 @@ def test_flags_of_the_exchange_are_taken_over(up: Place, down: Place) -> None:
     assert (exchange.type_name, exchange.durable, exchange.auto_delete) == ("headers", False, True)
 
 
-def test_the_name_is_short_where_both_have_the_same_names(everywhere: list[Place]) -> None:
-    up, down, _ = everywhere
-    down.ch.exchange("fed.x", "fanout")
-    down.link("^fed", up.uri)
-    assert up.queues() == ["federation: fed.x -> b"]
-    assert internals(up, "federation: fed.x -> b") == ["federation: fed.x -> b B"]
-
-
-def test_the_name_says_which_exchange_where_they_differ(everywhere: list[Place]) -> None:
-    up, down, _ = everywhere
-    down.ch.exchange("fed.x", "fanout")
-    down.link("^fed", up.uri, exchange="other")
-    assert up.queues() == ["federation: other -> b:fed.x"]
-    assert up.exchanges() == ["federation: other -> b:fed.x B", "other"]
-
-
-@pytest.mark.parametrize("other", ["fed.x", "other"])
-def test_the_name_says_which_virtual_host_where_they_differ(up: Place, down: Place, other: str) -> None:
-    down.ch.exchange("fed.x", "fanout")
-    down.link("^fed", up.inside, exchange=other)
-    assert up.queues() == [f"federation: {other} -> a:{down.vhost}:fed.x"]
-
-
 def test_without_a_path_the_virtual_host_is_the_one_of_the_exchange(everywhere: list[Place]) -> None:
     up, down, _ = everywhere
     down.ch.exchange("fed.x", "fanout")
@@ -122,35 +99,6 @@ def test_expires_and_message_ttl_are_arguments_of_the_queue(up: Place, down: Pla
     assert (arguments["x-expires"], arguments["x-message-ttl"]) == (("l", 60_000), ("l", 5_000))
 
 
-def test_a_queue_that_nobody_empties_expires(up: Place, down: Place, proxied: NewProxy) -> None:
-    proxy = proxied(up.site)
-    down.ch.exchange("fed.x", "fanout")
-    down.link("^fed", up.through(proxy.port), expires=200)
-    proxy.cut()
-    until(lambda: up.queues() == [], lambda: f"no queue: {up.queues()}")
-    until(lambda: up.exchanges() == ["fed.x"], lambda: f"no internal exchange: {up.exchanges()}")
-    proxy.restore()
-    down.running()
-    assert up.queues() == [down.upstream_queue()]
-
-
-def test_messages_that_nobody_takes_expire(up: Place, down: Place, proxied: NewProxy) -> None:
-    proxy = proxied(up.site)
-    down.ch.exchange("fed.x", "fanout")
-    here = down.listener("fed.x")
-    down.link("^fed", up.through(proxy.port), message_ttl=300)
-    up.bound("fed.x", "")
-    proxy.cut()
-    down.down()
-    up.ch.publish("fed.x", "", b"too late")
-    up.ch.sync()
-    up.counted(down.upstream_queue(), 0)
-    proxy.restore()
-    down.running()
-    up.ch.publish("fed.x", "", b"in time")
-    assert down.bodies(here, 1) == [b"in time"]
-
-
 def test_an_exchange_that_is_there_may_be_of_another_type(up: Place, down: Place) -> None:
     up.ch.exchange("fed.x", "fanout", durable=True)
     down.ch.exchange("fed.x", "topic")
@@ -169,6 +117,7 @@ ENDS: dict[str, Callable[[Place], None]] = {
     "another policy comes before it": lambda down: down.policy("^fed", {"max-length": 5}, "other", 9),
     "the upstream is deleted": lambda down: down.clear_upstream("u0"),
     "the policy names another upstream": lambda down: down.policy("^fed", {"federation-upstream": "none"}),
+    "the exchange is deleted": lambda down: down.ch.delete_exchange("fed.x"),
 }
 
 
@@ -236,14 +185,6 @@ def test_the_queue_of_a_deleted_exchange_keeps_collecting(up: Place, down: Place
         down.ch.bind(here, "fed.x", str(number))
     down.running()
     assert down.bodies(here, 2) == [b"0", b"%d" % (count - 1)]
-
-
-def test_the_end_of_the_exchange_is_the_end_of_its_link(up: Place, down: Place) -> None:
-    down.ch.exchange("fed.x", "fanout")
-    down.link("^fed", up.inside)
-    down.ch.delete_exchange("fed.x")
-    down.without_links()
-    until(lambda: (up.queues(), up.exchanges()) == ([], ["fed.x"]), lambda: f"{up.queues()} {up.exchanges()}")
 
 
 def test_of_an_exchange_that_comes_and_goes_one_link_is_left(up: Place, down: Place) -> None:

@@ -13,7 +13,7 @@ from tests.support.federation import Place, fields, headers
 from tests.support.polling import STEADY_S, until, until_steady
 from warren.broker.amqp.properties import Properties
 
-from .conftest import NewPlaces, NewProxy
+from .conftest import NewProxy
 
 pytestmark = pytest.mark.sockets
 
@@ -21,24 +21,10 @@ MANY = 30_000
 RETRIES_A_SECOND = 20
 
 
-def linked(up: Place, down: Place, *keys: str, uri: str = "", **settings: Any) -> str:
-    """A queue here that gets what is published upstream."""
-    down.ch.exchange("fed.x", "topic")
-    here = down.listener("fed.x", *(keys or ("#",)))
-    down.link("^fed", uri or up.inside, **settings)
-    up.bound("fed.x", *(keys or ("#",)))
-    return here
-
-
-def unacked(place: Place, queue: str) -> int:
-    found = place.queue(queue)
-    return found.unacked if found is not None else 0
-
-
 def settled(up: Place, down: Place) -> None:
     """Wait until everything is acknowledged upstream."""
     queue = down.upstream_queue()
-    until(lambda: up.ready(queue) + unacked(up, queue) == 0, f"{queue} is empty")
+    until(lambda: up.ready(queue) + up.unacked(queue) == 0, f"{queue} is empty")
 
 
 HEADERS = {
@@ -80,12 +66,12 @@ PROPERTIES: dict[str, Any] = {
 @pytest.mark.parametrize("way", ["inside", "uri"])
 def test_a_message_is_the_same_after_a_link_but_for_where_it_was(up: Place, down: Place, way: str) -> None:
     uri = up.inside if way == "inside" else up.through(up.site.port, "?heartbeat=7")
-    here = linked(up, down, uri=uri)
-    there = up.listener("fed.x", "a.b")
+    here = down.linked(up, uri)
+    there = up.listener("fed.x", "k")
     body = bytes(range(256)) * 2000
-    up.ch.publish("fed.x", "a.b", body, PROPERTIES)
+    up.ch.publish("fed.x", "k", body, PROPERTIES)
     message, original = down.get(here), up.get(there)
-    assert (message.body, message.method.exchange, message.method.routing_key) == (body, "fed.x", "a.b")
+    assert (message.body, message.method.exchange, message.method.routing_key) == (body, "fed.x", "k")
     sent, came = Properties.decode(original.property_bytes), Properties.decode(message.property_bytes)
     for name in Properties.FIELDS:
         if name != "headers":
@@ -103,13 +89,6 @@ def test_a_message_is_the_same_after_a_link_but_for_where_it_was(up: Place, down
     assert list(more.items()) == fields(sent.headers)
 
 
-def test_a_message_without_any_property_or_body_comes_as_well(up: Place, down: Place) -> None:
-    here = linked(up, down)
-    up.ch.publish("fed.x", "", b"")
-    message = down.get(here)
-    assert (message.body, list(headers(message))) == (b"", ["x-received-from"])
-
-
 def test_the_name_of_the_exchange_is_the_one_it_has_here(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
     here = down.listener("fed.x")
@@ -121,41 +100,9 @@ def test_the_name_of_the_exchange_is_the_one_it_has_here(up: Place, down: Place)
     assert dict(entry)["exchange"] == ("S", "fed.x") and message.method.exchange == "fed.x"
 
 
-def test_the_newest_hop_stands_first(here: NewPlaces) -> None:
-    first, second, third = here(3)
-    for up, down in ((second, third), (first, second)):
-        down.ch.exchange("fed.x", "fanout")
-        down.link("^fed", up.inside, max_hops=2)
-    queue = third.listener("fed.x")
-    first.bound("fed.x", "")
-    first.ch.publish("fed.x", "", b"twice")
-    entries = [dict(entry) for _, entry in headers(third.get(queue))["x-received-from"][1]]
-    assert [entry["vhost"] for entry in entries] == [("S", second.vhost), ("S", first.vhost)]
-
-
-@pytest.mark.parametrize("odd", [Typed("S", "nonsense"), Typed("l", 5), Typed("F", {"a": 1}), Typed("V")])
-def test_a_header_of_another_type_is_put_aside(up: Place, down: Place, odd: Typed) -> None:
-    here = linked(up, down)
-    up.ch.publish("fed.x", "k", b"odd", {"headers": {"x-received-from": odd, "other": "stays"}})
-    found = headers(down.get(here))
-    letter, entries = found["x-received-from"]
-    assert letter == "A" and len(entries) == 1
-    ((name, (array, values)),) = found["x-invalid-headers"][1]
-    assert (name, array, len(values)) == ("x-received-from", "A", 1) and values[0][0] == odd.letter
-    assert found["other"] == ("S", "stays")
-    assert down.row()["status"] == "running"
-
-
-def test_entries_that_are_no_tables_are_left_alone(up: Place, down: Place) -> None:
-    here = linked(up, down, max_hops=5)
-    up.ch.publish("fed.x", "k", b"odd", {"headers": {"x-received-from": [1, "two", {"vhost": 3}]}})
-    letter, entries = headers(down.get(here))["x-received-from"]
-    assert letter == "A" and entries[1:] == [("I", 1), ("S", "two"), ("F", [("vhost", ("I", 3))])]
-
-
 @pytest.mark.parametrize("trusted", [False, True])
 def test_a_user_id_comes_along_where_it_is_trusted(up: Place, down: Place, trusted: bool) -> None:
-    here = linked(up, down, trust_user_id=trusted)
+    here = down.linked(up, trust_user_id=trusted)
     user = f"author-{up.vhost}"
     up.site.add_user(user, {up.vhost: (".*", ".*", ".*")})
     author = up.connect(user=user, password=user).channel()
@@ -204,10 +151,10 @@ def unwanted_is_brought(up: Place, down: Place, proxied: NewProxy) -> None:
 
 def test_what_was_not_acknowledged_comes_again_and_says_so(up: Place, down: Place, proxied: NewProxy) -> None:
     proxy = proxied(up.site)
-    here = linked(up, down, uri=up.through(proxy.port))
+    here = down.linked(up, up.through(proxy.port))
     full(down, here)
     publish(up, 3)
-    until(lambda: unacked(up, down.upstream_queue()) == 3, "unacknowledged")
+    until(lambda: up.unacked(down.upstream_queue()) == 3, "unacknowledged")
     proxy.blink()
     until(lambda: down.row()["reconnects"] == 1, "a break")
     emptied(down)
@@ -235,7 +182,7 @@ def publish(up: Place, count: int) -> None:
 @pytest.mark.parametrize("mode", ["on-confirm", "on-publish"])
 def test_no_cut_of_the_line_loses_anything(up: Place, down: Place, proxied: NewProxy, mode: str) -> None:
     proxy = proxied(up.site)
-    here = linked(up, down, uri=up.through(proxy.port), ack_mode=mode)
+    here = down.linked(up, up.through(proxy.port), ack_mode=mode)
     count = 0
     for _ in range(5):
         for _ in range(200):
@@ -249,7 +196,7 @@ def test_no_cut_of_the_line_loses_anything(up: Place, down: Place, proxied: NewP
 
 
 def test_without_acknowledgements_none_is_sent(up: Place, down: Place) -> None:
-    here = linked(up, down, ack_mode="no-ack", prefetch_count=5)
+    here = down.linked(up, ack_mode="no-ack", prefetch_count=5)
     queue = up.queue(down.upstream_queue())
     (consumer,) = up.look(lambda vhost: list(queue.consumers.all))
     assert consumer.no_ack
@@ -264,7 +211,7 @@ def test_without_acknowledgements_none_is_sent(up: Place, down: Place) -> None:
 
 
 def test_what_has_hopped_enough_is_dropped_and_acknowledged(up: Place, down: Place) -> None:
-    here = linked(up, down, max_hops=2)
+    here = down.linked(up, key="#", max_hops=2)
     origin = {"cluster-name": down.site.name, "vhost": down.vhost}
     for body, entries in ((b"two", [{"uri": "1"}, {"uri": "2"}]), (b"back", [origin]), (b"one", [{"uri": "1"}])):
         up.ch.publish("", down.upstream_queue(), body, {"headers": {"x-received-from": entries}})
@@ -275,7 +222,7 @@ def test_what_has_hopped_enough_is_dropped_and_acknowledged(up: Place, down: Pla
 
 
 def test_what_a_full_queue_refuses_stays_upstream_and_is_not_tried_all_the_time(up: Place, down: Place) -> None:
-    here = linked(up, down, prefetch_count=10)
+    here = down.linked(up, prefetch_count=10)
     down.policy(f"^{here}$", {"max-length": 2, "overflow": "reject-publish"}, "full", apply_to="queues")
     publish(up, 20)
     down.counted(here, 2)
@@ -284,7 +231,7 @@ def test_what_a_full_queue_refuses_stays_upstream_and_is_not_tried_all_the_time(
     until_steady(lambda: down.ready(here), 3 * STEADY_S)
     tries = (down.row()["nacked"] - nacked) / (time.monotonic() - began_s)
     assert tries < RETRIES_A_SECOND
-    assert up.ready(down.upstream_queue()) + unacked(up, down.upstream_queue()) == 18
+    assert up.ready(down.upstream_queue()) + up.unacked(down.upstream_queue()) == 18
     assert down.row()["reason"]
     bodies: list[bytes] = []
 
@@ -298,12 +245,12 @@ def test_what_a_full_queue_refuses_stays_upstream_and_is_not_tried_all_the_time(
 
 
 def test_no_more_than_the_prefetch_is_under_way(up: Place, down: Place) -> None:
-    here = linked(up, down, prefetch_count=10)
+    here = down.linked(up, prefetch_count=10)
     full(down, here)
     publish(up, 50)
-    until(lambda: up.ready(down.upstream_queue()) + unacked(up, down.upstream_queue()) == 50, "all in the queue")
-    until_steady(lambda: unacked(up, down.upstream_queue()))
-    assert 1 <= unacked(up, down.upstream_queue()) <= 10
+    until(lambda: up.ready(down.upstream_queue()) + up.unacked(down.upstream_queue()) == 50, "all in the queue")
+    until_steady(lambda: up.unacked(down.upstream_queue()))
+    assert 1 <= up.unacked(down.upstream_queue()) <= 10
     emptied(down)
     down.counted(here, 50)
     settled(up, down)
@@ -314,7 +261,7 @@ def test_while_this_broker_is_low_on_something_the_backlog_stays_upstream(
     everywhere: list[Place], resource: str
 ) -> None:
     up, down, _ = everywhere
-    here = linked(up, down, uri=up.uri, prefetch_count=10)
+    here = down.linked(up, up.uri, prefetch_count=10)
     alarms = down.site.node.alarms
     down.site.loop.call(alarms.set, resource)
     try:
@@ -334,7 +281,7 @@ def test_while_this_broker_is_low_on_something_the_backlog_stays_upstream(
 @pytest.mark.timeout(120)
 def test_many_messages_come_once_and_in_order(everywhere: list[Place]) -> None:
     up, down, _ = everywhere
-    here = linked(up, down, uri=up.uri)
+    here = down.linked(up, up.uri)
     consumer = down.channel()
     consumer.consume(here, no_ack=True)
     method = codec.method_frame(up.ch.number, Basic.Publish, {"exchange": "fed.x", "routing_key": "k"})

@@ -16,18 +16,9 @@ from .conftest import NewProxy
 
 pytestmark = pytest.mark.sockets
 
-OUTAGES = 10
+OUTAGES = 4
 BACK_WITHIN_S = 10.0
 Dial = Callable[..., Awaitable[Any]]
-
-
-def linked(up: Place, down: Place, uri: str) -> str:
-    """A queue here that gets what is published upstream."""
-    down.ch.exchange("fed.x", "direct")
-    here = down.listener("fed.x", "k")
-    down.link("^fed", uri)
-    up.bound("fed.x", "k")
-    return here
 
 
 def only_link(down: Place) -> Link:
@@ -39,7 +30,7 @@ def test_a_link_is_back_after_each_of_many_outages_in_which_the_upstream_takes_a
     up: Place, down: Place, proxied: NewProxy
 ) -> None:
     proxy = proxied(up.site)
-    here = linked(up, down, up.through(proxy.port, "?connection_timeout=500"))
+    here = down.linked(up, up.through(proxy.port, "?connection_timeout=500"))
     for number in range(OUTAGES):
         outage(proxy, down)
         up.ch.publish("fed.x", "k", b"%d" % number)
@@ -72,14 +63,14 @@ def test_a_cancellation_that_nobody_asked_for_is_a_failed_attempt_and_no_end(
 
     monkeypatch.setattr(ExchangeLink, "dial", cancelled_at_first)
     down.site.log.clear()
-    linked(up, down, up.inside)
+    down.linked(up, up.inside)
     assert cancelled == 3 and down.row()["status"] == "running"
     reasons = [fields["reason"] for event, _, fields in down.site.log if event == "federation_not_connected"]
     assert "the attempt was cancelled" in reasons
 
 
 def test_a_link_whose_task_was_cancelled_by_somebody_else_is_started_again_and_says_so(up: Place, down: Place) -> None:
-    here = linked(up, down, up.inside)
+    here = down.linked(up, up.inside)
     link = only_link(down)
     down.site.log.clear()
 
@@ -96,7 +87,7 @@ def test_a_link_whose_task_was_cancelled_by_somebody_else_is_started_again_and_s
 
 
 def test_a_link_that_ends_is_not_started_again(up: Place, down: Place) -> None:
-    linked(up, down, up.inside)
+    down.linked(up, up.inside)
     link = only_link(down)
     down.site.log.clear()
     down.clear_policy()

@@ -1,5 +1,7 @@
 """A federated x-presence exchange: each listener gets one notice of each presence of every site, and one of its end."""
 
+from collections.abc import Collection
+
 import pytest
 
 from tests.support.amqp_client import Content
@@ -10,12 +12,12 @@ from warren.broker.amqp.properties import Properties
 from warren.plugins.exchanges.federated_presence import Presence
 
 from .conftest import NewPlaces, NewProxy
-from .test_topologies import PAIR, TRIANGLE, Edge, ring
+from .test_topologies import COMPLETE, PAIR, TRIANGLE, Edge, ring
 
 pytestmark = pytest.mark.sockets
 
 X = "fed.p"
-CHAIN = [(0, 1), (1, 2)]
+CHAIN, TREE = [(0, 1), (1, 2)], [(0, 1), (0, 2)]
 DEDUPLICATE = {"federation-upstream-set": "all", "federation-deduplicate": True}
 
 Notice = tuple[str, str, str]  # action, key, and the site: cluster and virtual host, or nothing for a local one
@@ -25,14 +27,6 @@ def notice(content: Content) -> Notice:
     fields = Properties.decode(content.property_bytes).headers or Table.EMPTY
     site = [text(value) for name, value in fields.items() if name in ("cluster-name", "vhost")]
     return fields.text("action") or "", fields.text("key") or "", "/".join(site)
-
-
-def taken(place: Place, listener: str = "listener") -> list[Content]:
-    """All that waits there, in order."""
-    contents = []
-    while (content := place.ch.get(listener)) is not None:
-        contents.append(content)
-    return contents
 
 
 class Sites:
@@ -67,7 +61,7 @@ class Sites:
         self._check_notices(*expected)
 
     def _check_notices(self, *expected: list[Notice]) -> None:
-        received = [sorted(map(notice, taken(place))) for place in self.places]
+        received = [sorted(map(notice, place.ch.get_all("listener"))) for place in self.places]
         assert received == [sorted(each) for each in expected]
 
     def _ready(self) -> list[int]:
@@ -88,22 +82,20 @@ class Sites:
                 found[*["/".join(site) for site in reversed(way)], self.site(number)] = count
         return found
 
-    def everywhere(self, action: str, key: str, at: int, *deaf: int) -> list[list[Notice]]:
+    def everywhere(self, action: str, key: str, at: int, deaf: Collection[int] = ()) -> list[list[Notice]]:
         """Return the notices that each place gets of a presence that appears or ends at one of them."""
-        received: list[list[Notice]] = [[(action, key, self.site(at))] for _ in self.places]
+        received = [[(action, key, self.site(at))] if number not in deaf else [] for number in range(len(self.places))]
         received[at] = [(action, key, "")]
-        for number in deaf:
-            received[number] = []
         return received
 
-    def come_and_go(self, at: int, *deaf: int) -> None:
+    def come_and_go(self, at: int, deaf: Collection[int] = ()) -> None:
         place = self.places[at]
         queue = place.listener(X, f"key {at}")
         self.known(f"key {at}", at)
-        self._check_notices(*self.everywhere("bind", f"key {at}", at, *deaf))
+        self._check_notices(*self.everywhere("bind", f"key {at}", at, deaf))
         place.ch.delete(queue)
         self.known(f"key {at}", at, False)
-        self.expect(*self.everywhere("unbind", f"key {at}", at, *deaf))
+        self.expect(*self.everywhere("unbind", f"key {at}", at, deaf))
 
 
 def holders(edges: list[Edge], max_hops: int, reach: int, at: int) -> dict[tuple[int, ...], int]:
@@ -128,40 +120,31 @@ def pair(everywhere: list[Place]) -> Sites:
     return sites
 
 
+FAR = {0: [2], 2: [0]}  # from one end of a chain to the other
+LEAVES = {1: [2], 2: [1]}
+
+
 @pytest.mark.parametrize(
-    ("edges", "max_hops"),
-    [(PAIR, 1), (PAIR, 5), (TRIANGLE, 1), (TRIANGLE, 2), (CHAIN, 2), (ring(3), 1), (ring(3), 2), (ring(3), 5)],
+    ("edges", "max_hops", "deaf"),
+    [
+        *[(PAIR, 1, {}), (PAIR, 5, {}), (TRIANGLE, 1, {}), (TRIANGLE, 2, {}), (CHAIN, 1, FAR), (CHAIN, 2, {})],
+        *[(TREE, 1, LEAVES), (TREE, 2, {}), (ring(3), 1, {}), (ring(3), 2, {}), (ring(3), 5, {})],
+    ],
     ids=repr,
 )
-def test_everybody_is_told_once_of_who_comes_anywhere_and_of_who_goes(
-    everywhere: list[Place], edges: list[Edge], max_hops: int
+def test_who_comes_and_who_goes_is_told_once_to_everybody_to_whom_messages_may_go_in_either_direction(
+    everywhere: list[Place], edges: list[Edge], max_hops: int, deaf: dict[int, list[int]]
 ) -> None:
     count = max(map(max, edges)) + 1
     sites = Sites(everywhere[:count], edges, max_hops)
     sites.federate()
     for at in range(count):
-        sites.come_and_go(at)
-
-
-def test_news_goes_no_further_than_messages_may_in_either_direction(everywhere: list[Place]) -> None:
-    sites = Sites(everywhere, CHAIN, 1)
-    sites.federate()
-    sites.come_and_go(0, 2)
-    sites.come_and_go(1)
-    sites.come_and_go(2, 0)
-
-
-@pytest.mark.parametrize(("max_hops", "deaf"), [(1, [2]), (2, [])])
-def test_leaves_of_a_tree_are_two_hops_from_each_other(everywhere: list[Place], max_hops: int, deaf: list[int]) -> None:
-    sites = Sites(everywhere, [(0, 1), (0, 2)], max_hops)
-    sites.federate()
-    sites.come_and_go(1, *deaf)
-    sites.come_and_go(0)
+        sites.come_and_go(at, deaf.get(at, ()))
 
 
 def test_in_a_complete_graph_that_deduplicates_everybody_is_told_once(here: NewPlaces) -> None:
     places = here(4)
-    sites = Sites(places, [(up, down) for up in range(4) for down in range(4) if up != down])
+    sites = Sites(places, COMPLETE)
     for place in places:
         place.policy("^fed", DEDUPLICATE, "deduplicate", 1)
     sites.unlimited = True
@@ -203,7 +186,7 @@ def test_a_new_listener_gets_a_summary_of_all_sites_at_once(pair: Sites) -> None
     there.ch.declare("indifferent")
     there.ch.bind("indifferent", X, "", arguments={"x-presence-exchange-summary": False})
     assert there.ready("indifferent") == 0
-    assert sorted(map(notice, taken(there, late))) == [("bind", "k", pair.site(0)), ("bind", "l", "")]
+    assert sorted(map(notice, there.ch.get_all(late))) == [("bind", "k", pair.site(0)), ("bind", "l", "")]
 
 
 def test_who_was_there_before_the_links_is_told_of(everywhere: list[Place]) -> None:
@@ -234,7 +217,10 @@ def restarted(place: Place) -> None:
     )
 
 
-def test_what_happens_while_a_link_is_down_is_told_when_it_is_back(everywhere: list[Place], proxied: NewProxy) -> None:
+@pytest.mark.parametrize("lost", [False, True], ids=["waits upstream", "is lost"])
+def test_what_happens_while_a_link_is_down_is_told_when_it_is_back(
+    everywhere: list[Place], proxied: NewProxy, lost: bool
+) -> None:
     up, down = everywhere[:2]
     sites = Sites([up, down], [(0, 1)])
     proxy = proxied(up.site)
@@ -249,26 +235,10 @@ def test_what_happens_while_a_link_is_down_is_told_when_it_is_back(everywhere: l
     up.ch.delete(gone)
     up.listener(X, "new")
     sites.expect([("unbind", "gone", ""), ("bind", "new", "")], [])
+    if lost:
+        up.ch.delete(f"federation: {X} -> b")  # with the news in it
     proxy.restore()
     sites.expect([], [("unbind", "gone", sites.site(0)), ("bind", "new", sites.site(0))])
-
-
-def test_what_vanished_unheard_of_is_told_after_the_link_is_back(everywhere: list[Place], proxied: NewProxy) -> None:
-    up, down = everywhere[:2]
-    sites = Sites([up, down], [(0, 1)])
-    proxy = proxied(up.site)
-    down.link("^fed", up.through(proxy.port))
-    gone = up.listener(X, "gone")
-    up.listener(X, "stays")
-    sites.expect(
-        [("bind", "gone", ""), ("bind", "stays", "")], [("bind", key, sites.site(0)) for key in ("gone", "stays")]
-    )
-    proxy.cut()
-    down.down()
-    up.ch.delete(gone)
-    up.ch.delete(f"federation: {X} -> b")  # with the news in it
-    proxy.restore()
-    sites.expect([("unbind", "gone", "")], [("unbind", "gone", sites.site(0))])
 
 
 def test_who_is_present_stays_while_the_link_is_down_and_goes_with_it(
@@ -325,7 +295,7 @@ def test_from_an_upstream_of_another_type_nothing_is_taken_for_a_notice(up: Plac
     forged = {"action": "bind", "exchange": X, "queue": "q", "key": "forged"}
     up.ch.publish(X, "k", b"", {"headers": forged})
     until(lambda: down.row()["forwarded"] == 1, lambda: str(down.row()))
-    assert [notice(content) for content in taken(down, listener)] == [("bind", "k", "")]
+    assert [notice(content) for content in down.ch.get_all(listener)] == [("bind", "k", "")]
     assert down.ready(here) == 0
     assert any(event == "federation_not_listening" for event, _, _ in down.site.log)
 

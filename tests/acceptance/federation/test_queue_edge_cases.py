@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.amqp_client import Channel
-from tests.support.codec import Typed
 from tests.support.federation import Place, headers
 from tests.support.polling import until, until_steady
 from warren.federation import queue_link
@@ -15,8 +13,6 @@ from .conftest import NewPlaces
 
 pytestmark = pytest.mark.sockets
 
-ALL = {"federation-upstream-set": "all"}
-
 
 def federated(up: Place, down: Place, **settings: Any) -> None:
     for place in (up, down):
@@ -24,20 +20,10 @@ def federated(up: Place, down: Place, **settings: Any) -> None:
     down.link("^fed", up.inside, **settings)
 
 
-def consumer(place: Place, queue: str = "fed.q", **fields: Any) -> Channel:
-    channel = place.channel()
-    channel.consume(queue, no_ack=True, **fields)
-    return channel
-
-
-def consumers(place: Place, queue: str = "fed.q") -> int:
-    return place.look(lambda vhost: len(vhost.queues[queue].consumers) if queue in vhost.queues else 0)
-
-
 def test_a_consumer_of_a_negative_priority_is_no_demand(up: Place, down: Place) -> None:
     federated(up, down)
     up.ch.fill("fed.q", b"stays")
-    shy = consumer(down, arguments={"x-priority": -5})
+    shy = down.consumer(arguments={"x-priority": -5})
     until_steady(lambda: (up.ready("fed.q"), down.row()["state"], down.row()["reason"]))
     assert up.ready("fed.q") == 1 and down.row()["state"] == "paused"
     shy.consume("fed.q", no_ack=True, arguments={"x-priority": 0})
@@ -53,11 +39,11 @@ def test_the_demand_of_a_link_is_not_passed_on(here: NewPlaces) -> None:
     for place in (second, third):
         place.running()
     first.ch.fill("fed.q", b"far")
-    wanting = consumer(third)
-    until(lambda: consumers(second), "the link of the third consumes at the second")
+    wanting = third.consumer()
+    until(second.consumers, "the link of the third consumes at the second")
     until_steady(lambda: (first.ready("fed.q"), second.row()["state"]))
     assert first.ready("fed.q") == 1 and second.row()["state"] == "paused"
-    near = consumer(second)
+    near = second.consumer()
     until(lambda: first.ready("fed.q") == 0, "it moves")
     until_steady(lambda: (second.ready("fed.q"), third.ready("fed.q")))
     got = [*near.client.inbox(near.number), *wanting.client.inbox(wanting.number)]
@@ -68,28 +54,11 @@ def test_the_demand_of_a_link_is_not_passed_on(here: NewPlaces) -> None:
 def moved(one: Place, other: Place, body: bytes = b"moves", **properties: Any) -> Any:
     """A message published to the one, as it is at the other, where it stays."""
     one.ch.publish("", "fed.q", body, properties)
-    channel = consumer(other)
+    channel = other.consumer()
     message = channel.delivery()
     channel.client.close()
-    until(lambda: not consumers(one) and not consumers(other), "nobody consumes")
+    until(lambda: not one.consumers() and not other.consumers(), "nobody consumes")
     return message
-
-
-def test_the_first_move_says_where_the_message_was_published(up: Place, down: Place) -> None:
-    federated(up, down)
-    up.ch.exchange("origin", "direct")
-    up.ch.bind("fed.q", "origin", "key")
-    up.ch.publish("origin", "key", b"moves", {"headers": {"mine": 1}})
-    found = headers(consumer(down).delivery())
-    entry = [
-        ("uri", ("S", up.inside)),
-        ("queue", ("S", "fed.q")),
-        ("redelivered", ("t", False)),
-        ("visit-count", ("l", 1)),
-    ]
-    assert found["x-received-from"] == ("A", [("F", entry)])
-    assert found["x-original-exchange"] == ("S", "origin") and found["x-original-routing-key"] == ("S", "key")
-    assert found["mine"] == ("I", 1)
 
 
 def test_a_message_that_goes_to_and_fro_counts_its_visits(up: Place, down: Place) -> None:
@@ -128,39 +97,6 @@ def test_keys_for_copies_are_put_aside(up: Place, down: Place) -> None:
     found = headers(moved(up, down, headers={"CC": ["copies"]}))
     assert found["x-original-cc"] == ("A", [("S", "copies")]) and "CC" not in found
     assert (up.ready("copies"), down.ready("copies")) == (1, 0)
-
-
-POISON: dict[str, Any] = {
-    "a text": "nonsense",
-    "a number": 5,
-    "a table": {"uri": "u"},
-    "things that are no tables": [1, "two", None],
-    "no fields": [{}],
-    "odd fields": [{"uri": 5, "queue": [], "visit-count": "many"}],
-}
-
-
-@pytest.mark.parametrize("poison", POISON.values(), ids=POISON)
-def test_no_header_of_a_client_s_stops_a_link(up: Place, down: Place, poison: Any) -> None:
-    federated(up, down)
-    found = headers(moved(up, down, headers={"x-received-from": poison}))
-    (_, newest), *others = found["x-received-from"][1]
-    assert dict(newest)["visit-count"] == ("l", 1)
-    if isinstance(poison, list):
-        assert len(others) == len(poison) and "x-invalid-headers" not in found
-    else:
-        assert not others and "x-invalid-headers" in found
-    assert down.row()["status"] == "running" and down.row()["reconnects"] == 0
-
-
-def test_entries_that_are_there_twice_become_one(up: Place, down: Place) -> None:
-    federated(up, down)
-    twice = [{"uri": up.inside, "queue": "fed.q", "visit-count": Typed("l", count)} for count in (3, 7)]
-    found = headers(moved(up, down, headers={"x-received-from": [*twice, {"uri": "other", "queue": "fed.q"}]}))
-    entries = [dict(entry) for _, entry in found["x-received-from"][1]]
-    assert [entry["uri"] for entry in entries] == [("S", up.inside), ("S", "other")]
-    assert entries[0]["visit-count"][1] == 8
-    assert down.row()["status"] == "running"
 
 
 def test_a_time_to_live_begins_anew_with_each_move(up: Place, down: Place) -> None:
@@ -203,13 +139,13 @@ def test_a_queue_upstream_is_made_like_the_one_here(up: Place, down: Place) -> N
 
 def test_a_queue_that_is_deleted_upstream_is_made_again_when_it_is_wanted(up: Place, down: Place) -> None:
     federated(up, down)
-    wanting = consumer(down)
-    until(lambda: consumers(up), "the link consumes")
+    wanting = down.consumer()
+    until(up.consumers, "the link consumes")
     up.ch.delete("fed.q")
     until(lambda: down.row()["reconnects"] >= 1, lambda: str(down.row()))
     until(lambda: up.queue("fed.q"), "the queue")
     down.running()
-    until(lambda: consumers(up), "the link consumes again")
+    until(up.consumers, "the link consumes again")
     up.ch.fill("fed.q", b"flows")
     assert wanting.delivery().body == b"flows"
 
@@ -223,39 +159,6 @@ def test_the_end_of_the_queue_here_leaves_the_one_upstream(up: Place, down: Plac
     assert up.queues() == ["fed.q"] and up.ready("fed.q") == 1
 
 
-def test_queues_of_one_connection_and_named_by_the_broker_are_not_federated(up: Place, down: Place) -> None:
-    down.federate(".*", up.uri)
-    down.policy(".*", ALL, apply_to="queues")
-    down.ch.declare("ordinary")
-    before = len(up.site.host.connections())
-    for _ in range(1000):
-        down.ch.delete(down.ch.declare("", exclusive=True).queue)
-    for _ in range(20):
-        down.ch.declare("")
-    down.channel().declare("mine", exclusive=True)
-    (row,) = down.running()
-    assert row["name"] == "ordinary"
-    until_steady(lambda: (len(up.site.host.connections()), len(down.rows())))
-    assert len(up.site.host.connections()) <= before + 2 and len(down.rows()) == 1
-    assert up.queues() == ["ordinary"]
-
-
-def test_a_site_moves_from_classic_to_quorum_queues(here: NewPlaces) -> None:
-    places = here(6)
-    blues, greens = places[:3], places[3:]
-    for blue, green in zip(blues, greens, strict=True):
-        blue.ch.declare("fed.q", durable=True, arguments={"x-queue-type": "classic"})
-        blue.ch.fill("fed.q", *(b"%d" % number for number in range(50)), delivery_mode=2)
-        green.ch.declare("fed.q", durable=True, arguments={"x-queue-type": "quorum"})
-        green.federate("^fed", blue.inside)
-    for blue, green in zip(blues, greens, strict=True):
-        green.running()
-        wanting = consumer(green)
-        blue.ch.fill("fed.q", *(b"%d" % number for number in range(50, 70)), delivery_mode=2)
-        assert [message.body for message in wanting.deliveries(70)] == [b"%d" % number for number in range(70)]
-        assert blue.ready("fed.q") == 0
-
-
 def test_a_federated_queue_at_a_federated_exchange_gets_one_copy_or_two(up: Place, down: Place) -> None:
     for place in (up, down):
         place.ch.exchange("fed.x", "fanout")
@@ -266,7 +169,7 @@ def test_a_federated_queue_at_a_federated_exchange_gets_one_copy_or_two(up: Plac
     for place in (up, down):
         place.running(2)
         place.bound("fed.x", "k")
-    wanting = consumer(down)
+    wanting = down.consumer()
     for number in range(10):
         up.ch.publish("fed.x", "k", b"%d" % number)
     until(lambda: up.ready("fed.q") == 0, "all moved")

@@ -10,7 +10,7 @@ from tests.support.amqp_client import Channel
 from tests.support.federation import Place
 from tests.support.polling import until, until_steady
 
-from .conftest import NewPlaces, NewProxy
+from .conftest import NewProxy
 
 pytestmark = pytest.mark.sockets
 
@@ -25,67 +25,21 @@ def pair(up: Place, down: Place, name: str = "fed.q", arguments: dict[str, Any] 
     down.link("^fed", up.inside, **settings)
 
 
-def publish(place: Place, queue: str, *numbers: int) -> None:
-    place.ch.fill(queue, *(b"%d" % number for number in numbers))
-
-
-def consumer(place: Place, queue: str = "fed.q", prefetch: int = 0, **fields: Any) -> Channel:
-    channel = place.channel()
-    if prefetch:
-        channel.qos(prefetch)
-    channel.consume(queue, no_ack=not prefetch, **fields)
-    return channel
-
-
 def bodies(channel: Channel, count: int) -> list[bytes]:
     return [message.body for message in channel.deliveries(count)]
 
 
-def consumers(place: Place, queue: str = "fed.q") -> list[tuple[str, int]]:
-    """Tag and priority of each."""
-    return place.look(lambda vhost: [(one.tag, one.priority) for one in vhost.queues[queue].consumers.all])
-
-
 def test_a_message_moves_where_somebody_wants_it(up: Place, down: Place) -> None:
     pair(up, down)
-    publish(up, "fed.q", *range(3))
+    up.fill("fed.q", *range(3))
     until_steady(lambda: (up.ready("fed.q"), down.ready("fed.q"), down.rows()))
     assert (up.ready("fed.q"), down.ready("fed.q")) == (3, 0)
     assert down.row()["state"] == "paused" and down.row()["reason"]
-    wanting = consumer(down)
+    wanting = down.consumer()
     assert bodies(wanting, 3) == [b"0", b"1", b"2"]
-    publish(up, "fed.q", 3)
+    up.fill("fed.q", 3)
     assert bodies(wanting, 1) == [b"3"]
     assert up.ready("fed.q") == 0 and down.row()["state"] == "flowing"
-
-
-def test_a_queue_that_is_not_there_upstream_is_made(up: Place, down: Place) -> None:
-    down.ch.declare("fed.q", durable=True, arguments={"x-max-length": 5})
-    down.link("^fed", up.inside)
-    queue = up.queue("fed.q")
-    assert queue is not None and queue.durable and "x-max-length" in queue.arguments
-
-
-def test_a_queue_pulls_from_the_upstreams_it_is_mapped_to(here: NewPlaces) -> None:
-    up, down = here(2)
-    for name in ("up1", "up2", "fed1", "fed2"):
-        (up if name[:2] == "up" else down).ch.declare(name)
-    for number in "12":
-        down.upstream(f"u{number}", up.inside, queue=f"up{number}")
-        down.upstream_set(f"set{number}", {"upstream": f"u{number}"})
-        down.policy(f"^fed{number}$", {"federation-upstream-set": f"set{number}"}, f"p{number}")
-    down.running(2)
-    first, second = consumer(down, "fed1"), consumer(down, "fed2")
-    publish(up, "up2", 2)
-    assert bodies(second, 1) == [b"2"]
-    publish(up, "up1", 1)
-    assert bodies(first, 1) == [b"1"]
-    second.client.vanish()
-    until(lambda: not consumers(up, "up2"), lambda: str(consumers(up, "up2")))
-    publish(up, "up2", 3)
-    publish(up, "up1", 4)
-    assert bodies(first, 1) == [b"4"]
-    assert up.ready("up2") == 1
 
 
 def test_one_upstream_with_several_queues_feeds_one_queue(up: Place, down: Place) -> None:
@@ -96,10 +50,10 @@ def test_one_upstream_with_several_queues_feeds_one_queue(up: Place, down: Place
     down.upstream_set("both", {"upstream": "u0", "queue": "one"}, {"upstream": "u0", "queue": "two"})
     down.policy("^fed", {"federation-upstream-set": "both"})
     assert sorted(row["upstream_name"] for row in down.running(2)) == ["one", "two"]
-    wanting = consumer(down)
-    publish(up, "one", 1)
+    wanting = down.consumer()
+    up.fill("one", 1)
     assert bodies(wanting, 1) == [b"1"]
-    publish(up, "two", 2)
+    up.fill("two", 2)
     assert bodies(wanting, 1) == [b"2"]
 
 
@@ -116,68 +70,46 @@ def test_of_two_mutual_queues_one_consumer_gets_everything(up: Place, down: Plac
         place.running()
     for round_, at in enumerate((up, down)):
         numbers = [10 * round_ + number for number in range(10)]
-        publish(up, "fed.q", *numbers)
-        publish(down, "fed.q", *(100 + number for number in numbers))
-        wanting = consumer(at)
+        up.fill("fed.q", *numbers)
+        down.fill("fed.q", *(100 + number for number in numbers))
+        wanting = at.consumer()
         expected = {b"%d" % (number + more) for number in numbers for more in (0, 100)}
         assert set(bodies(wanting, 20)) == expected
         wanting.client.vanish()
-        until(lambda: not consumers(up) and not consumers(down), lambda: f"{consumers(up)} {consumers(down)}")
+        until(lambda: not up.consumers() and not down.consumers(), lambda: f"{up.consumers()} {down.consumers()}")
         assert up.ch.get("fed.q") is None and down.ch.get("fed.q") is None
 
 
 def test_basic_get_pulls_nothing(up: Place, down: Place) -> None:
     pair(up, down)
-    publish(up, "fed.q", 1)
+    up.fill("fed.q", 1)
     for _ in range(5):
         assert down.ch.get("fed.q") is None
     until_steady(lambda: (up.ready("fed.q"), down.rows()))
-    assert up.ready("fed.q") == 1 and consumers(up) == []
+    assert up.ready("fed.q") == 1 and up.consumers() == []
 
 
 @pytest.mark.parametrize("tag", ["", "fed.tag"])
 def test_consumers_upstream_come_first(up: Place, down: Place, tag: str) -> None:
     settings: dict[str, Any] = {"consumer_tag": tag} if tag else {}
     pair(up, down, **settings)
-    wanting = consumer(down)
-    until(lambda: consumers(up) == [(tag or "federation-link-u0", -1)], lambda: str(consumers(up)))
-    local = consumer(up)
-    publish(up, "fed.q", *range(20))
+    wanting = down.consumer()
+    until(lambda: up.consumers() == [(tag or "federation-link-u0", -1)], lambda: str(up.consumers()))
+    local = up.consumer()
+    up.fill("fed.q", *range(20))
     assert bodies(local, 20) == [b"%d" % number for number in range(20)]
     assert down.row()["forwarded"] == 0 and down.row()["consumer_tag"] == (tag or "federation-link-u0")
     local.client.vanish()
-    until(lambda: len(consumers(up)) == 1, lambda: str(consumers(up)))
-    publish(up, "fed.q", 20)
+    until(lambda: len(up.consumers()) == 1, lambda: str(up.consumers()))
+    up.fill("fed.q", 20)
     assert bodies(wanting, 1) == [b"20"]
-
-
-def test_a_link_gets_what_consumers_upstream_cannot_take(up: Place, down: Place) -> None:
-    pair(up, down)
-    wanting = consumer(down)
-    until(lambda: consumers(up), "the link consumes")
-    local = consumer(up, prefetch=3)
-    publish(up, "fed.q", *range(5))
-    assert bodies(local, 3) == [b"0", b"1", b"2"]
-    assert bodies(wanting, 2) == [b"3", b"4"]
-
-
-def test_when_the_consumer_goes_the_rest_stays_upstream(up: Place, down: Place) -> None:
-    pair(up, down)
-    wanting = consumer(down)
-    publish(up, "fed.q", 1)
-    assert bodies(wanting, 1) == [b"1"]
-    wanting.client.close()
-    until(lambda: not consumers(up), lambda: str(consumers(up)))
-    publish(up, "fed.q", 2, 3)
-    until_steady(lambda: (up.ready("fed.q"), down.ready("fed.q")))
-    assert (up.ready("fed.q"), down.ready("fed.q")) == (2, 0)
 
 
 def test_a_queue_that_has_messages_pulls_when_it_has_none_left(up: Place, down: Place) -> None:
     pair(up, down)
-    publish(down, "fed.q", 1, 2, 3)
-    publish(up, "fed.q", 4)
-    wanting = consumer(down, prefetch=1)
+    down.fill("fed.q", 1, 2, 3)
+    up.fill("fed.q", 4)
+    wanting = down.consumer(prefetch=1)
     for number in (1, 2, 3):
         message = wanting.delivery()
         assert message.body == b"%d" % number
@@ -195,20 +127,20 @@ def test_a_consumer_that_never_acknowledges_pulls_little_and_no_storm(
     up.ch.declare("fed.q")
     down.ch.declare("fed.q")
     down.link("^fed", up.inside, prefetch_count=30)
-    publish(up, "fed.q", *range(200))
-    bodies(consumer(down, prefetch=prefetch), prefetch)
+    up.fill("fed.q", *range(200))
+    bodies(down.consumer(prefetch=prefetch), prefetch)
     until_steady(lambda: (up.ready("fed.q"), down.ready("fed.q"), down.row()["state"]), 0.5)
     assert up.ready("fed.q") >= 200 - 30 - prefetch
-    assert not consumers(up) and down.row()["state"] == "paused"
+    assert not up.consumers() and down.row()["state"] == "paused"
 
 
 def test_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm(up: Place, down: Place) -> None:
     pair(up, down)
     changes: list[int] = []
     up.site.loop.call(count_consumers, up, changes)
-    publish(up, "fed.q", *range(100))
+    up.fill("fed.q", *range(100))
     began_s = time.monotonic()
-    wanting = consumer(down, prefetch=1)
+    wanting = down.consumer(prefetch=1)
     for number in range(100):
         message = wanting.delivery()
         assert message.body == b"%d" % number
@@ -236,11 +168,11 @@ def test_a_break_half_way_loses_nothing(up: Place, down: Place, proxied: NewProx
     up.ch.declare("fed.q", durable=True)
     down.ch.declare("fed.q", durable=True)
     down.link("^fed", up.through(proxy.port), prefetch_count=5)
-    publish(up, "fed.q", *range(20))
-    publish(down, "fed.q", *range(20, 40))
+    up.fill("fed.q", *range(20))
+    down.fill("fed.q", *range(20, 40))
     got: list[bytes] = []
     for place in (up, down):
-        wanting = consumer(place, prefetch=10)
+        wanting = place.consumer(prefetch=10)
         messages = wanting.deliveries(10)
         wanting.ack(messages[-1].tag, multiple=True)
         wanting.sync()
@@ -249,14 +181,14 @@ def test_a_break_half_way_loses_nothing(up: Place, down: Place, proxied: NewProx
     proxy.blink()
     until(lambda: down.row()["reconnects"] >= 1, lambda: str(down.row()))
     down.running()
-    wanting = consumer(down)
+    wanting = down.consumer()
     got += bodies(wanting, 40 - len(set(got)))
     assert set(got) == {b"%d" % number for number in range(40)}
 
 
 def test_federation_of_a_queue_is_switched_off_and_on(up: Place, down: Place) -> None:
     pair(up, down)
-    wanting = consumer(down)
+    wanting = down.consumer()
     number = 0
     switches: list[tuple[Callable[[], None], Callable[[], None]]] = [
         (down.clear_policy, lambda: down.policy("^fed", ALL)),
@@ -264,12 +196,12 @@ def test_federation_of_a_queue_is_switched_off_and_on(up: Place, down: Place) ->
         (lambda: down.policy("^fed", {"max-length": 100}), lambda: down.policy("^fed", ALL)),
     ]
     for off, on in switches:
-        publish(up, "fed.q", number)
+        up.fill("fed.q", number)
         assert bodies(wanting, 1) == [b"%d" % number]
         off()
         down.without_links()
-        until(lambda: not consumers(up), lambda: str(consumers(up)))
-        publish(up, "fed.q", number + 1)
+        until(lambda: not up.consumers(), lambda: str(up.consumers()))
+        up.fill("fed.q", number + 1)
         until_steady(lambda: up.ready("fed.q"))
         assert up.ready("fed.q") == 1
         on()

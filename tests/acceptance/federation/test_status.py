@@ -240,21 +240,3 @@ def test_the_connections_of_a_link_say_whose_they_are(up: Place, down: Place) ->
     listed = up.site.request("GET", f"/vhosts/{up.vhost}/connections").json
     named = [one["client_properties"] for one in listed if one["client_properties"].get("connection_name") == name]
     assert len(named) == 1 and named[0]["capabilities"]["consumer_cancel_notify"] is True
-
-
-@pytest.mark.parametrize(
-    ("uri", "shown"),
-    [
-        ("amqp://user:pass@127.0.0.1:1/foo", "amqp://127.0.0.1:1/foo"),
-        ("amqp://user:pass@127.0.0.1:1/foo?heartbeat=5&password=pass", "amqp://127.0.0.1:1/foo"),
-        ("amqps://user:pass@127.0.0.1:1", "amqps://127.0.0.1:1"),
-        ("amqp://user:pass@/{vhost}", "amqp:///{vhost}"),
-        ("amqp://user:p%40%2Fpass@127.0.0.1:1/%2f", "amqp://127.0.0.1:1/%2f"),
-    ],
-)
-def test_no_uri_is_shown_with_credentials(up: Place, down: Place, uri: str, shown: str) -> None:
-    down.ch.exchange("fed.x", "fanout")
-    down.federate("^fed", uri.format(vhost=up.vhost))
-    until(lambda: down.row()["status"] == "error", lambda: str(down.row()))
-    assert down.row()["uri"] == shown.format(vhost=up.vhost)
-    assert "pass" not in str(links(down)).replace("password", "") and "user:" not in str(links(down))

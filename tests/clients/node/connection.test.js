@@ -23,16 +23,6 @@ test('connects by URL and by object, and closes', async () => {
   }
 });
 
-test('shows the server properties', async (t) => {
-  const connection = await connect(t);
-  const properties = connection.connection.serverProperties;
-  for (const key of ['product', 'version', 'platform', 'copyright', 'information', 'cluster_name']) {
-    assert.equal(typeof properties[key], 'string', key);
-  }
-  assert.equal(properties.capabilities['basic.nack'], true);
-  assert.equal(properties.capabilities.publisher_confirms, true);
-});
-
 for (const mechanism of ['plain', 'amqplain']) {
   test(`logs in with ${mechanism} credentials, and is refused with wrong ones`, async (t) => {
     const credentials = (password) => ({ credentials: amqp.credentials[mechanism]('guest', password) });
@@ -46,22 +36,6 @@ test('refuses an unknown vhost', async (t) => {
   await assert.rejects(connect(t, { url: address({ vhost: 'nowhere' }) }), /ConnectionOpenOk; got <ConnectionClose/);
 });
 
-test('lives on heartbeats when idle', async (t) => {
-  const connection = await connect(t, { url: address({ heartbeat: 1 }) });
-  assert.equal(connection.connection.heartbeat, 1);
-  let ended = false;
-  connection.once('close', () => { ended = true; });
-  await new Promise((resolve) => setTimeout(resolve, 2600)); // the clock is what is tested
-  assert.equal(ended, false);
-  await connection.createChannel();
-});
-
-test('can be opened without heartbeats', async (t) => {
-  const connection = await connect(t, { url: address({ heartbeat: 0 }) });
-  assert.equal(connection.connection.heartbeat, 0);
-  await connection.createChannel();
-});
-
 test('agrees on a small frame size and few channels', async (t) => {
   const connection = await connect(t, { url: address({ frameMax: 8192, channelMax: 4 }) });
   assert.equal(connection.connection.frameMax, 8192);
@@ -71,30 +45,6 @@ test('agrees on a small frame size and few channels', async (t) => {
   ch.sendToQueue(queue, body);
   await ch.waitForConfirms();
   assert.deepEqual((await ch.get(queue, { noAck: true })).content, body);
-});
-
-test('takes a new secret', async (t) => {
-  const connection = await connect(t);
-  await connection.updateSecret(Buffer.from('new secret'), 'for a test');
-  await connection.createChannel();
-});
-
-test('takes listeners for blocked and unblocked', async (t) => {
-  const connection = await connect(t);
-  const told = [];
-  connection.on('blocked', (reason) => told.push(reason));
-  connection.on('unblocked', () => told.push(null));
-  await connection.createChannel();
-  assert.deepEqual(told, []);
-});
-
-test('opens and closes many channels', async (t) => {
-  const connection = await connect(t);
-  for (let round = 0; round < 50; round += 1) {
-    const ch = await connection.createChannel();
-    await ch.close();
-  }
-  await Promise.all(Array.from({ length: 50 }, () => connection.createChannel()));
 });
 
 test('tells of a connection error with its code', async (t) => {

@@ -3,42 +3,18 @@
 
 const assert = require('node:assert/strict');
 const { test } = require('node:test');
-const { bodies, channel, connect, event, name, quiet, take } = require('./support');
+const { bodies, channel, connect, name, take } = require('./support');
 
 /** A confirm channel and an exclusive queue. */
-async function ready(t, options = {}) {
+async function ready(t) {
   const ch = await channel(t, { confirm: true });
-  const { queue } = await ch.assertQueue('', { exclusive: true, ...options });
+  const { queue } = await ch.assertQueue('', { exclusive: true });
   return { ch, queue };
 }
 
 async function send(ch, queue, ...contents) {
   for (const content of contents) ch.sendToQueue(queue, Buffer.from(content));
   await ch.waitForConfirms();
-}
-
-test('gets what was sent, and false when the queue is empty', async (t) => {
-  const { ch, queue } = await ready(t);
-  assert.equal(await ch.get(queue), false);
-  await send(ch, queue, 'one', 'two');
-  const message = await ch.get(queue);
-  assert.equal(message.content.toString(), 'one');
-  assert.deepEqual(message.fields, {
-    deliveryTag: 1, redelivered: false, exchange: '', routingKey: queue, messageCount: 1,
-  });
-  ch.ack(message);
-  assert.deepEqual(await bodies(ch, queue), ['two']);
-});
-
-for (const size of [0, 1, 1_000_000, 10_000_000]) {
-  test(`sends and gets ${size} octets of content`, async (t) => {
-    const { ch, queue } = await ready(t);
-    const body = Buffer.alloc(size, 'abcdefg');
-    await send(ch, queue, body);
-    const { content } = await ch.get(queue, { noAck: true });
-    assert.equal(content.length, size);
-    assert.ok(content.equals(body));
-  });
 }
 
 test('gives properties and headers of every type back', async (t) => {
@@ -94,27 +70,6 @@ test('confirms many, once each', async (t) => {
   assert.equal((await ch.checkQueue(queue)).messageCount, 1000);
 });
 
-test('nacks what a full queue rejects', async (t) => {
-  const { ch, queue } = await ready(t, { maxLength: 1, arguments: { 'x-overflow': 'reject-publish' } });
-  ch.sendToQueue(queue, Buffer.from('fits'));
-  const error = await new Promise((resolve) => { ch.sendToQueue(queue, Buffer.from('too much'), {}, resolve); });
-  assert.match(String(error), /nacked/);
-  assert.deepEqual(await bodies(ch, queue), ['fits']);
-});
-
-test('copies by CC and hides BCC', async (t) => {
-  const { ch, queue } = await ready(t);
-  const copies = [(await ch.assertQueue('', { exclusive: true })).queue, (await ch.assertQueue('', { exclusive: true })).queue];
-  ch.sendToQueue(queue, Buffer.from('x'), { CC: copies[0], BCC: [copies[1]] });
-  await ch.waitForConfirms();
-  for (const target of [queue, ...copies]) {
-    const message = await ch.get(target, { noAck: true });
-    assert.equal(message.fields.routingKey, queue);
-    assert.deepEqual(message.properties.headers.CC, [copies[0]]);
-    assert.equal('BCC' in message.properties.headers, false);
-  }
-});
-
 test('consumes in order with one tag, and cancels', async (t) => {
   const { ch, queue } = await ready(t);
   const contents = Array.from({ length: 100 }, (_, number) => String(number));
@@ -131,17 +86,6 @@ test('consumes in order with one tag, and cancels', async (t) => {
   assert.deepEqual(await bodies(ch, queue), ['later']);
 });
 
-test('keeps to the prefetch', async (t) => {
-  const { ch, queue } = await ready(t);
-  await send(ch, queue, 'a', 'b', 'c');
-  await ch.prefetch(2);
-  const { came, consumerTag } = await take(ch, queue, 2);
-  assert.equal((await ch.checkQueue(queue)).messageCount, 1);
-  await ch.cancel(consumerTag);
-  ch.nack(came[1], true);
-  assert.deepEqual(await bodies(ch, queue), ['a', 'b', 'c']);
-});
-
 test('puts back what is nacked, rejected or recovered, and drops the rest', async (t) => {
   const { ch, queue } = await ready(t);
   await send(ch, queue, 'a', 'b', 'c', 'd');
@@ -156,29 +100,6 @@ test('puts back what is nacked, rejected or recovered, and drops the rest', asyn
   assert.deepEqual(await bodies(ch, queue), ['a', 'b']);
 });
 
-test('settles all that is outstanding', async (t) => {
-  const { ch, queue } = await ready(t);
-  await send(ch, queue, 'a', 'b');
-  await ch.get(queue);
-  await ch.get(queue);
-  ch.nackAll(true);
-  assert.equal((await ch.get(queue)).content.toString(), 'a');
-  assert.equal((await ch.get(queue)).content.toString(), 'b');
-  ch.ackAll();
-  ch.ackAll();
-  assert.equal(await ch.get(queue), false);
-});
-
-test('fails on an unknown delivery tag', async (t) => {
-  const { ch, queue } = await ready(t);
-  const failed = event(ch, 'error');
-  ch.ack({ fields: { deliveryTag: 99 } });
-  await assert.rejects(ch.checkQueue(queue));
-  const error = await failed;
-  assert.deepEqual([error.code, error.classId, error.methodId], [406, 60, 80]);
-  assert.match(error.message, /unknown delivery tag 99/);
-});
-
 test('tells a consumer with null that its queue is gone', async (t) => {
   const connection = await connect(t);
   const [ch, other] = [await connection.createChannel(), await connection.createChannel()];
@@ -187,14 +108,6 @@ test('tells a consumer with null that its queue is gone', async (t) => {
   const cancelled = new Promise((resolve) => { ch.consume(queue, resolve).then(() => other.deleteQueue(queue)); });
   assert.equal(await cancelled, null);
   await ch.assertQueue('', { exclusive: true });
-});
-
-test('serves an exclusive consumer alone', async (t) => {
-  const connection = await connect(t);
-  const [ch, other] = [await connection.createChannel(), quiet(await connection.createChannel())];
-  const { queue } = await ch.assertQueue('', { exclusive: true });
-  await ch.consume(queue, () => {}, { exclusive: true });
-  await assert.rejects(other.consume(queue, () => {}), /403 \(ACCESS-REFUSED\).*in exclusive use/);
 });
 
 test('answers a request by direct reply-to', async (t) => {

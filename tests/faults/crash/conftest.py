@@ -27,3 +27,18 @@ def client(daemon: BrokerProcess) -> Client:
     """A connection to the broker, which it starts."""
     daemon.start()
     return daemon.connect()
+
+
+def drain_queue(client: Client, queue: str) -> list[bytes]:
+    """Consume all messages of a queue; return their bodies in order."""
+    channel = client.channel()
+    count = channel.count(queue)
+    channel.consume(queue, no_ack=True)
+    return [content.body for content in channel.deliveries(count)]
+
+
+def check_sound(daemon: BrokerProcess) -> None:
+    """Stop the broker; the doctor finds no damage."""
+    daemon.stop()
+    checked = daemon.doctor()
+    assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -1,4 +1,4 @@
-"""Settings of queues after a restart: limits, times, dead letters, single active consumer."""
+"""Settings of queues and the state of their messages after a restart: limits, times, deaths, delivery counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pamqp.commands import Basic, Queue
 from pamqp.commands import Channel as ChannelMethods
 
-from tests.support.amqp_client import Channel, Client, Content, Silence
+from tests.support.amqp_client import Channel, Client, Content
 from tests.support.broker_process import BrokerProcess
 from tests.support.polling import until
 
@@ -82,12 +82,6 @@ def test_limits_count_what_was_there_before(client: Client, restart: Callable[[]
     assert [letter.body for letter in arrives(channel, "letters", 2)] == [b"0", b"0"]
 
 
-def test_what_was_dropped_does_not_return(client: Client, restart: Callable[[], Client]) -> None:
-    declare(client, "latest", max_length=3)
-    confirmed(client, "latest", [b"%d" % number for number in range(500)])
-    assert restart().channel().drain("latest") == [b"497", b"498", b"499"]
-
-
 def test_the_earlier_deadline_is_kept_and_the_queue_goes_on_to_set_them(
     client: Client, daemon: BrokerProcess, restart: Callable[[], Client]
 ) -> None:
@@ -122,36 +116,6 @@ def test_dead_letters_at_least_once_wait_over_restarts(client: Client, restart: 
     assert (channel.count("timed"), channel.count("letters")) == (0, 0)
 
 
-def test_what_was_out_and_died_meanwhile_is_dead_lettered_once(
-    client: Client, daemon: BrokerProcess, restart: Callable[[], Client]
-) -> None:
-    declare(client, "letters")
-    declare(client, "timed", "letters", message_ttl=HOUR_MS)
-    channel = client.channel()
-    channel.consume("timed")
-    confirmed(client, "timed", BODIES)
-    assert len(channel.deliveries(5)) == 5  # out, and so they live
-    daemon.clock_ahead_s = HOUR_S
-    client = restart()
-    channel = client.channel()
-    assert {letter.body for letter in arrives(channel, "letters", 5)} == set(BODIES)
-    assert channel.count("timed") == 0
-    on_disk(client)
-    channel = restart().channel()
-    assert (channel.count("timed"), channel.count("letters")) == (0, 0)
-
-
-def test_only_the_head_expires(client: Client, daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
-    declare(client, "queue")
-    confirmed(client, "queue", [b"lives"])
-    confirmed(client, "queue", [b"dies"], {**PERSISTENT, "expiration": str(HOUR_MS)})
-    confirmed(client, "queue", [b"lives on"])
-    daemon.clock_ahead_s = HOUR_S
-    channel = restart().channel()
-    assert channel.count("queue") == 3
-    assert channel.drain("queue") == [b"lives", b"lives on"]
-
-
 def test_priorities_and_deadlines_of_many_messages_hold(client: Client, restart: Callable[[], Client]) -> None:
     declare(client, "ranked", max_priority=3)
     channel = client.channel()
@@ -173,46 +137,6 @@ def test_priorities_and_deadlines_of_many_messages_hold(client: Client, restart:
     assert [delivery.body for delivery in came] == expected
     assert [delivery.redelivered for delivery in came[:10]] == [True] * 10
     assert [content.body for content in out if content] == expected[:10]
-
-
-def test_in_a_quorum_queue_a_message_without_priority_stands_where_it_stood(
-    client: Client, restart: Callable[[], Client]
-) -> None:
-    declare(client, "quorum", queue_type="quorum")
-    for priority in (None, 0, 9, 4, None, 3, 40, 31):
-        properties = {**PERSISTENT, "priority": priority} if priority is not None else PERSISTENT
-        confirmed(client, "quorum", [b"%d" % priority if priority is not None else b"none"], properties)
-    assert restart().channel().drain("quorum") == [b"40", b"31", b"9", b"none", b"4", b"none", b"3", b"0"]
-
-
-def test_a_dead_letter_is_routed_by_keys_that_nobody_sees(client: Client, restart: Callable[[], Client]) -> None:
-    declare(client, "blind")
-    client.channel().declare("source", durable=True, arguments={"x-dead-letter-exchange": "amq.direct"})
-    client.channel().bind("blind", "amq.direct", "secret")
-    confirmed(client, "source", [b"body"], {**PERSISTENT, "headers": {"BCC": ["secret"]}})
-    channel = restart().channel()
-    channel.reject_next("source")
-    (letter,) = arrives(channel, "blind", 1)
-    assert letter.headers["x-death"][0]["routing-keys"] == ["source"] and "BCC" not in letter.headers
-
-
-def test_a_client_that_tells_of_deaths_is_not_believed_after_a_restart_either(
-    client: Client, restart: Callable[[], Client]
-) -> None:
-    declare(client, "letters")
-    declare(client, "second", "letters")
-    declare(client, "first", "second")
-    planted = [{"count": 7, "reason": "expired", "queue": "letters", "exchange": "", "routing-keys": ["k"]}]
-    confirmed(client, "first", [b"body"], {**PERSISTENT, "headers": {"x-death": planted}})
-    client = restart()
-    client.channel().reject_next("first")
-    on_disk(client)
-    channel = restart().channel()
-    channel.reject_next("second")
-    (letter,) = arrives(channel, "letters", 1)
-    deaths = [(death["queue"], death["reason"], death["count"]) for death in letter.headers["x-death"]]
-    assert deaths == [("second", "rejected", 1), ("first", "rejected", 1)]
-    assert letter.headers["x-first-death-queue"] == "first"
 
 
 def test_a_circle_is_seen_that_began_before(
@@ -311,34 +235,16 @@ def test_a_queue_that_expired_or_was_auto_deleted_stays_away(client: Client, res
     assert client.channel().count("leased") == 0
 
 
-def test_one_consumer_is_served_after_a_restart_as_before(client: Client, restart: Callable[[], Client]) -> None:
-    declare(client, "single", single_active_consumer=True)
-    confirmed(client, "single", BODIES)
-    client = restart()
-    first, second = client.channel(), client.channel()
-    for channel in (first, second):
-        channel.qos(2)
-        channel.consume("single")
-    assert [delivery.body for delivery in first.deliveries(2)] == BODIES[:2]
-    second.sync()
-    with pytest.raises(Silence):
-        client.pump(100)
-    client.channel().refused(403, Basic.Consume, queue="single", exclusive=True)
-    client.channel().refused(406, Queue.Declare, queue="single", durable=True)
-
-
-def test_quorum_queues_stay_what_they_are(client: Client, daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
+def test_quorum_queues_stay_what_they_are_and_keep_all_their_messages(
+    client: Client, daemon: BrokerProcess, restart: Callable[[], Client]
+) -> None:
+    """A message without a priority is where one with the priority 4 is."""
     declare(client, "quorum", queue_type="quorum")
-    confirmed(client, "quorum", [b"without"])
-    confirmed(client, "quorum", [b"high"], {**PERSISTENT, "priority": 9})
+    for priority in (None, 0, 9, 4, None, 3, 40, 31):
+        properties = {**PERSISTENT, "priority": priority} if priority is not None else PERSISTENT
+        confirmed(client, "quorum", [b"%d" % priority if priority is not None else b"none"], properties)
+    confirmed(client, "quorum", [b"transient"], {"delivery_mode": 1})
     client = restart()
     client.channel().refused(540, Queue.Delete, queue="quorum", if_empty=True)
-    assert daemon.connect().channel().drain("quorum") == [b"high", b"without"]
-
-
-def test_a_quorum_queue_keeps_all_its_messages(client: Client, daemon: BrokerProcess) -> None:
-    declare(client, "quorum", queue_type="quorum")
-    confirmed(client, "quorum", [b"said to be transient"], {"delivery_mode": 1})
-    daemon.stop()
-    daemon.start()
-    assert daemon.connect().channel().drain("quorum") == [b"said to be transient"]
+    expected = [b"40", b"31", b"9", b"none", b"4", b"none", b"transient", b"3", b"0"]
+    assert daemon.connect().channel().drain("quorum") == expected

@@ -15,6 +15,7 @@ from tests.support.broker_process import BrokerProcess
 
 from . import clients
 from .clients import BARRIER, COPIES, FANOUT, QUEUES, SOLO
+from .conftest import check_sound
 from .ledger import Ledger
 
 ROUNDS = int(os.environ.get("WARREN_CRASH_ROUNDS") or 3)
@@ -114,6 +115,4 @@ def test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back(daemon: B
         )
         assert confirmed >= LEAST_CONFIRMED
     assert ledger.unflagged == 0
-    daemon.stop()
-    doctor = daemon.doctor()
-    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+    check_sound(daemon)

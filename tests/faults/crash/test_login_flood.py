@@ -1,8 +1,6 @@
 """Many wrong logins at once: a right password succeeds promptly from another address, and in the end from the same."""
 
 import socket
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -34,13 +32,6 @@ class SocketOf:
 
     def close(self) -> None:
         self._socket.close()
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[BrokerProcess]:
-    made = BrokerProcess(tmp_path)
-    yield made
-    made.close()
 
 
 def send_login(daemon: BrokerProcess, address: str, password: str) -> Client:

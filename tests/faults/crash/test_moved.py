@@ -7,7 +7,8 @@ import pytest
 from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.polling import WITHIN_S
 
-from .test_purge_and_delete import check_sound, drain_queue, kill_and_restart, publish_and_store
+from .conftest import check_sound, drain_queue
+from .test_restarted import confirmed
 
 MANY = 3_000
 BODIES = [b"%d" % number for number in range(MANY)]
@@ -42,11 +43,13 @@ def test_a_moved_message_survives_in_one_queue(daemon: BrokerProcess, attempt: i
     client = daemon.connect()
     for name in ("from", "to"):
         client.channel().declare(name, durable=True)
-    publish_and_store(client, "from", BODIES)
+    confirmed(client, "from", BODIES)
     mover = Mover(daemon)
     mover.start()
     assert mover.enough.wait(WITHIN_S)
-    after = kill_and_restart(daemon)
+    daemon.kill()
+    daemon.start()
+    after = daemon.connect()
     mover.join(WITHIN_S)
     kept, moved = drain_queue(after, "from"), drain_queue(after, "to")
     assert moved + kept == BODIES, "each message once, in order"

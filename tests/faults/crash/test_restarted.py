@@ -3,22 +3,18 @@
 import random
 import resource
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from pamqp.commands import Basic, Exchange, Queue
+from pamqp.commands import Exchange, Queue
 
 from tests.support import codec
 from tests.support.amqp_client import Client, Closed
-from tests.support.broker_process import BrokerProcess, run
-from tests.support.polling import until
-from warren.broker.storage import log_records
+from tests.support.broker_process import BrokerProcess
 
 from .conftest import FILES_ONLY, ON_POSTGRESQL
 
 in_folder = pytest.mark.skipif(ON_POSTGRESQL, reason=FILES_ONLY)
 PERSISTENT = {"delivery_mode": 2}
-TRANSIENT = {"delivery_mode": 1}
 
 pytestmark = pytest.mark.sockets
 
@@ -36,13 +32,6 @@ def restart(request: pytest.FixtureRequest, daemon: BrokerProcess) -> Callable[[
         return daemon.connect()
 
     return again
-
-
-def ends_with_batch(segment: Path) -> bool:
-    """Return whether the last record of a segment is that of a batch, which says that those before are durable."""
-    data = segment.read_bytes()
-    record = data[len(data) - log_records.BATCH_BYTES :]
-    return record.startswith(log_records.MAGIC_BYTES) and record[log_records.RECORD_BYTES] == log_records.BATCH
 
 
 def confirmed(client: Client, queue: str, bodies: list[bytes], properties: object = None) -> None:
@@ -154,112 +143,6 @@ def test_what_was_declared_is_there_and_what_was_deleted_is_not_however_soon_the
     assert daemon.doctor().returncode == 0
 
 
-def test_messages_that_are_not_persistent_go_and_the_others_keep_their_order(
-    client: Client, restart: Callable[[], Client]
-) -> None:
-    client.channel().declare("mixed", durable=True)
-    confirmed(client, "mixed", [b"1", b"2"])
-    confirmed(client, "mixed", [b"not kept"], TRANSIENT)
-    confirmed(client, "mixed", [b"3", b"4"])
-    channel = client.channel()
-    unacked = [channel.get("mixed", no_ack=False) for _ in range(2)]  # come back to where they stood
-    assert None not in unacked
-    channel = restart().channel()
-    came = [channel.get("mixed") for _ in range(4)]
-    assert [content.body for content in came if content] == [b"1", b"2", b"3", b"4"]
-    assert [content.redelivered for content in came if content][:2] == [True, True]
-    assert channel.get("mixed") is None
-
-
-def test_a_clean_stop_brings_back_nothing_that_was_acknowledged(client: Client, daemon: BrokerProcess) -> None:
-    bodies = [b"%d" % number for number in range(2000)]
-    client.channel().declare("orders", durable=True)
-    confirmed(client, "orders", bodies)
-    channel = client.channel()
-    channel.consume("orders")
-    came = channel.deliveries(len(bodies))
-    for content in came[::2]:
-        channel.ack(content.tag)
-    channel.sync()
-    daemon.stop()
-    for _ in range(2):
-        daemon.start()
-        channel = daemon.connect().channel()
-        assert channel.count("orders") == len(bodies) // 2
-        daemon.stop()
-    daemon.start()
-    channel = daemon.connect().channel()
-    assert channel.drain("orders") == bodies[1::2]
-    daemon.stop()
-    daemon.start()
-    assert daemon.connect().channel().count("orders") == 0
-
-
-def test_committed_acknowledgements_and_purges_hold_through_a_kill(client: Client, daemon: BrokerProcess) -> None:
-    for queue in ("acked", "purged"):
-        client.channel().declare(queue, durable=True)
-        confirmed(client, queue, [b"%d" % number for number in range(100)])
-    channel = client.channel()
-    channel.transact()
-    channel.consume("acked")
-    channel.ack(channel.deliveries(100)[59].tag, multiple=True)
-    channel.commit()
-    assert client.channel().call(Queue.Purge, queue="purged").message_count == 100
-    confirmed(client, "purged", [b"after"])
-    daemon.kill()
-    daemon.start()
-    channel = daemon.connect().channel()
-    assert channel.drain("acked") == [b"%d" % number for number in range(60, 100)]
-    assert channel.drain("purged") == [b"after"]
-
-
-def test_two_brokers_do_not_share_a_folder(daemon: BrokerProcess, tmp_path: Path) -> None:
-    daemon.start()
-    second = BrokerProcess(tmp_path / "second", data=daemon.data)
-    second.launch()
-    try:
-        assert second.wait() == 73
-        (line,) = second.output.read_text().splitlines()
-        assert f"is in use by another broker (pid {daemon.process.pid})" in line
-    finally:
-        second.close()
-    assert daemon.connect().channel().declare().message_count == 0
-
-
-@in_folder
-def test_the_doctor_finds_a_flipped_bit_and_the_broker_serves_the_rest(client: Client, daemon: BrokerProcess) -> None:
-    client.channel().declare("hurt", durable=True)
-    bodies = [b"body number %d" % number for number in range(20)]
-    confirmed(client, "hurt", bodies)
-    (segment,) = (daemon.data / "log").glob("*.log")
-    until(lambda: ends_with_batch(segment), "the last batch is vouched for")
-    daemon.kill()
-    data = bytearray(segment.read_bytes())
-    data[data.index(b"body number 7")] ^= 1
-    segment.write_bytes(data)
-    doctor = daemon.doctor()
-    assert doctor.returncode == 1 and "BAD at offset" in doctor.stdout, doctor.stdout + doctor.stderr
-    daemon.start()
-    assert daemon.connect().channel().drain("hurt") == bodies[:7] + bodies[8:]
-
-
-@in_folder
-def test_a_torn_end_is_cut_off_and_is_no_damage(client: Client, daemon: BrokerProcess) -> None:
-    client.channel().declare("torn", durable=True)
-    confirmed(client, "torn", [b"whole"])
-    daemon.kill()
-    (segment,) = (daemon.data / "log").glob("*.log")
-    with segment.open("ab") as file:
-        file.write(segment.read_bytes()[20:60])
-    doctor = daemon.doctor()
-    assert doctor.returncode == 0 and "torn end of 40 bytes" in doctor.stdout, doctor.stdout + doctor.stderr
-    daemon.start()
-    confirmed(daemon.connect(), "torn", [b"next"])
-    daemon.kill()
-    daemon.start()
-    assert daemon.connect().channel().drain("torn") == [b"whole", b"next"]
-
-
 LARGE = 1_000_000  # bytes: the limit of a segment with such a message is above the size of the metadata's files
 
 
@@ -280,24 +163,3 @@ def test_a_write_that_fails_ends_the_broker_and_is_not_confirmed(client: Client,
     assert "too large" in said["reason"]
     daemon.start()
     assert daemon.connect().channel().drain("failing") == [bytes(LARGE)]
-
-
-def test_the_doctor_of_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
-    doctor = run("doctor", "--data", str(tmp_path / "none"))
-    assert (doctor.returncode, doctor.stdout) == (66, "")
-    assert not (tmp_path / "none").exists()
-
-
-def test_confirms_of_get_and_publish_hold_after_a_kill_right_behind_them(daemon: BrokerProcess) -> None:
-    """An acknowledged get, then a confirmed publish on the same connection: the confirm covers both."""
-    daemon.start()
-    for round_ in range(3):
-        client = daemon.connect()
-        channel = client.channel()
-        channel.declare("barrier", durable=True)
-        confirmed(client, "barrier", [b"first %d" % round_])
-        channel.ack(channel.call(Basic.Get, queue="barrier", no_ack=False).tag)
-        confirmed(client, "barrier", [b"second %d" % round_])
-        daemon.kill()
-        daemon.start()
-        assert daemon.connect().channel().drain("barrier") == [b"second %d" % round_]

@@ -15,17 +15,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pamqp.commands import Basic, Channel, Confirm, Queue, Tx
 
-from tests.faults.simulation.brokers.accounts import bytes_of
+from tests.faults.simulation.brokers.accounts import check_ledger
 from tests.support import codec
 from tests.support.amqp_client import Silence
 from tests.support.clock import FakeClock
 from tests.support.hypothesis_settings import examples
-from tests.support.queues import held_by, rows_of, stored_ids
+from tests.support.queues import held_by, stored_ids
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.messages.message import Message, ShedMessage
 from warren.broker.core.queues import chunks, dead_lettering, paging, ready_messages, sorted_rows
 from warren.broker.core.queues import queue as queues
-from warren.broker.core.queues.ledger import Ledger
 from warren.broker.session import channel as channels
 from warren.broker.session.methods.basic import UNREADABLE_RETRY_MS
 
@@ -263,61 +262,39 @@ class FeaturesMachine(RuleBasedStateMachine):
 
     # The counts
 
-    def entries(self) -> list[Any]:
-        """Return the unacknowledged deliveries of all queues, deleted ones included."""
-        found: list[Any] = []
-        for client in self.clients:
-            for each in pipe_of(client.client).connection.channels.values():
-                found += each.unacked.values()
-                if each.transaction is not None:
-                    found += [entry for _, entry, _ in each.transaction.settlements]
-        return found
-
     @invariant()
     def they_balance(self) -> None:
+        channels = [each for client in self.clients for each in pipe_of(client.client).connection.channels.values()]
+        out = check_ledger(self.node, channels)
+        entries = [entry for channel in channels for entry in channel.unacked.values()]
+        for channel in channels:
+            if channel.transaction is not None:
+                entries += [entry for _, entry, _ in channel.transaction.settlements]
         kept: set[tuple[int, int]] = set()
-        resident = 0
         pages: list[int] = []
-        out = self.entries()
         for queue in self.vhost.queues.values():
             held: list[Message] = []
-            paged = 0
+            paged: list[int] = []
             for each in queue.ready_messages.all:
-                messages, saved_bytes = held_by(each)
-                held += messages
-                resident -= saved_bytes
-                ids = stored_ids(each)
-                paged += len(ids)
-                pages += [id_ for id_ in ids if id_ in self.journal.loose]
-                kept |= {(queue.number, id_) for id_ in ids if id_ not in self.journal.loose}
-            assert queue.ready == len(held) + paged
+                held += held_by(each)[0]
+                paged += stored_ids(each)
+            pages += [id_ for id_ in paged if id_ in self.journal.loose]
+            kept |= {(queue.number, id_) for id_ in paged if id_ not in self.journal.loose}
+            assert queue.ready == len(held) + len(paged)
             assert paged or queue.ready_bytes == sum(message.body_bytes for message in held)
-            resident += bytes_of(held)
-            unacked = [message for of, _, _, message in out if of is queue]
-            assert queue.unacked == len(unacked)
-            assert queue.shed == len([message for message in unacked if isinstance(message, ShedMessage)])
-            waiting = [message for message, _, queued in queue.outbox.waiting if queued]
-            kept |= {(queue.number, m.id) for m in [*held, *unacked, *waiting] if queue.number and m.persistent}
+            assert queue.unacked == out[queue]
+            messages = [message for of, _, _, message in entries if of is queue]
+            messages += [message for message, _, queued in queue.outbox.waiting if queued]
+            kept |= {(queue.number, m.id) for m in [*held, *messages] if queue.number and m.persistent}
             assert not queue.dirty and not queue.deleted
             consumed = [consumer for client in self.clients for consumer in self.consumers(client, queue)]
             assert len(consumed) == len(queue.consumers)
             for consumer in list(queue.consumers.all):
-                mine = [entry for entry in out if entry[1] is consumer]
-                assert consumer.unacked == len(mine)
-        shed = [(of, message) for of, _, _, message in out if isinstance(message, ShedMessage)]
+                assert consumer.unacked == len([entry for entry in entries if entry[1] is consumer])
+        shed = [(of, message) for of, _, _, message in entries if isinstance(message, ShedMessage)]
         pages += [message.id for of, message in shed if not (of.number and message.persistent)]
-        assert (
-            set(self.journal.live) == kept and Counter(pages) == Counter(list(self.journal.loose)) + self.journal.held
-        )
-        held = [message for _, _, _, message in out if not isinstance(message, ShedMessage)]  # also of deleted queues
-        assert self.node.ledger.ready_bytes == resident and self.node.ledger.unacked_bytes == bytes_of(
-            held, Ledger.UNACKED
-        )
-        ready = [queue.ready_messages for queue in self.vhost.queues.values()]
-        rows = len(shed) + sum(len(rows_of(fifo)) for each in ready for fifo in each.all)
-        rows += sum(each.unread_count for each in ready)
-        assert self.node.ledger.shed_bytes == rows * self.node.ledger.SHED
-        assert not self.node.pending
+        loose = Counter(list(self.journal.loose)) + self.journal.held
+        assert set(self.journal.live) == kept and Counter(pages) == loose and not self.node.pending
 
     def consumers(self, client: RandomClient, queue: queues.Queue) -> list[Any]:
         found: list[Any] = []

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from hypothesis import seed, settings
-from hypothesis.errors import UnsatisfiedAssumption
 from hypothesis.stateful import run_state_machine_as_test
 from pamqp.commands import Basic, Tx
 from pamqp.commands import Queue as QueueMethods
@@ -16,7 +15,6 @@ from tests.support.hypothesis_settings import FUZZ, examples
 from .channel_model import ACK, NACK, REJECT, Channel
 from .machine import FANOUT, PROFILES, SessionMachine
 from .queue_model import Message
-from .session_model import Mismatch
 
 STEPS = 40
 FIRST, SECOND, OTHER = (0, 1), (0, 2), (1, 1)  # channels
@@ -72,12 +70,6 @@ def test_full_queues_exchange_dead_letters_for_each_other() -> None:
             machine.apply_policy(name, {"max-length": 1})
         machine.settle_one(FIRST, 4, True, REJECT)
         assert [len(channel.outstanding) for channel in machine.models[0].channels.values()] == [4, 0, 0, 0]
-
-
-def test_a_history_that_needs_too_many_paths_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SessionMachine, "MAX_PATHS", 0)
-    with pytest.raises(UnsatisfiedAssumption):
-        test_full_queues_exchange_dead_letters_for_each_other()
 
 
 def test_dead_letters_that_two_full_queues_keep_count_for_each_other() -> None:
@@ -209,15 +201,6 @@ def test_a_commit_fails_if_a_queue_was_deleted_since_the_publish(kind: str) -> N
         assert OTHER not in machine.model.channels
         counts = {name: len(queue.ready) for name, queue in machine.model.queues.items()}
         assert counts == {"q0": 2, "q1": 0}
-
-
-def test_the_deliveries_that_a_queue_waits_for_are_compared() -> None:
-    with history(q0={}) as machine:
-        machine.add_consumer(FIRST, "q0", "a", no_ack=False, exclusive=False, priority=None)
-        machine.publish_all(FIRST, [message(b"1", "q0"), message(b"2", "q0")], mandatory=False)
-        machine.model.channels[FIRST].unacked.popitem()
-        with pytest.raises(Mismatch, match="unsettled"):
-            machine.check_queues()
 
 
 @pytest.mark.parametrize("how", ["connection", "lost", "hard"])

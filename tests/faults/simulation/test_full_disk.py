@@ -39,11 +39,17 @@ class ReservingDisk(SimulatedDisk):
         return spent
 
 
-def test_publishes_and_settlements_are_stored_on_a_full_disk_and_free_its_segments() -> None:
+def eight_messages(segment_bytes: int = SEGMENT_BYTES) -> tuple[ReservingDisk, Journal, list[Message]]:
+    """Return a journal with as many messages of 500 bytes, and these."""
     disk = ReservingDisk(Random(1))
-    journal, _ = opened(disk, SEGMENT_BYTES)
+    journal, _ = opened(disk, segment_bytes)
     stored = append(journal, *[b"%03d" % number + b"x" * 500 for number in range(8)])
     commit(journal)
+    return disk, journal, stored
+
+
+def test_publishes_and_settlements_are_stored_on_a_full_disk_and_free_its_segments() -> None:
+    disk, journal, stored = eight_messages()
     before = disk.used_bytes
     disk.fill()
     stored += append(journal, b"the last one")
@@ -58,10 +64,7 @@ def test_publishes_and_settlements_are_stored_on_a_full_disk_and_free_its_segmen
 
 def test_a_segment_that_is_dead_ends_early_and_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warren.broker.storage.journal.EARLY_BYTES", 1_000)
-    disk = ReservingDisk(Random(1))
-    journal, _ = opened(disk, 1 << 20)
-    stored = append(journal, *[b"%03d" % number + b"x" * 500 for number in range(8)])
-    commit(journal)
+    disk, journal, stored = eight_messages(1 << 20)
     journal.full = True
     assert not commit_any(journal), "its messages are live"
     journal.settle_many(1, stored)
@@ -77,10 +80,7 @@ def test_a_segment_that_is_dead_ends_early_and_is_removed(monkeypatch: pytest.Mo
 
 def test_settlements_and_delivery_counts_do_not_fill_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warren.broker.storage.journal.EARLY_BYTES", 1_000)
-    disk = ReservingDisk(Random(1))
-    journal, _ = opened(disk, 1 << 20)
-    stored = append(journal, *[b"%03d" % number + b"x" * 500 for number in range(8)])
-    commit(journal)
+    disk, journal, stored = eight_messages(1 << 20)
     before, journal.full = disk.used_bytes, True
     for attempts in range(1, 300):
         journal.record_delivery_count(1, stored[0].id, attempts)
@@ -166,10 +166,7 @@ def settle_down(journal: Journal) -> None:
 
 
 def test_a_disk_without_room_for_a_checkpoint_gets_the_reserve() -> None:
-    disk = ReservingDisk(Random(1))
-    journal, _ = opened(disk, SEGMENT_BYTES)
-    stored = append(journal, *[b"%03d" % number + b"x" * 500 for number in range(8)])
-    commit(journal)
+    disk, journal, stored = eight_messages()
     journal.settle_many(1, stored)
 
     def full(what: str, name: str) -> None:
@@ -182,10 +179,7 @@ def test_a_disk_without_room_for_a_checkpoint_gets_the_reserve() -> None:
 
 
 def test_without_a_reserve_dead_segments_are_deleted_once_there_is_room() -> None:
-    disk = ReservingDisk(Random(1))
-    journal, _ = opened(disk, SEGMENT_BYTES)
-    stored = append(journal, *[b"%03d" % number + b"x" * 500 for number in range(8)])
-    commit(journal)
+    disk, journal, stored = eight_messages()
     journal.settle_many(1, stored)
     full = [True]
 

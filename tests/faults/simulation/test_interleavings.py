@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, cast
+
+import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.interleaving import SteppedDisk, Stepper, orders
@@ -50,7 +53,7 @@ def stopped_with(*stored: bytes, segment_bytes: int = SEGMENT_BYTES) -> Simulate
     return disk.crash()
 
 
-def first_read_and_first_commit(stepper: Stepper, segment_bytes: int, *before: bytes) -> None:
+def first_read_and_first_commit(stepper: Stepper, segment_bytes: int, before: tuple[bytes, ...]) -> None:
     disk = stopped_with(*before, segment_bytes=segment_bytes)
     stepped = SteppedDisk(disk, stepper)
     journal, pages = opened(stepped, segment_bytes)
@@ -71,22 +74,6 @@ def first_read_and_first_commit(stepper: Stepper, segment_bytes: int, *before: b
         commit(journal)
     journal, pages = opened(disk.crash(), segment_bytes)
     assert bodies(journal, pages) == [*before, b"three", b"four", b"five"], f"with choices {stepper.choices}"
-
-
-def test_a_recovered_backlog_is_read_while_the_first_batch_is_committed() -> None:
-    tried = 0
-    for stepper in orders():
-        first_read_and_first_commit(stepper, SEGMENT_BYTES, b"one", b"two")
-        tried += 1
-    assert tried >= 10, "too few orders: the disk was hardly asked"
-
-
-def test_a_recovered_backlog_is_read_while_the_first_batch_begins_a_segment() -> None:
-    tried = 0
-    for stepper in orders():
-        first_read_and_first_commit(stepper, 100, b"one")
-        tried += 1
-    assert tried >= 10, "too few orders: the disk was hardly asked"
 
 
 def two_syncs_and_a_read(stepper: Stepper) -> None:
@@ -115,9 +102,18 @@ def two_syncs_and_a_read(stepper: Stepper) -> None:
     assert journal.durable == len(batches)
 
 
-def test_two_batches_are_synced_at_once_while_the_loop_reads() -> None:
+@pytest.mark.parametrize(
+    "scene",
+    [
+        partial(first_read_and_first_commit, segment_bytes=SEGMENT_BYTES, before=(b"one", b"two")),
+        partial(first_read_and_first_commit, segment_bytes=100, before=(b"one",)),  # the batch begins a segment
+        two_syncs_and_a_read,
+    ],
+    ids=["first read and first commit", "first read and first commit of a segment", "two syncs and a read"],
+)
+def test_the_loop_reads_while_workers_commit_in_any_order(scene: Callable[[Stepper], None]) -> None:
     tried = 0
     for stepper in orders():
-        two_syncs_and_a_read(stepper)
+        scene(stepper)
         tried += 1
     assert tried >= 10, "too few orders: the disk was hardly asked"

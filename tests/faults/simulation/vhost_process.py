@@ -119,9 +119,7 @@ class VHostActions:
             return
         expected = self._model.incarnations[-1].messages
         channel = self._channel()
-        found = []
-        while (item := channel.get(QUEUE)) is not None:
-            found.append(item.body)
+        found = channel.drain(QUEUE)
         assert not set(found) - expected.keys() and len(set(found)) == len(found)
         lost = [body for body, ticket in expected.items() if ticket != NEVER and body not in found]
         assert not lost, f"{len(lost)} messages of a virtual host are LOST"

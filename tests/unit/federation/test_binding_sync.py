@@ -136,18 +136,6 @@ async def test_a_binding_that_is_deleted_before_it_is_sent_is_not_sent(scene: Sc
     assert scene.channel.take() == []
 
 
-async def test_an_upstream_binding_stays_while_another_queue_has_it(scene: Scene) -> None:
-    scene.bind("k", "q1")
-    scene.bind("k", "q2")
-    sync = await scene.synchronised()
-    scene.unbind("k", "q1")
-    await sync.send()
-    assert scene.channel.take() == []
-    scene.unbind("k", "q2")
-    await sync.send()
-    assert scene.channel.take() == [("unbind", "k")]
-
-
 async def test_bindings_are_sent_again_without_deleted_ones(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binding_sync, "RESEND_LIMIT", 2)
     for key in "abc":

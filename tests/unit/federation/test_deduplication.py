@@ -1,6 +1,5 @@
 """Deduplication: identities of messages and the window of an exchange (`federation-deduplicate`)."""
 
-import random
 from binascii import crc32
 
 import pytest
@@ -18,7 +17,7 @@ from warren.federation.deduplication import (
     identity_from_header,
     with_identity,
 )
-from warren.federation.hop_headers import ExchangeStamp, drop_reason
+from warren.federation.hop_headers import ExchangeStamp
 
 
 def number(value: int) -> bytes:
@@ -163,50 +162,3 @@ def test_hops_do_not_end_the_way_of_what_has_an_identity() -> None:
     assert effective_max_hops(1, number(1)) > 1000
     assert effective_max_hops(3, b"") == 3
     assert effective_max_hops(0, number(1)) == 0, "no hops is no federation"
-
-
-# Any graph of brokers, with links as slow as they like
-
-
-class Broker:
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.identities = Identities()
-        self.window = DuplicateWindow()
-        self.copies = 0
-
-
-def arrive(broker: Broker, copy: Message, raw: bytes, links: list[tuple[str, str]]) -> list[tuple[str, str, bytes]]:
-    """Return the messages that the broker's internal exchanges route to its downstreams."""
-    broker.copies += 1
-    if not identity_from_header(raw, crc32(copy.body)):
-        raw = with_identity(raw, broker.identities.of([copy])[0])
-    return [(broker.name, downstream, raw) for upstream, downstream in links if upstream == broker.name]
-
-
-def copies(links: list[tuple[str, str]], at: str, max_hops: int, dice: random.Random) -> dict[str, int]:
-    brokers = {name: Broker(name) for link in links for name in link}
-    published = message(b"the body")
-    travelling = arrive(brokers[at], published, published.property_bytes, links)
-    while travelling:
-        upstream, downstream, raw = travelling.pop(dice.randrange(len(travelling)))
-        broker = brokers[downstream]
-        identity, raw = identify(raw, b"k", body_frames(published))
-        if drop_reason(raw, effective_max_hops(max_hops, identity), downstream, "/") or broker.window.is_repeat(
-            identity, 0
-        ):
-            continue
-        stamped = ExchangeStamp("amqp://" + upstream, "x", upstream, "/", False)(raw, False)
-        travelling += arrive(broker, published, stamped, links)
-    return {name: broker.copies for name, broker in brokers.items()}
-
-
-def test_each_broker_gets_one_copy_in_any_graph_whatever_max_hops_is() -> None:
-    dice = random.Random(11)
-    for _ in range(300):
-        names = "abcdefg"[: dice.randint(2, 7)]
-        every = [(one, other) for one in names for other in names if one != other]
-        tree = [(names[dice.randrange(index)], names[index]) for index in range(1, len(names))]
-        links = tree + [link for link in every if link not in tree and dice.random() < 0.4]
-        for max_hops in (1, 2, len(names), 50):
-            assert set(copies(links, "a", max_hops, dice).values()) == {1}

@@ -1,7 +1,5 @@
 """Hop headers: how far messages and bindings go, and what links write into them."""
 
-import random
-
 import pytest
 
 from warren.broker.amqp.field_table import Table, Value
@@ -305,78 +303,3 @@ def test_the_arguments_of_a_binding_name_who_wants_it() -> None:
     again = tables(bound_from(found, "b", "w", "logs A", 2).get("x-bound-from"))
     assert [each["cluster-name"] for each in again] == [text("b"), text("c")]
     assert tables(bound_from(Table.EMPTY, "c", "v", "x A", 1 << 40).get("x-bound-from"))[0]["hops"] == ("s", 32_767)
-
-
-# Topologies, by these rules alone
-
-
-class Graph:
-    """Brokers that federate one exchange for which all have bindings: `links` are pairs of upstream and downstream."""
-
-    def __init__(self, links: list[tuple[str, str]], max_hops: int) -> None:
-        self.links = links
-        self.max_hops = max_hops
-
-    def publish(self, at: str) -> dict[str, int]:
-        """Publish at one broker. Returns the number of copies that each broker has in the end."""
-        copies = {name: 0 for link in self.links for name in link}
-        work = [(at, raw())]
-        while work:
-            broker, properties = work.pop(random.randrange(len(work)))
-            copies[broker] += 1
-            for upstream, downstream in self.links:
-                if upstream == broker and not drop_reason(properties, self.max_hops, downstream, "/"):
-                    stamp = ExchangeStamp(f"amqp://{upstream}", "x", upstream, "/", False)
-                    work.append((downstream, stamp(properties, False)))
-        return copies
-
-
-def complete(names: str) -> list[tuple[str, str]]:
-    return [(one, other) for one in names for other in names if one != other]
-
-
-def ring(names: str) -> list[tuple[str, str]]:
-    return list(zip(names, names[1:] + names[:1], strict=True))
-
-
-@pytest.mark.parametrize("max_hops", [1, 5])
-def test_053_a_pair_has_one_copy_each(max_hops: int) -> None:
-    assert Graph(complete("ab"), max_hops).publish("a") == {"a": 1, "b": 1}
-
-
-def test_055_a_complete_graph_has_a_copy_for_each_simple_path() -> None:
-    assert Graph(complete("abc"), 1).publish("b") == {"a": 1, "b": 1, "c": 1}
-    assert Graph(complete("abc"), 2).publish("b") == {"a": 2, "b": 1, "c": 2}
-    assert Graph(complete("abcd"), 3).publish("a") == {"a": 1, "b": 5, "c": 5, "d": 5}
-
-
-def test_058_059_a_ring_is_gone_round_once() -> None:
-    assert set(Graph(ring("abcdef"), 5).publish("c").values()) == {1}
-    assert Graph(ring("abcdef"), 4).publish("a")["f"] == 0
-    assert set(Graph(ring("abc"), 2).publish("a").values()) == {1}
-    assert set(Graph(ring("abc"), 9).publish("a").values()) == {1}
-
-
-def test_a_tree_is_filled_as_deep_as_hops_allow() -> None:
-    tree = [("r", "a"), ("r", "b"), ("a", "c"), ("a", "d"), ("b", "e"), ("b", "f")]
-    assert set(Graph(tree, 2).publish("r").values()) == {1}
-    assert Graph(tree, 1).publish("r") == {"r": 1, "a": 1, "b": 1, "c": 0, "d": 0, "e": 0, "f": 0}
-
-
-def test_061_062_a_chain_of_bindings_and_messages() -> None:
-    def reached(max_hops: int, start: int) -> list[tuple[int, int]]:
-        """The places that a binding made at `start` comes to, each with the entries it has there."""
-        arguments, places = Table.EMPTY, []
-        for place in range(start - 1, 0, -1):
-            left = hops_left(arguments, max_hops, f"c{place}", "/")
-            if not left:
-                break
-            arguments = bound_from(arguments, f"c{place + 1}", "/", "x B", left)
-            places.append((place, len(tables(arguments.get("x-bound-from")))))
-        return places
-
-    assert reached(10, 10) == [(place, 10 - place) for place in range(9, 0, -1)]
-    assert reached(3, 10) == [(9, 1), (8, 2), (7, 3)]
-    assert reached(1, 5) == [(4, 1)]
-    chain = Graph([(f"v{n}", f"v{n + 1}") for n in range(1, 9)], 3)
-    assert [chain.publish("v1")[f"v{n}"] for n in range(1, 6)] == [1, 1, 1, 1, 0]

@@ -90,12 +90,13 @@ def test_a_policy_that_names_one_upstream_asks_for_one_link_of_each_object(node:
 
 def test_a_pattern_is_searched_for_in_the_names_of_upstreams(node: Node, vhost: VHost) -> None:
     exchange(vhost, "fed-x")
+    queue(vhost, "fed-q")
     for name in ("localhost1", "localhost2", "my-localhost", "far"):
         upstream(node, name)
     policy(node, {"federation-upstream-pattern": "^localhost"})
-    assert [name for _, _, name, _ in names(node)] == ["localhost1", "localhost2"]
+    assert [name for _, _, name, _ in names(node)] == ["localhost1", "localhost2"] * 2
     policy(node, {"federation-upstream-pattern": "host"})
-    assert [name for _, _, name, _ in names(node)] == ["localhost1", "localhost2", "my-localhost"]
+    assert [name for _, _, name, _ in names(node)] == ["localhost1", "localhost2", "my-localhost"] * 2
 
 
 def test_all_upstreams_are_those_of_the_virtual_host(node: Node, vhost: VHost) -> None:

@@ -9,6 +9,7 @@ from pamqp.commands import Tx
 
 from tests.support.clock import FakeClock
 from tests.support.in_process import InProcessPeer
+from tests.support.queues import routed
 from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
@@ -68,7 +69,7 @@ def downstream(vhost: VHost, name: str, *keys: str, **changed: object) -> Queue:
 def publish(vhost: VHost, key: str = "k", body: bytes = b"body", **properties: Any) -> int:
     """Publish a message. Returns the number of its destinations."""
     message = framed(RoutingAddress("x", key), Properties(**properties), body)
-    queues = vhost.route(vhost.exchanges["x"], (key,), message).targets
+    queues = routed(vhost, vhost.exchanges["x"], (key,), message).targets
     if queues:
         vhost.enqueue([message], len(body), message.persistent, queues)
     return len(queues)
@@ -215,31 +216,12 @@ def test_something_else_under_its_headers_is_another_message(vhost: VHost) -> No
 def test_a_persistent_message_is_confirmed_when_the_copy_is_stored(vhost: VHost, journal: SlowJournal) -> None:
     queue = downstream(vhost, "q", x_deduplicate=True)
     message = framed(RoutingAddress("x", "k"), Properties(delivery_mode=2, expiration="5000"), b"body")
-    queues = vhost.route(vhost.exchanges["x"], ("k",), message).targets
+    queues = routed(vhost, vhost.exchanges["x"], ("k",), message).targets
     receipt = vhost.enqueue([message], 4, True, queues)
     assert receipt.stored
     assert [stored.body for stored in journal.live.values()] == [b"body"]
     (found,) = messages(queue)
     assert found.persistent and found.properties.expiration == "5000"
-
-
-def test_what_the_upstream_queue_has_no_room_for_is_refused(node: Node, vhost: VHost) -> None:
-    queue = downstream(vhost, "q", x_deduplicate=True)
-    node.policies.set("/", "p", "^q$", {"max-length": 1, "overflow": "reject-publish"}, 0, "queues")
-    published = [framed(RoutingAddress("x", "k"), Properties(), body) for body in (b"1", b"2")]
-    queues = vhost.route(vhost.exchanges["x"], ("k",), published[0]).targets
-    assert vhost.enqueue(published, 2, False, queues).refused == {1}
-    assert [message.body for message in messages(queue)] == [b"1"]
-
-
-def test_a_transaction_gives_each_of_its_messages_its_own(vhost: VHost) -> None:
-    queues = [downstream(vhost, name, x_deduplicate=True) for name in ("q1", "q2")]
-    published = [framed(RoutingAddress("x", "k"), Properties(), body) for body in (b"1", b"2", b"3")]
-    routed = [(message, vhost.route(vhost.exchanges["x"], ("k",), message).targets) for message in published]
-    for message, targets in routed:
-        vhost.enqueue([message], 1, False, targets)
-    one, other = (identities(queue) for queue in queues)
-    assert one == other and len(set(one)) == 3
 
 
 @pytest.fixture

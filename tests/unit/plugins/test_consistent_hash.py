@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from tests.support.queues import routed
 from tests.support.session import new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
@@ -366,8 +367,8 @@ def vhost() -> VHost:
 def test_a_route_may_be_remembered_where_the_key_alone_decides(vhost, arguments, remembered):
     exchange = vhost.declare_exchange("x", "x-consistent-hash", arguments=Table.of(arguments))
     vhost.bind("x", vhost.declare_queue("q"), "1", Table.EMPTY)
-    assert vhost.route(exchange, ("k",), None).stable is remembered
-    assert [queue.name for queue in vhost.route(exchange, ("k",), MESSAGE).targets] == ["q"]
+    assert routed(vhost, exchange, ("k",), None).stable is remembered
+    assert [queue.name for queue in routed(vhost, exchange, ("k",), MESSAGE).targets] == ["q"]
 
 
 def test_the_end_of_a_queue_leaves_the_others_their_keys(vhost):
@@ -376,7 +377,7 @@ def test_the_end_of_a_queue_leaves_the_others_their_keys(vhost):
         queue = vhost.declare_queue(name)
         for weight in ("1", "2"):
             vhost.bind("x", queue, weight, Table.EMPTY)
-    before = [vhost.route(exchange, (key,), MESSAGE).targets[0].name for key in KEYS[:1000]]
+    before = [routed(vhost, exchange, (key,), MESSAGE).targets[0].name for key in KEYS[:1000]]
     vhost.delete_queue(vhost.queues["q4"])
-    after = [vhost.route(exchange, (key,), MESSAGE).targets[0].name for key in KEYS[:1000]]
+    after = [routed(vhost, exchange, (key,), MESSAGE).targets[0].name for key in KEYS[:1000]]
     assert {old for old, _ in moved(before, after)} == {"q4"} and "q4" not in after

@@ -13,7 +13,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.clock import FakeClock
 from tests.support.listening_server import ListeningServer
 from tests.support.pika_client import dial, taken
-from tests.support.queues import limit_dead_letters, ready_messages
+from tests.support.queues import limit_dead_letters, ready_messages, routed
 from tests.support.session import connected, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
@@ -78,7 +78,7 @@ def publish(node: Node, key: str, **headers: object) -> None:
     vhost = node.vhosts["/"]
     table = Table.of({"x-delay": 100, **headers})
     message = framed(RoutingAddress("x", key), Properties(headers=table), b"")
-    vhost.enqueue([message], 0, False, vhost.route(vhost.exchanges["x"], (key,), message).targets)
+    vhost.enqueue([message], 0, False, routed(vhost, vhost.exchanges["x"], (key,), message).targets)
 
 
 @pytest.mark.parametrize("way", ["alone", "with others", "deduplicated", "kept as history", "many"])
@@ -169,7 +169,7 @@ def test_the_length_of_a_waiting_message_delays_it_no_more_when_one_of_very_many
     queues = [full_queue(node, f"q{number}", source) for number in range(LOOKS + 1)]
     headers = Table.of({"x-delay": 100, "x-deduplication-header": "once"})
     message = framed(RoutingAddress("x", ""), Properties(headers=headers), bytes(1 << 20))
-    vhost.enqueue([message], 1 << 20, False, vhost.route(vhost.exchanges["x"], ("",), message).targets)
+    vhost.enqueue([message], 1 << 20, False, routed(vhost, vhost.exchanges["x"], ("",), message).targets)
     reads: list[int] = []
     read = Delay._read
 
@@ -222,7 +222,7 @@ def test_a_due_message_reaches_the_queue_with_room_though_that_is_full_when_othe
     message = framed(
         RoutingAddress("x", ""), Properties(headers=Table.of({"x-delay": 100}), delivery_mode=2), bytes(2 << 20)
     )
-    vhost.enqueue([message], 2 << 20, True, vhost.route(vhost.exchanges["x"], ("",), message).targets)
+    vhost.enqueue([message], 2 << 20, True, routed(vhost, vhost.exchanges["x"], ("",), message).targets)
     enqueue = emissions.enqueue
 
     def enqueue_and_fill(*arguments: Any) -> EnqueueResult:

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from tests.support.queues import routed
 from tests.support.session import new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
@@ -36,7 +37,7 @@ def chosen(vhost: VHost, exchange: str) -> Counter[str]:
     """Route ROUNDS messages with one key, each to one queue at most. Returns how many each queue gets."""
     got: Counter[str] = Counter()
     for _ in range(ROUNDS):
-        search = vhost.route(vhost.exchanges[exchange], ("k",), MESSAGE)
+        search = routed(vhost, vhost.exchanges[exchange], ("k",), MESSAGE)
         assert len(search.targets) <= 1 and not search.stable
         got.update(queue.name for queue in search.targets)
     return got
@@ -54,7 +55,7 @@ def test_each_queue_is_as_likely_as_any_other(vhost, exchange):
 def test_nothing_bound_routes_to_nothing(vhost, exchange):
     bind(vhost, exchange, "a")
     vhost.delete_queue(vhost.queues["a"])
-    assert vhost.route(vhost.exchanges[exchange], ("k",), MESSAGE).targets == ()
+    assert routed(vhost, vhost.exchanges[exchange], ("k",), MESSAGE).targets == ()
 
 
 @pytest.mark.parametrize("exchange", ["random", "local-random"])

@@ -9,6 +9,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from tests.support.broker_process import BrokerProcess
 from tests.support.clock import FakeClock
 from tests.support.pika_client import dial, taken
+from tests.support.queues import routed
 from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
@@ -53,7 +54,7 @@ def queue(vhost: VHost, name: str) -> Queue:
 def publish(vhost: VHost, body: bytes, key: str = "k", **properties: Any) -> int:
     """Publish a message. Returns the number of queues that get it."""
     message = framed(RoutingAddress("x", key), Properties(**properties), body)
-    queues = vhost.route(vhost.exchanges["x"], (key,), message).targets
+    queues = routed(vhost, vhost.exchanges["x"], (key,), message).targets
     vhost.enqueue([message], len(body), message.persistent, queues)
     return len(queues)
 

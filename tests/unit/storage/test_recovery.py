@@ -771,3 +771,36 @@ def test_a_file_with_another_name_than_those_of_segments_is_none(name: str) -> N
     disk.put(name, b"odd")
     journal, queues = open_journal(disk)
     assert not journal.report and [len(ids) for ids in queues.values()] == [1]
+
+
+def test_a_start_knows_its_log_and_the_last_batches_that_stored_and_settled() -> None:
+    disk, journal = begun(2_000)
+    assert journal.recovery is not None and journal.recovery[1:] == (0, 0, 0) and journal.position() == (0, 0)
+    store = journal.recovery.store
+    messages = append(journal, [1], *[bytes(200)] * 20)
+    assert journal.position() == (20, 20)
+    journal.settle(1, messages[0].id)
+    assert journal.position() == (20, 21), "it is not durable yet"
+    commit(journal)
+    journal.append([1], [new_message(b"after")])
+    commit(journal)
+    assert journal.position() == (22, 22)
+    again, _ = open_journal(disk.crash(), 2_000)
+    assert again.recovery == (store, 22, 21, 0) and again.position() == (22, 22)
+    append(again, [1], b"more")
+    assert again.position() == (23, 23), "the numbers go on"
+
+
+def test_a_start_counts_damage_and_knows_a_shorter_log() -> None:
+    disk = write_log(*BODIES)
+    data = disk.content(FIRST)
+    whole, _ = open_journal(disk)
+    start, end = records_of(data)[1]
+    disk.put(FIRST, flipped(data, (start + end) // 2))
+    damaged, _ = open_journal(disk)
+    assert whole.recovery is not None and damaged.recovery is not None
+    assert (whole.recovery.damage, damaged.recovery.damage) == (0, 1)
+    assert damaged.recovery[:3] == whole.recovery[:3]
+    disk.put(FIRST, data[: records_of(data)[1][1]])
+    shorter, _ = open_journal(disk)
+    assert shorter.recovery is not None and shorter.recovery.batch == 2

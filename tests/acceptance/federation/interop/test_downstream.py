@@ -91,13 +91,9 @@ def test_a_queue_of_a_rabbitmq_pulls_from_ours(rabbit: Rabbit, up: Place) -> Non
     wanting = rabbit.channel()
     wanting.consume("fed.q", no_ack=True)
     assert [message.body for message in wanting.deliveries(50)] == [b"%d" % number for number in range(50)]
-
-    def consumers() -> list[tuple[str, int]]:
-        return up.look(lambda vhost: [(one.tag, one.priority) for one in vhost.queues["fed.q"].consumers.all])
-
-    assert until(consumers, "its consumer") == [("federation-link-u0", -1)]
+    assert until(up.consumers, "its consumer") == [("federation-link-u0", -1)]
     wanting.client.close()
-    until(lambda: not consumers(), lambda: str(consumers()))
+    until(lambda: not up.consumers(), lambda: str(up.consumers()))
 
 
 def test_queues_that_federate_each_other_share_their_work(rabbit: Rabbit, up: Place) -> None:

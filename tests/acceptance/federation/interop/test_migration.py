@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from tests.support import codec
-from tests.support.amqp_client import Channel, Content
+from tests.support.amqp_client import Channel
 from tests.support.broker_process import environment_of, run
 from tests.support.http import HTTPClient
 from tests.support.peer import SocketPeer
@@ -161,14 +161,6 @@ def comparable(side: Side) -> dict[str, list[str]]:
     return {section: sorted(json.dumps(row, sort_keys=True) for row in document[section]) for section in SECTIONS}
 
 
-def taken(channel: Channel, queue: str) -> list[Content]:
-    """Take all messages of a queue."""
-    found = []
-    while (message := channel.get(queue)) is not None:
-        found.append(message)
-    return found
-
-
 def test_nothing_is_lost_under_load_when_the_command_is_killed(ends: Ends, tmp_path: Path) -> None:
     work = migrate(tmp_path, ends.source, ends.target, 16, {0: 3000, 5: 500}, ("command",))
     outcome, _ = asyncio.run(work)
@@ -196,7 +188,7 @@ def test_definitions_and_messages_of_every_kind_are_unchanged(ends: Ends) -> Non
     out = ends.source.process is not None
     for vhost in VHOSTS:
         channel = channel_at(ends.target, vhost)
-        odd, orders, urgent, safe = (taken(channel, name) for name in (ODD_QUEUE, "orders", "urgent", "safe"))
+        odd, orders, urgent, safe = (channel.get_all(name) for name in (ODD_QUEUE, "orders", "urgent", "safe"))
         channel.client.close()
         assert len(urgent.pop().body) == BIG
         assert [message.body for message in urgent] == [b"4", b"3", b"2", b"1", b"0"]

@@ -1,9 +1,10 @@
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.support.warrenctl import Controlled, Ready, Warrenctl, broker_process, commanded
+from tests.support.warrenctl import Controlled, Ready, RunWith, Warrenctl, broker_process, commanded
 
 
 @pytest.fixture(scope="module")
@@ -14,29 +15,24 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ready]:
 
 
 @pytest.fixture
-def warrenctl(ready: Ready, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Warrenctl:
+def run_with(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunWith:
+    """Return functions that run warrenctl with the given options."""
+    return partial(commanded, monkeypatch, capsys)
+
+
+@pytest.fixture
+def warrenctl(ready: Ready, run_with: RunWith) -> Warrenctl:
     """Run warrenctl at the unix socket of that broker."""
-    return commanded(monkeypatch, capsys, "--data", str(Path(ready["control"][0]).parent))
+    return run_with("--data", str(Path(ready["control"][0]).parent))
 
 
 @pytest.fixture
-def by_http(ready: Ready, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Warrenctl:
+def by_http(ready: Ready, run_with: RunWith) -> Warrenctl:
     """Run warrenctl at the HTTP API of that broker."""
-    return commanded(monkeypatch, capsys, "--url", f"http://guest:guest@{ready['http'][0]}")
+    return run_with("--url", f"http://guest:guest@{ready['http'][0]}")
 
 
 @pytest.fixture
-def controlled(tmp_path: Path) -> Iterator[Controlled]:
-    """A node inside this process."""
-    made = Controlled(tmp_path)
-    made.open()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def in_process(
-    controlled: Controlled, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Warrenctl:
+def in_process(controlled: Controlled, run_with: RunWith) -> Warrenctl:
     """Run warrenctl at the unix socket of the node inside this process."""
-    return commanded(monkeypatch, capsys, "--data", str(controlled.folder))
+    return run_with("--data", str(controlled.folder))

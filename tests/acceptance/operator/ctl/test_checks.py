@@ -68,9 +68,7 @@ def now_of(controlled: Controlled) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(controlled.host.node.clock.timestamp_s())
 
 
-def test_certificates_of_servers_and_of_authorities_are_looked_at(
-    controlled: Controlled, in_process: Warrenctl, tmp_path: Path
-) -> None:
+def test_expiring_certificates_fail_the_check(controlled: Controlled, in_process: Warrenctl, tmp_path: Path) -> None:
     authority, now = trustme.CA(), now_of(controlled)
     day = datetime.timedelta(days=1)
     leaf = authority.issue_cert("localhost", not_before=now - day, not_after=now + 10 * day)
@@ -91,7 +89,7 @@ def test_certificates_of_servers_and_of_authorities_are_looked_at(
     assert in_process("check_certificate_expiration --within soon")[0] == 64
 
 
-def test_certificates_of_services_are_looked_at_too(
+def test_certificates_of_services_are_checked_too(
     controlled: Controlled, in_process: Warrenctl, tmp_path: Path
 ) -> None:
     from warren.broker.app.listeners import tls

@@ -14,10 +14,9 @@ from tempfile import TemporaryDirectory
 import pika
 import pytest
 
-from tests.support.warrenctl import Controlled, Ready, Told, Warrenctl, broker_process, commanded, parameters
+from tests.support.warrenctl import Controlled, Ready, RunWith, Told, Warrenctl, broker_process, parameters
 from warren.broker.ctl.commands import COMMANDS
 from warren.broker.ctl.commands.definitions import write
-from warren.broker.ctl.main import main
 from warren.broker.operator import node_control
 
 from .recorded import IN_ORDER, expected
@@ -90,9 +89,7 @@ def test_an_empty_name_of_a_virtual_host_is_not_the_default_one(warrenctl: Warre
         assert (status, err) == (65, "Virtual host '' does not exist\n")
 
 
-def test_the_line_before_a_result_names_the_default_virtual_host_of_the_node(
-    controlled: Controlled, in_process: Warrenctl
-) -> None:
+def test_a_banner_names_the_default_virtual_host(controlled: Controlled, in_process: Warrenctl) -> None:
     assert in_process("add_vhost v")[0] == 0
     controlled.host.node.default_vhost = "v"
     assert in_process("list_bindings") == (0, "Listing bindings for vhost v...\n", "")
@@ -132,7 +129,7 @@ def test_the_default_exchange_has_topic_permissions_too(warrenctl: Warrenctl) ->
     assert warrenctl("list_topic_permissions -q")[1] == ""
 
 
-def test_an_export_that_cannot_be_written_keeps_the_former_one(
+def test_an_export_that_fails_keeps_the_former_one(
     warrenctl: Warrenctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "definitions.json"
@@ -156,7 +153,7 @@ def test_an_export_to_memory_keeps_the_former_one_too(monkeypatch: pytest.Monkey
         assert file.read_text() == "former" and list(Path(folder).iterdir()) == [file]
 
 
-def test_an_export_that_cannot_take_the_place_of_the_former_one_names_that(
+def test_an_export_to_a_file_in_use_names_that(
     warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def busy(new: str, place: Path) -> None:
@@ -185,9 +182,7 @@ def full_disk(descriptor: int) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
-def test_nobody_else_can_read_an_export_while_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
-) -> None:
+def test_nobody_else_can_read_an_unfinished_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
     opened, file = [], tmp_path / ("d" * 255)
     file.touch()
     file.chmod(mode)
@@ -215,9 +210,7 @@ def test_an_export_goes_where_a_link_leads_and_a_new_file_has_the_mode_of_other_
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_an_export_to_a_pipe_or_to_the_output_that_is_a_file_goes_there(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_export_may_go_to_a_pipe_or_to_the_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(Path("/dev/stdout"), "{}")
     assert capfd.readouterr().out == "{}"
     pipe = tmp_path / "pipe"
@@ -247,9 +240,7 @@ def test_the_name_of_an_export_may_be_too_long(warrenctl: Warrenctl, tmp_path: P
         ("ping --url http://127.0.0.1 --password-file /none", 64, "/none: there is no such file or folder"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_an_error_that_says_what_to_do(
-    warrenctl: Warrenctl, line: str, status: int, says: str
-) -> None:
+def test_an_unusable_file_is_an_error_with_advice(warrenctl: Warrenctl, line: str, status: int, says: str) -> None:
     ended, _, err = warrenctl(line)
     assert ended == status and says in err
     assert "Errno" not in err
@@ -322,18 +313,6 @@ def test_connections_are_listed_and_closed(ready: Ready, warrenctl: Warrenctl) -
     assert output[1] == "Queue was successfully deleted with 1 ready messages"
 
 
-def test_events_name_the_command_line_as_user(ready: Ready, warrenctl: Warrenctl) -> None:
-    with pika.BlockingConnection(parameters(ready)) as connection:
-        channel = connection.channel()
-        name = channel.queue_declare("", exclusive=True).method.queue
-        channel.queue_bind(name, "amq.rabbitmq.event", "user.created")
-        assert warrenctl("add_user told pw")[0] == 0
-        assert warrenctl("delete_user told")[0] == 0
-        _, properties, _ = channel.basic_get(name, auto_ack=True)
-    assert properties.headers["name"] == "told"
-    assert properties.headers["user_who_performed_action"] == "rmq-cli"
-
-
 def test_a_long_list_is_printed_completely(ready: Ready, warrenctl: Warrenctl) -> None:
     with pika.BlockingConnection(parameters(ready)) as connection:
         channel = connection.channel()
@@ -374,21 +353,13 @@ def test_surrogates_are_written_as_in_json(warrenctl: Warrenctl, tmp_path: Path)
     assert warrenctl("clear_global_parameter odd")[0] == 0
 
 
-def test_a_new_user_needs_a_password_from_the_input_which_may_be_a_blank_line(
-    warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_password_from_the_input_may_be_blank(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     status, out, err = warrenctl("add_user silent")
     assert (status, out, err) == (65, "", "Error:\nPassword is not provided via argument or stdin\n")
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
     assert warrenctl("add_user silent")[0] == 0
     assert warrenctl("delete_user silent")[0] == 0
-
-
-def test_the_cluster_has_no_empty_name(warrenctl: Warrenctl) -> None:
-    for command in ("set_cluster_name ''", "set_global_parameter cluster_name '\"\"'"):
-        status, _, err = warrenctl(command)
-        assert status != 0 and "the name of the cluster has 1 to 255 octets" in err
 
 
 def test_definitions_pass_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,7 +397,7 @@ def test_definitions_are_utf_8_whatever_the_locale_has(warrenctl: Warrenctl, mon
     assert warrenctl("add_user u")[::2] == (65, "Error:\nPassword is not utf-8, the encoding of the locale\n")
 
 
-def test_a_reset_whose_new_password_cannot_be_printed_deletes_nothing(
+def test_a_reset_without_output_deletes_nothing(
     controlled: Controlled, in_process: Warrenctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unprinted(*_: object) -> None:
@@ -439,13 +410,11 @@ def test_a_reset_whose_new_password_cannot_be_printed_deletes_nothing(
     assert "v" in in_process("list_vhosts -s")[1].split()
 
 
-def test_a_stopped_application_serves_nobody_and_a_started_one_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stopped_application_serves_nobody_and_a_started_one_does(tmp_path: Path, run_with: RunWith) -> None:
     with broker_process(tmp_path) as broker:
         ready = broker.addresses
-        warrenctl = commanded(monkeypatch, capsys, "--data", str(Path(ready["control"][0]).parent))
-        by_http = commanded(monkeypatch, capsys, "--url", f"http://guest:guest@{ready['http'][0]}")
+        warrenctl = run_with("--data", str(Path(ready["control"][0]).parent))
+        by_http = run_with("--url", f"http://guest:guest@{ready['http'][0]}")
         connection = pika.BlockingConnection(parameters(ready))
         channel = connection.channel()
         channel.basic_consume(channel.queue_declare("", exclusive=True).method.queue, lambda *_: None)
@@ -476,7 +445,7 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(
         with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", ports["amqp"])) as again:
             assert again.is_open
         url = f"http://guest:guest@127.0.0.1:{ports['http']}"
-        assert commanded(monkeypatch, capsys, "--url", url)("check_running")[0] == 0
+        assert run_with("--url", url)("check_running")[0] == 0
 
 
 def test_a_long_path_has_a_socket_too(tmp_path: Path) -> None:
@@ -495,12 +464,8 @@ def test_a_long_path_has_a_socket_too(tmp_path: Path) -> None:
             connect_to_socket(Call("ping", [], {}), folder, 0.05)  # it is connected and gets no response
 
 
-def test_no_node_at_the_socket_is_reported_with_69(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["warrenctl", "--data", str(tmp_path), "list_queues"])
-    assert main() == 69
-    output = capsys.readouterr().err
-    assert output.startswith("Error: unable to perform an operation on node 'warren@")
+def test_no_node_at_the_socket_is_reported_with_69(run_with: RunWith, tmp_path: Path) -> None:
+    status, _, output = run_with("--data", str(tmp_path))("list_queues")
+    assert status == 69 and output.startswith("Error: unable to perform an operation on node 'warren@")
     assert f"{tmp_path}/ctl.sock: No such file" in output and "It may be down" in output
     assert "--data DIR" in output and "--url URL" in output

@@ -6,60 +6,32 @@ from datetime import datetime
 
 import pytest
 
-from tests.support.fake_federation import FakeFederation
+from tests.support.fake_federation import CHANGED_S, FakeFederation, row
 from tests.support.warrenctl import Controlled, Warrenctl
 from warren.broker.amqp.errors import Invalid
 from warren.broker.ctl.commands.federation import COLUMN, RABBITMQ
 
 pytestmark = pytest.mark.sockets
 
-AT_S = 1_795_327_298.4
-
-
-def link(id: str, **changes: object) -> dict[str, object]:
-    """A row of the service, with all its keys."""
-    return {
-        **dict.fromkeys(("consumer_tag", "error", "local_connection", "policy", "state", "reason"), ""),
-        **dict.fromkeys(("upstream_cluster_name", "upstream_vhost"), ""),
-        **dict.fromkeys(("retries", "reconnects", "forwarded", "confirmed", "unconfirmed", "nacked", "bindings"), 0),
-        "dropped_max_hops": 0,
-        "dropped_seen": 0,
-        "dropped_invalid": 0,
-        "degraded": None,
-        "backlog": None,
-        "lag_ms": None,
-        "next_attempt_s": None,
-        "vhost": "/",
-        "type": "exchange",
-        "name": "x",
-        "upstream": "origin",
-        "upstream_name": "y",
-        "id": id,
-        "node": "node",
-        "status": "running",
-        "uri": "amqp://far",
-        "changed_s": AT_S,
-        "since_s": AT_S,
-        **changes,
-    }
+AT = datetime.fromtimestamp(CHANGED_S).strftime("%Y-%m-%d %H:%M:%S")
+EMPTY = {"error": "", "local_connection": "", "state": "", "reason": ""}
 
 
 class Links(FakeFederation):
     def __init__(self) -> None:
         self.refusal = ""
+        queue = {"type": "queue", "name": "q", "upstream_name": "p", "consumer_tag": "tag", "status": "starting"}
         super().__init__(
-            link("aaaaaaaa", local_connection="127.0.0.1:5 -> 127.0.0.1:6"),
-            link("bbbbbbbb", type="queue", name="q", upstream_name="p", consumer_tag="tag", status="starting"),
-            link("cccccccc", status="error", error='"refused"'),
-            link("dddddddd", status="invalid_upstream_uri", uri=""),
+            row(id="aaaaaaaa", node="node"),
+            row(id="bbbbbbbb", node="node", **EMPTY | queue),
+            row(id="cccccccc", node="node", **EMPTY | {"status": "error", "error": '"refused"'}),
+            row(id="dddddddd", node="node", **EMPTY | {"status": "invalid_upstream_uri", "uri": ""}),
         )
 
     def restart(self, id: str) -> bool:
         if self.refusal:
             raise Invalid(self.refusal)
-        known = id in [row["id"] for row in self.rows]
-        self.restarted += [id] * known
-        return known
+        return super().restart(id)
 
 
 @pytest.fixture
@@ -80,10 +52,9 @@ def rows_of(warrenctl: Warrenctl, line: str) -> list[dict[str, str]]:
 def test_links_are_listed_in_rabbitmqs_columns(links: Links, in_process: Warrenctl) -> None:
     by_id = sorted(rows_of(in_process, f"federation_status {RABBITMQ}"), key=lambda row: row["id"])
     exchange, queue, failed, _ = by_id
-    changed = datetime.fromtimestamp(AT_S).strftime("%Y-%m-%d %H:%M:%S")
-    same = {"vhost": "/", "upstream": "origin", "uri": "amqp://far", "last_changed": changed}
-    where = {"type": "exchange", "exchange": "x", "upstream_exchange": "y"}
-    running = {"status": "running", "local_connection": "127.0.0.1:5 -> 127.0.0.1:6"}
+    same = {"vhost": "/", "upstream": "origin", "uri": "amqp://origin:5672/%2f", "last_changed": AT}
+    where = {"type": "exchange", "exchange": "x", "upstream_exchange": "x"}
+    running = {"status": "running", "local_connection": "link 1"}
     assert exchange == same | where | running | {"id": "aaaaaaaa"}
     from_queue = {"type": "queue", "queue": "q", "upstream_queue": "p", "consumer_tag": "tag"}
     assert queue == same | from_queue | {"id": "bbbbbbbb", "status": "starting"}
@@ -92,14 +63,16 @@ def test_links_are_listed_in_rabbitmqs_columns(links: Links, in_process: Warrenc
 
 def test_counters_of_links_are_listed_too(links: Links, in_process: Warrenctl) -> None:
     links.rows = [
-        link("aaaaaaaa", state="blocked", reason="a queue refuses", degraded=True, backlog=7, dropped_seen=3),
-        link("cccccccc", status="error", retries=4, next_attempt_s=AT_S, dropped_invalid=2),
+        row(state="blocked", reason="a queue refuses", degraded=True, dropped_seen=3, dropped_max_hops=0),
+        row(
+            **EMPTY | {"status": "error", "retries": 4, "next_attempt_s": CHANGED_S, "dropped_invalid": 2}, backlog=None
+        ),
     ]
     blocked, failed = rows_of(in_process, "federation_status")
     assert (blocked["state"], blocked["reason"], blocked["degraded"]) == ("blocked", "a queue refuses", True)
     assert (blocked["backlog"], blocked["dropped_seen"], blocked["dropped_max_hops"]) == (7, 3, 0)
     assert (failed["retries"], failed["dropped_invalid"]) == (4, 2)
-    assert failed["next_attempt_at"] == datetime.fromtimestamp(AT_S).strftime("%Y-%m-%d %H:%M:%S")
+    assert failed["next_attempt_at"] == AT
     table = in_process("federation_status -s --formatter table state backlog,reason")[1]
     assert table.splitlines()[-2:] == ["blocked\t7\ta queue refuses", "\t\t"]
     status, _, err = in_process("federation_status state colour")
@@ -114,7 +87,7 @@ def test_only_links_that_are_down_are_listed(links: Links, in_process: Warrenctl
 
 
 def test_links_are_written_as_erlang_writes_maps(links: Links, in_process: Warrenctl) -> None:
-    links.rows = [link("cccccccc", status="error", error='"refused"')]
+    links.rows = [row(id="cccccccc", **EMPTY | {"status": "error", "error": '"refused"'})]
     map_ = (
         '[#{consumer_tag => <<>>,error => <<"\\"refused\\"">>,exchange => <<"x">>,id => <<"cccccccc">>,last_changed => '
     )

@@ -6,7 +6,7 @@ import pika
 import pytest
 
 from tests.support.polling import until
-from tests.support.warrenctl import Ready, Warrenctl, commanded, parameters
+from tests.support.warrenctl import Ready, RunWith, Warrenctl, parameters
 from warren.broker.ctl.commands import COMMANDS
 
 from .recorded import expected
@@ -21,9 +21,7 @@ LOCAL_ONLY = (
 )
 
 
-def test_commands_print_and_exit_over_http_as_over_the_socket(
-    ready: Ready, warrenctl: Warrenctl, by_http: Warrenctl
-) -> None:
+def test_commands_print_over_http_as_over_the_socket(ready: Ready, warrenctl: Warrenctl, by_http: Warrenctl) -> None:
     lines = [one for one in expected(ready) if runs_over_http(one[0].split())]
     assert len(lines) > 50
     assert warrenctl("add_vhost v")[0] == 0  # over HTTP the creator of a vhost gets permissions, which would be listed
@@ -158,17 +156,11 @@ def test_a_report_covers_the_node_and_each_vhost_over_both_transports(warrenctl:
         lines = out.splitlines()
         assert lines[0] == "Reporting server status of node rabbit@here ..."
         for banner in (
-            "Status of node rabbit@here ...",
-            "Cluster status of node rabbit@here ...",
-            "Application environment of node rabbit@here ...",
-            "Listing connections ...",
-            "Listing channels ...",
-            "Listing queues for vhost / ...",
-            "Listing exchanges for vhost / ...",
-            "Listing bindings for vhost /...",
-            'Listing permissions for vhost "/" ...',
-            'Listing policies for vhost "/" ...',
-        ):
+            "Status of node rabbit@here ...", "Cluster status of node rabbit@here ...",
+            "Application environment of node rabbit@here ...", "Listing connections ...", "Listing channels ...",
+            "Listing queues for vhost / ...", "Listing exchanges for vhost / ...", "Listing bindings for vhost /...",
+            'Listing permissions for vhost "/" ...', 'Listing policies for vhost "/" ...',
+        ):  # fmt: skip
             assert banner in lines
         assert "guest\t.*\t.*\t.*" in lines
 
@@ -186,19 +178,15 @@ def test_a_vhost_is_protected_and_described(by_http: Warrenctl) -> None:
 
 
 @pytest.mark.parametrize("command", LOCAL_ONLY.split())
-def test_socket_commands_over_http_fail_in_one_line_without_a_request(
-    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_socket_commands_over_http_fail_in_one_line_without_a_request(command: str, run_with: RunWith) -> None:
     needed = " ".join(["1"] * COMMANDS[command].least)
-    output = commanded(monkeypatch, capsys, "--url", "http://127.0.0.1:1")(f"{command} {needed}")
+    output = run_with("--url", "http://127.0.0.1:1")(f"{command} {needed}")
     assert output == (64, "", f"warrenctl: {command} goes by the control socket, not by --url\n")
 
 
-def test_credentials_are_never_shown(
-    ready: Ready, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_credentials_are_never_shown(ready: Ready, run_with: RunWith) -> None:
     address = ready["http"][0]
-    run = commanded(monkeypatch, capsys, "--url", f"http://me:secret@{address}")
+    run = run_with("--url", f"http://me:secret@{address}")
     refused = (
         f"Error: unable to perform an operation on node 'rabbit@localhost': {address}: user or password is wrong\n"
     )
@@ -212,9 +200,9 @@ def test_credentials_are_never_shown(
         "http://me:secret@host:x",
         "amqp://me:se/cret@host",
     ):
-        status, out, err = commanded(monkeypatch, capsys, "--url", url)("ping")
+        status, out, err = run_with("--url", url)("ping")
         assert (status, out) == (64, "") and "se" not in err.replace("percent-encoded in a password", "")
-        assert "cret" not in commanded(monkeypatch, capsys, "--url", url)("list_users too many")[2]
+        assert "cret" not in run_with("--url", url)("list_users too many")[2]
 
 
 def test_a_changed_user_keeps_the_rest_and_one_without_a_password_cannot_log_in(by_http: Warrenctl) -> None:
@@ -230,11 +218,9 @@ def test_a_changed_user_keeps_the_rest_and_one_without_a_password_cannot_log_in(
     assert by_http("delete_user changed")[0] == 0
 
 
-def test_users_without_the_right_get_an_error(
-    ready: Ready, by_http: Warrenctl, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_users_without_the_right_get_an_error(ready: Ready, by_http: Warrenctl, run_with: RunWith) -> None:
     assert by_http("add_user looker pw -q")[0] == 0
-    run = commanded(monkeypatch, capsys, "--url", f"http://looker:pw@{ready['http'][0]}")
+    run = run_with("--url", f"http://looker:pw@{ready['http'][0]}")
     assert "access refused: Not management user" in run("list_users")[2]
     assert by_http("set_user_tags looker management")[0] == 0
     assert run("list_users") == (69, "Listing users ...\n", "Error:\naccess refused: Not administrator user\n")

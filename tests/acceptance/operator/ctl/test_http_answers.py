@@ -4,6 +4,8 @@ import json
 import socket
 import ssl
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import trustme
 
 from tests.support.fake_http_server import Answers, fake_http_server
 from tests.support.polling import WITHIN_S
-from tests.support.warrenctl import commanded
+from tests.support.warrenctl import RunWith
 from warren.broker.ctl import api_client
 from warren.broker.ctl.api_client import API, basic_credentials
 from warren.broker.ctl.call import Call
@@ -21,44 +23,45 @@ from warren.broker.ctl.main import Run
 
 pytestmark = pytest.mark.sockets
 
-LINKS = [
-    {
-        "vhost": "/",
-        "type": "exchange",
-        "exchange": "x",
-        "upstream_exchange": "y",
-        "upstream": "origin",
-        "id": "ae3c487a",
-        "status": "error",
-        "error": "refused",
-        "uri": "amqp://far",
-        "node": "rabbit@far",
-        "timestamp": "2026-11-22 6:01:38",
-    }
-]
+LINK = {"vhost": "/", "type": "exchange", "exchange": "x", "upstream_exchange": "y", "upstream": "origin",
+        "id": "ae3c487a", "status": "error", "error": "refused", "uri": "amqp://far", "node": "rabbit@far",
+        "timestamp": "2026-11-22 6:01:38"}  # fmt: skip
 
 
-def test_definitions_that_are_too_long_to_be_read_are_no_backup(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+@contextmanager
+def serving(serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The address of a server whose only connection is served by this function, in a thread."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def accept() -> None:
+            with listening.accept()[0] as accepted:
+                serve(accepted)
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        thread.join(WITHIN_S)
+
+
+def test_definitions_that_are_too_long_are_no_backup(
+    monkeypatch: pytest.MonkeyPatch, run_with: RunWith, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(api_client, "ANSWER_LIMIT", 1 << 20)
     file = tmp_path / "definitions.json"
     with fake_http_server({"GET /api/definitions": (200, {"users": ["x" * (1 << 20)]})}) as (url, _):
-        status, _, errors = commanded(monkeypatch, capsys, "--url", url)(f"export_definitions {file}")
+        status, _, errors = run_with("--url", url)(f"export_definitions {file}")
     assert status == 69 and "longer than 1 MiB" in errors and not file.exists()
 
 
-def test_federation_links_are_listed_and_restarted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_federation_links_are_listed_and_restarted(run_with: RunWith) -> None:
     restart = "DELETE /api/federation-links/vhost/%2F/ae3c487a/rabbit%40far/restart"
     answers: Answers = {
-        "GET /api/federation-links": (200, LINKS),
-        "GET /api/federation-links/state/down": (200, LINKS),
+        "GET /api/federation-links": (200, [LINK]),
+        "GET /api/federation-links/state/down": (200, [LINK]),
         restart: (204, None),
     }
     with fake_http_server(answers) as (url, asked):
-        run = commanded(monkeypatch, capsys, "--url", url)
+        run = run_with("--url", url)
         output = json.loads(run("federation_status --formatter json")[1])
         assert (output[0]["last_changed"], output[0]["queue"]) == ("2026-11-22 06:01:38", "")
         assert run("federation_status --only-down")[1].startswith(
@@ -70,12 +73,10 @@ def test_federation_links_are_listed_and_restarted(
         assert restart in asked
 
 
-def test_no_answer_in_time_is_75_and_no_http_is_69(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_answer_in_time_is_75_and_no_http_is_69(run_with: RunWith) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        run = commanded(monkeypatch, capsys, "--url", f"http://{address}", "--timeout", "0.1")
+        run = run_with("--url", f"http://{address}", "--timeout", "0.1")
         output = "Error: operation list_users on node rabbit@localhost timed out. Timeout value used: 100\n"
         assert run("list_users") == (75, "", output)
     status, out, err = run("list_users")
@@ -85,50 +86,39 @@ def test_no_answer_in_time_is_75_and_no_http_is_69(
     ) and f"{address}: Connection refused: nothing listens there; the log of the broker says" in err
 
 
-def test_a_port_of_another_protocol_is_named_without_the_bytes_that_it_sends(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as amqp:
+def test_a_port_of_another_protocol_is_named_without_the_bytes_that_it_sends(run_with: RunWith) -> None:
+    def answer(connected: socket.socket) -> None:
+        connected.recv(1)
+        connected.sendall(b"AMQP\0\0\x09\x01")
+        connected.shutdown(socket.SHUT_WR)
+        while connected.recv(4096):
+            pass
 
-        def answer() -> None:
-            connected, _ = amqp.accept()
-            with connected:
-                connected.recv(1)
-                connected.sendall(b"AMQP\0\0\x09\x01")
-                connected.shutdown(socket.SHUT_WR)
-                while connected.recv(4096):
-                    pass
-
-        answering = threading.Thread(target=answer, daemon=True)
-        answering.start()
-        address = f"127.0.0.1:{amqp.getsockname()[1]}"
-        status, out, err = commanded(monkeypatch, capsys, "--url", f"http://{address}")("list_users")
-        answering.join(WITHIN_S)
+    with serving(answer) as address:
+        status, out, err = run_with("--url", f"http://{address}")("list_users")
     assert (status, out) == (69, "")
     assert f"{address}: what listens there does not speak HTTP; the log of the broker says at which port" in err
     assert err.replace("\n", "").isprintable()
 
 
-def test_a_response_of_another_program_is_reported_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_response_of_another_program_is_reported_in_one_line(run_with: RunWith) -> None:
     with fake_http_server({"GET /api/users": (200, [{"nobody": 1}])}) as (url, _):
         output = "Error:\nthe answer is not one of RabbitMQ's HTTP API: KeyError\n"
-        assert commanded(monkeypatch, capsys, "--url", url)("list_users -q") == (69, "", output)
+        assert run_with("--url", url)("list_users -q") == (69, "", output)
     with fake_http_server({"GET /api/overview?columns=node": (200, "a page")}) as (url, _):
-        status, out, err = commanded(monkeypatch, capsys, "--url", url)("list_users")
+        status, out, err = run_with("--url", url)("list_users")
         assert (status, out) == (69, "") and err.endswith(": not the HTTP API of RabbitMQ\n")
 
 
 def test_a_certificate_has_to_be_one_that_the_system_trusts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_with: RunWith
 ) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     with fake_http_server({"GET /api/users": (200, [])}, context) as (url, _):
-        run = commanded(monkeypatch, capsys, "--url", url)
+        run = run_with("--url", url)
         status, out, err = run("list_users -q")
         assert (status, out) == (69, "") and "certificate verify failed" in err.lower().replace("_", " ")
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
@@ -143,10 +133,10 @@ def test_a_connection_that_was_kept_for_too_long_is_made_anew() -> None:
         api.close()
 
 
-def test_a_refused_request_is_not_retried(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_request_is_not_retried(run_with: RunWith) -> None:
     wrong = {"error": "not_authorized", "reason": "Not_Authorized"}
     with fake_http_server({"GET /api/overview?columns=node": (401, wrong)}) as (url, _):
-        status, _, err = commanded(monkeypatch, capsys, "--url", url)("await_startup")
+        status, _, err = run_with("--url", url)("await_startup")
         assert status == 69 and err.endswith(": user or password is wrong\n")
 
 
@@ -157,32 +147,20 @@ def test_a_url_contains_address_user_and_password() -> None:
 
 
 @pytest.mark.sockets
-def test_a_command_ends_after_its_timeout_also_where_bytes_keep_coming(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_ends_after_its_timeout_also_where_bytes_keep_coming(run_with: RunWith) -> None:
     """Each read takes less than the timeout, but all together take longer."""
     ended = threading.Event()
 
-    def drip(listening: socket.socket) -> None:
-        accepted, _ = listening.accept()
-        with accepted:
-            accepted.recv(65536)
-            accepted.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n")
-            while not ended.wait(0.05):
-                try:
-                    accepted.sendall(b" ")
-                except OSError:
-                    return
+    def drip(accepted: socket.socket) -> None:
+        accepted.recv(65536)
+        accepted.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n")
+        while not ended.wait(0.05):
+            with suppress(OSError):  # the command has ended
+                accepted.sendall(b" ")
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=drip, args=[listening], daemon=True)
-        thread.start()
-        try:
-            run = commanded(monkeypatch, capsys, "--url", f"http://127.0.0.1:{listening.getsockname()[1]}")
-            status, _, err = run("list_users --timeout 0.5")
-        finally:
-            ended.set()
-            thread.join(WITHIN_S)
+    with serving(drip) as address:
+        status, _, err = run_with("--url", f"http://{address}")("list_users --timeout 0.5")
+        ended.set()
     assert status == 75 and "timed out. Timeout value used: 500" in err
 
 
@@ -210,11 +188,9 @@ def test_timeout_infinity_is_no_timeout_over_http_too(monkeypatch: pytest.Monkey
     assert asked == [None, 60.0, 60.0, 5.0]
 
 
-def test_all_limits_of_a_virtual_host_are_one_request(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_limits_of_a_virtual_host_are_one_request(run_with: RunWith) -> None:
     put = "PUT /api/parameters/vhost-limits/%2F/limits"
     with fake_http_server({"GET /api/vhosts/%2F": (200, {"name": "/"}), put: (204, None)}) as (url, asked):
         limits = '\'{"max-queues":5,"max-connections":6}\''
-        assert commanded(monkeypatch, capsys, "--url", url)(f"set_vhost_limits {limits}")[0] == 0
+        assert run_with("--url", url)(f"set_vhost_limits {limits}")[0] == 0
         assert [request for request in asked if not request.startswith("GET")] == [put]

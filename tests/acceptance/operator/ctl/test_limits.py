@@ -36,7 +36,7 @@ def test_a_memory_limit_is_a_share_or_a_size(
         ("1000", 1000, "1000 bytes"),
     ],
 )
-def test_a_disk_limit_is_a_size_or_a_share_of_memory(
+def test_a_disk_limit_is_a_size_or_a_share(
     controlled: Controlled, in_process: Warrenctl, line: str, limit: int, banner: str
 ) -> None:
     output = f"Setting disk free limit on node to {banner} ...\n"
@@ -62,7 +62,7 @@ def test_a_disk_limit_is_a_size_or_a_share_of_memory(
         ("set_disk_free_limit mem_relative", 64, "not enough arguments."),
     ],
 )
-def test_an_invalid_limit_is_refused_with_the_usage(
+def test_an_invalid_limit_is_refused(
     controlled: Controlled, in_process: Warrenctl, line: str, status: int, says: str
 ) -> None:
     ended, out, err = in_process(line)

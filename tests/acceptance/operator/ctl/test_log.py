@@ -119,27 +119,18 @@ def test_an_invalid_pattern_of_events_is_refused(controlled: Controlled, in_proc
     assert in_process("consume_event_stream --pattern '('")[0] == 64
 
 
-def test_a_slow_reader_gets_the_number_of_missed_lines() -> None:
-    async def read() -> list[str]:
-        stream = LineStream("text/plain", None, lambda number: f"{number} missed")
-        for number in range(WAITING_LIMIT + 7):
-            stream.put(str(number))
-        await asyncio.sleep(0)
-        stream.end()
-        return [line async for lines in stream.lines() for line in lines]
-
-    lines = asyncio.run(read())
-    assert (len(lines), lines[-2:]) == (WAITING_LIMIT + 1, [str(WAITING_LIMIT - 1), "7 missed"])
-
-
-def test_long_lines_wait_up_to_a_size() -> None:
-    async def read() -> list[str]:
-        stream = LineStream("text/plain", None, lambda number: f"{number} missed")
-        for _ in range(5):
-            stream.put("x" * (WAITING_SIZE // 2))
-        await asyncio.sleep(0)
-        stream.end()
-        return [line async for lines in stream.lines() for line in lines]
-
-    lines = asyncio.run(read())
-    assert (len(lines), lines[-1]) == (3, "3 missed")
+@pytest.mark.parametrize(
+    ("put", "kept", "missed"),
+    [
+        ([str(number) for number in range(WAITING_LIMIT + 7)], WAITING_LIMIT, "7 missed"),
+        (["x" * (WAITING_SIZE // 2)] * 5, 2, "3 missed"),
+    ],
+    ids=["many lines", "long lines"],
+)
+async def test_a_slow_reader_gets_the_number_of_missed_lines(put: list[str], kept: int, missed: str) -> None:
+    stream = LineStream("text/plain", None, lambda number: f"{number} missed")
+    for line in put:
+        stream.put(line)
+    await asyncio.sleep(0)
+    stream.end()
+    assert [line async for lines in stream.lines() for line in lines] == [*put[:kept], missed]

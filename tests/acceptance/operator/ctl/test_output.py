@@ -47,9 +47,7 @@ def commands(parser: argparse.ArgumentParser, name: str = "") -> Iterator[str]:
                 yield from commands(command, f"{name} {word}")
 
 
-def test_each_command_of_warren_says_that_its_output_is_on_a_full_disk(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_each_command_of_warren_reports_a_full_disk(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     SQLiteMetadata(tmp_path / "meta.sqlite").close()
     lines = [f"{name} --help" for name in commands(cli.parser(load_commands(cli.OURS)))]
     assert len(lines) > 12
@@ -62,7 +60,7 @@ def test_each_command_of_warren_says_that_its_output_is_on_a_full_disk(
             assert (line, warren(*line.split()), capsys.readouterr().err) == (line, 74, FULL.format("warren"))
 
 
-def test_each_command_of_warrenctl_says_that_its_output_is_on_a_full_disk(
+def test_each_command_reports_a_full_disk(
     warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)  # export_definitions writes a file
@@ -79,9 +77,7 @@ def test_each_command_of_warrenctl_says_that_its_output_is_on_a_full_disk(
 
 
 @pytest.mark.parametrize("line", ["list_users", "help", "export_definitions -", "list_permissions -p none"])
-def test_a_reader_that_has_closed_the_output_ends_warrenctl_with_a_status_of_its_own(
-    warrenctl: Warrenctl, line: str
-) -> None:
+def test_a_closed_output_ends_warrenctl_with_a_status_of_its_own(warrenctl: Warrenctl, line: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "w", encoding="utf-8") as output, redirect_stdout(output):
@@ -89,9 +85,7 @@ def test_a_reader_that_has_closed_the_output_ends_warrenctl_with_a_status_of_its
     assert (status, err) == (141, "Virtual host 'none' does not exist\n" if "none" in line else "")
 
 
-def test_an_export_to_the_file_of_the_standard_output_has_only_the_definitions_and_is_appended(
-    warrenctl: Warrenctl, tmp_path: Path
-) -> None:
+def test_an_export_to_the_standard_output_is_appended_without_a_banner(warrenctl: Warrenctl, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("former\n", encoding="utf-8")
     with open(file, "a", encoding="utf-8") as output, redirect_stdout(output):

@@ -14,9 +14,7 @@ from warren.broker.ctl.errors import APIError
 pytestmark = pytest.mark.sockets
 
 
-def test_messages_are_moved_to_a_queue_and_to_an_exchange(
-    ready: Ready, warrenctl: Warrenctl, by_http: Warrenctl
-) -> None:
+def test_messages_move_to_a_queue_and_to_an_exchange(ready: Ready, warrenctl: Warrenctl, by_http: Warrenctl) -> None:
     with pika.BlockingConnection(parameters(ready)) as connection:
         channel = connection.channel()
         channel.confirm_delivery()
@@ -45,7 +43,7 @@ def test_messages_are_moved_to_a_queue_and_to_an_exchange(
         assert channel.queue_declare("keyed", passive=True).method.message_count == 5
 
 
-def test_a_move_that_is_refused_later_says_how_many_messages_have_moved(
+def test_an_interrupted_move_prints_its_count(
     ready: Ready, by_http: Warrenctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     post = API.post
@@ -68,9 +66,7 @@ def test_a_move_that_is_refused_later_says_how_many_messages_have_moved(
         assert channel.queue_declare("second", passive=True).method.message_count == 1
 
 
-def test_unacknowledged_messages_are_listed_with_consumer_and_age(
-    ready: Ready, warrenctl: Warrenctl, by_http: Warrenctl
-) -> None:
+def test_unacknowledged_messages_have_a_consumer(ready: Ready, warrenctl: Warrenctl, by_http: Warrenctl) -> None:
     with pika.BlockingConnection(parameters(ready)) as connection:
         channel = connection.channel()
         channel.queue_declare("held", auto_delete=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.warrenctl import Controlled, Warrenctl, broker_process, commanded
+from tests.support.warrenctl import Controlled, RunWith, Warrenctl, broker_process
 from warren.broker.ctl import wait
 from warren.broker.ctl.api_client import API
 from warren.broker.operator import local_socket
@@ -21,9 +21,9 @@ RUNNING = "Applications 'rabbit_and_plugins' are running on node 'node'"
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Warrenctl:
+def here(tmp_path: Path, run_with: RunWith) -> Warrenctl:
     """Run warrenctl at the unix socket of this folder, which may not exist yet."""
-    return commanded(monkeypatch, capsys, "--data", str(tmp_path))
+    return run_with("--data", str(tmp_path))
 
 
 @pytest.fixture
@@ -105,11 +105,11 @@ def test_a_node_that_does_not_answer_in_time_is_75(tmp_path: Path, here: Warrenc
 
 
 def test_stop_returns_when_the_node_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_with: RunWith
 ) -> None:
     with broker_process(tmp_path) as broker:
         process, ready = broker.process, broker.addresses
-        run = commanded(monkeypatch, capsys, "--data", str(Path(ready["control"][0]).parent))
+        run = run_with("--data", str(Path(ready["control"][0]).parent))
         file = tmp_path / "pid"
         file.write_text(f"{process.pid}\n")
         ended = iter([True, False])

@@ -33,7 +33,10 @@ GET adm /vhosts/{vhost}/permissions /topic-permissions /topic-permissions/{vhost
 GET adm /users/{user}/topic-permissions /vhosts/{vhost}/topic-permissions /user-limits /users/without-permissions
 GET any /consumers/{vhost}
 GET adm /operator-policies/{vhost}/{name}
-GET adm /definitions /definitions/{vhost} /all-configuration /auth/hash_password/{password}
+GET adm /definitions /definitions/{vhost} /all-configuration /auth/hash_password/{password} /config/effective
+GET adm /warren/trace/{vhost}
+GET mon /warren/reports /warren/reports/{report} /warren/reports/{report}/page /warren/reports/{report}/run
+DELETE adm /reset /reset/{node}
 PUT adm /vhosts/{vhost} /users/{user} /permissions/{vhost}/{user} /topic-permissions/{vhost}/{user}
 PUT adm /operator-policies/{vhost}/{name} /vhost-limits/{vhost}/{limit} /user-limits/{user}/{limit} /cluster-name
 PUT adm /feature-flags/{name}/enable

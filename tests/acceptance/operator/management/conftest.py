@@ -6,7 +6,6 @@ import pytest
 from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.http import Api
 from tests.support.prepared import prepare
-from tests.support.warrenctl import Controlled
 from warren.plugins.management.api import routes
 from warren.plugins.management.framework.http_api import HTTPAPI
 
@@ -37,12 +36,3 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker process with the HTTP API, on free ports of loopback."""
     with BrokerProcess(tmp_path, "--http", ANY_PORT, memory=True) as broker:
         yield broker
-
-
-@pytest.fixture
-def controlled(tmp_path: Path) -> Iterator[Controlled]:
-    """A node inside this process, with its unix socket."""
-    made = Controlled(tmp_path)
-    made.open()
-    yield made
-    made.close()

@@ -86,11 +86,6 @@ def test_a_login_is_checked_by_a_form(api: Api) -> None:
     assert log_in(b"username=plain&password=plain").error == (401, "not_authorised", "Not management user")
 
 
-def test_a_user_without_a_tag_is_no_management_user(api: Api) -> None:
-    api.peer.add_user("plain", ("impersonator", "own"))
-    assert api.get("/vhosts", user="plain").error == (401, "not_authorised", "Not management user")
-
-
 def test_guest_logs_in_from_this_machine_only(api: Api) -> None:
     assert api.get("/vhosts", address="::1").status == 200
     refused = (401, "not_authorised", "User can only log in via localhost")

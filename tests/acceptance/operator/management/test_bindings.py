@@ -96,12 +96,6 @@ def test_missing_objects_cannot_be_bound(api: Api) -> None:
     assert api.get(f"{PATH}/nope").error == NOT_FOUND
 
 
-def test_binding_a_queue_needs_write_permission(api: Api) -> None:
-    api.put("/queues/%2F/tq")
-    api.peer.add_user("m", ("management",), ("", "", ""))
-    assert api.post(PATH, {}, user="m").error == (401, "not_authorised", "Access refused.")
-
-
 def test_missing_objects_have_no_bindings(api: Api) -> None:
     for path in (
         "/queues/%2F/nope/bindings",
@@ -112,12 +106,6 @@ def test_missing_objects_have_no_bindings(api: Api) -> None:
     ):
         assert (api.get(path).status, api.get(path).json) == (200, [])
     assert api.get("/bindings/nowhere").error == NOT_FOUND
-
-
-def test_a_location_has_the_hash_of_arguments_unquoted(api: Api) -> None:
-    api.put("/queues/%2F/tq")
-    location = api.post(PATH, {"routing_key": "k", "arguments": {"x": 1}}).headers["location"]
-    assert location.startswith("tq/k~")
 
 
 def test_bindings_are_listed_in_pages_if_asked_filtered_by_names_and_key(api: Api) -> None:

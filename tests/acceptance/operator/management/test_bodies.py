@@ -1,13 +1,11 @@
 """Request bodies: limits, JSON, missing keys, and loose types."""
 
-import dataclasses
 import sys
 
 import msgspec
 import pytest
 
 from tests.support.http import Api
-from tests.support.in_process import InProcessPeer
 from warren.plugins.http.responses import HTTPError
 from warren.plugins.management.api.messages import Publish
 from warren.plugins.management.framework.bodies import convert, decode, decode_fields, missing_keys
@@ -72,11 +70,9 @@ def test_missing_and_mistyped_keys_are_named() -> None:
 
 
 def test_a_body_over_the_limit_is_refused_and_nothing_done() -> None:
-    peer = InProcessPeer()
-    peer.settings(management=dataclasses.replace(peer.config.management, max_body_bytes=30))
-    api = Api(peer)
+    api = Api(max_body_bytes=30)
     said = (400, "bad_request", "Exceeded HTTP request body size limit")
-    before = peer.node.cluster_name
+    before = api.peer.node.cluster_name
     assert api.put("/cluster-name", {"name": "x" * 40}).error == said
     assert api.put("/cluster-name", {"name": "x" * 40}, headers={"content-length": ""}).error == said
     assert api.get("/cluster-name").json["name"] == before

@@ -1,15 +1,12 @@
 """Requests of browsers: a page of another site cannot use the credentials that the browser has stored."""
 
-import dataclasses
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.http import Api
-from tests.support.in_process import InProcessPeer
 from warren.broker.plugin import Peer
 from warren.plugins.http.responses import HTTPError
 from warren.plugins.management.framework.origins import Origins
@@ -42,12 +39,6 @@ OWN = (
 )
 
 
-def configured(**management: Any) -> Api:
-    peer = InProcessPeer()
-    peer.settings(management=dataclasses.replace(peer.config.management, **management))
-    return Api(peer)
-
-
 def sent(api: Api, path: str, body: object, kind: str, headers: dict[str, str]) -> int:
     """POST with this Host from another machine; return the status."""
     typed = {"Content-Type": kind} if kind else {}
@@ -57,7 +48,7 @@ def sent(api: Api, path: str, body: object, kind: str, headers: dict[str, str]) 
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    made = configured(allowed_hosts=("mq.example",))
+    made = Api(allowed_hosts=("mq.example",))
     yield made
     made.close()
 
@@ -100,7 +91,7 @@ def test_pages_read_as_before(api: Api) -> None:
 
 
 def test_an_allowed_origin_must_send_json() -> None:
-    api = configured(cors_allow_origins=("http://a.example",), allowed_hosts=("mq.example",))
+    api = Api(cors_allow_origins=("http://a.example",), allowed_hosts=("mq.example",))
     headers = {"Origin": "http://a.example", "Sec-Fetch-Site": "cross-site"}
     assert sent(api, "/definitions", NEW_ADMINISTRATOR, "application/json", headers) == 204
     assert sent(api, "/definitions", FORM, FORM_TYPE, headers) == 415
@@ -111,7 +102,7 @@ def test_an_allowed_origin_must_send_json() -> None:
 
 
 def test_any_origin_is_allowed_without_stored_credentials() -> None:
-    api = configured(cors_allow_origins=("*",))
+    api = Api(cors_allow_origins=("*",))
     headers = {"Origin": "http://a.example", "Sec-Fetch-Site": "cross-site"}
     answer = api.get("/vhosts", headers=headers)
     assert answer.headers["access-control-allow-origin"] == "*"

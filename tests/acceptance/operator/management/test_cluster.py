@@ -71,9 +71,3 @@ def test_the_configuration_is_shown_without_secrets(api: Api) -> None:
     assert answer.headers["content-type"].startswith("text/plain")
     lines = answer.body.splitlines()
     assert b"heartbeat = 60" in lines and not any(line.startswith(b"default_pass = ") for line in lines)
-
-
-def test_only_administrators_change_the_cluster(api: Api) -> None:
-    api.peer.add_user("m", ("monitoring", "policymaker"))
-    for method, path in (("PUT", "/cluster-name"), ("DELETE", "/reset"), ("GET", "/config/effective")):
-        assert api.request(method, path, user="m").error == (401, "not_authorised", "Not administrator user")

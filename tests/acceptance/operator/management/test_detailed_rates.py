@@ -1,6 +1,5 @@
 """Detailed rates: counters between channels, exchanges and queues."""
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -10,7 +9,6 @@ from pamqp.commands import Exchange, Queue
 
 from tests.support.amqp_client import Channel
 from tests.support.http import Api
-from tests.support.in_process import InProcessPeer
 from warren.broker.core.telemetry.detailed_rates import DetailedRates
 from warren.plugins.management.stats.sampler import Sampler
 
@@ -21,9 +19,7 @@ CHANNEL = f"/channels/{quote(NAME, safe='')}"
 @pytest.fixture
 def api() -> Iterator[Api]:
     """The HTTP API of a fresh broker with detailed rates."""
-    peer = InProcessPeer()
-    peer.settings(management=dataclasses.replace(peer.config.management, rates_mode="detailed"))
-    made = Api(peer)
+    made = Api(rates_mode="detailed")
     yield made
     made.close()
 

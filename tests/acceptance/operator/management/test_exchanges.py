@@ -22,17 +22,10 @@ def test_an_exchange_is_declared_once_and_found_the_same(api: Api) -> None:
     assert api.put("/exchanges/%2F/e", body).status == 204
     exchange = api.get("/exchanges/%2F/e").json
     assert exchange == {
-        "name": "e",
-        "vhost": "/",
-        "type": "topic",
-        "durable": True,
-        "auto_delete": False,
-        "internal": True,
-        "arguments": {"alternate-exchange": "x"},
-        "user_who_performed_action": "guest",
-        "incoming": [],
+        "name": "e", "vhost": "/", "type": "topic", "durable": True, "auto_delete": False, "internal": True,
+        "arguments": {"alternate-exchange": "x"}, "user_who_performed_action": "guest", "incoming": [],
         "outgoing": [],
-    }
+    }  # fmt: skip
     answer = api.put("/exchanges/%2F/e", body | {"type": "fanout"})
     assert answer.status == 400 and "inequivalent arg 'type' for exchange 'e'" in answer.json["reason"]
     assert api.put("/exchanges/%2F/n", {"type": "nope"}).status == 400

@@ -31,18 +31,10 @@ def test_an_exchange_link_has_rabbitmqs_fields(api: Api, federation: FakeFederat
     (link,) = api.get("/federation-links").json
     changes = ("node", "vhost", "type", "exchange", "upstream_exchange", "upstream", "id", "status", "uri", "timestamp")
     assert {name: link[name] for name in (*changes, "local_connection")} == {
-        "node": "rabbit@here",
-        "vhost": "/",
-        "type": "exchange",
-        "exchange": "x",
-        "upstream_exchange": "x",
-        "upstream": "origin",
-        "id": "0badcafe",
-        "status": "running",
-        "uri": "amqp://origin:5672/%2f",
-        "timestamp": "2026-11-22 5:07:09",
-        "local_connection": "link 1",
-    }
+        "node": "rabbit@here", "vhost": "/", "type": "exchange", "exchange": "x", "upstream_exchange": "x",
+        "upstream": "origin", "id": "0badcafe", "status": "running", "uri": "amqp://origin:5672/%2f",
+        "timestamp": "2026-11-22 5:07:09", "local_connection": "link 1",
+    }  # fmt: skip
     assert link.keys().isdisjoint({"error", "queue", "upstream_queue", "consumer_tag", "next_attempt_at"})
     assert (link["state"], link["since"], link["backlog"]) == ("flowing", "1970-01-01T00:16:40.500+00:00", 7)
     assert (link["dropped_invalid"], link["degraded"]) == (4, False)
@@ -99,11 +91,7 @@ def test_monitoring_sees_links_and_policymakers_restart_them(api: Api, federatio
     path = f"/federation-links/vhost/%2F/0badcafe/{api.host.node.name}/restart"
     assert len(api.get("/federation-links", user="watch").json) == 1
     assert api.get("/federation-links", user="maker").error == (401, "not_authorised", "Not monitor user")
-    assert api.delete(path, user="watch").error == (
-        401,
-        "not_authorised",
-        "User not authorised to access object",
-    )
+    assert api.delete(path, user="watch").error == (401, "not_authorised", "User not authorised to access object")
     assert federation.restarted == []
     assert api.delete(path, user="maker").status == 204
     assert federation.restarted == ["0badcafe"]
@@ -118,9 +106,7 @@ def test_an_unknown_link_is_not_restarted(api: Api, federation: FakeFederation, 
     assert federation.restarted == []
 
 
-def test_a_single_link_has_its_counters_while_it_is_down_and_samples_if_asked(
-    api: Api, federation: FakeFederation
-) -> None:
+def test_a_single_link_has_counters_while_it_is_down_and_samples(api: Api, federation: FakeFederation) -> None:
     api.peer.add_user("maker", ("policymaker",))
     federation.rows = [row(), row(id="00000001", **BROKEN)]
     link = api.get("/warren/federation/links/%2F/00000001?msg_rates_age=60&msg_rates_incr=5").json

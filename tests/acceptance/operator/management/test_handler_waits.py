@@ -121,25 +121,3 @@ def test_no_handler_waits_while_changes_are_attributed_to_its_user() -> None:
             if isinstance(node, ast.With) and "acting(" in ast.unparse(node.items[0].context_expr):
                 waits = [one for one in ast.walk(node) if isinstance(one, ast.Await | ast.AsyncFor | ast.AsyncWith)]
                 assert not waits, f"{file.name}:{node.lineno}"
-
-
-def test_other_waits_are_found() -> None:
-    text = """
-async def good(request):
-    await request.wait(asyncio.sleep(0))
-    await helper(request, 1)
-    users = request.in_slices(of(request))
-    return [user async for user in users]
-
-async def bad(request):
-    await asyncio.sleep(0)
-    await helper(vhost)
-    async for user in in_slices(users):
-        pass
-    async with lock:
-        pass
-    return [user async for user in others]
-"""
-    found = sorted(faults(text, {"helper"}, {}))
-    waits = ("asyncio.sleep(0)", "helper(vhost)", "in_slices(users)", "lock", "others")
-    assert found == [f"bad awaits {waited}" for waited in waits]

@@ -1,24 +1,15 @@
 """HTTP requests: paths, methods, bodies, headers."""
 
 import asyncio
-import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.http import Api, asgi_scope, call_application
-from tests.support.in_process import InProcessPeer
 from tests.support.users import set_tags
 from warren.broker.config.config import HTTPListener
 
 MISSING = (404, "Object Not Found", "Not Found")
-
-
-def configured(**management: Any) -> Api:
-    peer = InProcessPeer()
-    peer.settings(management=dataclasses.replace(peer.config.management, **management))
-    return Api(peer)
 
 
 def test_a_slash_at_the_end_counts_for_nothing(api: Api) -> None:
@@ -59,30 +50,22 @@ def test_responses_must_not_be_cached_and_have_security_headers(api: Api) -> Non
     assert headers["vary"] == "accept-encoding, origin"
     assert headers["content-security-policy"] == "script-src 'self'; object-src 'self'"
     assert headers["x-content-type-options"] == "nosniff" and headers["x-frame-options"] == "DENY"
-    headers = configured(hsts_policy="max-age=1", frame_options="SAMEORIGIN", csp_policy="x").get("/vhosts").headers
+    headers = Api(hsts_policy="max-age=1", frame_options="SAMEORIGIN", csp_policy="x").get("/vhosts").headers
     assert headers["strict-transport-security"] == "max-age=1" and headers["x-frame-options"] == "SAMEORIGIN"
-    assert "x-frame-options" not in configured(frame_options="").get("/vhosts").headers
+    assert "x-frame-options" not in Api(frame_options="").get("/vhosts").headers
     assert headers["content-security-policy"] == "x"
 
 
 @pytest.mark.parametrize(
     ("frame_options", "ancestors"),
-    [("DENY", "'none'"), ("SAMEORIGIN", "'self'"), ("sameorigin", "'self'"), ("ALLOW-FROM https://x", "'none'")],
+    [("DENY", "'none'"), ("SAMEORIGIN", "'self'"), ("sameorigin", "'self'"), ("ALLOW-FROM x", "'none'"), ("", "")],
 )
 def test_pages_may_be_framed_if_configured(frame_options: str, ancestors: str) -> None:
-    api = configured(frame_options=frame_options)
+    api = Api(frame_options=frame_options)
     scope, _ = asgi_scope("GET", "")
     headers = asyncio.run(call_application(api.application, scope | {"path": "/", "raw_path": b"/"}, b"")).headers
-    assert headers["x-frame-options"] == frame_options
-    assert headers["content-security-policy"].endswith(f"; frame-ancestors {ancestors}")
-    api.close()
-
-
-def test_pages_without_frame_options_may_be_framed_anywhere() -> None:
-    api = configured(frame_options="")
-    scope, _ = asgi_scope("GET", "")
-    headers = asyncio.run(call_application(api.application, scope | {"path": "/", "raw_path": b"/"}, b"")).headers
-    assert "x-frame-options" not in headers and "frame-ancestors" not in headers["content-security-policy"]
+    assert headers.get("x-frame-options", "") == frame_options
+    assert headers["content-security-policy"].partition("; frame-ancestors ")[2] == ancestors
     api.close()
 
 
@@ -98,7 +81,7 @@ def test_long_responses_are_compressed_if_the_client_accepts_it(api: Api) -> Non
 
 @pytest.mark.parametrize(("listener", "scheme"), [("tcp", "http"), ("ssl", "https")])
 def test_each_listener_has_its_own_keys(listener: str, scheme: str) -> None:
-    api = configured(**{listener: HTTPListener(compress=False)})
+    api = Api(**{listener: HTTPListener(compress=False)})
     for number in range(10):
         api.peer.add_vhost(f"v{number}")
     other = "https" if scheme == "http" else "http"
@@ -107,11 +90,11 @@ def test_each_listener_has_its_own_keys(listener: str, scheme: str) -> None:
 
 
 def test_a_prefix_applies_to_all_paths() -> None:
-    assert configured(path_prefix="/rabbit").get("/vhosts").error == MISSING
+    assert Api(path_prefix="/rabbit").get("/vhosts").error == MISSING
 
 
 def test_allowed_origins_get_cors_headers() -> None:
-    api = configured(cors_allow_origins=("http://a.example",))
+    api = Api(cors_allow_origins=("http://a.example",))
     asked = {"Origin": "http://a.example"}
     answer = api.get("/vhosts", headers=asked)
     assert answer.headers["access-control-allow-origin"] == "http://a.example"
@@ -125,7 +108,7 @@ def test_allowed_origins_get_cors_headers() -> None:
 
 def test_requests_are_logged_without_passwords_if_configured(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
-    api = configured(http_log_dir=str(tmp_path / "log"))
+    api = Api(http_log_dir=str(tmp_path / "log"))
     api.get("/whoami?x=1", headers={"User-Agent": 'a"\nb', "Referer": "r"})
     api.get("/auth/hash_password/secret", password="wrong")
     first, second = (tmp_path / "log" / "access.log").read_text().splitlines()
@@ -136,18 +119,14 @@ def test_requests_are_logged_without_passwords_if_configured(tmp_path: Path) -> 
 
 
 def test_basic_authentication_can_be_switched_off() -> None:
-    assert configured(disable_basic_auth=True).get("/whoami").error == (401, "not_authorized", "Not_Authorized")
+    assert Api(disable_basic_auth=True).get("/whoami").error == (401, "not_authorized", "Not_Authorized")
 
 
 def test_rights_revoked_while_a_body_arrives_do_not_count(api: Api) -> None:
     api.peer.add_user("brief", ("administrator",))
     users = api.host.node.users
     api.while_waiting(lambda: set_tags(users, "brief", ()))
-    assert api.put("/cluster-name", {"name": "x"}, user="brief").error == (
-        401,
-        "not_authorised",
-        "Not management user",
-    )
+    assert api.put("/cluster-name", {"name": "x"}, user="brief").error == (401, "not_authorised", "Not management user")
     set_tags(users, "brief", ("administrator",))
     api.while_waiting(lambda: users.delete("brief"))
     assert api.put("/cluster-name", {"name": "x"}, user="brief").error == (401, "not_authorized", "Not_Authorized")
@@ -161,7 +140,7 @@ def test_an_internal_error_ends_one_request_without_details(api: Api, monkeypatc
 
 
 def test_a_stream_and_a_path_in_the_query_are_logged_by_their_routes(tmp_path: Path) -> None:
-    api = configured(http_log_dir=str(tmp_path))
+    api = Api(http_log_dir=str(tmp_path))
     assert api.get("/warren/path?path=queues/%252F/..").status == 404
     assert api.get("/warren/trace/%2F?exchange=amq.direct&duration=1").status == 200
     carried, stream = (tmp_path / "access.log").read_text().splitlines()
@@ -177,15 +156,6 @@ def test_a_stream_and_a_path_in_the_query_are_logged_by_their_routes(tmp_path: P
     ],
 )
 def test_a_password_in_a_path_is_not_logged_however_it_is_written(tmp_path: Path, path: str) -> None:
-    api = configured(http_log_dir=str(tmp_path))
+    api = Api(http_log_dir=str(tmp_path))
     api.get(path)
     assert "secret" not in (tmp_path / "access.log").read_text()
-
-
-def test_bodies_that_are_nested_too_deep_are_refused(api: Api) -> None:
-    for depth, status in ((50, 201), (150, 400), (500, 400), (900, 400), (100_000, 400)):
-        nested = b"[" * depth + b"]" * depth
-        if depth > 50:
-            assert api.put(f"/queues/%2F/q{depth}", b'{"arguments": {"x": %s}}' % nested).status == 400
-        assert api.post("/definitions", b'{"users": %s}' % nested).status == 400
-        assert api.put(f"/global-parameters/g{depth}", b'{"value": %s}' % nested).status == status

@@ -74,8 +74,8 @@ def test_a_new_object_is_refused_for_now(low: Api, method: str, path: str, body:
     assert low.request(method, path, body).status < 300
 
 
-@pytest.mark.parametrize(("method", "path", "body"), EXISTING)
-def test_what_exists_is_not(low: Api, method: str, path: str, body: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("method", "path", "body"), [*EXISTING, *OF_THE_SAME_NAME])
+def test_an_existing_object_is_not(low: Api, method: str, path: str, body: dict[str, Any]) -> None:
     assert low.request(method, path, body).status < 300
 
 
@@ -97,13 +97,6 @@ def test_a_permanent_refusal_is_not_503(
 
 def test_a_virtual_host_with_a_bad_name_is_refused_for_ever(low: Api) -> None:
     assert low.put(f"/vhosts/{'v' * 300}").status == 400
-
-
-@pytest.mark.parametrize(("method", "path", "body"), OF_THE_SAME_NAME)
-def test_an_object_that_exists_without_the_line_ends_is_not_created(
-    low: Api, method: str, path: str, body: dict[str, Any]
-) -> None:
-    assert low.request(method, path, body).status < 300
 
 
 @pytest.mark.parametrize("alarm", ["memory", "disk"])

@@ -34,18 +34,8 @@ def queue(api: Api) -> Api:
 def test_a_message_keeps_all_its_properties(queue: Api) -> None:
     properties = {"delivery_mode": 2, "headers": {"a": 1, "b": "x"}, "expiration": "60000", "type": "t", "priority": 3}
     assert queue.post(PUBLISH, message(properties=properties)).json == {"routed": True}
-    assert got(queue) == [
-        {
-            "payload_bytes": 5,
-            "redelivered": False,
-            "exchange": "",
-            "routing_key": "q",
-            "message_count": 0,
-            "properties": properties,
-            "payload": "hello",
-            "payload_encoding": "string",
-        }
-    ]
+    where = {"exchange": "", "routing_key": "q", "redelivered": False, "message_count": 0, "properties": properties}
+    assert got(queue) == [where | {"payload_bytes": 5, "payload": "hello", "payload_encoding": "string"}]
     assert got(queue) == []
 
 
@@ -156,9 +146,7 @@ def test_the_callers_permissions_count(queue: Api) -> None:
 
 
 @pytest.mark.parametrize("ackmode", ["ack_requeue_false", "ack_requeue_true"])
-def test_more_messages_than_an_answer_has_are_refused_and_stay(
-    queue: Api, ackmode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_messages_than_an_answer_has_stay(queue: Api, ackmode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "BODIES_BYTES", 2_000)
     for _ in range(3):
         queue.post(PUBLISH, message(payload="x" * 1_000))

@@ -150,21 +150,18 @@ def test_the_document_and_the_page_are_made_once(api: Api, monkeypatch: pytest.M
     assert len(made) == 2
 
 
-def test_concurrent_callers_wait_for_one_document_and_a_disconnect_stops_nothing() -> None:
+async def test_concurrent_callers_wait_for_one_document_and_a_disconnect_stops_nothing() -> None:
     made = []
 
     def make(request: object) -> bytes:
         made.append(request)
         return b"{}"
 
-    async def ask() -> None:
-        constant = openapi.Constant(make, "application/json")
-        request: Any = object()
-        tasks = [asyncio.create_task(constant.answer(request)) for _ in range(3)]
-        await asyncio.sleep(0)
-        tasks[0].cancel()
-        _, second, third = await asyncio.gather(*tasks, return_exceptions=True)
-        assert isinstance(second, Response) and second is third
-
-    asyncio.run(ask())
+    constant = openapi.Constant(make, "application/json")
+    request: Any = object()
+    tasks = [asyncio.create_task(constant.answer(request)) for _ in range(3)]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    _, second, third = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(second, Response) and second is third
     assert len(made) == 1

@@ -1,21 +1,12 @@
 """Policies and parameters over HTTP."""
 
-import dataclasses
-
 import pytest
 
 from tests.support.http import Api
 
 PATHS = ("/policies", "/operator-policies")
 BODY = {"pattern": "^q", "definition": {"max-length": 5}, "vhost": "ignored"}
-SHOWN = {
-    "vhost": "/",
-    "name": "p",
-    "pattern": "^q",
-    "apply-to": "all",
-    "definition": {"max-length": 5},
-    "priority": 0,
-}
+SHOWN = {"vhost": "/", "name": "p", "pattern": "^q", "apply-to": "all", "definition": {"max-length": 5}, "priority": 0}
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -122,9 +113,7 @@ def test_changes_of_operator_policies_over_http_can_be_disallowed(api: Api) -> N
     as_parameter = {"vhost": "/", "component": "operator_policy", "name": "p", "value": BODY}
     api.put("/operator-policies/%2F/p", BODY)
     (exported,) = api.get("/definitions").json["parameters"]
-    restricted = dataclasses.replace(api.peer.config.management, operator_policy_changes_disabled=True)
-    api.peer.settings(management=restricted)
-    here = Api(api.peer)
+    here = Api(api.peer, operator_policy_changes_disabled=True)
     refused = (405, "method_not_allowed", "Broker settings disallow editing of operator policies.")
     other = BODY | {"pattern": "other"}
     for path in ("/operator-policies/%2F/p", "/parameters/operator_policy/%2F/p"):

@@ -61,9 +61,7 @@ def test_a_policy_preview_ends_when_its_searches_take_long_together(api: Api) ->
         ("read", "anything", "", True, "'.*' is found"),
     ],
 )
-def test_access_of_a_user_is_explained_with_the_reason(
-    api: Api, operation: str, name: str, key: str, allowed: bool, reason: str
-) -> None:
+def test_access_is_explained(api: Api, operation: str, name: str, key: str, allowed: bool, reason: str) -> None:
     api.put("/users/u", {"password_hash": "", "tags": ""})
     api.put("/permissions/%2F/u", {"configure": "^$", "write": "^mine", "read": ".*"})
     api.put("/exchanges/%2F/mine.topic", {"type": "topic"})

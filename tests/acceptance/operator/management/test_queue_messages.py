@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from tests.support.http import Api
-from warren.broker.core.access.passwords import SHA256, hash_password
 from warren.broker.core.queues.queue import Queue
 from warren.broker.session import move_messages as move_module
 from warren.broker.session.move_messages import FULL, Move, MoveStep
@@ -16,18 +15,8 @@ MOVE = "/warren/queues/%2F/q/move"
 UNACKED = "/warren/queues/%2F/q/unacked"
 
 
-def publish(api: Api, *payloads: str, key: str = "q", **properties: Any) -> None:
-    for payload in payloads:
-        body = {"routing_key": key, "properties": properties, "payload": payload, "payload_encoding": "string"}
-        assert api.post(PUBLISH, body).json == {"routed": True}
-
-
-def messages(api: Api, queue: str) -> list[Any]:
-    return api.post(f"/queues/%2F/{queue}/get", {"count": 100, "ackmode": "ack_requeue_true", "encoding": "auto"}).json  # type: ignore[no-any-return]
-
-
 def payloads(api: Api, queue: str) -> list[str]:
-    return [message["payload"] for message in messages(api, queue)]
+    return [message["payload"] for message in api.messages(queue)]
 
 
 def move(api: Api, count: int = 100, **destination: Any) -> Any:
@@ -48,9 +37,9 @@ def queues(api: Api) -> Api:
 
 def test_all_messages_move_in_order_with_their_properties(queues: Api) -> None:
     properties = {"delivery_mode": 2, "headers": {"a": 1}, "message_id": "m", "user_id": "guest"}
-    publish(queues, "1", "2", "3", **properties)
+    queues.publish("q", "1", "2", "3", **properties)
     assert move(queues, queue="other") == {"moved": 3, "messages_ready": 0, "problem": ""}
-    moved = messages(queues, "other")
+    moved = queues.messages("other")
     assert [one["payload"] for one in moved] == ["1", "2", "3"]
     assert moved[0]["properties"] == properties
     assert (moved[0]["exchange"], moved[0]["routing_key"], moved[0]["redelivered"]) == ("", "other", False)
@@ -60,7 +49,7 @@ def test_all_messages_move_in_order_with_their_properties(queues: Api) -> None:
 
 
 def test_a_number_of_messages_moves_and_the_rest_stays(queues: Api) -> None:
-    publish(queues, "1", "2", "3")
+    queues.publish("q", "1", "2", "3")
     assert move(queues, 2, queue="other") == {"moved": 2, "messages_ready": 1, "problem": ""}
     assert (payloads(queues, "other"), payloads(queues, "q")) == (["1", "2"], ["3"])
 
@@ -68,10 +57,10 @@ def test_a_number_of_messages_moves_and_the_rest_stays(queues: Api) -> None:
 def test_messages_move_to_an_exchange_with_a_routing_key_or_their_own(queues: Api) -> None:
     queues.post("/bindings/%2F/e/amq.topic/q/other", {"routing_key": "q"})
     queues.post("/bindings/%2F/e/amq.topic/q/other", {"routing_key": "new"})
-    publish(queues, "1", "2")
+    queues.publish("q", "1", "2")
     assert move(queues, 1, exchange="amq.topic")["moved"] == 1
     assert move(queues, exchange="amq.topic", routing_key="new")["moved"] == 1
-    assert [(one["exchange"], one["routing_key"]) for one in messages(queues, "other")] == [
+    assert [(one["exchange"], one["routing_key"]) for one in queues.messages("other")] == [
         ("amq.topic", "q"),
         ("amq.topic", "new"),
     ]
@@ -79,18 +68,18 @@ def test_messages_move_to_an_exchange_with_a_routing_key_or_their_own(queues: Ap
 
 def test_an_unroutable_message_stays_and_ends_the_move(queues: Api) -> None:
     queues.post("/bindings/%2F/e/amq.headers/q/other", {"arguments": {"x-match": "all", "go": 1}})
-    publish(queues, "1", headers={"go": 1})
-    publish(queues, "2", "3")
+    queues.publish("q", "1", headers={"go": 1})
+    queues.publish("q", "2", "3")
     answer = move(queues, exchange="amq.headers")
     assert (answer["moved"], answer["messages_ready"]) == (1, 2)
     assert answer["problem"] == "no binding of exchange 'amq.headers' in vhost '/' with routing key 'q' matches"
-    got = messages(queues, "q")
+    got = queues.messages("q")
     assert [(one["payload"], one["redelivered"]) for one in got] == [("2", False), ("3", False)]
 
 
 def test_a_full_destination_ends_the_move_in_order(queues: Api) -> None:
     queues.put("/queues/%2F/small", {"arguments": {"x-max-length": 2, "x-overflow": "reject-publish"}})
-    publish(queues, "1", "2", "3", "4")
+    queues.publish("q", "1", "2", "3", "4")
     answer = move(queues, queue="small")
     assert answer == {"moved": 2, "messages_ready": 2, "problem": "the destination refuses more messages: it is full"}
     assert (payloads(queues, "small"), payloads(queues, "q")) == (["1", "2"], ["3", "4"])
@@ -103,14 +92,14 @@ def test_a_move_to_several_queues_leaves_no_copies_where_one_is_full(queues: Api
     queues.put("/queues/%2F/small", {"arguments": arguments})
     for name in ("other", "small"):
         queues.post(f"/bindings/%2F/e/amq.fanout/q/{name}", {})
-    publish(queues, "1", "2", "3")
+    queues.publish("q", "1", "2", "3")
     for moved in (1, 0, 0):
         assert move(queues, exchange="amq.fanout") == {"moved": moved, "messages_ready": 2, "problem": FULL}
     assert (payloads(queues, "small"), payloads(queues, "other"), payloads(queues, "q")) == (["1"], ["1"], ["2", "3"])
 
 
 def test_a_move_to_itself_is_refused(queues: Api) -> None:
-    publish(queues, "1")
+    queues.publish("q", "1")
     assert queues.post(MOVE, {"destination": {"queue": "q"}, "count": 1}).status == 400
     queues.post("/bindings/%2F/e/amq.fanout/q/q", {})
     queues.post("/bindings/%2F/e/amq.fanout/q/other", {})
@@ -121,22 +110,22 @@ def test_a_move_to_itself_is_refused(queues: Api) -> None:
 
 def test_a_time_to_live_and_delivery_attempts_start_anew(queues: Api) -> None:
     queues.put("/queues/%2F/q4", {"durable": True, "arguments": {"x-queue-type": "quorum"}})
-    publish(queues, "1", key="q4", expiration="60000", delivery_mode=2)
+    queues.publish("q4", "1", expiration="60000", delivery_mode=2)
     got = {"count": 1, "ackmode": "reject_requeue_true", "encoding": "auto"}
     queues.post("/queues/%2F/q4/get", got)
-    assert messages(queues, "q4")[0]["properties"]["headers"] == {"x-delivery-count": 1}
+    assert queues.messages("q4")[0]["properties"]["headers"] == {"x-delivery-count": 1}
     queues.peer.clock.advance(50_000)
     queues.post("/warren/queues/%2F/q4/move", {"destination": {"queue": "other"}, "count": 1})
     queues.peer.clock.advance(50_000)
-    moved = messages(queues, "other")
+    moved = queues.messages("other")
     assert moved[0]["properties"]["expiration"] == "60000" and not moved[0]["properties"].get("headers")
     queues.peer.clock.advance(10_000)
-    assert messages(queues, "other") == []
+    assert queues.messages("other") == []
 
 
 @pytest.mark.pure("replaces a property, which compiled callers do not look up")
 def test_a_move_reports_messages_that_the_disk_does_not_return(queues: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(queues, "1", "2")
+    queues.publish("q", "1", "2")
     monkeypatch.setattr(Queue, "stored", property(lambda queue: queue.ready + 3))
     assert move(queues, 1, queue="other") == {"moved": 1, "messages_ready": 1, "problem": ""}
     problem = "the disk does not return 3 messages now"
@@ -144,8 +133,8 @@ def test_a_move_reports_messages_that_the_disk_does_not_return(queues: Api, monk
 
 
 def test_expired_messages_do_not_move(queues: Api) -> None:
-    publish(queues, "old", expiration="1000")
-    publish(queues, "new")
+    queues.publish("q", "old", expiration="1000")
+    queues.publish("q", "new")
     queues.peer.clock.advance(2_000)
     assert move(queues, queue="other")["moved"] == 1
     assert payloads(queues, "other") == ["new"]
@@ -154,22 +143,17 @@ def test_expired_messages_do_not_move(queues: Api) -> None:
 def test_messages_of_higher_priority_move_first(queues: Api) -> None:
     queues.put("/queues/%2F/p", {"arguments": {"x-max-priority": 5}})
     for payload, priority in (("low", 1), ("high", 5)):
-        publish(queues, payload, key="p", priority=priority)
+        queues.publish("p", payload, priority=priority)
     assert queues.post("/warren/queues/%2F/p/move", {"destination": {"queue": "other"}, "count": 9}).json["moved"] == 2
     assert payloads(queues, "other") == ["high", "low"]
 
 
 @pytest.mark.parametrize(
-    ("permissions", "status"),
-    [(("", "amq.default", ""), 401), (("", "", "q"), 401), (("", "amq.default", "q"), 200)],
+    ("permissions", "status"), [(("", "amq.default", ""), 401), (("", "", "q"), 401), (("", "amq.default", "q"), 200)]
 )
-def test_a_move_needs_the_permissions_to_read_and_to_write(
-    queues: Api, permissions: tuple[str, str, str], status: int
-) -> None:
-    publish(queues, "1")
-    users = queues.peer.node.users
-    users.add("mover", hash_password("mover", b"salt", SHA256), ("management",), SHA256)
-    users.set_permission("mover", "/", *permissions)
+def test_a_move_needs_permissions(queues: Api, permissions: tuple[str, str, str], status: int) -> None:
+    queues.publish("q", "1")
+    queues.peer.add_user("mover", ("management",), permissions)
     answer = queues.post(MOVE, {"destination": {"queue": "other"}, "count": 1}, user="mover")
     assert answer.status == status, answer.body
     assert len(payloads(queues, "q")) == (0 if status == 200 else 1)
@@ -186,13 +170,13 @@ def test_a_move_needs_the_permissions_to_read_and_to_write(
     ],
 )
 def test_an_invalid_move_is_refused(queues: Api, body: Any, status: int) -> None:
-    publish(queues, "1")
+    queues.publish("q", "1")
     assert queues.post(MOVE, body).status == status
     assert payloads(queues, "q") == ["1"]
 
 
 def test_nothing_moves_during_an_alarm(queues: Api) -> None:
-    publish(queues, "1")
+    queues.publish("q", "1")
     queues.peer.node.alarms.set("memory")
     for path, body in (
         (MOVE, {"destination": {"queue": "other"}, "count": 1}),
@@ -206,23 +190,17 @@ def test_nothing_moves_during_an_alarm(queues: Api) -> None:
 
 
 def test_a_move_to_a_topic_that_the_user_may_not_write_is_refused_during_an_alarm_too(queues: Api) -> None:
-    publish(queues, "1")
-    users = queues.peer.node.users
-    users.add("mover", hash_password("mover", b"salt", SHA256), ("management",), SHA256)
-    users.set_permission("mover", "/", "", ".*", ".*")
-    users.set_topic_permission("mover", "/", "amq.topic", "^a$", "")
+    queues.publish("q", "1")
+    queues.peer.add_user("mover", ("management",), ("", ".*", ".*"))
+    queues.peer.node.users.set_topic_permission("mover", "/", "amq.topic", "^a$", "")
     queues.peer.node.alarms.set("memory")
-    statuses = [
-        queues.post(
-            MOVE, {"destination": {"exchange": "amq.topic", "routing_key": key}, "count": 1}, user="mover"
-        ).status
-        for key in ("a", "b")
-    ]
-    assert statuses == [503, 401]
+    for key, status in (("a", 503), ("b", 401)):
+        body = {"destination": {"exchange": "amq.topic", "routing_key": key}, "count": 1}
+        assert queues.post(MOVE, body, user="mover").status == status
 
 
 def test_an_alarm_that_begins_during_a_move_leaves_its_count(queues: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(queues, *map(str, range(5)))
+    queues.publish("q", *map(str, range(5)))
     monkeypatch.setattr(move_module, "SLICE", 2)
     alarms, step = queues.peer.node.alarms, Move.step
 
@@ -237,10 +215,8 @@ def test_an_alarm_that_begins_during_a_move_leaves_its_count(queues: Api, monkey
     assert queues.get("/queues/%2F/other").json["messages"] == 2
 
 
-def test_an_alarm_that_begins_while_a_job_moves_a_message_leaves_its_count(
-    queues: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish(queues, "1")
+def test_an_alarm_that_begins_during_a_job_leaves_its_count(queues: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    queues.publish("q", "1")
     monkeypatch.setattr(move_module, "are_few", lambda *_: False)  # so that a job moves it
     alarms, begin = queues.peer.node.alarms, Move._move_in_steps
 
@@ -259,10 +235,8 @@ def test_messages_before_one_that_the_user_may_not_write_are_moved_and_counted(q
         assert queues.post("/exchanges/%2F/amq.topic/publish", body).json == {"routed": True}
         queues.delete(f"/bindings/%2F/e/amq.topic/q/q/{key}")
         queues.post("/bindings/%2F/e/amq.topic/q/other", {"routing_key": key})
-    users = queues.peer.node.users
-    users.add("mover", hash_password("mover", b"salt", SHA256), ("management",), SHA256)
-    users.set_permission("mover", "/", "", ".*", ".*")
-    users.set_topic_permission("mover", "/", "amq.topic", "^a$", "")
+    queues.peer.add_user("mover", ("management",), ("", ".*", ".*"))
+    queues.peer.node.users.set_topic_permission("mover", "/", "amq.topic", "^a$", "")
     answers = [
         queues.post(MOVE, {"destination": {"exchange": "amq.topic"}, "count": 9}, user="mover") for _ in range(2)
     ]
@@ -283,7 +257,7 @@ def sample(api: Api) -> None:
 def test_unacked_messages_are_listed_with_consumer_channel_and_age(queues: Api) -> None:
     client = queues.peer.connect()
     channel = client.channel()
-    publish(queues, "one", "three", key="q")
+    queues.publish("q", "one", "three")
     channel.get("q", no_ack=False)
     sample(queues)
     queues.peer.clock.advance(20_000)
@@ -304,7 +278,7 @@ def test_unacked_messages_are_listed_with_consumer_channel_and_age(queues: Api) 
 def test_messages_of_an_exclusive_queue_are_not_shown(queues: Api) -> None:
     channel = queues.peer.connect().channel()
     channel.declare("own", exclusive=True)
-    publish(queues, "secret", key="own")
+    queues.publish("own", "secret")
     channel.consume("own")
     get = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
     refused = [
@@ -324,13 +298,13 @@ def test_the_age_of_the_oldest_ready_message(queues: Api) -> None:
         return queues.get("/queues/%2F/q").json.get("oldest_ready_message_age")
 
     assert age() is None
-    publish(queues, "1")
+    queues.publish("q", "1")
     assert age() is None  # not sampled yet
     for _ in range(3):
         sample(queues)
         queues.peer.clock.advance(5_000)
     assert age() == 15
-    publish(queues, "2")
+    queues.publish("q", "2")
     sample(queues)
     queues.peer.clock.advance(5_000)
     channel = queues.peer.connect().channel()
@@ -342,5 +316,5 @@ def test_the_age_of_the_oldest_ready_message(queues: Api) -> None:
     assert age() == 20  # it is the same message as before
     queues.delete("/queues/%2F/q/contents")
     assert age() is None
-    publish(queues, "3")
+    queues.publish("q", "3")
     assert age() == 0

@@ -30,9 +30,6 @@ def test_a_different_declaration_gets_the_difference(api: Api) -> None:
     api.put("/queues/%2F/q", {"durable": True})
     answer = api.put("/queues/%2F/q", {"durable": False})
     assert answer.status == 400 and "inequivalent arg 'durable' for queue 'q' in vhost '/'" in answer.json["reason"]
-    assert api.put("/queues/%2F/n", {"arguments": {"x": None}}).error == (400, "bad_request", "null_not_allowed")
-    assert api.put("/queues/%2F/" + "n" * 256).status == 400
-    assert api.put("/queues/%2F/n", {"arguments": {"x-max-length": "ten"}}).status == 400
 
 
 def test_a_declaration_without_permission_is_refused(api: Api) -> None:
@@ -57,53 +54,31 @@ def test_a_queue_is_deleted_unless_it_is_needed(api: Api) -> None:
         assert api.request(method, f"/queues/%2F/q{path}").error == NOT_FOUND
 
 
-@pytest.mark.parametrize("path", ["/queues/%2F/q/contents", "/queues/%2F/q"])
-def test_a_purge_and_a_deletion_wait_for_messages_that_are_being_requeued(api: Api, path: str) -> None:
-    channel = api.peer.connect().channel()
-    channel.declare("q")
-    queue = api.peer.node.vhosts["/"].queues["q"]
-    queue.pause()
-
-    async def delete() -> None:
-        response = asyncio.ensure_future(request(api.application, "DELETE", path))
-        for _ in range(10):
-            await asyncio.sleep(0)
-        channel.fill("q", b"x")
-        assert not response.done() and queue.ready == 1 and not queue.deleted
-        queue.resume()
-        assert (await response).status == 204
-
-    asyncio.run(delete())
-    assert not queue.ready
-
-
 @pytest.mark.parametrize(
-    ("path", "body", "expected"),
+    ("method", "path", "body", "status", "text"),
     [
-        ("/queues/%2F/q/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}, "payload"),
-        ("/warren/queues/%2F/q/move", {"count": 1, "destination": {"queue": "other"}}, '"moved":1'),
+        ("DELETE", "/queues/%2F/q/contents", None, 204, ""),
+        ("DELETE", "/queues/%2F/q", None, 204, ""),
+        ("POST", "/queues/%2F/q/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}, 200, "payload"),
+        ("POST", "/warren/queues/%2F/q/move", {"count": 1, "destination": {"queue": "other"}}, 200, '"moved":1'),
     ],
 )
-def test_a_get_and_a_move_wait_for_messages_that_are_being_requeued(
-    api: Api, path: str, body: dict[str, object], expected: str
+async def test_messages_that_are_being_requeued_are_waited_for(
+    api: Api, method: str, path: str, body: object, status: int, text: str
 ) -> None:
     channel = api.peer.connect().channel()
     for name in ("q", "other"):
         channel.declare(name)
     queue = api.peer.node.vhosts["/"].queues["q"]
     queue.pause()
-
-    async def post() -> None:
-        response = asyncio.ensure_future(request(api.application, "POST", path, body))
-        for _ in range(10):
-            await asyncio.sleep(0)
-        channel.fill("q", b"x")
-        assert not response.done() and queue.ready == 1
-        queue.resume()
-        answer = await response
-        assert answer.status == 200 and expected in answer.body.decode()
-
-    asyncio.run(post())
+    asking = asyncio.ensure_future(request(api.application, method, path, body))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    channel.fill("q", b"x")
+    assert not asking.done() and queue.ready == 1 and not queue.deleted
+    queue.resume()
+    response = await asking
+    assert response.status == status and text in response.text
     assert not queue.ready
 
 

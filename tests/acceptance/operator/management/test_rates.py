@@ -1,14 +1,13 @@
 import pytest
 
-from warren.plugins.management.stats.rates import BadRange, Range, range_fields, ranges, rate, sampled
+from warren.plugins.management.stats.rates import BadRange, Point, Range, range_fields, ranges, rate, sampled
+
+ALIGNED = [(1_030_000, 1033), (1_025_000, 1028), (1_020_000, 1023), (1_015_000, 1018), (1_010_000, 1013)]
 
 
 def test_a_rate_is_the_change_between_two_points_per_second() -> None:
     assert rate((1000, 10), (6000, 60)) == 10.0
     assert rate((1000, 10), (6000, 0)) == -2.0
-
-
-def test_no_time_is_no_rate() -> None:
     assert rate((1000, 10), (1000, 60)) == 0.0
 
 
@@ -28,19 +27,19 @@ def test_five_hundred_samples_are_not_too_many() -> None:
     assert ranges({"lengths_age": "500", "lengths_incr": "1"})
 
 
-def test_samples_are_aligned_and_the_newest_comes_first() -> None:
-    points = [(at_ms, at_ms // 1000) for at_ms in range(1_003_000, 1_034_000, 5000)]
-    samples = sampled(points, Range(20, 5))
-    assert samples == [(1_030_000, 1033), (1_025_000, 1028), (1_020_000, 1023), (1_015_000, 1018), (1_010_000, 1013)]
-
-
-def test_there_are_no_samples_from_before_the_first_point() -> None:
-    assert sampled([(12_000, 1), (17_000, 2)], Range(60, 5)) == [(15_000, 2), (10_000, 1)]
-    assert sampled([], Range(60, 5)) == []
-
-
-def test_a_step_without_a_point_has_the_value_before_it() -> None:
-    assert sampled([(10_000, 1), (30_000, 2)], Range(20, 10)) == [(30_000, 2), (20_000, 1), (10_000, 1)]
+@pytest.mark.parametrize(
+    ("points", "range_", "samples"),
+    [
+        ([(at_ms, at_ms // 1000) for at_ms in range(1_003_000, 1_034_000, 5000)], Range(20, 5), ALIGNED),
+        ([(12_000, 1), (17_000, 2)], Range(60, 5), [(15_000, 2), (10_000, 1)]),  # none is before the first point
+        ([], Range(60, 5), []),
+        ([(10_000, 1), (30_000, 2)], Range(20, 10), [(30_000, 2), (20_000, 1), (10_000, 1)]),
+    ],
+)
+def test_samples_are_aligned_and_the_newest_comes_first(
+    points: list[Point], range_: Range, samples: list[Point]
+) -> None:
+    assert sampled(points, range_) == samples
 
 
 def test_averages_are_of_the_samples() -> None:

@@ -4,7 +4,6 @@ A user connects from an address, publishes and consumes. Every route that reads 
 without the right to read the queue, and its response is searched for what belongs to the connection and the message.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from urllib.parse import quote
@@ -13,7 +12,6 @@ import pytest
 from pamqp.commands import Basic, Queue
 
 from tests.support.http import Api
-from tests.support.in_process import InProcessPeer
 from warren.plugins.http.auth import Caller
 from warren.plugins.management.api import routes
 from warren.plugins.management.framework.router import Route
@@ -61,9 +59,8 @@ class Visitor(NamedTuple):
 @pytest.fixture(scope="module")
 def api() -> Iterator[Api]:
     """A broker with detailed rates and the other user's connection, exclusive queue, consumer and messages."""
-    peer = InProcessPeer()
-    peer.settings(management=dataclasses.replace(peer.config.management, rates_mode="detailed"))
-    made = Api(peer)
+    made = Api(rates_mode="detailed")
+    peer = made.peer
     peer.add_user(OWNER)
     channel = peer.connect(OWNER, OWNER, address=ADDRESS).channel()
     channel.declare("q")

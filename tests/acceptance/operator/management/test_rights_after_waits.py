@@ -23,7 +23,6 @@ from warren.plugins.management.framework.request import Request
 Change = Callable[[], object]
 TURNS = 30  # of the loop, until a request waits
 GET = "/queues/%2F/q/get"
-PUBLISH = "/exchanges/%2F/amq.default/publish"
 GONE = (401, "not_authorized", "Not_Authorized")
 NO_TAG = (401, "not_authorised", "Not management user")
 NO_VHOST = (401, "not_authorised", "User not authorised to access virtual host")
@@ -163,18 +162,12 @@ def test_users_are_protected_between_two_steps_of_an_import(api: Api, monkeypatc
 # Messages
 
 
-def publish(api: Api, *payloads: str) -> None:
-    for payload in payloads:
-        body = {"routing_key": "q", "properties": {}, "payload": payload, "payload_encoding": "string"}
-        assert api.post(PUBLISH, body).json == {"routed": True}
-
-
 @pytest.mark.parametrize("loses", ["user", "tag", "permission"])
 @pytest.mark.parametrize(("ackmode", "taken"), [("ack_requeue_false", 1), ("reject_requeue_false", 0)])
-def test_messages_taken_before_a_right_is_lost_are_returned_or_stay(
+def test_messages_taken_before_a_loss_are_returned(
     worker: Api, web_of: HTTPAPI, loses: str, ackmode: str, taken: int
 ) -> None:
-    publish(worker, *["x" * 2 * messages.SLICE_BYTES] * 3)
+    worker.publish("q", *["x" * 2 * messages.SLICE_BYTES] * 3)
     queue = worker.peer.node.vhosts["/"].queues["q"]
 
     def begun() -> bool:
@@ -196,11 +189,9 @@ def test_messages_taken_before_a_right_is_lost_are_returned_or_stay(
     assert queue.ready == 3 - taken
 
 
-def test_a_get_that_lasts_too_long_returns_its_messages(
-    worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_get_that_is_too_long_ends(worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "GET_S", 0.05)
-    publish(worker, *["x" * 2 * messages.SLICE_BYTES] * 3)
+    worker.publish("q", *["x" * 2 * messages.SLICE_BYTES] * 3)
     queue = worker.peer.node.vhosts["/"].queues["q"]
 
     def begun() -> bool:
@@ -229,11 +220,9 @@ def test_a_get_ends_with_its_virtual_host(api: Api, web_of: HTTPAPI, ackmode: st
 
 
 @pytest.mark.parametrize("loses", ["user", "tag", "permission"])
-def test_a_move_whose_user_loses_the_right_returns_its_count(
-    worker: Api, loses: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_move_without_the_right_ends(worker: Api, loses: str, monkeypatch: pytest.MonkeyPatch) -> None:
     worker.put("/queues/%2F/other")
-    publish(worker, "1", "2", "3")
+    worker.publish("q", "1", "2", "3")
     step = Move.step
 
     def one_step(self: Move, limit: int) -> MoveStep:
@@ -250,7 +239,7 @@ def test_a_move_whose_user_loses_the_right_returns_its_count(
 
 def test_a_move_checks_the_permission_in_each_step(worker: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     worker.put("/queues/%2F/other")
-    publish(worker, "1", "2")
+    worker.publish("q", "1", "2")
     step = Move.step
 
     def one_step(self: Move, limit: int) -> MoveStep:
@@ -267,9 +256,7 @@ def test_a_move_checks_the_permission_in_each_step(worker: Api, monkeypatch: pyt
 # Work in slices
 
 
-def test_a_binding_is_not_deleted_after_the_right_is_lost(
-    worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_binding_stays_after_the_right_is_lost(worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Turn, "is_over", lambda self: True)
     for key in range(2 * TURNS):
         assert worker.post("/bindings/%2F/e/amq.direct/q/q", {"routing_key": f"{key}"}).status == 201
@@ -278,11 +265,9 @@ def test_a_binding_is_not_deleted_after_the_right_is_lost(
     assert answer.error == NO_TAG and worker.get(last).status == 200
 
 
-def test_unacked_messages_are_not_listed_after_the_right_is_lost(
-    worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unacked_messages_need_the_right(worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Turn, "is_over", lambda self: True)
-    publish(worker, *[str(number) for number in range(2 * TURNS)])
+    worker.publish("q", *[str(number) for number in range(2 * TURNS)])
     channel = worker.peer.connect().channel()
     for _ in range(2 * TURNS):
         channel.get("q", no_ack=False)
@@ -295,9 +280,7 @@ def test_unacked_messages_are_not_listed_after_the_right_is_lost(
     assert answer.error == (401, "not_authorised", "Access refused.")
 
 
-def test_all_connections_of_a_user_are_closed_after_the_right_is_lost(
-    api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_connections_of_a_user_are_closed(api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CLOSED_AT_ONCE", 1)
     api.peer.add_user("boss", ("administrator",))
     for _ in range(3):
@@ -386,9 +369,7 @@ def test_no_list_has_a_virtual_host_after_its_permission_is_lost(
         assert {found[path] for path in LISTS - {"/parameters"}} == {503} and found["/vhosts"] == 200
 
 
-def test_no_response_has_objects_of_a_former_tag(
-    prepared: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_response_is_of_a_former_tag(prepared: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared.peer.add_user("worker")
     users = prepared.peer.node.users
     found = answers_with_loss(

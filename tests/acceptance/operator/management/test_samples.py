@@ -45,24 +45,17 @@ def watched() -> Watched:
     return Watched()
 
 
-def test_a_rate_is_that_of_the_last_two_ticks(watched: Watched) -> None:
-    watched.ticks([0, 50, 150])
-    assert watched.publish() == {"rate": 20.0}
+@pytest.mark.parametrize(
+    ("ticks", "rate"), [([100], 0.0), ([0, 50, 150], 20.0), ([0, 50, 50], 0.0), ([50, 0], -10.0)], ids=str
+)
+def test_a_rate_is_that_of_the_last_two_ticks(watched: Watched, ticks: list[int], rate: float) -> None:
+    watched.ticks(ticks)
+    assert watched.publish() == {"rate": rate}
+    assert watched.values() == ticks[::-1]
 
 
 def test_a_message_after_the_last_tick_has_no_age(watched: Watched) -> None:
     assert watched.publish(MINUTE) == {"rate": 0.0, "samples": [], "avg_rate": 0.0, "avg": 0.0}
-
-
-def test_one_tick_has_a_sample_and_no_rate(watched: Watched) -> None:
-    watched.ticks([100])
-    assert watched.publish() == {"rate": 0.0}
-    assert watched.values() == [100]
-
-
-def test_rates_are_zero_two_ticks_after_the_traffic(watched: Watched) -> None:
-    watched.ticks([0, 50, 50])
-    assert watched.publish() == {"rate": 0.0}
 
 
 def test_rates_are_zero_without_further_ticks(watched: Watched) -> None:
@@ -71,15 +64,8 @@ def test_rates_are_zero_without_further_ticks(watched: Watched) -> None:
     assert watched.publish(now_ms=watched.now_ms + 10_001) == {"rate": 0.0}
 
 
-def test_lengths_that_fall_have_a_negative_rate(watched: Watched) -> None:
-    watched.ticks([50, 0])
-    assert watched.publish() == {"rate": -10.0}
-
-
 @pytest.mark.parametrize("step_s", [1, 7, 60])
-def test_of_very_many_samples_only_the_ones_of_a_range_are_read(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch, step_s: int
-) -> None:
+def test_only_the_samples_of_a_range_are_read(watched: Watched, monkeypatch: pytest.MonkeyPatch, step_s: int) -> None:
     watched.samples = Samples(KINDS, 5000, dict.fromkeys(RETENTION, ((4000, 1),)))
     looks: list[int] = []
     points = Timeline.points
@@ -196,11 +182,7 @@ def test_the_policies_are_shown_with_rounded_ages() -> None:
 
 def test_configured_retention_policies_replace_the_defaults() -> None:
     found = retention_of({"basic.hour": 60, "basic.minute": 1, "detailed.10": 5})
-    assert found == {
-        "global": sorted(RETENTION["global"]),
-        "basic": [(60, 1), (3600, 60)],
-        "detailed": [(10, 5)],
-    }
+    assert found == {"global": sorted(RETENTION["global"]), "basic": [(60, 1), (3600, 60)], "detailed": [(10, 5)]}
 
 
 @pytest.mark.parametrize("key", ["basic.week", "some.minute", "basic", "basic.0"])

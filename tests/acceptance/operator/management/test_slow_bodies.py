@@ -103,69 +103,55 @@ def test_one_user_cannot_take_the_room_of_all() -> None:
 
 
 @pytest.mark.parametrize(("path", "user"), [("/login", None), ("/queues/%2F/q/get", "guest")])
-def test_unfinished_bodies_do_not_block_requests_of_others(web_of: HTTPAPI, path: str, user: str | None) -> None:
+async def test_unfinished_bodies_do_not_block_requests_of_others(web_of: HTTPAPI, path: str, user: str | None) -> None:
     """Only requests whose body has arrived count against the limit of requests in progress."""
+    waiting = 0
 
-    async def visit() -> None:
-        waiting = 0
+    async def receive() -> dict[str, Any]:
+        nonlocal waiting
+        waiting += 1
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
 
-        async def receive() -> dict[str, Any]:
-            nonlocal waiting
-            waiting += 1
-            await asyncio.get_running_loop().create_future()
-            raise AssertionError
+    async def send(event: Any) -> None: ...
 
-        async def send(event: Any) -> None: ...
-
-        scopes = [asgi_scope("POST", path, b"x" * 100, user)[0] for _ in range(http_api.REQUESTS_LIMIT + 1)]
-        slow = [asyncio.ensure_future(web_of(scope, receive, send)) for scope in scopes]
-        await until_async(lambda: waiting == len(slow))
-        assert (await request(web_of, "GET", "/vhosts")).status == 200
-        for task in slow:
-            task.cancel()
-        await asyncio.gather(*slow, return_exceptions=True)
-
-    asyncio.run(visit())
+    scopes = [asgi_scope("POST", path, b"x" * 100, user)[0] for _ in range(http_api.REQUESTS_LIMIT + 1)]
+    slow = [asyncio.ensure_future(web_of(scope, receive, send)) for scope in scopes]
+    await until_async(lambda: waiting == len(slow))
+    assert (await request(web_of, "GET", "/vhosts")).status == 200
+    for task in slow:
+        task.cancel()
+    await asyncio.gather(*slow, return_exceptions=True)
 
 
-def test_requests_of_one_source_leave_room_for_other_sources(
-    api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_source_leaves_room_for_others(api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_of, "_requests", Quota(http_api.REQUESTS_LIMIT, 1))
     callbacks: list[Callable[[], None]] = []
     journal = api.host.node.journal
     monkeypatch.setattr(journal, "ticket", lambda: journal.durable + 1)
     monkeypatch.setattr(journal, "when_durable", lambda ticket, fn: callbacks.append(fn))
-
-    async def visit() -> None:
-        api.host.node.users.loopback_only = frozenset()
-        waiting = asyncio.ensure_future(request(web_of, "PUT", "/queues/%2F/q", {}, "2001:db8::1"))
-        await until_async(lambda: bool(callbacks))
-        assert (await request(web_of, "GET", "/vhosts", address="2001:db8::2")).status == 503, "of the same network"
-        assert (await request(web_of, "GET", "/health/checks/alarms", address="2001:db8::2")).status == 200
-        assert (await request(web_of, "GET", "/vhosts", address="2001:db8:0:1::1")).status == 200
-        callbacks[0]()
-        await waiting
-        assert (await request(web_of, "GET", "/vhosts", address="2001:db8::2")).status == 200
-
-    asyncio.run(visit())
+    api.host.node.users.loopback_only = frozenset()
+    waiting = asyncio.ensure_future(request(web_of, "PUT", "/queues/%2F/q", {}, "2001:db8::1"))
+    await until_async(lambda: bool(callbacks))
+    assert (await request(web_of, "GET", "/vhosts", address="2001:db8::2")).status == 503, "of the same network"
+    assert (await request(web_of, "GET", "/health/checks/alarms", address="2001:db8::2")).status == 200
+    assert (await request(web_of, "GET", "/vhosts", address="2001:db8:0:1::1")).status == 200
+    callbacks[0]()
+    await waiting
+    assert (await request(web_of, "GET", "/vhosts", address="2001:db8::2")).status == 200
 
 
 @pytest.mark.sockets
-def test_a_login_whose_client_has_left_is_forgotten_though_its_body_never_came(api: Api, web_of: HTTPAPI) -> None:
+async def test_a_login_whose_client_has_left_is_forgotten_though_its_body_never_came(api: Api, web_of: HTTPAPI) -> None:
     hashing = api.host.node.users.hashing = FakeHashing()
     hashing.slow = True
-
-    async def visit() -> None:
-        listeners = HTTPListeners(api.host, HTTPApp("management", "http", "json", lambda: web_of))
-        await listeners.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
-        (listening,) = api.host.listening()
-        _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
-        head = "PUT /api/queues/%2F/q HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic eDp4\r\n"
-        writer.write(f"{head}Content-Length: 9\r\n\r\n".encode())
-        await until_async(lambda: len(hashing.waiting) == 1)
-        writer.close()
-        await until_async(lambda: not hashing.waiting)
-        await listeners.close()
-
-    asyncio.run(visit())
+    listeners = HTTPListeners(api.host, HTTPApp("management", "http", "json", lambda: web_of))
+    await listeners.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
+    (listening,) = api.host.listening()
+    _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+    head = "PUT /api/queues/%2F/q HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic eDp4\r\n"
+    writer.write(f"{head}Content-Length: 9\r\n\r\n".encode())
+    await until_async(lambda: len(hashing.waiting) == 1)
+    writer.close()
+    await until_async(lambda: not hashing.waiting)
+    await listeners.close()

@@ -45,9 +45,7 @@ def test_only_files_of_the_folder_are_served_and_each_response_has_the_headers(b
 
 
 @pytest.mark.sockets
-def test_clients_that_accept_it_get_files_compressed_with_a_tag_of_their_own(
-    broker: BrokerProcess,
-) -> None:
+def test_clients_that_accept_it_get_files_compressed_with_a_tag_of_their_own(broker: BrokerProcess) -> None:
     content = (FOLDER / "app.js").read_bytes()
     plain, body = answer(broker, "GET", "/app.js")
     assert body == content and "content-encoding" not in plain.headers

@@ -79,104 +79,91 @@ class Client:
         await self._begun.wait()
         return self.status
 
+    async def read(self) -> None:
+        """Read all of the response."""
+        self.reads.set()
+        await self.task
+
 
 async def ask(api: Api, path: str, method: str = "GET", body: object = None) -> Response:
     return await call_application(api.application, *asgi_scope(method, path, body))
 
 
-def test_unread_responses_are_limited_by_source_and_in_total(api: Api) -> None:
-    async def run() -> None:
-        clients = [Client(api) for _ in range(4)]
-        assert sorted([await client.begun() for client in clients]) == [200, 200, 503, 503]
-        other, refused = Client(api, THERE), Client(api, THERE)
-        assert sorted([await other.begun(), await refused.begun()]) == [200, 503]
-        response = await ask(api, "/queues")
-        assert response.error[:2] == (503, "service_unavailable")
-        assert response.headers["retry-after"]
-        assert (await ask(api, "/queues/%2F/q1?columns=name")).status == 200  # a short one
-        for client in (*clients, other, refused):
-            client.reads.set()
-            await client.task
-        assert (await ask(api, "/queues")).status == 200
-
-    asyncio.run(run())
+async def test_unread_responses_are_limited_by_source_and_in_total(api: Api) -> None:
+    clients = [Client(api) for _ in range(4)]
+    assert sorted([await client.begun() for client in clients]) == [200, 200, 503, 503]
+    other, refused = Client(api, THERE), Client(api, THERE)
+    assert sorted([await other.begun(), await refused.begun()]) == [200, 503]
+    response = await ask(api, "/queues")
+    assert response.error[:2] == (503, "service_unavailable")
+    assert response.headers["retry-after"]
+    assert (await ask(api, "/queues/%2F/q1?columns=name")).status == 200  # a short one
+    for client in (*clients, other, refused):
+        await client.read()
+    assert (await ask(api, "/queues")).status == 200
     assert api.state.unread.used == 0
 
 
 @pytest.mark.parametrize("sources", [1, 5])
-def test_responses_without_room_wait_in_order(api: Api, sources: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_responses_without_room_wait_in_order(api: Api, sources: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
-
-    async def run() -> None:
-        clients = [Client(api, f"127.0.0.{1 + number % sources}") for number in range(20)]
-        short = await ask(api, "/queues/%2F/q1?columns=name")
-        assert short.status == 200
-        for _ in clients:
-            await until_async(lambda: any(client.status and not client.reads.is_set() for client in clients))
-            assert api.state.unread.used <= api.state.unread.limit
-            assert api.state.unread.of(HERE) <= api.state.unread.key_limit
-            next(client for client in clients if client.status and not client.reads.is_set()).reads.set()
-        await asyncio.gather(*[client.task for client in clients])
-        assert {client.status for client in clients} == {200} and len({client.size for client in clients}) == 1
-
-    asyncio.run(run())
+    clients = [Client(api, f"127.0.0.{1 + number % sources}") for number in range(20)]
+    short = await ask(api, "/queues/%2F/q1?columns=name")
+    assert short.status == 200
+    for _ in clients:
+        await until_async(lambda: any(client.status and not client.reads.is_set() for client in clients))
+        assert api.state.unread.used <= api.state.unread.limit
+        assert api.state.unread.of(HERE) <= api.state.unread.key_limit
+        next(client for client in clients if client.status and not client.reads.is_set()).reads.set()
+    await asyncio.gather(*[client.task for client in clients])
+    assert {client.status for client in clients} == {200} and len({client.size for client in clients}) == 1
     assert api.state.unread.used == 0
 
 
-def test_waits_for_room_are_bounded_and_end_with_the_client(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waits_for_room_are_bounded_and_end_with_the_client(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
     monkeypatch.setattr(unread, "SOURCE_WAITING_LIMIT", 2)
     api = Api(api.peer)
     waiting = api.state.unread
-
-    async def run() -> None:
-        readers = [Client(api) for _ in range(2)]
-        for client in readers:
-            assert await client.begun() == 200
-        others = [Client(api) for _ in range(3)]
-        await until_async(lambda: [client.status for client in others].count(503) == 1)
-        other = next(client for client in others if not client.status)
-        other.leaves.set()
-        await other.task
-        for client in readers:
-            client.reads.set()
-        last = next(client for client in others if not client.status and client is not other)
-        last.reads.set()
-        await last.task
-        assert (other.status, last.status) == (0, 200)
-
-    asyncio.run(run())
+    readers = [Client(api) for _ in range(2)]
+    for client in readers:
+        assert await client.begun() == 200
+    others = [Client(api) for _ in range(3)]
+    await until_async(lambda: [client.status for client in others].count(503) == 1)
+    other = next(client for client in others if not client.status)
+    other.leaves.set()
+    await other.task
+    for client in readers:
+        client.reads.set()
+    last = next(client for client in others if not client.status and client is not other)
+    await last.read()
+    assert (other.status, last.status) == (0, 200)
     assert not waiting.used and not waiting._waiting and not waiting._counts.used
     api.close()
 
 
-def test_a_short_response_passes_waiting_ones(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_short_response_passes_waiting_ones(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
     monkeypatch.setattr(unread, "SOURCE_WAITING_LIMIT", 2)
     api = Api(api.peer)
     take = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
-
-    async def run() -> None:
-        clients = [Client(api) for _ in range(2)]
-        for client in clients:
-            assert await client.begun() == 200
-        api.state.unread.key_limit += 5000  # less than a list needs
-        clients += [Client(api) for _ in range(2)]
-        await until_async(lambda: len(api.state.unread._waiting) == 2)
-        for _ in range(3):
-            assert (await ask(api, "/queues/%2F/q0/get", "POST", take)).json == []
-            assert len((await ask(api, "/queues?page=1&page_size=5")).json["items"]) == 5
-        assert (await ask(api, "/queues")).status == 503
-        for client in clients:
-            client.reads.set()
-            await client.task
-
-    asyncio.run(run())
+    clients = [Client(api) for _ in range(2)]
+    for client in clients:
+        assert await client.begun() == 200
+    api.state.unread.key_limit += 5000  # less than a list needs
+    clients += [Client(api) for _ in range(2)]
+    await until_async(lambda: len(api.state.unread._waiting) == 2)
+    for _ in range(3):
+        assert (await ask(api, "/queues/%2F/q0/get", "POST", take)).json == []
+        assert len((await ask(api, "/queues?page=1&page_size=5")).json["items"]) == 5
+    assert (await ask(api, "/queues")).status == 503
+    for client in clients:
+        await client.read()
     assert not api.state.unread.used and not api.state.unread._turns
     api.close()
 
 
-def test_a_short_response_is_made_beside_a_long_one_that_has_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_short_response_is_made_beside_a_long_one_that_has_waited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "FREE_BYTES", 0)
     monkeypatch.setattr(unread, "SHORT_BYTES", 10)
     quota = unread.UnreadQuota(1000, 1000)
@@ -186,33 +173,30 @@ def test_a_short_response_is_made_beside_a_long_one_that_has_waited(monkeypatch:
         with pytest.raises(HTTPError):
             response.resize(size)
 
-    async def run() -> None:
-        full.resize(1000)
-        waits = []
-        for response in (long, other):
-            refuse(response, 100)
-            waits.append(asyncio.ensure_future(response.room()))
-            await asyncio.sleep(0)
-        full.resize(0, refuse=False)
-        await waits[0]
-        assert not waits[1].done() and quota.has_room(HERE, 800)
-        refuse(short, 4)  # as another one waits
-        await asyncio.wait_for(short.room(), 1)
-        short.resize(8)
-        refuse(short, 9)  # as it has kept room for 8
-        wait = asyncio.ensure_future(short.room())
+    full.resize(1000)
+    waits = []
+    for response in (long, other):
+        refuse(response, 100)
+        waits.append(asyncio.ensure_future(response.room()))
         await asyncio.sleep(0)
-        assert not wait.done()  # it is not so short
-        long.resize(900)
-        long.resize(0, refuse=False)
-        await asyncio.wait_for(wait, 1)
-        short.resize(0, refuse=False)
-        await asyncio.wait_for(waits[1], 1)
+    full.resize(0, refuse=False)
+    await waits[0]
+    assert not waits[1].done() and quota.has_room(HERE, 800)
+    refuse(short, 4)  # as another one waits
+    await asyncio.wait_for(short.room(), 1)
+    short.resize(8)
+    refuse(short, 9)  # as it has kept room for 8
+    wait = asyncio.ensure_future(short.room())
+    await asyncio.sleep(0)
+    assert not wait.done()  # it is not so short
+    long.resize(900)
+    long.resize(0, refuse=False)
+    await asyncio.wait_for(wait, 1)
+    short.resize(0, refuse=False)
+    await asyncio.wait_for(waits[1], 1)
 
-    asyncio.run(run())
 
-
-def test_responses_that_wait_for_room_when_the_service_stops_are_refused(
+async def test_responses_that_wait_when_the_service_stops_are_refused(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
@@ -229,24 +213,19 @@ def test_responses_that_wait_for_room_when_the_service_stops_are_refused(
             assert await asyncio.wait_for(client.begun(), 5) == 503
             assert client.headers[b"retry-after"]
         for client in clients:
-            client.reads.set()
-            await client.task
+            await client.read()
 
-    async def run() -> None:
-        service = ManagementService()
-        service._state = api.state
-        await check(service.stop, api.application, api.state.unread)
-        local = LocalHTTP(api.host, cast(Listener, NotListening()))
-        web = cast(HTTPAPI, local._application())
-        await check(local.close, web, web._unread)
-
-    asyncio.run(run())
+    service = ManagementService()
+    service._state = api.state
+    await check(service.stop, api.application, api.state.unread)
+    local = LocalHTTP(api.host, cast(Listener, NotListening()))
+    web = cast(HTTPAPI, local._application())
+    await check(local.close, web, web._unread)
 
 
 def test_a_get_waits_for_room_before_it_takes_a_message(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
-    message = {"properties": {}, "routing_key": "q0", "payload": "x", "payload_encoding": "string"}
-    assert api.post("/exchanges/%2F/amq.default/publish", message).status == 200
+    api.publish("q0", "x")
 
     async def run() -> None:
         client = Client(api)
@@ -272,17 +251,14 @@ def test_a_response_longer_than_the_limits_is_made_if_no_other_one_waits(api: Ap
         first, second = Client(api), Client(api)
         assert await first.begun() + await second.begun() == 703
         for client in (first, second):
-            client.reads.set()
-            await client.task
+            await client.read()
 
     asyncio.run(run())
     assert api.state.unread.used == 0
 
 
 def test_a_get_that_may_not_have_a_long_response_takes_no_message(api: Api) -> None:
-    message = {"properties": {}, "routing_key": "q0", "payload": "x" * 5000, "payload_encoding": "string"}
-    for _ in range(3):
-        assert api.post("/exchanges/%2F/amq.default/publish", message).status == 200
+    api.publish("q0", *["x" * 5000] * 3)
     take = {"count": 5, "ackmode": "ack_requeue_false", "encoding": "auto"}
 
     async def run() -> None:
@@ -292,8 +268,7 @@ def test_a_get_that_may_not_have_a_long_response_takes_no_message(api: Api) -> N
         assert (await ask(api, "/queues/%2F/q0/get", "POST", take)).status == 503
         api.state.unread.key_limit += 5000
         assert len((await ask(api, "/queues/%2F/q0/get", "POST", take)).json) == 2
-        client.reads.set()
-        await client.task
+        await client.read()
         assert len((await ask(api, "/queues/%2F/q0/get", "POST", take)).json) == 1
 
     asyncio.run(run())

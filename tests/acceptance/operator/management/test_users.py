@@ -171,7 +171,7 @@ def test_topic_permissions_are_given_shown_and_taken(api: Api) -> None:
     assert api.put(path, {"exchange": "x", "write": "(", "read": ""}).status == 400
 
 
-def test_a_user_is_deleted_to_the_end_though_the_client_leaves(api: Api) -> None:
+async def test_a_user_is_deleted_to_the_end_though_the_client_leaves(api: Api) -> None:
     """A right must not remain without its restriction."""
     node = api.peer.node
     api.peer.add_user("u")
@@ -184,14 +184,11 @@ def test_a_user_is_deleted_to_the_end_though_the_client_leaves(api: Api) -> None
     async def send(event: Any) -> None:
         raise AssertionError("nobody is there")
 
-    async def delete() -> None:
-        scope, _ = asgi_scope("DELETE", "/users/u")
-        await api.application(scope, leave, send)
-        assert node.users.get("u") is not None, "it takes many turns"
-        for _ in range(1_000):
-            await asyncio.sleep(0)
-            if node.users.get("u") is None:
-                return
-
-    asyncio.run(delete())
+    scope, _ = asgi_scope("DELETE", "/users/u")
+    await api.application(scope, leave, send)
+    assert node.users.get("u") is not None, "it takes many turns"
+    for _ in range(1_000):
+        await asyncio.sleep(0)
+        if node.users.get("u") is None:
+            return
     assert node.users.get("u") is None

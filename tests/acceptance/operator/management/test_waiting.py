@@ -46,27 +46,23 @@ def full_disk(api: Api, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
     return FullDisk(api, monkeypatch)
 
 
-def test_a_change_not_stored_in_time_is_503(
+async def test_a_change_not_stored_in_time_is_503(
     api: Api, web_of: HTTPAPI, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_api, "STORING_S", 0.01)
-
-    async def visit() -> None:
-        answer = await request(web_of, "PUT", "/queues/%2F/q", {})
-        reason = "the change is made, and not stored yet: the disk does not take it now"
-        assert answer.error == (503, "service_unavailable", reason)
-        assert answer.headers["retry-after"] == "5"
-        api.host.node.alarms.set("disk")
-        assert "the broker is low on disk" in (await request(web_of, "DELETE", "/queues/%2F/q")).json["reason"]
-        assert "q" not in api.peer.node.vhosts["/"].queues
-        for _ in range(20):
-            assert (await request(web_of, "PUT", "/vhosts/v", {})).status == 503
-        assert len(full_disk.callbacks) == 1  # of all requests that timed out
-
-    asyncio.run(visit())
+    answer = await request(web_of, "PUT", "/queues/%2F/q", {})
+    reason = "the change is made, and not stored yet: the disk does not take it now"
+    assert answer.error == (503, "service_unavailable", reason)
+    assert answer.headers["retry-after"] == "5"
+    api.host.node.alarms.set("disk")
+    assert "the broker is low on disk" in (await request(web_of, "DELETE", "/queues/%2F/q")).json["reason"]
+    assert "q" not in api.peer.node.vhosts["/"].queues
+    for _ in range(20):
+        assert (await request(web_of, "PUT", "/vhosts/v", {})).status == 503
+    assert len(full_disk.callbacks) == 1  # of all requests that timed out
 
 
-def test_messages_that_were_taken_or_moved_are_answered_while_the_disk_takes_nothing(
+async def test_messages_that_were_taken_or_moved_are_answered_while_the_disk_takes_nothing(
     api: Api, web_of: HTTPAPI, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_messages, "STORED_S", 0.01)
@@ -77,59 +73,44 @@ def test_messages_that_were_taken_or_moved_are_answered_while_the_disk_takes_not
     for body in (b"one", b"two"):
         channel.publish("", "q", body)
     channel.declare("last")  # so that they have been handled
-
-    async def visit() -> None:
-        got = await request(web_of, "POST", "/queues/%2F/q/get", GET)
-        assert [message["payload"] for message in got.json] == ["one"]
-        moved = await request(web_of, "POST", "/warren/queues/%2F/q/move", MOVE)
-        assert moved.json == {"moved": 1, "messages_ready": 0, "problem": "the disk does not take it now"}
-
-    asyncio.run(visit())
+    got = await request(web_of, "POST", "/queues/%2F/q/get", GET)
+    assert [message["payload"] for message in got.json] == ["one"]
+    moved = await request(web_of, "POST", "/warren/queues/%2F/q/move", MOVE)
+    assert moved.json == {"moved": 1, "messages_ready": 0, "problem": "the disk does not take it now"}
 
 
-def test_a_change_is_answered_once_the_disk_has_room(api: Api, web_of: HTTPAPI, full_disk: FullDisk) -> None:
-    async def visit() -> None:
-        asking = asyncio.ensure_future(request(web_of, "PUT", "/queues/%2F/q", {}))
-        await until_async(lambda: bool(full_disk.callbacks))
-        assert not asking.done()
-        full_disk.room()
-        assert (await asking).status == 201
-
-    asyncio.run(visit())
+async def test_a_change_is_answered_once_the_disk_has_room(api: Api, web_of: HTTPAPI, full_disk: FullDisk) -> None:
+    asking = asyncio.ensure_future(request(web_of, "PUT", "/queues/%2F/q", {}))
+    await until_async(lambda: bool(full_disk.callbacks))
+    assert not asking.done()
+    full_disk.room()
+    assert (await asking).status == 201
 
 
-def test_changes_that_wait_for_the_disk_do_not_keep_others_from_being_answered(
+async def test_others_are_answered_while_changes_wait(
     api: Api, web_of: HTTPAPI, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_api, "STORING_LIMIT", 2)
-
-    async def visit() -> None:
-        waiting = [asyncio.ensure_future(request(web_of, "PUT", f"/queues/%2F/{n}", {})) for n in range(2)]
-        await until_async(lambda: web_of._storing == 2)
-        assert (await request(web_of, "PUT", "/queues/%2F/third", {})).status == 503
-        assert (await request(web_of, "GET", "/vhosts")).status == 200
-        full_disk.room()
-        assert [answer.status for answer in await asyncio.gather(*waiting)] == [201, 201]
-
-    asyncio.run(visit())
+    waiting = [asyncio.ensure_future(request(web_of, "PUT", f"/queues/%2F/{n}", {})) for n in range(2)]
+    await until_async(lambda: web_of._storing == 2)
+    assert (await request(web_of, "PUT", "/queues/%2F/third", {})).status == 503
+    assert (await request(web_of, "GET", "/vhosts")).status == 200
+    full_disk.room()
+    assert [answer.status for answer in await asyncio.gather(*waiting)] == [201, 201]
 
 
-def test_checks_of_health_are_answered_beyond_the_limit_of_requests(
+async def test_health_is_checked_beyond_the_limit(
     api: Api, web_of: HTTPAPI, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_of, "_requests", Quota(1, 1))
-
-    async def visit() -> None:
-        waiting = asyncio.ensure_future(request(web_of, "PUT", "/queues/%2F/q", {}))
-        await until_async(lambda: bool(full_disk.callbacks))
-        assert (await request(web_of, "GET", "/vhosts")).status == 503
-        for path in (HEALTH, "/health/checks/alarms", "/healthchecks/node"):
-            assert (await request(web_of, "GET", path)).status == 200
-        full_disk.room()
-        await waiting
-        assert (await request(web_of, "GET", "/vhosts")).status == 200
-
-    asyncio.run(visit())
+    waiting = asyncio.ensure_future(request(web_of, "PUT", "/queues/%2F/q", {}))
+    await until_async(lambda: bool(full_disk.callbacks))
+    assert (await request(web_of, "GET", "/vhosts")).status == 503
+    for path in (HEALTH, "/health/checks/alarms", "/healthchecks/node"):
+        assert (await request(web_of, "GET", path)).status == 200
+    full_disk.room()
+    await waiting
+    assert (await request(web_of, "GET", "/vhosts")).status == 200
 
 
 def test_a_request_that_takes_too_long_is_503(api: Api, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +119,7 @@ def test_a_request_that_takes_too_long_is_503(api: Api, full_disk: FullDisk, mon
     assert answer.status == 503 and "not answered within" in answer.json["reason"]
 
 
-def test_work_ends_with_its_client() -> None:
+async def test_work_ends_with_its_client() -> None:
     ended = []
 
     async def work() -> Response:
@@ -152,15 +133,14 @@ def test_work_ends_with_its_client() -> None:
         await asyncio.sleep(0)
         return {"type": "http.disconnect"}
 
-    async def visit() -> None:
-        with pytest.raises(ConnectionResetError):
-            await incoming_of(leave).run_while_connected(work())
-        assert ended == [True]
-
-    asyncio.run(visit())
+    with pytest.raises(ConnectionResetError):
+        await incoming_of(leave).run_while_connected(work())
+    assert ended == [True]
 
 
-def test_a_refused_request_is_freed_without_the_garbage_collector(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_request_is_freed_without_the_garbage_collector(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[weakref.ref[Request]] = []
 
     class Watched(Request):
@@ -179,23 +159,19 @@ def test_a_refused_request_is_freed_without_the_garbage_collector(api: Api, monk
         ("PUT", "/queues/%2F/amq.q", {}, 401),
         ("GET", "/connections/nobody", {}, 404),
     )
-
-    async def visit() -> None:
-        gc.collect()
-        gc.disable()
-        try:
-            for method, path, body, status in requests:
-                assert (await request(api.application, method, path, body)).status == status
-            await until_async(lambda: not any(ref() is not None for ref in made))  # a thread lets go of one a bit later
-            assert len(made) == len(requests) and not [one for ref in made if (one := ref()) is not None]
-        finally:
-            gc.enable()
-
-    asyncio.run(visit())
+    gc.collect()
+    gc.disable()
+    try:
+        for method, path, body, status in requests:
+            assert (await request(api.application, method, path, body)).status == status
+        await until_async(lambda: not any(ref() is not None for ref in made))  # a thread lets go of one a bit later
+        assert len(made) == len(requests) and not [one for ref in made if (one := ref()) is not None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.sockets
-def test_clients_that_disconnect_while_waiting_for_the_disk_do_not_block_health_checks(
+async def test_clients_that_disconnect_do_not_block_health_checks(
     api: Api, web_of: HTTPAPI, full_disk: FullDisk
 ) -> None:
     basic = base64.b64encode(b"guest:guest").decode()
@@ -206,18 +182,15 @@ def test_clients_that_disconnect_while_waiting_for_the_disk_do_not_block_health_
         writer.write(f"{head}Content-Length: 2\r\n\r\n{{}}".encode())
         return reader, writer
 
-    async def visit() -> None:
-        listeners = HTTPListeners(api.host, HTTPApp("management", "http", "json", lambda: web_of))
-        await listeners.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
-        (listening,) = api.host.listening()
-        leaving = [await connected(listening.port, "PUT", f"/queues/%2F/{number}") for number in range(50)]
-        await until_async(lambda: web_of._storing == 50)
-        reader, writer = await connected(listening.port, "GET", HEALTH)
-        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
-        for _, closing in leaving:
-            closing.close()
-        await until_async(lambda: web_of._requests.used == web_of._storing == 0)
-        writer.close()
-        await listeners.close()
-
-    asyncio.run(visit())
+    listeners = HTTPListeners(api.host, HTTPApp("management", "http", "json", lambda: web_of))
+    await listeners.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
+    (listening,) = api.host.listening()
+    leaving = [await connected(listening.port, "PUT", f"/queues/%2F/{number}") for number in range(50)]
+    await until_async(lambda: web_of._storing == 50)
+    reader, writer = await connected(listening.port, "GET", HEALTH)
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+    for _, closing in leaving:
+        closing.close()
+    await until_async(lambda: web_of._requests.used == web_of._storing == 0)
+    writer.close()
+    await listeners.close()

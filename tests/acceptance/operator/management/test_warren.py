@@ -43,9 +43,7 @@ def test_no_header_of_an_administrator_over_tcp_reaches_a_local_route(api: Api) 
     assert local and not wrong, "\n".join(wrong)
 
 
-def test_the_mark_of_an_interrupted_import_is_cleared_by_the_same_file_and_by_a_reset(
-    controlled: Controlled, local: Any
-) -> None:
+def test_an_import_of_the_same_file_and_a_reset_clear_the_mark(controlled: Controlled, local: Any) -> None:
     node = controlled.host.node
 
     def interrupted() -> None:
@@ -74,15 +72,9 @@ def test_limits_are_sizes_or_fractions(api: Api) -> None:
     resources = api.host.resources
     assert (resources.memory_limit_bytes, resources.disk_free_limit_bytes) == (5_000_000, 1 << 29)
     for body in (
-        {},
-        {"bytes": -1},
-        {"bytes": 1 << 63},
-        {"bytes": 10**400},
-        {"fraction": -0.5},
-        {"fraction": 1e300},
-        {"bytes": 1, "fraction": 0.5},
-        {"bytes": "many"},
-    ):
+        {}, {"bytes": -1}, {"bytes": 1 << 63}, {"bytes": 10**400}, {"fraction": -0.5}, {"fraction": 1e300},
+        {"bytes": 1, "fraction": 0.5}, {"bytes": "many"},
+    ):  # fmt: skip
         assert api.put("/warren/limits/memory", body).status == 400
         assert api.put("/warren/limits/disk", body).status == 400
 
@@ -242,19 +234,13 @@ def test_definitions_are_imported_once_if_that_is_asked_for(controlled: Controll
     assert local.get("global-parameters", "g")["value"] == 5
     with pytest.raises(APIError, match="failed to parse JSON"):
         local.request("POST", path, "{")
-    # An import of the same document is interrupted: it is done again, and its mark is cleared.
-    local.delete("global-parameters", "g")
     node = controlled.host.node
-    controlled.listening.call(lambda: begin_import(node, digest_of(document.encode()), None))
-    local.request("POST", path, document, skip)
-    assert local.get("global-parameters", "g")["value"] == 5
-    assert UNFINISHED_IMPORT not in node.parameters.globals()
-    # The same if it was imported into one virtual host.
-    local.delete("global-parameters", "g")
-    controlled.listening.call(lambda: begin_import(node, digest_of(document.encode()), "/"))
-    local.request("POST", path, document, skip)
-    assert local.get("global-parameters", "g")["value"] == 5
-    assert UNFINISHED_IMPORT not in node.parameters.globals()
+    for vhost in (None, "/"):  # an import of the same document is interrupted: it is done again
+        local.delete("global-parameters", "g")
+        controlled.listening.call(begin_import, node, digest_of(document.encode()), vhost)
+        local.request("POST", path, document, skip)
+        assert local.get("global-parameters", "g")["value"] == 5
+        assert UNFINISHED_IMPORT not in node.parameters.globals()
 
 
 def test_a_node_that_ends_ends_streams_and_connections(tmp_path: Path) -> None:

@@ -49,42 +49,24 @@ def test_publishes_and_deliveries_are_counted_for_the_node(scraper: Scraper) -> 
     samples = scraper.scrape()
     protocol = {"protocol": "amqp091"}
     for name, value in (
-        ("received", 7),
-        ("received_confirm", 7),
-        ("confirmed", 7),
-        ("routed", 5),
-        ("unroutable_dropped", 1),
+        ("received", 7), ("received_confirm", 7), ("confirmed", 7), ("routed", 5), ("unroutable_dropped", 1),
         ("unroutable_returned", 1),
-    ):
+    ):  # fmt: skip
         assert samples.value(f"rabbitmq_global_messages_{name}_total", **protocol) == value, name
     for name, value in (
-        ("delivered", 3),
-        ("delivered_get_manual_ack", 2),
-        ("delivered_get_auto_ack", 1),
-        ("delivered_consume_manual_ack", 0),
-        ("delivered_consume_auto_ack", 0),
-        ("get_empty", 1),
-        ("redelivered", 0),
+        ("delivered", 3), ("delivered_get_manual_ack", 2), ("delivered_get_auto_ack", 1),
+        ("delivered_consume_manual_ack", 0), ("delivered_consume_auto_ack", 0), ("get_empty", 1), ("redelivered", 0),
         ("acknowledged", 1),
-    ):
+    ):  # fmt: skip
         assert samples.value(f"rabbitmq_global_messages_{name}_total", **CLASSIC) == value, name
     assert samples.value("rabbitmq_global_publishers", **protocol) == 1
     for name, value in (
-        ("queue_messages_ready", 2),
-        ("queue_messages_unacked", 1),
-        ("queue_messages", 3),
-        ("queue_messages_published_total", 5),
-        ("channel_messages_published_total", 7),
-        ("channel_messages_unacked", 1),
-        ("channel_get_ack_total", 2),
-        ("connections", 1),
-        ("channels", 1),
-        ("queues", 2),
-        ("consumers", 0),
-        ("connection_channels", 1),
-        ("connections_opened_total", 1),
+        ("queue_messages_ready", 2), ("queue_messages_unacked", 1), ("queue_messages", 3),
+        ("queue_messages_published_total", 5), ("channel_messages_published_total", 7),
+        ("channel_messages_unacked", 1), ("channel_get_ack_total", 2), ("connections", 1), ("channels", 1),
+        ("queues", 2), ("consumers", 0), ("connection_channels", 1), ("connections_opened_total", 1),
         ("queues_declared_total", 2),
-    ):
+    ):  # fmt: skip
         assert samples.value(f"rabbitmq_{name}") == value, name
 
 

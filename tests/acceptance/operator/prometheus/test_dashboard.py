@@ -62,12 +62,7 @@ def test_a_series_is_there_from_the_start(fresh: Samples, name: str, kind: str, 
 
 def test_all_series_can_be_joined_with_identity_info(fresh: Samples) -> None:
     (identity,) = fresh.labels("rabbitmq_identity_info")
-    assert set(identity) == {
-        "rabbitmq_node",
-        "rabbitmq_cluster",
-        "rabbitmq_cluster_permanent_id",
-        "rabbitmq_endpoint",
-    }
+    assert set(identity) == {"rabbitmq_node", "rabbitmq_cluster", "rabbitmq_cluster_permanent_id", "rabbitmq_endpoint"}
     (build,) = fresh.labels("rabbitmq_build_info")
     assert {"rabbitmq_version", "erlang_version"} <= set(build)
     assert fresh.sum("rabbitmq_identity_info") == fresh.sum("rabbitmq_build_info") == 1
@@ -76,10 +71,3 @@ def test_all_series_can_be_joined_with_identity_info(fresh: Samples) -> None:
 def test_deliveries_with_and_without_acknowledgement_can_be_added_one_by_one(fresh: Samples) -> None:
     manual, auto = (fresh.labels(ADDED_UP.format(how)) for how in ("manual", "auto"))
     assert manual == auto and {one["queue_type"] for one in manual} == {"rabbit_classic_queue", "rabbit_quorum_queue"}
-
-
-def test_sizes_have_each_bucket_that_a_panel_subtracts_from_another(fresh: Samples) -> None:
-    assert fresh.kinds["rabbitmq_message_size_bytes"] == "histogram"
-    bounds = {one["le"] for one in fresh.labels("rabbitmq_message_size_bytes_bucket")}
-    assert bounds == {"100.0", "1000.0", "10000.0", "100000.0", "1e+06", "1e+07", "5e+07", "1e+08", "+Inf"}
-    assert {"rabbitmq_message_size_bytes_sum", "rabbitmq_message_size_bytes_count"} <= fresh.names

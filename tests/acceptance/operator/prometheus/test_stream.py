@@ -75,7 +75,7 @@ def test_a_long_scrape_has_no_length_and_reads_as_one_compressed_or_not(crowd: S
     assert Samples(zipped.body.decode()).names >= names
 
 
-def test_a_scrape_ends_when_its_client_leaves(crowd: Scraper) -> None:
+async def test_a_scrape_ends_when_its_client_leaves(crowd: Scraper) -> None:
     events: list[Any] = []
     full = asyncio.Event()
 
@@ -89,49 +89,35 @@ def test_a_scrape_ends_when_its_client_leaves(crowd: Scraper) -> None:
             full.set()
             await asyncio.get_running_loop().create_future()
 
-    asyncio.run(asyncio.wait_for(crowd._application(request(crowd), leave, send), 60))
+    await asyncio.wait_for(crowd._application(request(crowd), leave, send), 60)
     assert len(events) == 2
     assert events[1]["more_body"]
 
 
-def test_a_scraper_that_reads_nothing_is_aborted_and_others_are_served(
-    crowd: Scraper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scrape_stream, "SEND_S", 0.01)
-
-    async def stuck(event: Any) -> None:
-        if event["type"] == "http.response.body":
-            await asyncio.get_running_loop().create_future()
-
-    async def scrapes() -> None:
-        for _ in range(endpoint.AT_ONCE + 1):
-            await crowd._application(request(crowd), stay, stuck)
-
-    asyncio.run(asyncio.wait_for(scrapes(), 60))
-    assert crowd.get("/metrics/per-object").status == 200
-
-
-async def never_taken(event: Any) -> None:
+async def take_no_body(event: Any) -> None:
     if event["type"] == "http.response.body":
         await asyncio.get_running_loop().create_future()
 
 
-def test_slow_scrapers_do_not_block_others(crowd: Scraper) -> None:
-    """A slow reader must not occupy the semaphore for making chunks."""
+async def test_a_scraper_that_reads_nothing_is_aborted(crowd: Scraper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scrape_stream, "SEND_S", 0.01)
+    async with asyncio.timeout(60):
+        for _ in range(endpoint.AT_ONCE + 1):
+            await crowd._application(request(crowd), stay, take_no_body)
+    assert (await call_application(crowd._application, request(crowd), b"")).status == 200
 
-    async def scrapes() -> None:
-        slow = [
-            asyncio.ensure_future(crowd._application(request(crowd), stay, never_taken))
-            for _ in range(endpoint.AT_ONCE + 1)
-        ]
+
+async def test_slow_scrapers_do_not_block_others(crowd: Scraper) -> None:
+    """A slow reader must not occupy the semaphore for making chunks."""
+    slow = [crowd._application(request(crowd), stay, take_no_body) for _ in range(endpoint.AT_ONCE + 1)]
+    tasks = [asyncio.ensure_future(each) for each in slow]
+    async with asyncio.timeout(scrape_stream.SEND_S / 2):
         await asyncio.sleep(0)
         assert (await call_application(crowd._application, request(crowd), b"")).status == 200
-        assert not any(task.done() for task in slow)
-        for task in slow:
-            task.cancel()
-        await asyncio.gather(*slow, return_exceptions=True)
-
-    asyncio.run(asyncio.wait_for(scrapes(), scrape_stream.SEND_S / 2))
+    assert not any(task.done() for task in tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def stream(source: str) -> ScrapeStream:
@@ -139,27 +125,23 @@ def stream(source: str) -> ScrapeStream:
     return ScrapeStream(incoming)
 
 
-def test_scrapes_are_limited_by_source() -> None:
+async def test_scrapes_are_limited_by_source() -> None:
     scrapes = ScrapesInProgress()
-
-    async def scrape() -> None:
-        for _ in range(SOURCE_SCRAPES_LIMIT):
-            scrapes.admit(stream("10.0.0.1"))
-        with pytest.raises(HTTPError) as caught:
-            scrapes.admit(stream("10.0.0.1"))
-        assert caught.value.answer.status == 503
-        others = [stream(f"10.0.1.{number}") for number in range(SCRAPES_LIMIT - SOURCE_SCRAPES_LIMIT)]
-        for other in others:
-            scrapes.admit(other)
-        with pytest.raises(HTTPError):
-            scrapes.admit(stream("10.0.0.2"))
-        scrapes.remove(others[0])
+    for _ in range(SOURCE_SCRAPES_LIMIT):
+        scrapes.admit(stream("10.0.0.1"))
+    with pytest.raises(HTTPError) as caught:
+        scrapes.admit(stream("10.0.0.1"))
+    assert caught.value.answer.status == 503
+    others = [stream(f"10.0.1.{number}") for number in range(SCRAPES_LIMIT - SOURCE_SCRAPES_LIMIT)]
+    for other in others:
+        scrapes.admit(other)
+    with pytest.raises(HTTPError):
         scrapes.admit(stream("10.0.0.2"))
+    scrapes.remove(others[0])
+    scrapes.admit(stream("10.0.0.2"))
 
-    asyncio.run(scrape())
 
-
-def test_a_stalled_scraper_loses_its_place_to_a_new_one() -> None:
+async def test_a_stalled_scraper_loses_its_place_to_a_new_one() -> None:
     scrapes = ScrapesInProgress()
 
     async def send(each: ScrapeStream, ago_s: float) -> None:
@@ -167,18 +149,15 @@ def test_a_stalled_scraper_loses_its_place_to_a_new_one() -> None:
             each.since_s -= ago_s
             await asyncio.get_running_loop().create_future()
 
-    async def scrape() -> None:
-        begun = [stream("10.0.0.1") for _ in range(SOURCE_SCRAPES_LIMIT)]
-        for each in begun:
-            scrapes.admit(each)
-        sending = [asyncio.ensure_future(send(each, 2.0 * number)) for number, each in enumerate(begun)]
-        await asyncio.sleep(0)
-        scrapes.admit(stream("10.0.0.1"))
-        with pytest.raises(TimeoutError):
-            await sending[-1]
-        assert begun[-1].aborted and not any(task.done() for task in sending[:-1])
-        for task in sending:
-            task.cancel()
-        await asyncio.gather(*sending, return_exceptions=True)
-
-    asyncio.run(scrape())
+    begun = [stream("10.0.0.1") for _ in range(SOURCE_SCRAPES_LIMIT)]
+    for each in begun:
+        scrapes.admit(each)
+    sending = [asyncio.ensure_future(send(each, 2.0 * number)) for number, each in enumerate(begun)]
+    await asyncio.sleep(0)
+    scrapes.admit(stream("10.0.0.1"))
+    with pytest.raises(TimeoutError):
+        await sending[-1]
+    assert begun[-1].aborted and not any(task.done() for task in sending[:-1])
+    for task in sending:
+        task.cancel()
+    await asyncio.gather(*sending, return_exceptions=True)

@@ -62,9 +62,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return environment_of(tmp_path) | {"PATH": path, "HOME": str(tmp_path)}
 
 
-def test_the_shell_completes_commands_options_and_columns(
-    shell: str, environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_shell_completes_commands_and_options(shell: str, environment: dict[str, str], tmp_path: Path) -> None:
     printed = subprocess.check_output(["warren", "completion", shell], cwd=tmp_path, env=environment, text=True)
     (tmp_path / "script").write_text(printed)
     text, option = SHELLS[shell]

@@ -8,32 +8,26 @@ from playwright.sync_api import expect
 from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI
 
+from .actions import send, unfold_form
+
 
 def test_a_user_is_added_with_permissions_and_the_question_box_explains_them(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("users").page
-    page.get_by_role("heading", name="Add a user").click()
-    form = page.get_by_role("form", name="Add a user")
-    form.get_by_label("Name").fill("reader")
-    form.get_by_label("Password", exact=True).fill("secret")
-    form.get_by_label("Password again").fill("other")
-    form.get_by_role("button", name="monitoring").click()
+    form = unfold_form(page, "Add a user")
+    send(form, "monitoring", {"Name": "reader", "Password": "secret", "Password again": "other"})
     form.get_by_role("button", name="Add user").click()
     expect(form.get_by_role("alert")).to_contain_text("the two passwords differ")
-    form.get_by_label("Password again").fill("secret")
-    form.get_by_role("button", name="Add user").click()
+    send(form, "Add user", {"Password again": "secret"})
     row = page.get_by_role("table", name="Users").get_by_role("row").filter(has_text="reader")
     expect(row).to_contain_text("no access")
     row.get_by_role("link", name="reader", exact=True).click()
     permission = page.get_by_role("form", name="Set permission")
-    permission.get_by_label("Write regexp").fill("^mine")
-    permission.get_by_role("button", name="Set permission").click()
+    send(permission, "Set permission", {"Write regexp": "^mine"})
     expect(page.get_by_role("table", name="Permissions", exact=True)).to_contain_text("^mine")
     question = page.get_by_role("form", name="What may this user do?")
-    question.get_by_label("Exchange or queue").fill("yours")
-    question.get_by_role("button", name="Ask").click()
+    send(question, "Ask", {"Exchange or queue": "yours"})
     expect(question.get_by_role("status")).to_contain_text("No: the write pattern '^mine' is not found in 'yours'")
-    question.get_by_label("Exchange or queue").fill("mine.x")
-    question.get_by_role("button", name="Ask").click()
+    send(question, "Ask", {"Exchange or queue": "mine.x"})
     expect(question.get_by_role("status")).to_contain_text("Yes")
     running.http().delete("/users/reader")
 
@@ -43,16 +37,14 @@ def test_a_policy_shows_its_matches_before_it_is_saved(ui: UI, running: BrokerPr
     for name in ("orders.eu", "orders.us", "other"):
         http.put(f"/queues/%2F/{name}")
     ui.open("policies")
-    page.get_by_role("heading", name="Add or update a policy").click()
-    form = page.get_by_role("form", name="Add or update a policy")
+    form = unfold_form(page, "Add or update a policy")
     form.get_by_label("Name").fill("short")
     form.get_by_label("Pattern").fill("^orders")
     form.get_by_label("Apply to").select_option("queues")
     expect(form.get_by_role("status")).to_contain_text("Matches 2 queues and 0 exchanges: orders.eu, orders.us")
     assert http.get("/policies").json == []
     form.get_by_role("button", name="max-length", exact=True).click()
-    form.get_by_label("Definition: value").fill("7")
-    form.get_by_role("button", name="Add policy").click()
+    send(form, "Add policy", {"Definition: value": "7"})
     page.get_by_role("table", name="User policies").get_by_role("link", name="Edit short").click()
     expect(page.locator("main")).to_contain_text("2 queues and 0 exchanges")
     form = page.get_by_role("form", name="Update this policy")
@@ -70,17 +62,13 @@ def test_a_policy_shows_its_matches_before_it_is_saved(ui: UI, running: BrokerPr
 
 def test_virtual_hosts_and_limits_are_set(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("vhosts").page
-    page.get_by_role("heading", name="Add a virtual host").click()
-    form = page.get_by_role("form", name="Add a virtual host")
-    form.get_by_label("Name").fill("a/b%")
-    form.get_by_label("Description").fill("slashes")
-    form.get_by_role("button", name="Add virtual host").click()
+    form = unfold_form(page, "Add a virtual host")
+    send(form, "Add virtual host", {"Name": "a/b%", "Description": "slashes"})
     page.get_by_role("table", name="Virtual hosts").get_by_role("link", name="a/b%", exact=True).click()
     expect(page.locator("main h1")).to_contain_text("a/b%")
     limit = page.get_by_role("form", name="Set a virtual host limit")
     limit.get_by_label("Limit").select_option("max-queues")
-    limit.get_by_label("Value").fill("3")
-    limit.get_by_role("button", name="Set limit").click()
+    send(limit, "Set limit", {"Value": "3"})
     expect(page.get_by_role("table", name="Virtual host limits")).to_contain_text("3")
     assert running.http().get("/vhost-limits/a%2Fb%25").json == [{"vhost": "a/b%", "value": {"max-queues": 3}}]
     page.get_by_role("button", name="Start tracing").click()
@@ -139,10 +127,8 @@ def test_a_user_sees_the_pages_that_the_api_allows(new_ui: Callable[..., UI], ru
     ui.open("users")
     expect(page.locator("main")).to_contain_text("you have no right to see it")
     ui.open("queues")
-    page.get_by_text("Add a queue").click()
-    form = page.get_by_role("form", name="Add a queue")
-    form.get_by_label("Name").fill("refused")
-    form.get_by_role("button", name="Add queue").click()
+    form = unfold_form(page, "Add a queue")
+    send(form, "Add queue", {"Name": "refused"})
     expect(form.get_by_role("alert")).to_contain_text("Access refused")
     http.delete("/users/plain")
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()

@@ -37,9 +37,7 @@ def show(chrome: Browser, tmp_path: Path) -> Iterator[Show]:
 
 @pytest.mark.parametrize(("scheme", "colour"), [("light", LIGHT), ("dark", DARK)])
 @pytest.mark.parametrize("width", [1280, 360])
-def test_a_page_with_hostile_names_follows_the_scheme_and_fits(
-    show: Show, scheme: str, colour: str, width: int
-) -> None:
+def test_hostile_names_fit_in_each_scheme(show: Show, scheme: str, colour: str, width: int) -> None:
     page = show(lambda name: f"{HOSTILE} {name}", color_scheme=scheme, viewport={"width": width, "height": 800})
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colour
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -5,6 +5,8 @@ from playwright.sync_api import expect
 from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI
 
+from .actions import send
+
 
 def test_a_connection_and_its_channel_are_shown_and_closed_with_a_reason(ui: UI, running: BrokerProcess) -> None:
     client = running.connect()
@@ -25,8 +27,7 @@ def test_a_connection_and_its_channel_are_shown_and_closed_with_a_reason(ui: UI,
     expect(page.get_by_role("table", name="Consumers of the channel")).to_contain_text("reader")
     page.get_by_role("definition").get_by_role("link").first.click()
     page.get_by_text("Close this connection").click()
-    page.get_by_label("Reason").fill("end of the test")
-    page.get_by_role("button", name="Close connection").click()
+    send(page, "Close connection", {"Reason": "end of the test"})
     page.get_by_role("dialog").get_by_role("button", name="Close").click()
     expect(page.locator("main h1")).to_have_text("Connections")
     expect(page.get_by_text("no connections")).to_be_visible()

@@ -9,23 +9,21 @@ from playwright.sync_api import expect
 from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI
 
-from .test_queue_page import answer, section
+from .actions import answer, section, send, unfold_form
 from .traffic import Traffic
 
 
 def test_an_exchange_is_added_with_an_alternate_and_listed_and_deleted(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("exchanges").page
     expect(page.get_by_role("link", name="(AMQP default)")).to_be_visible()
-    page.get_by_text("Add a new exchange").click()
-    form = page.get_by_role("form", name="Add a new exchange")
+    form = unfold_form(page, "Add a new exchange")
     offered = form.get_by_label("Type", exact=True).locator("option").all_inner_texts()
     assert {"direct", "fanout", "topic", "headers", "x-consistent-hash", "x-random"} <= set(offered)
     form.get_by_label("Name").fill("news")
     form.get_by_label("Type", exact=True).select_option("topic")
     form.get_by_label("Auto delete").select_option(label="Yes")
     form.get_by_role("button", name="alternate-exchange").click()
-    form.get_by_label("Arguments: value").fill("amq.fanout")
-    form.get_by_role("button", name="Add exchange").click()
+    send(form, "Add exchange", {"Arguments: value": "amq.fanout"})
     row = page.get_by_role("row").filter(has_text="news")
     expect(row).to_contain_text("topic")
     expect(row).to_contain_text("AE")
@@ -58,14 +56,11 @@ def test_the_page_shows_rates_and_its_bindings_both_ways(ui: UI, running: Broker
         expect(outgoing.get_by_role("row").filter(has_text="spoke")).to_contain_text("queue")
         form = page.get_by_role("form", name="Add binding from this exchange")
         form.get_by_label("To").select_option("exchange")
-        form.get_by_label("Name of the destination").fill("amq.fanout")
-        form.get_by_label("Routing key").fill("out")
-        form.get_by_role("button", name="Bind").click()
+        send(form, "Bind", {"Name of the destination": "amq.fanout", "Routing key": "out"})
         added = outgoing.get_by_role("row").filter(has_text="amq.fanout")
         expect(added).to_contain_text("out")
         form = page.get_by_role("form", name="Add binding to this exchange")
-        form.get_by_label("From exchange").fill("amq.topic")
-        form.get_by_role("button", name="Bind").click()
+        send(form, "Bind", {"From exchange": "amq.topic"})
         incoming = section(page, "Bindings to this exchange")
         expect(incoming.get_by_role("row").filter(has_text="amq.topic")).to_be_visible()
         added.get_by_role("button", name="Unbind").click()
@@ -81,11 +76,9 @@ def test_a_message_is_published_and_an_unrouted_one_reported(ui: UI, running: Br
     http.post("/bindings/%2F/e/post/q/box", {"routing_key": "known"})
     page = ui.open("exchanges/%2F/post").page
     form = section(page, "Publish message").get_by_role("form")
-    form.get_by_label("Routing key").fill("unknown")
-    form.get_by_role("button", name="Publish message").click()
+    send(form, "Publish message", {"Routing key": "unknown"})
     expect(form.get_by_role("alert")).to_contain_text("not routed")
-    form.get_by_label("Routing key").fill("known")
-    form.get_by_role("button", name="Publish message").click()
+    send(form, "Publish message", {"Routing key": "known"})
     expect(page.get_by_text("Message published.")).to_be_visible()
     assert http.get("/queues/%2F/box").json["messages"] == 1
 

@@ -8,6 +8,8 @@ from playwright.sync_api import Page, Route, expect
 from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI, wait_for
 
+from .actions import send, unfold_form
+
 API = "**/api/**"
 REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"  # the page loads anew, and no field loses the focus
 UPSTREAMS = "/parameters/federation-upstream/%2F"
@@ -176,8 +178,7 @@ def test_a_password_that_is_saved_leaves_the_form(ui: UI, running: BrokerProcess
     expect(password).to_be_hidden()
     stored = running.http().get("/users/some").json
     assert stored["tags"] == ["monitoring"]
-    form.get_by_label("Tags").fill("management")
-    form.get_by_role("button", name="Update user").click()
+    send(form, "Update user", {"Tags": "management"})
     expect(page.locator("main")).to_contain_text("management")
     assert running.http().get("/users/some").json["password_hash"] == stored["password_hash"]
 
@@ -216,8 +217,7 @@ def test_a_new_password_is_not_stored_for_another_broker(ui: UI, running: Broker
 
 def test_a_form_that_adds_an_object_keeps_later_text_only(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("queues").page
-    page.get_by_text("Add a queue").click()
-    form = page.get_by_role("form", name="Add a queue")
+    form = unfold_form(page, "Add a queue")
     field, button = form.get_by_label("Name"), form.get_by_role("button", name="Add queue")
     form.get_by_role("button", name="x-max-length", exact=True).click()
     form.get_by_label("Arguments: value").fill("7")
@@ -239,8 +239,7 @@ def test_a_form_that_adds_an_object_keeps_later_text_only(ui: UI, running: Broke
 
 def test_an_argument_entered_during_an_addition_is_for_the_next_object(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("queues").page
-    page.get_by_text("Add a queue").click()
-    form = page.get_by_role("form", name="Add a queue")
+    form = unfold_form(page, "Add a queue")
     field, button = form.get_by_label("Name"), form.get_by_role("button", name="Add queue")
     field.fill("first")
     held = Held(page, API, "PUT")

@@ -9,7 +9,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI
 
 
-def test_a_wrong_password_is_refused_on_the_page_and_the_right_one_opens_the_overview(
+def test_a_wrong_password_is_refused_and_the_right_one_opens_the_overview(
     new_ui: Callable[..., UI],
 ) -> None:
     ui = new_ui()

@@ -12,6 +12,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI
 from tests.support.polling import until
 
+from .actions import send, unfold_form
 from .objects import Objects, encode, open_page
 
 SCRIPTS = "javascript:alert(1)//<script>alert(1)</script>\"><img src=x onerror=alert(1)>'`${alert(1)}"
@@ -29,10 +30,7 @@ TEXTS = """[document.body.textContent, ...[...document.querySelectorAll("[title]
 INLINE = "void document.body.append(Object.assign(document.createElement('script'), { textContent: 'window.ran = 1' }))"
 # Pages that name no object of the tests.
 GENERAL = ("features", "configuration", "trace", "limits", "reports", "federation/wizard", "log")
-LISTS = (
-    *("queues", "exchanges", "users", "vhosts", "policies"),
-    *("federation-upstreams", "federation-upstream-sets"),
-)
+LISTS = (*("queues", "exchanges", "users", "vhosts", "policies"), *("federation-upstreams", "federation-upstream-sets"))
 
 
 @pytest.fixture(scope="module")
@@ -124,11 +122,9 @@ def test_the_browser_runs_no_inline_script_and_asks_no_other_host(new_ui: Callab
 def test_they_are_entered_changed_and_deleted_in_the_pages(new_ui: Callable[..., UI], objects: Objects) -> None:
     name = objects.name
     page = new_ui().sign_in().open("queues").page
-    page.get_by_text("Add a queue").click()
-    form = page.get_by_role("form", name="Add a queue")
+    form = unfold_form(page, "Add a queue")
     form.get_by_label("Virtual host").select_option("/")
-    form.get_by_label("Name").fill(name)
-    form.get_by_role("button", name="Add queue").click()
+    send(form, "Add queue", {"Name": name})
     page.get_by_label(f"Choose //{name}", exact=True).check()
     page.get_by_role("button", name="Delete").click()
     dialog = page.get_by_role("dialog")

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI
 
-from .test_queue_page import answer, section
+from .actions import answer, section
 
 TEXTS = [
     "<script>alert(1)</script>",

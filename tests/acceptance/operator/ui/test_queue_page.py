@@ -9,37 +9,17 @@ import re
 from collections.abc import Callable
 
 import pika
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Route, expect
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI, wait_for
 from tests.support.polling import until
 
+from .actions import answer, section, send
 from .traffic import Traffic
 
 LIVE_WITHIN_MS = 10_000  # demanded of the charts after the page was opened
 RANGES = (("last 10 minutes", 600, 5), ("last minute", 60, 5))  # label, age and step in seconds
-
-
-def publish(running: BrokerProcess, key: str, payload: str) -> None:
-    body = {"routing_key": key, "properties": {}, "payload": payload, "payload_encoding": "string"}
-    assert running.http().post("/exchanges/%2F/amq.default/publish", body).json == {"routed": True}
-
-
-def section(page: Page, title: str) -> Locator:
-    """Return a section, unfolded."""
-    found = page.locator("details.section").filter(has=page.get_by_role("heading", name=title, exact=True))
-    if found.get_attribute("open") is None:
-        found.get_by_role("heading", name=title, exact=True).click()
-    return found
-
-
-def answer(page: Page, action: str) -> str:
-    """Agree to a dialog; return its text."""
-    dialog = page.get_by_role("dialog")
-    text = dialog.inner_text()
-    dialog.get_by_role("button", name=action).click()
-    return text
 
 
 def test_the_page_of_a_quorum_queue_shows_its_guarantee(ui: UI, running: BrokerProcess) -> None:
@@ -75,9 +55,7 @@ def test_the_page_shows_rates_consumers_and_sizes_of_live_traffic(ui: UI, runnin
         expect(details.get_by_role("table", name="Messages by class")).to_contain_text("Message body bytes")
 
 
-def test_both_charts_have_live_data_ten_seconds_after_loading_and_follow_the_range(
-    ui: UI, running: BrokerProcess
-) -> None:
+def test_both_charts_have_live_data_soon_and_follow_the_range(ui: UI, running: BrokerProcess) -> None:
     http = running.http()
     http.put("/queues/%2F/charted", {})
     with Traffic(("127.0.0.1", running.port), "", "charted", "charted"):
@@ -108,12 +86,8 @@ def test_bindings_are_added_with_arguments_and_removed(ui: UI, running: BrokerPr
     bindings = section(page, "Bindings to this queue")
     expect(bindings.get_by_role("row").filter(has_text="(AMQP default)")).to_contain_text("cannot be removed")
     form = page.get_by_role("form", name="Add binding to this queue")
-    form.get_by_label("From exchange").fill("amq.headers")
-    form.get_by_label("Routing key").fill("a/b %2F")
-    form.get_by_role("button", name="Add").click()
-    form.get_by_label("Arguments: key").fill("x-match")
-    form.get_by_label("Arguments: value").fill("any")
-    form.get_by_role("button", name="Bind").click()
+    send(form, "Add", {"From exchange": "amq.headers", "Routing key": "a/b %2F"})
+    send(form, "Bind", {"Arguments: key": "x-match", "Arguments: value": "any"})
     row = bindings.get_by_role("row").filter(has_text="a/b %2F")
     expect(row).to_contain_text("x-matchany")
     assert http.get("/bindings/%2F/e/amq.headers/q/bound").json[0]["arguments"] == {"x-match": "any"}
@@ -131,8 +105,7 @@ def test_a_refused_binding_is_explained(ui: UI, running: BrokerProcess) -> None:
     running.http().put("/queues/%2F/unbound", {})
     page = ui.open("queues/%2F/unbound").page
     form = page.get_by_role("form", name="Add binding to this queue")
-    form.get_by_label("From exchange").fill("nowhere")
-    form.get_by_role("button", name="Bind").click()
+    send(form, "Bind", {"From exchange": "nowhere"})
     expect(form.get_by_role("alert")).to_be_visible()
 
 
@@ -147,9 +120,7 @@ def test_a_message_is_published_with_headers_and_properties_and_peeked_at(ui: UI
     headers.get_by_label("Headers: value").fill('{"sides": 3}')
     headers.get_by_label("Headers: type").select_option("json")
     form.get_by_role("button", name="content_type").click()
-    form.get_by_label("Properties: value").fill("application/json")
-    form.get_by_label("Payload", exact=True).fill('{"a":[1]}')
-    form.get_by_role("button", name="Publish message").click()
+    send(form, "Publish message", {"Properties: value": "application/json", "Payload": '{"a":[1]}'})
     expect(page.get_by_text("Message published.")).to_be_visible()
 
     get = section(page, "Get messages")
@@ -169,7 +140,7 @@ def test_a_message_is_published_with_headers_and_properties_and_peeked_at(ui: UI
 
 def test_destructive_modes_warn_and_ask(ui: UI, running: BrokerProcess) -> None:
     running.http().put("/queues/%2F/taken", {})
-    publish(running, "taken", "only copy")
+    running.http().publish("taken", "only copy")
     page = ui.open("queues/%2F/taken").page
     get = section(page, "Get messages")
     expect(get.get_by_label("Ack mode")).to_have_value("ack_requeue_true")
@@ -189,7 +160,7 @@ def test_destructive_modes_warn_and_ask(ui: UI, running: BrokerProcess) -> None:
 def test_binary_and_long_payloads(ui: UI, running: BrokerProcess) -> None:
     http = running.http()
     http.put("/queues/%2F/odd", {})
-    publish(running, "odd", "é" * 40_000)
+    running.http().publish("odd", "é" * 40_000)
     page = ui.open("queues/%2F/odd").page
     form = section(page, "Publish message").get_by_role("form")
     form.get_by_label("Payload", exact=True).fill("//79")
@@ -197,8 +168,7 @@ def test_binary_and_long_payloads(ui: UI, running: BrokerProcess) -> None:
     form.get_by_role("button", name="Publish message").click()
     expect(page.get_by_text("Message published.")).to_be_visible()
     get = section(page, "Get messages")
-    get.get_by_label("Messages", exact=True).fill("5")
-    get.get_by_role("button", name="Get messages").click()
+    send(get, "Get messages", {"Messages": "5"})
     expect(get.get_by_role("article", name="Message 1")).to_contain_text("80,000 bytes, the first 50,000 shown")
     assert get.get_by_role("article", name="Message 1").get_by_label("Payload").inner_text() == "é" * 25_000
     binary = get.get_by_role("article", name="Message 2")
@@ -210,7 +180,7 @@ def test_binary_and_long_payloads(ui: UI, running: BrokerProcess) -> None:
 def test_purge_and_delete(ui: UI, running: BrokerProcess) -> None:
     http = running.http()
     http.put("/queues/%2F/doomed", {})
-    publish(running, "doomed", "one")
+    running.http().publish("doomed", "one")
     page = ui.open("queues/%2F/doomed").page
     remove = section(page, "Delete").get_by_role("form")
     remove.get_by_label("Only if it is empty").check()
@@ -244,32 +214,23 @@ def test_messages_move_with_progress_to_a_queue_and_to_an_exchange(ui: UI, runni
     for name in ("wrong", "right"):
         http.put(f"/queues/%2F/{name}", {"durable": True})
     http.post("/bindings/%2F/e/amq.topic/q/right", {"routing_key": "sorted"})
-    for number in range(5):
-        publish(running, "wrong", f"{number}")
+    http.publish("wrong", *"01234")
     page = ui.open("queues/%2F/wrong").page
     form = section(page, "Move messages").get_by_role("form")
     expect(form.get_by_label("Routing key")).to_be_hidden()
-    form.get_by_label("Name of the destination").fill("wrong")
-    form.get_by_role("button", name="Move messages").click()
+    send(form, "Move messages", {"Name of the destination": "wrong"})
     expect(form.get_by_role("alert")).to_contain_text("cannot be moved to itself")
-    form.get_by_label("Name of the destination").fill("right")
-    form.get_by_label("Messages", exact=True).fill("2")
-    form.get_by_role("button", name="Move messages").click()
+    send(form, "Move messages", {"Name of the destination": "right", "Messages": "2"})
     assert "Move 2 messages of wrong?" in answer(page, "Move")
     expect(page.get_by_label("Work in progress")).to_contain_text("done: 2 of 2")
     form.get_by_label("To", exact=True).select_option("exchange")
-    form.get_by_label("Name of the destination").fill("amq.topic")
-    form.get_by_label("Routing key").fill("unknown")
-    form.get_by_label("Messages", exact=True).fill("")
-    form.get_by_role("button", name="Move messages").click()
+    send(form, "Move messages", {"Name of the destination": "amq.topic", "Routing key": "unknown", "Messages": ""})
     assert "Move 3 messages of wrong?" in answer(page, "Move")
     expect(page.get_by_label("Work in progress")).to_contain_text("ended: no binding of exchange 'amq.topic'")
-    form.get_by_label("Routing key").fill("sorted")
-    form.get_by_role("button", name="Move messages").click()
+    send(form, "Move messages", {"Routing key": "sorted"})
     answer(page, "Move")
     expect(page.get_by_label("Work in progress")).to_contain_text("done: 3 of 3")
-    got = {"count": 9, "ackmode": "ack_requeue_true", "encoding": "auto"}
-    assert [one["payload"] for one in http.post("/queues/%2F/right/get", got).json] == list("01234")
+    assert [one["payload"] for one in http.messages("right")] == list("01234")
 
 
 def test_a_long_move_is_stopped(ui: UI, running: BrokerProcess) -> None:
@@ -282,8 +243,7 @@ def test_a_long_move_is_stopped(ui: UI, running: BrokerProcess) -> None:
             channel.basic_publish("", "long", b"")
     page = ui.open("queues/%2F/long").page
     form = section(page, "Move messages").get_by_role("form")
-    form.get_by_label("Name of the destination").fill("target")
-    form.get_by_role("button", name="Move messages").click()
+    send(form, "Move messages", {"Name of the destination": "target"})
     held: list[Route] = []  # requests of the move, which wait here
     page.route("**/move", lambda route: held.append(route))
     answer(page, "Move")
@@ -302,8 +262,7 @@ def test_a_long_move_is_stopped(ui: UI, running: BrokerProcess) -> None:
 def test_unacknowledged_messages_name_consumer_channel_and_age(ui: UI, running: BrokerProcess) -> None:
     http = running.http()
     http.put("/queues/%2F/slow", {})
-    for number in range(3):
-        publish(running, "slow", f"{number}")
+    http.publish("slow", *"012")
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", running.port)) as connection:
         channel = connection.channel()
         channel.basic_qos(prefetch_count=2)

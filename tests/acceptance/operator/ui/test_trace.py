@@ -7,6 +7,8 @@ from playwright.sync_api import expect
 from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI
 
+from .actions import send
+
 
 def test_messages_go_by_until_the_page_is_left(ui: UI, running: BrokerProcess) -> None:
     with closing(running.connect()) as client:
@@ -14,8 +16,7 @@ def test_messages_go_by_until_the_page_is_left(ui: UI, running: BrokerProcess) -
         channel.declare("watched")
         page = ui.open("trace").page
         form = page.get_by_role("form", name="Trace messages")
-        form.get_by_label("Queue").fill("watched")
-        form.get_by_role("button", name="Start").click()
+        send(form, "Start", {"Queue": "watched"})
         expect(page.get_by_role("status").filter(has_text="Waiting")).to_be_visible()
         rows = page.get_by_role("table", name="Messages").locator("tbody tr")
         while not rows.count():  # the stream begins a moment after it was asked for
@@ -26,6 +27,5 @@ def test_messages_go_by_until_the_page_is_left(ui: UI, running: BrokerProcess) -
         expect(rows.first.locator("pre")).to_have_text("<script>alert(1)</script>")
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_role("status").filter(has_text="stopped")).to_be_visible()
-        form.get_by_label("Queue").fill("nowhere")
-        form.get_by_role("button", name="Start").click()
+        send(form, "Start", {"Queue": "nowhere"})
         expect(page.get_by_role("status").filter(has_text="no such exchange or queue")).to_be_visible()

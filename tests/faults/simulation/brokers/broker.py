@@ -21,13 +21,13 @@ from tests.faults.simulation.disk import SimulatedDisk, Stopped
 from tests.faults.simulation.node_process import BUDGET_BYTES, SEGMENT_BYTES, SimulatedStore
 from tests.faults.simulation.postgresql import WAITS
 from tests.support.federation import registry
+from tests.support.in_process import no_tls
 from warren.broker.app.build import build_node, build_settings
 from warren.broker.app.postgresql_storage import RemoteStorage
-from warren.broker.config import Config, SSLOptions
+from warren.broker.config import Config
 from warren.broker.config.config import Federation
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.net.server import Server
-from warren.broker.net.tls import TLS
 from warren.broker.net.transport import Transport
 from warren.broker.plugin_host.host import Host
 from warren.broker.runtime.clock import LoopClock
@@ -327,7 +327,3 @@ def task_done(process: Process, task: asyncio.Task[None]) -> None:
         process.loop.dead = True
     elif error is not None and not isinstance(error, Exited) and not process.loop.dead:
         process.loop.errors.append(error)
-
-
-def no_tls(options: SSLOptions) -> TLS:
-    raise ValueError

@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 
 from tests.support.clock import FakeClock
+from tests.support.queues import routed
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
@@ -290,7 +291,7 @@ def test_a_restored_binding_routes_and_a_restored_user_may_do_what_was_allowed()
     definitions.next_queue = 9
     restore(node, definitions)
     vhost = node.vhosts["/"]
-    assert vhost.route(vhost.exchanges["amq.topic"], ("a.b",), None).targets == (vhost.queues["q"],)
+    assert routed(vhost, vhost.exchanges["amq.topic"], ("a.b",), None).targets == (vhost.queues["q"],)
     declare(vhost, "new")
     assert (vhost.queues["q"].number, vhost.queues["new"].number) == (5, 9)
     user = node.users.get("guest")

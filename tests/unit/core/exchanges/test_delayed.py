@@ -12,6 +12,7 @@ from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
+from tests.support.queues import routed
 from tests.support.session import SlowJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
@@ -112,7 +113,7 @@ def test_the_delay_may_be_of_any_type_of_integer_or_text_and_is_negated(kind: st
 
 def publish(vhost: VHost, message: Message) -> bool:
     """Publish, and return whether the confirm waits for the journal."""
-    queues = vhost.route(vhost.exchanges["x"], (message.address.routing_key,), message).targets
+    queues = routed(vhost, vhost.exchanges["x"], (message.address.routing_key,), message).targets
     return vhost.enqueue([message], message.body_bytes, message.persistent, queues).stored
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.support.queues import Taker
+from tests.support.queues import Taker, routed
 from tests.support.session import new_node
 from warren.broker.amqp.errors import Invalid, PreconditionFailed
 from warren.broker.amqp.field_table import Table
@@ -159,13 +159,13 @@ def test_the_arguments_that_a_type_fixes_must_be_given_again(vhost: VHost) -> No
 
 def test_a_message_to_a_sink_counts_as_routed_and_other_destinations_get_it(vhost: VHost) -> None:
     exchange = vhost.declare_exchange("x", "x-swallowing")
-    search = vhost.route(exchange, ("k",), None)
+    search = routed(vhost, exchange, ("k",), None)
     found, stable = search.targets, search.stable
     assert len(found) == 1 and stable
     assert not vhost.enqueue([MESSAGE, MESSAGE], 8, False, found).stored
     vhost.bind("x", destination := queue(vhost), "", Table.EMPTY)
     persistent = framed(RoutingAddress("x", "k"), Properties(delivery_mode=2), b"body")
-    assert vhost.enqueue([persistent], 4, True, vhost.route(exchange, ("k",), None).targets).stored
+    assert vhost.enqueue([persistent], 4, True, routed(vhost, exchange, ("k",), None).targets).stored
     assert isinstance(exchange.type, Swallowing)
     assert (exchange.type.sink.count, destination.ready) == (3, 1)
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import FakeClock
+from tests.support.queues import routed
 from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
 from warren.broker.amqp.field_table import Table
@@ -247,11 +248,11 @@ def test_an_alternate_exchange_comes_and_goes_with_a_policy(vhost: VHost, polici
     it, unrouted = exchange(vhost, "x"), queue(vhost, "unrouted")
     vhost.bind("amq.fanout", unrouted, "", Table.EMPTY)
     policies.set("/", "p", "^x$", {"alternate-exchange": "amq.fanout"})
-    assert vhost.route(it, ("k",), None).targets == (unrouted,)
+    assert routed(vhost, it, ("k",), None).targets == (unrouted,)
     vhost.routes["user"] = RouteCache(ByteCount())
     vhost.routes["user"].remember(b"octets", Route(RoutingAddress("", ""), it, (), False, frozenset()))
     policies.clear("/", "p")
-    assert vhost.route(it, ("k",), None).targets == () and not vhost.routes["user"]
+    assert routed(vhost, it, ("k",), None).targets == () and not vhost.routes["user"]
 
 
 def test_predeclared_exchanges_have_policies_too(vhost: VHost, policies: Policies) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.in_process import InProcessPeer
-from tests.support.queues import limit_dead_letters
+from tests.support.queues import limit_dead_letters, routed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.definitions.importer import import_definitions
@@ -42,7 +42,7 @@ def vhost(peer: InProcessPeer) -> VHost:
 def publish(vhost: VHost, exchange: str, body: bytes, delay_ms: int = 0) -> None:
     headers = Table.of({"x-delay": delay_ms} if delay_ms else {})
     message = framed(RoutingAddress(exchange, "k"), Properties(headers=headers), body)
-    found = vhost.route(vhost.exchanges[exchange], ("k",), message).targets
+    found = routed(vhost, vhost.exchanges[exchange], ("k",), message).targets
     if found:
         vhost.enqueue([message], len(body), False, found)
 
@@ -369,8 +369,8 @@ def test_messages_of_the_broker_are_dropped_while_too_many_wait(vhost: VHost, mo
 
 def test_messages_that_are_enqueued_at_once_cost_what_their_bodies_do(vhost: VHost) -> None:
     body = bytes(4 << 20)
-    queue, message = vhost.declare_queue("q"), framed(RoutingAddress("", "q"), Properties(), body)
-    steps = emissions.deliver_in_slices(vhost, Emission([queue], [message], at_once=True))
+    queue, message = vhost.declare_queue("q", durable=True), framed(RoutingAddress("", "q"), Properties(), body)
+    steps = emissions.deliver_in_slices(vhost, [queue], [message])
     assert sum(steps) >= len(body) >> STORE_SHIFT
     assert queue.ready == 1
 

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.in_process import InProcessPeer
+from tests.support.queues import routed
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.definitions.exporter import export_definitions
 from warren.broker.core.exchanges.exchange import Exchange
@@ -61,9 +62,9 @@ def test_a_deleted_queue_gets_nothing_while_its_bindings_are_dropped_in_slices(t
     assert "q" not in place.vhost.queues
     assert 0 < len(place.ends.unbound_keys) < MANY
     if type_ != "headers":  # which routes by the message
-        assert [queue.name for queue in place.vhost.route(exchange, ("k1",), NOTHING).targets] == ["other"]
+        assert [queue.name for queue in routed(place.vhost, exchange, ("k1",), NOTHING).targets] == ["other"]
     if type_ in ("topic", "direct"):
-        assert place.vhost.route(exchange, (f"k{MANY - 1}",), NOTHING).targets == ()
+        assert routed(place.vhost, exchange, (f"k{MANY - 1}",), NOTHING).targets == ()
     place.peer.settle()
     assert len(place.ends.unbound_keys) == MANY and not place.vhost.unbinding_jobs
     assert [one.destination.name for one in place.vhost.exchanges["x"].outgoing.values()] == ["other"]

@@ -6,8 +6,6 @@ from playwright.sync_api import Page
 
 from tests.support.federated_broker import FederatedBroker
 
-XSS = "<img src=x onerror=alert(1)>'\"/%2f"
-
 
 def exchange(broker: FederatedBroker, name: str, queue: str = "") -> None:
     """Declare a topic exchange, and a queue that gets all of its messages if named."""

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 from tests.support.browser import UI
 from tests.support.federated_broker import FederatedBroker
 
-from .actions import XSS, exchange
+from .actions import exchange
 
 
 def test_the_picture_shows_both_brokers_and_the_links_of_both_directions(
@@ -49,20 +49,3 @@ def test_the_picture_shows_both_brokers_and_the_links_of_both_directions(
     running.ask("DELETE", f"/federation-links/vhost/%2f/{link['id']}/{link['node']}/restart")
     expect(picture.locator(".edge.bad")).to_contain_text("site-b to site-a: 1 link, error")
     expect(table.locator(".detail.bad")).to_be_visible()
-
-
-def test_cluster_names_run_no_script(ui: UI, running: FederatedBroker, other: FederatedBroker) -> None:
-    exchange(running, "federated.names", "names")
-    exchange(other, "federated.names")
-    other.ask("PUT", "/cluster-name", {"name": XSS})
-    try:
-        running.federate("^federated.names$", other.uri)
-        running.running()
-        page = ui.open("federation/topology").page
-        expect(page.locator(".topology .edge")).to_contain_text(f"{XSS} to site-a")
-        expect(page.get_by_role("table")).to_contain_text(XSS)
-        row = running.rows()[0]
-        expect(ui.open(f"federation/links/%2F/{row['id']}").page.locator("main")).to_contain_text(XSS)
-        assert page.locator("img").count() == 0
-    finally:
-        other.ask("PUT", "/cluster-name", {"name": "site-b"})
