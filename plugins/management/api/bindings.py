@@ -43,10 +43,13 @@ def list_bindings(request: Request) -> Listing[BindingView]:
     return listing_from(sources)
 
 
-@route("GET", VHOST, "/queues/{vhost}/{queue}/bindings", vhost_required=False)
-def list_of_queue(request: Request) -> Listing[BindingView]:
-    """List the bindings of a queue; none if it does not exist."""
-    return listed_to(request, queue_of(request))
+@route("GET", VHOST, "/queues/{vhost}/{queue}/bindings", f"{OF_EXCHANGE}/destination", vhost_required=False)
+def list_of_destination(request: Request) -> Listing[BindingView]:
+    """List the bindings with a queue or an exchange as destination; none if it does not exist."""
+    vhost, destination = request.vhost, queue_of(request) if "queue" in request.path else exchange_of(request)
+    if vhost is None or destination is None:
+        return listing(())
+    return listing_of(vhost, incoming(destination))
 
 
 @route("GET", VHOST, f"{OF_EXCHANGE}/source", vhost_required=False)
@@ -54,12 +57,6 @@ def list_of_source(request: Request) -> Listing[BindingView]:
     """List the bindings with an exchange as source; none if it does not exist."""
     vhost, exchange = request.vhost, exchange_of(request)
     return listing_from([(vhost, exchange)] if vhost is not None and exchange is not None else [])
-
-
-@route("GET", VHOST, f"{OF_EXCHANGE}/destination", vhost_required=False)
-def list_of_destination(request: Request) -> Listing[BindingView]:
-    """List the bindings with an exchange as destination; none if it does not exist."""
-    return listed_to(request, exchange_of(request))
 
 
 @route("GET", VHOST, TO_QUEUE, TO_EXCHANGE, vhost_required=False)
@@ -72,13 +69,6 @@ def list_between(request: Request) -> Listing[BindingView]:
     if vhost is None or source is None or destination is None:
         return listing(())
     return listing_of(vhost, between(source, destination))
-
-
-def listed_to(request: Request, destination: Queue | Exchange | None) -> Listing[BindingView]:
-    vhost = request.vhost
-    if vhost is None or destination is None:
-        return listing(())
-    return listing_of(vhost, incoming(destination))
 
 
 def queue_of(request: Request) -> Queue | None:

@@ -20,16 +20,10 @@ from .connections import connection_of, open_connections
 
 
 @route("GET", ANY, "/channels")
-def list_channels(request: Request) -> Listing[ChannelView]:
-    """List the channels that the user may see."""
-    return listing(request, open_connections(request))
-
-
 @route("GET", VHOST, "/vhosts/{vhost}/channels")
-def list_of_vhost(request: Request) -> Listing[ChannelView]:
-    """List the channels in one virtual host."""
-    vhost = request.path_vhost()
-    return listing(request, [one for one in open_connections(request) if one.vhost is vhost])
+def list_channels(request: Request) -> Listing[ChannelView]:
+    """List the channels that the user may see, or those of them in one virtual host."""
+    return listing(request, open_connections(request))
 
 
 @route("GET", OWN, "/connections/{name}/channels")

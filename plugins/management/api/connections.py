@@ -19,16 +19,11 @@ CLOSED_AT_ONCE = 100  # closing them takes some milliseconds
 
 
 @route("GET", ANY, "/connections")
-def list_connections(request: Request) -> Listing[ConnectionView]:
-    """List the connections that the user may see."""
-    return listing(request, open_connections(request))
-
-
 @route("GET", VHOST, "/vhosts/{vhost}/connections")
-def list_of_vhost(request: Request) -> Listing[ConnectionView]:
-    """List the connections to one virtual host."""
-    vhost = request.path_vhost()
-    return listing(request, [one for one in open_connections(request) if one.vhost is vhost])
+def list_connections(request: Request) -> Listing[ConnectionView]:
+    """List the connections that the user may see, or those of them to one virtual host."""
+    stats = RequestStats(request)
+    return Listing(open_connections(request), lambda one: connection_view(stats, one), lambda one: one.name)
 
 
 @route("GET", OWN, "/connections/username/{user}")
@@ -75,8 +70,10 @@ def reason_of(request: Request) -> str:
 
 
 def open_connections(request: Request) -> list[Connection]:
-    """Return the connections that have opened a virtual host."""
-    return sorted((one for one in request.connections() if one.vhost is not None), key=lambda one: one.name)
+    """Return the connections that have opened the virtual host in the path, or any if the path has none."""
+    vhost = request.vhost
+    opened = (one for one in request.connections() if one.vhost is not None and vhost in (None, one.vhost))
+    return sorted(opened, key=lambda one: one.name)
 
 
 async def connection_of(request: Request) -> Connection:
@@ -93,8 +90,3 @@ def user_of(request: Request) -> User | None:
     user = request.node.users.get(request.path["user"])
     request.check_owner(user)
     return user
-
-
-def listing(request: Request, connections: list[Connection]) -> Listing[ConnectionView]:
-    stats = RequestStats(request)
-    return Listing(connections, lambda one: connection_view(stats, one), lambda one: one.name)
