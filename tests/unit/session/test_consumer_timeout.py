@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from pamqp.commands import Basic
-from pamqp.commands import Connection as ConnectionMethods
 
 from tests.support.amqp_client import Channel, Client
-from tests.support.clock import FakeClock
-from tests.support.session import dial, new_node, pipe_of
+from tests.support.clock import fake_clock
+from tests.support.session import connected, new_node, pipe_of
 from warren.broker.core.jobs.scheduler import SLICE, Job, Scheduler
 from warren.broker.core.node.node import Node
 from warren.broker.session import consumer_timeout
@@ -28,19 +27,14 @@ class Watch:
 
     def __init__(self, default_ms: int | None) -> None:
         self.node: Node = new_node()
-        assert isinstance(self.node.clock, FakeClock)
-        self.clock = self.node.clock
+        self.clock = fake_clock(self.node.clock)
         self.connections: list[Connection] = []
         self.channel = self.open().channel()
         self.timeouts = Timeouts(self.node, default_ms, lambda: self.connections)
         self.timeouts.start()
 
     def open(self) -> Client:
-        client = dial(self.node)
-        client.start()
-        client.login("PLAIN", "\0guest\0guest")
-        client.tune()
-        client.call(ConnectionMethods.Open, virtual_host="/")
+        client = connected(self.node)
         self.connections.append(pipe_of(client).connection)
         return client
 

@@ -6,7 +6,7 @@ import pytest
 from pamqp.commands import Basic
 
 from tests.support import codec
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.session import connected, new_node, pipe_of
 from warren.broker.core.queues.per_message_enqueue import HAND_OVER_MS
 from warren.broker.session.channel import Channel
@@ -58,8 +58,7 @@ class Waiting:
 
     def read(self) -> None:
         """Read all that is sent within some turns of the loop."""
-        clock = self.node.clock
-        assert isinstance(clock, FakeClock)
+        clock = fake_clock(self.node.clock)
         for _ in range(MANY // 50):
             while self.pipe.link.asked:
                 self.pipe.link.asked = False
@@ -140,9 +139,7 @@ def test_messages_above_a_length_limit_are_dropped_after_a_while_if_other_consum
         waiting.publish(queue.name)
     waiting.read()
     assert (other.dropped, last.dropped, last.ready) == (1, 1, 1)
-    clock = waiting.node.clock
-    assert isinstance(clock, FakeClock)
-    clock.advance(HAND_OVER_MS)
+    fake_clock(waiting.node.clock).advance(HAND_OVER_MS)
     assert (other.dropped, last.dropped, last.ready) == (1, 2, 0)
 
 

@@ -7,7 +7,7 @@ from pamqp.commands import Basic, Connection, Exchange, Queue, Tx
 
 from tests.support import codec
 from tests.support.amqp_client import Channel, Silence
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.in_process import InProcessPeer
 from tests.support.queues import OutboxWatcher, limit_dead_letters
 from tests.support.session import SessionPipe, SlowJournal, connected, new_node, pipe_of
@@ -137,9 +137,8 @@ def test_restored_queues_count_for_nobody_until_they_are_declared(monkeypatch: p
     assert len(queue.outbox) == 1 and queue.must_not_reject
     connected(node, "other").channel().declare("restored", arguments=FULL)
     assert queue.must_not_reject, "it counts for the first who declares it"
-    assert isinstance(node.clock, FakeClock)
     budget.add("guest", -1 << 16, -1 << 16, node.clock)
-    node.clock.advance(1_000)
+    fake_clock(node.clock).advance(1_000)
     assert len(queue.outbox) == 2 and budget.of("guest") > 8_000
 
 
@@ -160,9 +159,8 @@ def flood(node: Node, pieces: list[bytes]) -> list[SessionPipe]:
 
 
 def serve(node: Node, pipes: list[SessionPipe]) -> None:
-    assert isinstance(node.clock, FakeClock)
     for _ in range(400):
-        node.clock.advance(1)
+        fake_clock(node.clock).advance(1)
         for pipe in pipes:
             with suppress(Silence):
                 pipe.receive()
@@ -393,7 +391,6 @@ def test_the_transactions_of_all_channels_of_a_connection_share_a_limit() -> Non
 
 def test_an_exclusive_queue_that_goes_is_no_longer_its_connections() -> None:
     node = new_node()
-    assert isinstance(node.clock, FakeClock)
     client = connected(node)
     ch, owned = client.channel(), pipe_of(client).connection.owned
     for _ in range(3):
@@ -402,7 +399,7 @@ def test_an_exclusive_queue_that_goes_is_no_longer_its_connections() -> None:
     ch.declare("deleted", exclusive=True)
     ch.declare("auto", exclusive=True, auto_delete=True)
     assert len(owned) == 6
-    node.clock.advance(100)
+    fake_clock(node.clock).advance(100)
     ch.delete("deleted")
     ch.cancel(ch.consume("auto"))
     assert list(owned) == ["mine"]

@@ -123,19 +123,6 @@ def test_other_connections_are_served_meanwhile(peer: TurningPeer, vhost: VHost)
     assert bodies(vhost.queues["q"]) == [b"other", b"long"]
 
 
-def test_a_queue_that_is_deleted_during_the_search_gets_nothing(peer: TurningPeer, vhost: VHost) -> None:
-    exchanges = chain(vhost, "q")
-    first = vhost.declare_queue("first")
-    vhost.bind("x0", first, "k", Table.EMPTY)
-    channel = peer.connect().channel()
-    channel.confirm()
-    peer.between = lambda turn: turn == 2 and vhost.delete_queue(first)
-    send(peer, channel, frames("x0", "k", b"x", copies=1_000, mandatory=True))
-    assert first.deleted and not first.published and bodies(vhost.queues["q"]) == [b"x"]
-    assert channel.confirms([1]) == ({1}, set())
-    assert exchanges[0].publish_out == 1
-
-
 @pytest.mark.parametrize(("length", "keys"), [(EXCHANGES, 1_000), (13, 829), (1, 0)])
 def test_no_queue_gets_a_message_after_its_deletion_in_any_turn(
     peer: TurningPeer, vhost: VHost, length: int, keys: int

@@ -11,6 +11,7 @@ from pamqp.commands import Queue as QueueMethods
 from tests.loop_latency.broker import StepMeter, StoredPeer, fill
 from tests.support import codec
 from tests.support.in_process import InProcessPeer
+from tests.support.traced_memory import traced_memory
 from warren.broker.core.queues import paging, queue, ready_messages
 from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.queue import Queue
@@ -141,8 +142,7 @@ def test_routing_keys_are_paged_out_with_their_messages(tmp_path: Path, consumed
 
 
 @pytest.mark.pure("compiled objects are smaller")
-@pytest.mark.parametrize("key_bytes", [5, 255])
-@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("key_bytes, cached", [(5, True), (255, False)])
 def test_what_routing_keys_take_is_counted(key_bytes: int, cached: bool) -> None:
     """Each message has a key of its own. The cache of routes counts those that it has, until it is cleared."""
     count, peer = 5_000, InProcessPeer()
@@ -187,14 +187,9 @@ def test_a_message_of_a_long_queue_takes_few_bytes_and_fewer_on_the_disk(
     peer = StoredPeer(StepMeter(), tmp_path, message_memory_bytes=limit_bytes)
     peer.connect().channel().declare("q", durable=True)
     fill(peer, "q", 20_480, properties={"delivery_mode": delivery_mode})
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
+    with traced_memory() as memory:
         fill(peer, "q", 40_960, properties={"delivery_mode": delivery_mode})
         peer.wait(0)
-        held = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
     assert peer.node.vhosts["/"].queues["q"].ready == 61_440
-    assert held < 40_960 * most + 100_000  # the publisher
+    assert memory.held_bytes < 40_960 * most + 100_000  # the publisher
     peer.close()

@@ -8,9 +8,9 @@ from pamqp.commands import Basic, Channel, Connection, Exchange, Queue, Tx
 from tests.support import codec
 from tests.support.amqp_client import CAPABILITIES, Client, Silence
 from tests.support.amqp_client import Channel as ClientChannel
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.in_process import InProcessPeer, socket_of
-from tests.support.session import dial, new_node, pipe_of
+from tests.support.session import dial, logged_in, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.definitions.definition_recorder import DefinitionRecorder
@@ -23,10 +23,7 @@ REASON = "low on disk"
 
 
 def connected(node: Node, capabilities: dict[str, Any] | None = None) -> ClientChannel:
-    client = dial(node)
-    client.start()
-    client.login("PLAIN", "\0guest\0guest", capabilities)
-    client.tune()
+    client = logged_in(node, capabilities=capabilities)
     client.call(Connection.Open, virtual_host="/")
     return client.channel(1)
 
@@ -216,8 +213,7 @@ def test_a_publish_within_a_transaction_is_held_too(scenario: Scenario) -> None:
 
 def test_the_commit_of_publishes_from_before_a_full_disk_waits_for_its_space(scenario: Scenario) -> None:
     scenario.node.alarms.clear(DISK)
-    ch, clock = scenario.publisher, scenario.node.clock
-    assert isinstance(clock, FakeClock)
+    ch, clock = scenario.publisher, fake_clock(scenario.node.clock)
     ch.transact()
     ch.publish("", "queue", b"body")
     ch.sync()
@@ -418,10 +414,7 @@ def test_nothing_is_said_to_who_was_told_the_end_but_the_end(scenario: Scenario)
 
 
 def test_a_publish_before_the_connection_is_open_is_an_error_even_now(scenario: Scenario) -> None:
-    client = dial(scenario.node)
-    client.start()
-    client.login("PLAIN", "\0guest\0guest")
-    client.tune()
+    client = logged_in(scenario.node)
     client.raw(codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0))
     client.expect_close(505)
 

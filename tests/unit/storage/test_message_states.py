@@ -59,16 +59,6 @@ def journal(disk: SimulatedDisk) -> Journal:
     return opened(disk)[0]
 
 
-def test_a_state_is_read_back_before_and_after_a_restart(disk: SimulatedDisk, journal: Journal) -> None:
-    message = append(journal, [1], b"x", MessageState(5, 1_700_000_000_000, 9, 3, True))
-    pages = [message.id]
-    for each in (journal, opened(disk.power_loss(Random(1)))[0]):
-        (read,) = each.read(pages, 1)
-        assert read.state is not None
-        state = read.state
-        assert (state.deadline_ms, state.level, state.attempts, state.dead_lettered) == (1_700_000_000_000, 9, 3, True)
-
-
 def test_a_shared_state_is_that_of_each_queue_after_a_restart(disk: SimulatedDisk, journal: Journal) -> None:
     message = append(journal, [1, 2, 3], b"x", MessageState(deadline_ms=1_700_000_000_000, level=4))
     pages = [message.id]
@@ -133,17 +123,6 @@ def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there(disk: S
     commit_any(journal)
     found = opened(disk.crash())[1]
     assert {queue: recovered.deadlines_ms for queue, recovered in found.items()} == {1: array("Q", (5, 0)), 2: None}
-
-
-def test_what_was_counted_is_read_back_by_the_queue_that_counted(disk: SimulatedDisk, journal: Journal) -> None:
-    message = append(journal, [1, 2], b"x")
-    for count in (1, 2, 3):
-        journal.record_delivery_count(1, message.id, count)
-    commit_any(journal)
-    pages = [message.id]
-    for each in (journal, opened(disk.power_loss(Random(1)))[0]):
-        assert attempts(each, pages, 1) == {b"x": 3}
-        assert attempts(each, pages, 2) == {b"x": 0}
 
 
 @pytest.mark.parametrize(("number", "count"), [(1, 3), (2, 0)])

@@ -116,18 +116,15 @@ def test_it_is_refused_soon_with_a_reason_and_nothing_is_changed(filled: Api, ro
     assert state(filled) == before
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("PUT", "/queues/%2F/q", {}),
-        ("DELETE", "/queues/%2F/there", None),
-        ("DELETE", "/queues/%2F/there/contents", None),
-        ("POST", "/queues/%2F/there/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}),
-        ("POST", BINDING, {}),
-        ("PUT", "/exchanges/%2F/x", {}),
-        ("DELETE", "/exchanges/%2F/amq.topic", None),
-    ],
-)
+@pytest.mark.parametrize(("method", "path", "body"), [
+    ("PUT", "/queues/%2F/q", {}),
+    ("DELETE", "/queues/%2F/there", None),
+    ("DELETE", "/queues/%2F/there/contents", None),
+    ("POST", "/queues/%2F/there/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}),
+    ("POST", BINDING, {}),
+    ("PUT", "/exchanges/%2F/x", {}),
+    ("DELETE", "/exchanges/%2F/amq.topic", None),
+])  # fmt: skip
 def test_a_user_without_permission_changes_nothing(filled: Api, method: str, path: str, body: object) -> None:
     filled.peer.add_user("m", ("management",), ("", "", ""))
     before = state(filled)
@@ -137,18 +134,15 @@ def test_a_user_without_permission_changes_nothing(filled: Api, method: str, pat
     assert state(filled) == before
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/queues/%2F/%ff", {}),
-        ("/exchanges/%2F/%ff", {}),
-        ("/vhosts/%ff", {}),
-        ("/users/%ff", {"tags": ""}),
-        ("/policies/%2F/%ff", {"pattern": "", "definition": {"max-length": 1}}),
-        ("/parameters/federation-upstream/%2F/%ff", {"value": {"uri": "amqp://"}}),
-        ("/global-parameters/%ff", {"value": 1}),
-    ],
-)
+@pytest.mark.parametrize(("path", "body"), [
+    ("/queues/%2F/%ff", {}),
+    ("/exchanges/%2F/%ff", {}),
+    ("/vhosts/%ff", {}),
+    ("/users/%ff", {"tags": ""}),
+    ("/policies/%2F/%ff", {"pattern": "", "definition": {"max-length": 1}}),
+    ("/parameters/federation-upstream/%2F/%ff", {"value": {"uri": "amqp://"}}),
+    ("/global-parameters/%ff", {"value": 1}),
+])  # fmt: skip
 def test_a_name_that_is_not_utf8_is_refused(api: Api, path: str, body: object) -> None:
     """Definitions could not contain it, and AMQP cannot name it."""
     status, _, reason = api.put(path, body).error

@@ -26,18 +26,15 @@ def test_a_policy_is_set_shown_changed_and_cleared(api: Api, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ({"pattern": "x"}, "[{key_missing,definition}]"),
-        ({"pattern": "x", "definition": {}}, "no policy provided"),
-        ({"pattern": "(", "definition": {"max-length": 5}}, "pattern should be regular expression"),
-        ({"pattern": "x", "definition": {"max-length": 5}, "apply-to": "none"}, "apply-to 'none' unrecognised"),
-        ({"pattern": "x", "definition": {"max-length": 5}, "apply-to": 5}, "apply-to '5' unrecognised"),
-        ({"pattern": 5, "definition": {"max-length": 5}}, "pattern should be"),
-        ({"pattern": "x", "definition": {"max-length": 5}, "priority": "high"}, "priority should be a number"),
-    ],
-)
+@pytest.mark.parametrize(("body", "reason"), [
+    ({"pattern": "x"}, "[{key_missing,definition}]"),
+    ({"pattern": "x", "definition": {}}, "no policy provided"),
+    ({"pattern": "(", "definition": {"max-length": 5}}, "pattern should be regular expression"),
+    ({"pattern": "x", "definition": {"max-length": 5}, "apply-to": "none"}, "apply-to 'none' unrecognised"),
+    ({"pattern": "x", "definition": {"max-length": 5}, "apply-to": 5}, "apply-to '5' unrecognised"),
+    ({"pattern": 5, "definition": {"max-length": 5}}, "pattern should be"),
+    ({"pattern": "x", "definition": {"max-length": 5}, "priority": "high"}, "priority should be a number"),
+])  # fmt: skip
 def test_an_invalid_policy_is_refused_and_changes_nothing(api: Api, path: str, body: object, reason: str) -> None:
     status, error, reason_text = api.put(f"{path}/%2F/p", body).error
     assert (status, error) == (400, "bad_request") and reason in reason_text

@@ -54,18 +54,13 @@ def test_a_queue_is_deleted_unless_it_is_needed(api: Api) -> None:
         assert api.request(method, f"/queues/%2F/q{path}").error == NOT_FOUND
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status", "text"),
-    [
-        ("DELETE", "/queues/%2F/q/contents", None, 204, ""),
-        ("DELETE", "/queues/%2F/q", None, 204, ""),
-        ("POST", "/queues/%2F/q/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}, 200, "payload"),
-        ("POST", "/warren/queues/%2F/q/move", {"count": 1, "destination": {"queue": "other"}}, 200, '"moved":1'),
-    ],
-)
-async def test_messages_that_are_being_requeued_are_waited_for(
-    api: Api, method: str, path: str, body: object, status: int, text: str
-) -> None:
+@pytest.mark.parametrize(("method", "path", "body", "status", "text"), [
+    ("DELETE", "/queues/%2F/q/contents", None, 204, ""),
+    ("DELETE", "/queues/%2F/q", None, 204, ""),
+    ("POST", "/queues/%2F/q/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}, 200, "payload"),
+    ("POST", "/warren/queues/%2F/q/move", {"count": 1, "destination": {"queue": "other"}}, 200, '"moved":1'),
+])  # fmt: skip
+async def test_requeues_are_waited_for(api: Api, method: str, path: str, body: object, status: int, text: str) -> None:
     channel = api.peer.connect().channel()
     for name in ("q", "other"):
         channel.declare(name)
@@ -82,19 +77,14 @@ async def test_messages_that_are_being_requeued_are_waited_for(
     assert not queue.ready
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("POST", "/queues/v/q/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}),
-        ("POST", "/warren/queues/v/q/move", {"count": 1, "destination": {"queue": "other"}}),
-        ("DELETE", "/queues/v/q", None),
-        ("DELETE", "/queues/v/q/contents", None),
-    ],
-)
+@pytest.mark.parametrize(("method", "path", "body"), [
+    ("POST", "/queues/v/q/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}),
+    ("POST", "/warren/queues/v/q/move", {"count": 1, "destination": {"queue": "other"}}),
+    ("DELETE", "/queues/v/q", None),
+    ("DELETE", "/queues/v/q/contents", None),
+])  # fmt: skip
 @pytest.mark.parametrize("user", ["guest", "worker"])
-def test_a_request_that_waits_while_its_virtual_host_is_deleted_is_answered_with_404(
-    api: Api, method: str, path: str, body: dict[str, object] | None, user: str
-) -> None:
+def test_a_wait_for_a_deleted_vhost_is_404(api: Api, method: str, path: str, body: object, user: str) -> None:
     api.peer.add_user("worker", ("management",))
     for name in ("", "/other", "/q"):
         assert api.put(f"/{'queues' if name else 'vhosts'}/v{name}").status == 201

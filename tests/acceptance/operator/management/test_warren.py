@@ -208,13 +208,8 @@ def test_alarms_and_settings_are_changed(controlled: Controlled, local: LocalAPI
 
 def test_conditions_of_a_deletion_are_checked(controlled: Controlled, local: LocalAPI) -> None:
     local.put("queues", "/", "q", body={"durable": True})
-    local.post(
-        "exchanges",
-        "/",
-        "amq.default",
-        "publish",
-        body={"properties": {}, "routing_key": "q", "payload": "1", "payload_encoding": "string"},
-    )
+    message = {"properties": {}, "routing_key": "q", "payload": "1", "payload_encoding": "string"}
+    local.post("exchanges", "/", "amq.default", "publish", body=message)
     with pytest.raises(APIError, match="not empty"):
         local.delete("warren", "queues", "/", "q", query={"if-empty": "true"})
     local.delete("warren", "queues", "/", "q", "contents")

@@ -43,11 +43,6 @@ def refusal(node: Node, place: Path) -> str:
     return line
 
 
-def test_a_file_is_loaded(node: Node, tmp_path: Path) -> None:
-    assert load(node, write(tmp_path / "all.json", DEFINITIONS)) == []
-    assert "q" in node.vhosts["v"].queues
-
-
 def test_a_byte_order_mark_is_accepted(node: Node, tmp_path: Path) -> None:
     file = tmp_path / "all.json"
     file.write_bytes(b"\xef\xbb\xbf" + json.dumps(DEFINITIONS).encode())

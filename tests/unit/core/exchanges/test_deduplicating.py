@@ -6,9 +6,9 @@ import pytest
 from pamqp.commands import Basic, Exchange, Queue, Tx
 
 from tests.support.amqp_client import Channel, Content
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.queues import limit_dead_letters
-from tests.support.session import connected, new_node
+from tests.support.session import connected
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.deduplicating import DeduplicatingExchange
@@ -102,11 +102,6 @@ def test_a_message_may_set_the_ttl_of_its_value() -> None:
 
 
 # In a broker
-
-
-@pytest.fixture
-def node() -> Node:
-    return new_node()
 
 
 @pytest.fixture
@@ -222,8 +217,7 @@ def test_duplicates_that_wait_for_a_full_queue_are_dropped(
         client.publish("x" if way != "delay" else "late", "", b"%d" % number, fields)
         if way == "transaction":
             client.send(Tx.Commit)
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(1_000)
+    fake_clock(node.clock).advance(1_000)
     assert connected(node).channel().drain("q") == [b"stays"]
     queue.outbox.awaits_journal = False
     queue.schedule_pump()
@@ -237,26 +231,6 @@ def test_duplicates_that_wait_for_a_full_queue_are_dropped(
             assert client.confirms((1,)) == ({1}, set())
     type_of = node.vhosts["/"].exchanges["x"].type
     assert isinstance(type_of, DeduplicatingExchange) and type_of.deduplication.duplicates == 4
-
-
-@pytest.mark.parametrize("other", [None, "amq.fanout", "outer"])
-def test_a_message_that_a_queue_rejects_is_not_remembered_by_the_exchange(channel: Channel, other: str | None) -> None:
-    channel.exchange("x", "fanout", arguments=ON)
-    channel.declare("full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
-    channel.declare("plain")
-    for queue in ("full", "plain"):
-        channel.bind(queue, "x")
-    if other == "outer":
-        channel.exchange("outer", "fanout", arguments=ON)
-    if other:
-        channel.bind_exchange("x", other)
-    channel.confirm()
-    send(channel, other or "x", "", "a", "b")
-    assert channel.confirms((1, 2)) == ({1}, {2})
-    assert channel.drain("full") == [b"0"]
-    send(channel, other or "x", "", "b", "a", "b")
-    assert channel.confirms((3, 4, 5)) == ({3, 4, 5}, set())
-    assert (channel.drain("full"), channel.drain("plain")) == ([b"0"], [b"0", b"1", b"0"])
 
 
 def test_a_rolled_back_message_is_not_remembered_and_a_commit_takes_one_of_two(node: Node, channel: Channel) -> None:
@@ -275,14 +249,13 @@ def test_a_rolled_back_message_is_not_remembered_and_a_commit_takes_one_of_two(n
 
 
 def test_time_passes_by_the_clock_of_the_broker(node: Node, channel: Channel) -> None:
-    assert isinstance(node.clock, FakeClock)
     channel.exchange("x", "fanout", arguments=ON | {"x-cache-ttl": 50})
     channel.declare("q")
     channel.bind("q", "x")
     for _ in range(2):
         send(channel, "x", "", "a", "a")
         channel.sync()
-        node.clock.advance(50)
+        fake_clock(node.clock).advance(50)
     assert channel.drain("q") == [b"0", b"0"]
 
 

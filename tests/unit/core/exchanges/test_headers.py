@@ -61,30 +61,6 @@ def test_all_wants_each_header_and_any_wants_one():
     assert routed(exchange, {}) == routed(exchange, None) == []
 
 
-def test_headers_that_start_with_x_count_only_with_x():
-    wanted = {"h1": "12345", "x-key-1": "bindings starting with x- get filtered out"}
-    exchange = bound(**{mode.replace("-", "_"): {**wanted, "x-match": mode} for mode in
-                        ("all", "any", "all-with-x", "any-with-x")})  # fmt: skip
-    x_header = {"x-key-1": wanted["x-key-1"]}
-    assert routed(exchange, x_header) == ["any-with-x"]
-    assert routed(exchange, {"h1": "12345"}) == ["all", "any", "any-with-x"]
-    assert routed(exchange, {"h1": "12345", **x_header}) == ["all", "all-with-x", "any", "any-with-x"]
-
-
-@pytest.mark.parametrize("asked", [{}, {"x-other": 1}])
-def test_a_binding_without_headers_matches_with_all_and_not_with_any(asked):
-    exchange = bound(all={**asked, "x-match": "all"}, any={**asked, "x-match": "any"})
-    assert routed(exchange, {"h": 1}) == routed(exchange, None) == ["all"]
-
-
-def test_values_are_compared_with_their_types():
-    exchange = bound(integer={"h": 1}, double={"h": 1.0}, text={"h": "1"}, flag={"h": True})
-    assert routed(exchange, {"h": ("b", 1)}) == routed(exchange, {"h": ("l", 1)}) == ["integer"]
-    assert routed(exchange, {"h": ("f", 1.0)}) == ["double"]
-    assert routed(exchange, {"h": ("x", b"1")}) == ["text"]
-    assert routed(exchange, {"h": True}) == ["flag"]
-
-
 @pytest.mark.parametrize(
     ("wanted", "sent"),
     [
@@ -125,12 +101,6 @@ def test_a_header_that_does_not(wanted: Value, sent: Value) -> None:
     assert routed(bound(q={"h": wanted}), {"h": sent}) == []
 
 
-def test_the_first_of_equal_headers_counts():
-    exchange = bound(q={"h": 1})
-    headers = Table(Table.encode_items([("h", ("I", 1)), ("h", ("I", 2))]))
-    assert exchange.route(("k",), framed(RoutingAddress("x", "k"), Properties(headers=headers), b"")) != []
-
-
 @pytest.mark.parametrize(
     ("mode", "text"),
     [
@@ -144,22 +114,6 @@ def test_a_wrong_x_match_is_refused(mode, text):
     with pytest.raises(PreconditionFailed) as caught:
         bound(q={"x-match": mode, "h": 1})
     assert caught.value.text == text
-
-
-def test_a_queue_is_kept_until_its_last_binding_is_deleted():
-    exchange = HeadersExchange("x", Table.EMPTY)
-    queue = Destination("q")
-    bindings = [
-        Binding("x", queue, "", Table.of({"h": 1})),
-        Binding("x", queue, "k", Table.of({"h": 1})),
-        Binding("x", queue, "", Table.of({"h": None})),
-    ]
-    for binding in bindings:
-        exchange.on_bind(binding)
-    for binding in bindings:
-        assert routed(exchange, {"h": 1}) == ["q"]
-        exchange.on_unbind(Binding("x", queue, binding.routing_key, Table(binding.arguments.raw)))
-    assert routed(exchange, {"h": 1}) == []
 
 
 def test_a_binding_is_found_again_with_its_arguments_in_another_order():

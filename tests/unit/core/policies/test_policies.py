@@ -4,18 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.clock import FakeClock
 from tests.support.queues import routed
 from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
 from warren.broker.amqp.field_table import Table
-from warren.broker.amqp.properties import Properties
-from warren.broker.core.access.users import Users
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.route_cache import RouteCache
 from warren.broker.core.exchanges.router import Route
-from warren.broker.core.messages.journal_port import Journal
-from warren.broker.core.messages.message import ByteCount, RoutingAddress, framed
+from warren.broker.core.messages.message import ByteCount, RoutingAddress
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import Policies
 from warren.broker.core.policies.policy_keys import KEYS, OPERATOR_KEYS, definition_lines, merge_definitions
@@ -26,27 +22,8 @@ LENGTH = {"max-length": 5}
 
 
 @pytest.fixture
-def node() -> Node:
-    made = Node("n", "n", FakeClock(), Journal(), Users(frozenset()))
-    made.add_vhost("/")
-    return made
-
-
-@pytest.fixture
-def vhost(node: Node) -> VHost:
-    return node.vhosts["/"]
-
-
-@pytest.fixture
 def policies(node: Node) -> Policies:
     return node.policies
-
-
-@pytest.fixture
-def watcher(node: Node) -> RecordingObserver:
-    made = RecordingObserver()
-    node.observers.add(made)
-    return made
 
 
 def queue(vhost: VHost, name: str, **arguments: Any) -> Queue:
@@ -234,14 +211,6 @@ def test_only_changed_objects_are_reported(vhost: VHost, policies: Policies, wat
     assert watcher.take_targets() == ["a-exchange", "a1", "a2", "b"]
     policies.clear("/", "lower")
     assert watcher.take_targets() == ["a-exchange", "a1"]
-
-
-def test_a_policy_acts_at_once_on_what_is_queued(vhost: VHost, policies: Policies) -> None:
-    it = queue(vhost, "q")
-    for _ in range(20):
-        vhost.enqueue([framed(RoutingAddress("", "q"), Properties(), b"body")], 4, False, (it,))
-    policies.set("/", "p", "q", {"max-length": 5})
-    assert it.ready == 5
 
 
 def test_an_alternate_exchange_comes_and_goes_with_a_policy(vhost: VHost, policies: Policies) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -10,9 +9,10 @@ from functools import partial
 import pytest
 
 from tests.support.amqp_client import Channel
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.queues import limit_dead_letters, message, new_queue, ready_messages
 from tests.support.session import SureJournal, connected, new_node
+from tests.support.traced_memory import traced_memory
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.exchanges import delayed
 from warren.broker.core.jobs import long_routes, scheduler
@@ -29,10 +29,7 @@ STRATEGIES = pytest.mark.parametrize("strategy", ["at-most-once", "at-least-once
 
 
 class Crowd:
-    """Source queues whose messages expire at the same time, and whose dead letters go to many targets in many steps.
-
-    There is one place. `begun` are the bodies of the letters of which a part was published, in order.
-    """
+    """Source queues whose messages expire at the same time, and whose letters go to many targets, with one place."""
 
     def __init__(self, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in {"SLICE_COST": 5, "REST_COST": 5, "PART_COST": 15, "SHORT_BYTES": 0}.items():
@@ -53,16 +50,11 @@ class Crowd:
         for number in range(SOURCES):
             self.ch.declare(f"source{number}", durable=True, arguments=arguments)
         self.outboxes = [self.queues[f"source{number}"].outbox for number in range(SOURCES)]
-        self.begun: list[bytes] = []
-        assert isinstance(self.node.clock, FakeClock)
-        self.clock = self.node.clock
+        self.clock = fake_clock(self.node.clock)
         self.clock.after_each = self._look
 
     def _look(self) -> None:
-        first = self.queues.get("target0")
         assert sum(map(is_under_way, self.outboxes)) <= 1
-        if first is not None and first.ready > len(self.begun):
-            self.begun += bodies(first)[len(self.begun) :]
 
     def expire(self, letters: int = 1) -> None:
         """Have letters expire in all sources, and publish them until some wait for a place."""
@@ -101,17 +93,6 @@ def is_under_way(outbox: DeadLetterOutbox) -> bool:
 
 def bodies(queue: Queue) -> list[bytes]:
     return [bytes(message.body) for message in ready_messages(queue)]
-
-
-@STRATEGIES
-def test_one_letter_after_the_other_has_a_place_and_each_queue_has_its_turn(
-    strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    crowd = Crowd(strategy, monkeypatch)
-    crowd.expire(letters=5)
-    crowd.check(letters=5)
-    turns = [int(body.split()[0]) for body in crowd.begun]
-    assert turns == turns[:SOURCES] * 5 and sorted(turns[:SOURCES]) == list(range(SOURCES))
 
 
 @STRATEGIES
@@ -242,13 +223,9 @@ def test_very_many_long_routes_take_little_memory_at_a_time(kind: str, monkeypat
             ch.exchange(f"source{number}", "fanout", arguments={"x-delayed-exchange": True})
             ch.bind_exchange("amq.fanout", f"source{number}")
             ch.publish(f"source{number}", "", b"", {"headers": {"x-delay": 10}})
-    tracemalloc.start()
-    try:
-        node.clock.advance(100)  # type: ignore[attr-defined]
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 400 << 10
+    with traced_memory() as memory:
+        fake_clock(node.clock).advance(100)
+    assert memory.peak_bytes < 400 << 10
     assert not vhost.ledger.long_routes.held_bytes and not vhost.ledger.long_routes._waiting
 
 
@@ -260,8 +237,7 @@ def test_delayed_messages_with_long_routes_wait_for_a_place(event: str, monkeypa
     monkeypatch.setattr(delayed, "STEP_COST", 1)
     node = new_node()
     vhost, ch = node.vhosts["/"], connected(node).channel()
-    routes, clock = vhost.ledger.long_routes, node.clock
-    assert isinstance(clock, FakeClock)
+    routes, clock = vhost.ledger.long_routes, fake_clock(node.clock)
     for number in range(TARGETS):
         ch.declare(f"target{number}")
         ch.bind(f"target{number}", "amq.fanout")
@@ -330,8 +306,7 @@ def test_due_messages_of_many_exchanges_are_read_one_after_the_other(
     monkeypatch.setattr(long_routes, "LIMIT_BYTES", exchange_host.READING_BYTES + 1)
     monkeypatch.setattr(delayed, "STEP_COST", 1)
     node = new_node(SureJournal())
-    vhost, ch, clock = node.vhosts["/"], connected(node).channel(), node.clock
-    assert isinstance(clock, FakeClock)
+    vhost, ch, clock = node.vhosts["/"], connected(node).channel(), fake_clock(node.clock)
     vhost.bind("amq.fanout", vhost.declare_queue("q"), "", Table.EMPTY)
     for number in range(5):
         ch.exchange(f"x{number}", "fanout", durable=True, arguments={"x-delayed-exchange": True})

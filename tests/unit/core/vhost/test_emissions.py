@@ -161,14 +161,6 @@ def test_a_deleted_exchange_still_delivers_its_history_and_a_deleted_queue_ends_
     assert not vhost.emitting and not vhost.unbinding_jobs
 
 
-def test_a_stop_delivers_the_whole_history_before(peer: InProcessPeer, vhost: VHost) -> None:
-    history(vhost)
-    queue = vhost.declare_queue("q")
-    vhost.bind("h", queue, "", Table.EMPTY)
-    peer.node.finish()
-    assert bodies(queue) == list(range(KEPT))
-
-
 def test_a_history_of_large_messages_is_bounded_by_its_bytes_but_never_shorter_than_the_default(
     vhost: VHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
