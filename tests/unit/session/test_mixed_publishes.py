@@ -219,7 +219,7 @@ def test_few_patterns_are_made_at_once_and_they_count_as_work_of_the_connection(
 
 def test_what_a_channel_keeps_of_properties_is_limited_in_bytes() -> None:
     """The worst are long ones with many values, of which patterns are the largest."""
-    channels = [CheckedProperties() for _ in range(2)]
+    channels = [CheckedProperties() for _ in range(4)]
     longest = checked_properties.RAW_BYTES
     with traced_memory() as memory:
         for checked in channels:
