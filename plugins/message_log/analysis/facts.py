@@ -113,7 +113,7 @@ ROUTES = Fact(
     {
         **measures("sum", "published", "bytes", "unroutable", "returned"),
         **measures("min", "unroutable_since", type=TIME),
-        **measures("max", "unroutable_last", type=TIME),
+        **measures("max", "unroutable_last", "routed_last", type=TIME),
         **measures("max", "unroutable_message", type=pa.string()),
     },
 )

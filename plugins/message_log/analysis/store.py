@@ -24,7 +24,7 @@ from .input import Input, LogFile
 from .reduction import CheckedRange, Ranges
 
 RECORD, TRAFFIC, FACTS = "record.json", "traffic.parquet", "facts.parquet"
-VERSION = 2  # of facts; those of another version are made again
+VERSION = 3  # of facts; those of another version are made again
 
 
 class Record(msgspec.Struct):
