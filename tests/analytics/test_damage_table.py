@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 from collections.abc import Callable
@@ -20,9 +21,11 @@ from warren.plugins.message_log.analysis.boots import Known
 from warren.plugins.message_log.analysis.engine import InProcess
 from warren.plugins.message_log.analysis.folder import Folder
 from warren.plugins.message_log.analysis.ledger import Ledger, make_ledger
+from warren.plugins.message_log.compaction import merge
 from warren.plugins.message_log.export.node_state import BootEnd, Content, state_path
 from warren.plugins.message_log.file_format import schema
 
+from .commands import run_here
 from .log import START, Log
 
 BALANCED, IMBALANCED, INCOMPLETE = "balanced", "imbalanced", "incomplete"
@@ -312,6 +315,36 @@ def test_hours_of_a_running_broker_without_snapshots_are_a_reason(tmp_path: Path
     expect(log.folder, INCOMPLETE, r"1 hours of a running broker have no snapshot, such as 2026-11-22 07 \(a@lab b1\)")
 
 
+@pytest.mark.parametrize(("identities", "status"), [("same", INCOMPLETE), ("own", BALANCED)])
+def test_a_repeated_message_does_not_hide_a_lost_one_with_the_same_body(
+    tmp_path: Path, identities: str, status: str
+) -> None:
+    upstream, downstream = Log(tmp_path / "export", A), Log(tmp_path / "export", B)
+    for log in (upstream, downstream):
+        log.snapshot(schema.START)
+    taken = {number: upstream.publish(LINK) for number in range(3)}
+
+    def arrive(number: int) -> None:
+        about = {"identity": "equal" if identities == "same" else f"message {number}", "link": LINK, "upstream": "a"}
+        downstream.publish("q", event=schema.FED_IN, **about)
+
+    for number, message in taken.items():
+        upstream.deliver(message, LINK)
+        if number == 0:
+            arrive(0)
+            upstream.requeue(message, LINK)  # the link is cut before its acknowledgement
+            upstream.deliver(message, LINK, redelivered=True)
+        if number != 2 or identities == "own":
+            arrive(number)
+        identity = "equal" if identities == "same" else f"message {number}"
+        upstream.ack(message, LINK, schema.FED_OUT, identity=identity, link=LINK)
+    for log in (upstream, downstream):
+        log.snapshot(schema.STOP)
+        log.write()
+    text = rf"up to 1 messages of a link may be lost, since 3 have the same body .* \({LINK} of {A}\)"
+    expect(tmp_path / "export", status, *[text] * (status == INCOMPLETE))
+
+
 # Legal histories
 
 
@@ -535,3 +568,69 @@ def test_the_store_is_compared_by_its_own_log(tmp_path: Path, name: str) -> None
     ledger = expect(tmp_path / "export", status, *sentences)
     if status == BALANCED:
         assert ledger.verdict.reasons == []
+
+
+# Files that no broker writes
+
+
+HOSTILE = [
+    *[(schema.EVENTS, "sample_rate", value) for value in (math.nan, math.inf, 0.0, -1.0, 3.0)],
+    *[(schema.EVENTS, "ts_us", value) for value in (-1, 1 << 58)],
+    *[(schema.EVENTS, "row", value) for value in (-(1 << 63), (1 << 63) - 1)],
+    (schema.QUEUE_STATS, "sample_rate", math.nan),
+    (schema.QUEUE_STATS, "ts_us", 1 << 58),
+    *[(schema.METRICS, "value", value) for value in (math.nan, -math.inf)],
+    (schema.METRICS, "ts_us", 1 << 58),
+    (schema.METRICS, "buckets", pa.list_(pa.struct([("a", pa.int64())]))),
+    (schema.METRICS, "labels", pa.int64()),
+    (schema.EVENTS, "queue", pa.list_(pa.int64())),
+    (schema.EVENTS, "msg_seq", pa.float64()),
+]
+
+
+@pytest.mark.parametrize(("table", "column", "value"), HOSTILE)
+def test_a_file_with_values_that_no_broker_writes_is_left_out_by_name(
+    tmp_path: Path, table: str, column: str, value: Any
+) -> None:
+    folder = tmp_path / "export"
+    log = Log(folder, A)
+    log.snapshot(schema.START)
+    log.metric(schema.CHANNELS, 1)
+    log.round_trip("q", message_id="m")
+    log.snapshot(schema.STOP)
+    log.write()
+    (path,) = folder.glob(f"{table}/*/*/*.parquet")
+    rows = pq.ParquetFile(path).read()
+    place = rows.schema.get_field_index(column)
+    is_type = isinstance(value, pa.DataType)
+    type = value if is_type else rows.schema.field(place).type
+    made = pa.nulls(rows.num_rows, type) if is_type else pa.array([value] * rows.num_rows, type)
+    rows = rows.set_column(place, pa.field(column, type), made)
+    about = {key: text for key, text in rows.schema.metadata.items() if key != b"ARROW:schema"}
+    pq.write_table(rows.replace_schema_metadata(about), path)
+    ledger = ledger_of(folder)
+    values = report.make_report(InProcess(), ledger).values
+    assert values["input"]["skipped_files"] == [path.relative_to(folder).as_posix()]
+    assert ledger.verdict.status != BALANCED
+    traced = run_here("trace", "m", "--input", str(folder))
+    assert traced.returncode in (0, 66, 70) and len(traced.stderr.splitlines()) <= 1
+    assert merge.compact(folder, datetime.now(UTC)).before == 0
+
+
+def test_a_compaction_does_not_follow_links_out_of_the_export(tmp_path: Path) -> None:
+    """One hour of an export is a link to that of another one, and files are links to other files."""
+    folder, other = tmp_path / "export", tmp_path / "other"
+    for place, node, boot_id in ((folder, A, "a1"), (other, B, "b1")):
+        log = Log(place, node, boot_id)
+        for _ in range(3):
+            log.round_trip("q")
+            log.write()
+    (hour,), (theirs,) = folder.glob("events/*/*"), other.glob("events/*/*")
+    (hour.parent / "hour=04").symlink_to(theirs)
+    first, *others = events(folder, "a1")
+    for path in others:
+        path.rename(other / path.name)
+        path.symlink_to(other / path.name)
+    before = sorted(other.rglob("*.parquet"))
+    assert merge.compact(folder, datetime.now(UTC)).before == 0
+    assert sorted(other.rglob("*.parquet")) == before and first.exists()

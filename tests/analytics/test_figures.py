@@ -71,7 +71,7 @@ def routes(*counts: tuple[str, int]) -> pa.Table:
         {"node": "n", "vhost": "/", "exchange": "x", "routing_key": key, "published": count * WEIGHT}
         for key, count in counts
     ]
-    rest = dict.fromkeys(facts.ROUTES.schema.names, 0)
+    rest = dict.fromkeys(facts.ROUTES.schema.names) | dict.fromkeys(("bytes", "unroutable", "returned"), 0)
     return pa.Table.from_pylist([rest | row for row in rows], facts.ROUTES.schema)
 
 

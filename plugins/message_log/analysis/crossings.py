@@ -5,15 +5,20 @@ An upstream queue at several brokers may have the same name, so a link is named 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from ..file_format.schema import REQUEUE
 from .boots import Boot, micros
-from .facts import Fact, bucket, group, measures, names, unified
+from .facts import AGES, Fact, bucket, group, measures, names, unified
+from .reduction import histogram, joined
+from .timeline import Steps
 
 Link = tuple[str, str | None]
 """The upstream queue and the node of the upstream."""
@@ -28,6 +33,7 @@ class LinkCount:
     discarded   arrived messages that were dropped: by max-hops or as repeats
     duplicates  messages that arrived more often than they were taken
     missing     messages that were taken and did not arrive; None if one of the brokers exported nothing of the link
+    equal       taken messages that have the same identity as others: the same body and no message_id
     pending     messages that may have arrived unlogged: the downstream's log does not reach that far yet, or was cut
                 short by a kill; None likewise
     """
@@ -40,6 +46,7 @@ class LinkCount:
     taken: int = 0
     arrived: int = 0
     discarded: int = 0
+    equal: int = 0
     duplicates: int = 0
     missing: int | None = None
     pending: int | None = None
@@ -154,6 +161,33 @@ def links(
     return list(counts.values()), histograms(lags), lost
 
 
+def ages(crossings: pa.Table, receipts: pa.Table) -> pa.Table:
+    """Return histograms of the ages of messages since their first publish, when a consumer behind a link got them.
+
+    Over several links, it is the publish at the first of their brokers. Messages of which several have one identity are
+    left out.
+    """
+    first = crossings.group_by("identity", use_threads=False).aggregate([("published", "min")])
+    once = pc.and_(pc.equal(crossings["taken"], 1), pc.equal(crossings["arrived"], 1))
+    columns = crossings.filter(once).select(["link", "identity", "upstream_node"])
+    rows = joined(joined(receipts, columns, "link", "identity"), first, "identity")
+    rows = rows.filter(rows["published_min"].is_valid())
+    age_us = np.maximum(rows["received_us"].to_numpy() - rows["published_min"].to_numpy(), 0)
+    named = rows.rename_columns({"upstream_node": "origin_node", "link": "origin"})
+    return histogram(AGES, named.select(["node", "vhost", "origin_node", "origin", "queue"]), age_us)
+
+
+def lags_by_step(crossings: pa.Table, steps: Steps) -> list[dict[str, Any]]:
+    """Return the greatest lag of each link in each step, in microseconds."""
+    rows = crossings.filter(pc.and_(crossings["entered"].is_valid(), crossings["published"].is_valid()))
+    entered_us, published_us = (rows[name].to_numpy() for name in ("entered", "published"))
+    table = rows.select(["link", "upstream_node"]).append_column("step", pa.array(steps.of(entered_us // 1_000_000)))
+    table = unified(table.append_column("lag_us", pa.array(np.maximum(entered_us - published_us, 0))))
+    grouped = table.group_by(["link", "upstream_node", "step"], use_threads=False).aggregate([("lag_us", "max")])
+    found: list[dict[str, Any]] = grouped.to_pylist()
+    return found
+
+
 def merge_counts(parts: Iterable[LinkCount]) -> list[LinkCount]:
     """Merge the counts of the same links."""
     merged: dict[Link, LinkCount] = {}
@@ -176,10 +210,25 @@ def unknown_ends(links: Iterable[LinkCount]) -> list[str]:
     ]
 
 
+def hidden_losses(links: Iterable[LinkCount], kinds: pa.Table) -> list[str]:
+    """Return reasons for links that have repeated messages, and brought equal ones: one may stand for another."""
+    repeated: Counter[Link] = Counter()
+    for row in kinds.to_pylist():
+        if row["event"] == REQUEUE:
+            repeated[row["queue"], row["node"]] += row["records"]
+    bounds = [(link, min(link.equal, repeated[link.link, link.upstream_node])) for link in links]
+    return [
+        f"up to {most:,} messages of a link may be lost, since {link.equal:,} have the same body as others and no "
+        f"message_id, and a repeated one may stand for a lost one ({link.link} of {link.upstream_node})"
+        for link, most in bounds
+        if most and link.missing is not None
+    ]
+
+
 HOW_MERGED: dict[str, Callable[[list[Any]], Any]] = {
     **dict.fromkeys(("node", "vhost", "upstream", "last_arrival_us", "most_hops"), max),
     "first_arrival_us": min,
-    **dict.fromkeys(("taken", "arrived", "discarded", "duplicates", "missing", "pending"), sum),
+    **dict.fromkeys(("taken", "arrived", "discarded", "equal", "duplicates", "missing", "pending"), sum),
     **dict.fromkeys(("hops", "with_hops", "negative_lags"), sum),
 }
 LOST = 10_000
@@ -192,6 +241,7 @@ def add(count: LinkCount, row: Mapping[str, Any]) -> None:
     for name in ("node", "vhost", "upstream"):
         if row[name] is not None:
             setattr(count, name, max(getattr(count, name) or "", row[name]))
+    count.equal += row["taken"] if row["taken"] > 1 else 0
     count.duplicates += max(row["arrived"] - max(row["taken"], 1), 0)
     if row["entered"] is not None:
         count.first_arrival_us = min(row["entered"], count.first_arrival_us or row["entered"])

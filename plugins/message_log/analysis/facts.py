@@ -6,6 +6,10 @@ sums are of integers, and quantiles come from histograms with fixed buckets.
 
     traffic    messages by second: what each queue, virtual host and user did
     latencies  histograms of times since the publish, and of the stages of a message within a queue
+    ages       histograms of the ages of dead letters since their first publish, when a consumer got them
+    slowest    the messages that consumers settled longest after the first publish
+    consumers  messages of each consumer
+    holds      for how long each consumer held the messages that it acknowledged
     routes     messages by exchange and routing key
     transfers  messages between connections, exchanges and queues
     attempts   messages that were redelivered or requeued
@@ -14,9 +18,11 @@ sums are of integers, and quantiles come from histograms with fixed buckets.
     journeys   open journeys: messages in a queue of which the log has no entry, no end, or several of them
     messages   messages whose journeys are open, or that were routed to more or fewer queues than they entered
     crossings  messages of federation links, by identity
+    arrivals   messages from federation links that may still be in a queue, by number, with their identity
+    receipts   when a consumer got a message from a federation link, by identity and queue
 
-`journeys`, `messages` and `crossings` have a row for each message; all others are bounded by the numbers of queues,
-users, connections, keys and seconds.
+The last five have a row for each message; all others are bounded by the numbers of queues, users, connections, keys and
+seconds.
 """
 
 from __future__ import annotations
@@ -45,10 +51,11 @@ class Measure(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """The columns of a fact. Keys may be null."""
+    """The columns of a fact. Keys may be null. With `top`, only that many rows with the greatest first measure stay."""
 
     keys: Mapping[str, pa.DataType]
     measures: Mapping[str, Measure]
+    top: int = 0
 
     @property
     def schema(self) -> pa.Schema:
@@ -79,9 +86,36 @@ LATENCIES = Fact(
     {**names("node", "vhost", "queue", "stage"), "bucket": pa.int32()},
     {**measures("sum", "records"), **measures("max", "highest_us")},
 )
+AGES = Fact(
+    {**names("node", "vhost", "origin_node", "origin", "queue"), "bucket": pa.int32()},
+    {**measures("sum", "records"), **measures("max", "highest_us")},
+)
+SLOWEST = Fact(
+    {**names(*BOOT, "vhost", "queue"), "msg_seq": INT},
+    {**measures("max", "age_us"), **measures("max", "at", type=TIME)},
+    top=200,
+)
+CONSUMERS = Fact(
+    names("node", "vhost", "queue", "consumer_tag", "user", "conn_id"),
+    {
+        **measures("sum", "delivered", "acknowledged"),
+        **measures("max", "last_delivered", "last_acknowledged", type=TIME),
+    },
+    top=10_000,  # clients may make a consumer for each message
+)
+HOLDS = Fact(
+    {**names("node", "vhost", "queue"), "consumer": INT},
+    {**measures("sum", "held", "held_us"), **measures("max", "longest_held_us")},
+    top=10_000,
+)
 ROUTES = Fact(
     {**names("node", "vhost", "exchange"), "routing_key": pa.string()},
-    measures("sum", "published", "bytes", "unroutable", "returned"),
+    {
+        **measures("sum", "published", "bytes", "unroutable", "returned"),
+        **measures("min", "unroutable_since", type=TIME),
+        **measures("max", "unroutable_last", type=TIME),
+        **measures("max", "unroutable_message", type=pa.string()),
+    },
 )
 TRANSFERS = Fact(
     names("node", "vhost", "event", "exchange", "queue", "user", "conn_id", "link"),
@@ -112,7 +146,8 @@ JOURNEYS = Fact(
     {
         **measures("sum", "entered", "delivered", "left", *WAYS_OUT),
         **measures("min", "enter_row", "enter_ns", "deliver_ns"),
-        **measures("max", "leave_row", "last_deliver_ns", "leave_ns"),
+        **measures("max", "leave_row", "last_deliver_ns", "leave_ns", "origin_us", "consumer"),
+        **measures("max", "first_queue", type=pa.string()),
         **measures("max", "last", type=TIME),
         **measures("max", "durable", type=BOOL),
     },
@@ -134,9 +169,17 @@ CROSSINGS = Fact(
         **measures("min", "published", "entered"),
     },
 )
+ARRIVALS = Fact({**names(*BOOT, "vhost"), "msg_seq": INT}, measures("max", "link", "identity", type=pa.string()))
+RECEIPTS = Fact(
+    {**names("link"), "identity": pa.string(), **names("node", "vhost", "queue")}, measures("max", "received_us")
+)
 FACTS: dict[str, Fact] = {
     "traffic": TRAFFIC,
     "latencies": LATENCIES,
+    "ages": AGES,
+    "slowest": SLOWEST,
+    "consumers": CONSUMERS,
+    "holds": HOLDS,
     "routes": ROUTES,
     "transfers": TRANSFERS,
     "attempts": ATTEMPTS,
@@ -145,11 +188,14 @@ FACTS: dict[str, Fact] = {
     "journeys": JOURNEYS,
     "messages": MESSAGES,
     "crossings": CROSSINGS,
+    "arrivals": ARRIVALS,
+    "receipts": RECEIPTS,
 }
 Facts = dict[str, pa.Table]
 """A table for each name of FACTS, with the columns of its schema."""
 
 MOST = 1 << 60  # of a number in a row
+LATEST = 1 << 57  # of a time in microseconds: Python has dates up to the year 9999
 BUCKETS = 128  # of a histogram for each factor of e: a quantile is off by 0.4 % at most
 
 
@@ -178,8 +224,20 @@ def group(fact: Fact, rows: pa.Table) -> pa.Table:
         return last_of_group(fact, rows)
     aggregations = [(name, measure.merge) for name, measure in fact.measures.items()]
     grouped = rows.group_by(list(fact.keys), use_threads=False).aggregate(aggregations)
-    renamed = grouped.rename_columns([*fact.keys, *fact.measures])
-    return renamed.cast(fact.schema)
+    renamed = grouped.rename_columns([*fact.keys, *fact.measures]).cast(fact.schema)
+    return greatest(fact, renamed) if fact.top else renamed
+
+
+def greatest(fact: Fact, rows: pa.Table) -> pa.Table:
+    """Return the `top` rows with the greatest first measure; of equal ones those whose keys are first."""
+    if rows.num_rows <= fact.top:
+        return rows
+    measure = next(iter(fact.measures))
+    values = rows[measure].to_numpy()
+    rows = rows.filter(pa.array(values >= np.partition(values, -fact.top)[-fact.top]))
+    texts = pa.table({name: rows[name].cast(pa.string()) for name in fact.keys} | {measure: rows[measure]})
+    order = [(measure, "descending"), *((name, "ascending") for name in fact.keys)]
+    return rows.take(pc.sort_indices(texts, order)[: fact.top])
 
 
 def last_of_group(fact: Fact, rows: pa.Table) -> pa.Table:
@@ -280,14 +338,20 @@ class Table:
         self.count = rows.num_rows
         self._types = {column.name: ARROW[column.type] for column in schema.TABLES[name]}
         for column in schema.TABLES[name]:
-            if column.type in ("int64", "timestamp"):
-                self._check_range(column.name)
+            if column.type == "timestamp":
+                self._check_range(column.name, 0, LATEST)
+            elif column.type == "int64":
+                self._check_range(column.name, -MOST, MOST)
+        if "sample_rate" in self.rows.column_names:
+            rates = numbers_of(self.rows["sample_rate"])
+            if not ((rates > 0) & (rates <= 1)).all():
+                raise ValueError("sample_rate")
 
-    def _check_range(self, name: str) -> None:
-        """Raise ValueError for a number that no broker counts up to, with which sums would not fit into 64 bits."""
+    def _check_range(self, name: str, low: int, high: int) -> None:
+        """Raise ValueError for numbers that no broker has, with which sums would not fit into 64 bits."""
         if name in self.rows.column_names and self.count:
             ends = pc.min_max(self.rows[name].cast(INT)).as_py()
-            if ends["min"] is not None and not -MOST <= ends["min"] <= ends["max"] <= MOST:
+            if ends["min"] is not None and not low <= ends["min"] <= ends["max"] <= high:
                 raise ValueError(f"{name}: {ends['min']} to {ends['max']}")
 
     def __getitem__(self, name: str) -> pa.ChunkedArray:

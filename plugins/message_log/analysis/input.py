@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..file_format import compacted, schema
-from ..file_format.arrow_schema import ARROW
+from ..file_format.arrow_schema import fits, statistics_of
 from .boots import BootEnd, Name
 from .engine import Engine
 from .folder import Folder, Vanished
@@ -284,46 +284,11 @@ def has_hour(path: str) -> bool:
         return False
 
 
-def fits(table: str, footer: pq.FileMetaData) -> bool:
-    """Return whether a file has the columns of its table, of their types, those that must not be null without nulls."""
-    fields = {field.name: field.type for field in footer.schema.to_arrow_schema()}
-    for name, kind, optional in schema.TABLES[table]:
-        type = fields.get(name)
-        if type is None:
-            if not optional:
-                return False
-            continue
-        if kind in ("map", "list"):
-            continue  # nothing is computed with these
-        text = pa.types.is_string(type) or pa.types.is_dictionary(type) and pa.types.is_string(type.value_type)
-        if not (text if kind in ("string", "dictionary") else type == ARROW[kind]):
-            return False
-        if not optional and any(nulls(footer, name)):
-            return False
-    return True
-
-
-def nulls(footer: pq.FileMetaData, name: str) -> Iterator[int]:
-    """Yield the number of nulls of a column in each row group that has statistics of it."""
-    for statistics in statistics_of(footer, name):
-        if statistics.has_null_count:
-            yield statistics.null_count
-
-
 def least(footer: pq.FileMetaData, name: str) -> Iterator[int]:
     """Yield the least value of a column in each row group that has statistics of it."""
     for statistics in statistics_of(footer, name):
         if statistics.has_min_max:
             yield statistics.min
-
-
-def statistics_of(footer: pq.FileMetaData, name: str) -> Iterator[pq.Statistics]:
-    places = [place for place in range(footer.num_columns) if footer.schema.column(place).path == name]
-    for group in range(footer.num_row_groups):
-        for place in places:
-            statistics = footer.row_group(group).column(place).statistics
-            if statistics is not None:
-                yield statistics
 
 
 def changed(

@@ -87,7 +87,8 @@ class Job:
         """Report again and again, also after a run that failed. Raises JobRefused."""
         while True:
             try:
-                self._log(f"{self.run(engine)['verdict']} Next look in {every_s:g} s")
+                report = self.run(engine)
+                self._log(f"{report['health']['sentence']} {report['verdict']} Next look in {every_s:g} s")
             except FAILURES as error:
                 self._log(f"{one_line(error)}. Next look in {every_s:g} s")
             time.sleep(every_s)

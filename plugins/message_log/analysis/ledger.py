@@ -29,21 +29,21 @@ from .durability import WAITING, Durability, cuts, durability, waiting_in
 from .engine import Engine
 from .facts import FACTS, Fact, Facts, Numbers, empty, group, merge, numbers_of
 from .folder import Folder, Vanished
+from .health import AGAIN, OLDEST, most_delivered, oldest
 from .input import NOT_PARQUET, Input, LogFile, SkippedFile, read_input
 from .queues import OPEN_COUNTS, Balance, QueueName, balances, impossible, open_counts, overfull
 from .reduction import Boot as BootName
-from .reduction import CheckedRange, Events, Ranges, reduce_rows, row_ranges, settle, stages
+from .reduction import CheckedRange, Events, Ranges, of_journeys, reduce_rows, row_ranges, settle
 from .reduction import crossings as crossings_of
 from .selection import ALL, Selection
-from .timeline import OLDEST, undelivered
 from .verdict import Imbalance, Verdict, imbalances, unrouted, verdict
 
-OPEN = ("journeys", "messages", "crossings")  # facts with a row for each message
+OPEN = ("journeys", "messages", "arrivals", "crossings", "receipts")  # facts with a row for each message
 OF_HOURS: dict[str, Fact] = {
     **hours.SUMMARY,
     **{name: fact for name, fact in FACTS.items() if name not in (*OPEN, "traffic")},
 }
-SUMMARY: dict[str, Fact] = {**OF_HOURS, "open": OPEN_COUNTS, "waiting": WAITING, "oldest": OLDEST}
+SUMMARY: dict[str, Fact] = {**OF_HOURS, "open": OPEN_COUNTS, "waiting": WAITING, "oldest": OLDEST, "again": AGAIN}
 EMPTY: Facts = {name: fact.schema.empty_table() for name, fact in SUMMARY.items()}
 PART_BYTES = 256 << 20  # of files of events, for which there is a part
 UNROUTED = 10_000  # messages of a part that are listed
@@ -53,7 +53,7 @@ UNROUTED = 10_000  # messages of a part that are listed
 class Ledger:
     """The results of the check of a log.
 
-    place      the folder with the seconds of each hour, `hours`, by path
+    place      the folder with the seconds of each hour, `hours`, and the open facts of all, `parts`, by path
     facts      the merged facts of all hours and parts, as SUMMARY
     snapshots  the merged facts of `snapshots`
     lags       histograms of the lags of links
@@ -63,6 +63,7 @@ class Ledger:
     input: Input
     place: Folder
     hours: list[str]
+    parts: list[str]
     facts: Facts
     snapshots: Facts
     boots: list[Boot]
@@ -105,8 +106,10 @@ def make_ledger(
     hourly = engine.reduce(partial(facts_of_hour, place), stored, merge_hours, facts_of)
     cut = cuts(of_snapshots["closings"])
     parts = list(engine.map(partial(meet, place, ranges, cut, stored), [f"{part:04}" for part in range(count)]))
-    facts = merge([EMPTY, *(EMPTY | each for each in [*hourly, *(part.summary for part in parts)])], SUMMARY)
     paths = [part.path for part in parts]
+    links = [{"ages": table} for table in engine.map(partial(ages_of_links, place, paths), paths)]
+    summaries = [*hourly, *(part.summary for part in parts), *links]
+    facts = merge([EMPTY, *(EMPTY | each for each in summaries)], SUMMARY)
     known = known or known_of(files, selection)
     boots = boots_of(facts["rows"], of_snapshots["closings"], known)
     rows = edge_rows(engine, log, files, boots)
@@ -119,9 +122,11 @@ def make_ledger(
         boots, gaps(facts["rows"], boots), of_queues, wrong, kept, lost, odd, files, not selection.queues
     )
     reasons = [*missing_newest(boots, known), *hours_without_snapshots(boots, of_snapshots["closings"])]
-    reasons += crossings.unknown_ends(of_links) if selection.is_whole else []
+    if selection.is_whole:
+        reasons += [*crossings.unknown_ends(of_links), *crossings.hidden_losses(of_links, facts["kinds"])]
     judged = verdict(boots, found, [*reasons, *files.reasons()])
-    return Ledger(log, files, place, stored, facts, of_snapshots, boots, of_queues, kept, of_links, lags, found, judged)
+    results = (facts, of_snapshots, boots, of_queues, kept, of_links, lags, found, judged)
+    return Ledger(log, files, place, stored, paths, *results)
 
 
 class SelectedFolder(NamedTuple):
@@ -288,8 +293,8 @@ def store_hour(
     path, count = f"hours/{hour}", records[hour].parts
     place.remove(f"{path}/{store.RECORD}")
     place.write(f"{path}/{store.TRAFFIC}", facts["traffic"])
-    of_message = {name: numbers_of(facts[name]["msg_seq"]) % count for name in ("journeys", "messages")}
-    of_message["crossings"] = hashes(facts["crossings"]["identity"]) % count
+    of_message = {name: numbers_of(facts[name]["msg_seq"]) % count for name in ("journeys", "messages", "arrivals")}
+    of_message |= {name: hashes(facts[name]["identity"]) % count for name in ("crossings", "receipts")}
     for part in range(count):
         still_open = {name: facts[name].filter(pa.array(of_message[name] == part)) for name in OPEN}
         store.save(place, f"{path}/{part:04}.parquet", still_open)
@@ -324,15 +329,16 @@ def meet(place: Folder, ranges: Ranges, cut: Mapping[BootName, int], stored: lis
     still_open = [store.load(place, f"hours/{hour}/{part}.parquet") for hour in stored]
     settled = settle(merge([empty(), *(empty() | each for each in still_open)]), ranges)
     path = f"parts/{part}"
-    for name in ("journeys", "crossings"):
+    for name in ("journeys", "crossings", "receipts"):
         place.write(f"{path}/{name}.parquet", settled[name])
     journeys, messages = settled["journeys"], settled["messages"]
     summary = {
         "balances": settled["balances"],
-        "latencies": pa.concat_tables([settled["latencies"], stages(journeys)]),
+        **of_journeys(settled, journeys),
         "open": open_counts(journeys, ranges),
         "waiting": waiting_in(journeys, messages, cut),
-        "oldest": undelivered(journeys),
+        "oldest": oldest(journeys),
+        "again": most_delivered(journeys),
     }
     return Part(path, summary, unrouted(messages, UNROUTED))
 
@@ -364,6 +370,17 @@ def check_links(
 
 def ends_of_links(place: Folder, part: str) -> crossings.Ends:
     return crossings.ends(place.read(f"{part}/crossings.parquet", FACTS["crossings"].schema))
+
+
+def ages_of_links(place: Folder, paths: list[str], part: str) -> pa.Table:
+    """Return the ages of the messages of links, given all parts: each has the receipts of messages of others."""
+    crossed = place.read(f"{part}/crossings.parquet", FACTS["crossings"].schema)
+    if not crossed.num_rows:
+        return FACTS["ages"].schema.empty_table()
+    tables = [place.read(f"{path}/receipts.parquet", FACTS["receipts"].schema) for path in paths]
+    receipts = group(FACTS["receipts"], pa.concat_tables(tables))
+    here = hashes(receipts["identity"]) % len(paths) == paths.index(part)
+    return crossings.ages(crossed, receipts.filter(pa.array(here)))
 
 
 def count_links(

@@ -26,7 +26,7 @@ from ..export.boot_files import describe_file
 from ..export.manifest import Manifest, RemovedFile, ReplacedFiles
 from ..export.parquet_file import Part, temporary_path
 from ..file_format import compacted, schema
-from ..file_format.arrow_schema import is_known
+from ..file_format.arrow_schema import fits, is_known
 
 GRACE = timedelta(hours=1)  # after the end of an hour, in which a writer may still finish files of it
 FILE_BYTES = 128 << 20  # the maximum in a merged file
@@ -84,7 +84,7 @@ def compact(folder: Path, now: datetime) -> Result:
             ended = hour_of(place)
             if ended is None or ended + timedelta(hours=1) + GRACE > now:
                 continue
-            for files in groups(small_files(place)):
+            for files in groups(small_files(folder, table, place)):
                 rows += merge(folder, table, files)
                 before += len(files)
                 after += 1
@@ -98,16 +98,19 @@ def hour_of(place: Path) -> datetime | None:
         return None
 
 
-def small_files(place: Path) -> list[SmallFile]:
-    """Return the small files of an hour."""
-    files = []
+def small_files(folder: Path, table: str, place: Path) -> list[SmallFile]:
+    """Return the small files of an hour, none through links, which may lead out of the export."""
+    files: list[SmallFile] = []
+    if not place.resolve().is_relative_to(folder.resolve()):
+        return files
     for path in sorted(place.glob("part-*.parquet")):
         name = schema.parse_name(path.name)
         size = path.stat().st_size
-        if name is None or size > FILE_BYTES // 2:
+        if name is None or size > FILE_BYTES // 2 or path.is_symlink():
             continue
         footer = pq.read_metadata(path)
-        if is_known(footer):
+        numbers = [(footer.metadata or {}).get(key.encode(), b"0") for key in (schema.LOST_KEY, schema.FILE_AGE_KEY)]
+        if is_known(footer) and fits(table, footer) and all(number.isdigit() for number in numbers):
             files.append(SmallFile(path, name, size, footer.num_rows, dict(footer.metadata)))
     return files
 

@@ -7,6 +7,7 @@ import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from warren.broker.runtime.supervisor import Supervisor
 from .pipe_format import HEAD, NOT_WRITTEN, READY, STARTED
 
 MODULE = "warren.plugins.message_log.export.writer"
-STOP_WAIT_S = 30.0  # the time for the writer to finish its files when the node stops
+STOP_WAIT_S = 30.0  # without progress, until a writer that should end is killed
 READY_WAIT_S = 60.0  # the time for a writer that continues a boot to read the files
 
 PRINTED = "message_log_writer_printed"  # the event of a line that is not a report of the writer
@@ -142,14 +143,25 @@ class Outlet:
         self._pipe.write(b"".join([HEAD.pack(what, sum(map(len, parts))), *parts]))
 
     async def stop(self) -> None:
-        """Close the pipe and wait until the writer has written everything, for STOP_WAIT_S at most."""
+        """Close the pipe and wait until the writer has written everything, as long as it makes progress."""
         self._stopping = True
         if self._pipe is not None:
             self._pipe.close()
         if self._watching is None or self._process is None:
             return
-        done, _ = await asyncio.wait([self._watching], timeout=STOP_WAIT_S)
-        if not done:
-            self._process.kill()
-            self._report("message_log_not_written", "error", {"reason": "the writer did not end in time"})
-            await self._watching
+        progress = self.waiting_bytes, processor_time(self._process.pid)
+        while not (await asyncio.wait([self._watching], timeout=STOP_WAIT_S))[0]:
+            before, progress = progress, (self.waiting_bytes, processor_time(self._process.pid))
+            if progress == before:
+                reason = "the writer made no progress at the end: what it had not finished is lost"
+                self._report(NOT_WRITTEN, "error", {"reason": reason, "waiting_bytes": self.waiting_bytes})
+                self._process.kill()
+                await self._watching
+
+
+def processor_time(pid: int) -> list[str]:
+    """Return the processor time of a process, as the system counts it, or an empty list where it is not known."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    except OSError:
+        return []

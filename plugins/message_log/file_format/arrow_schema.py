@@ -1,12 +1,13 @@
 """The Arrow schemas of the tables of the export, and the Arrow types of the column types that `schema` names."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from . import schema
 
+ROWS_MOST = 1 << 28  # of a file; more than a writer finishes in an hour
 ARROW: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "int64": pa.int64(),
@@ -39,3 +40,46 @@ def arrow_schema(table: str, without: Collection[str] = ()) -> pa.Schema:
         if column.name not in without
     ]
     return pa.schema(fields, {schema.SCHEMA_KEY: str(schema.SCHEMA)})
+
+
+def fits(table: str, footer: pq.FileMetaData) -> bool:
+    """Return whether a file has the columns of its table, of their types, those that must not be null without nulls.
+
+    A file with more than ROWS_MOST is refused, too: equal values take no space in the file, and much in memory.
+    """
+    if footer.num_rows > ROWS_MOST:
+        return False
+    fields = {field.name: field.type for field in footer.schema.to_arrow_schema()}
+    for name, kind, optional in schema.TABLES[table]:
+        type = fields.get(name)
+        if type is None:
+            if not optional:
+                return False
+            continue
+        numbers = pa.types.is_list(type) and type.value_type == pa.int64()
+        if kind in ("map", "list"):
+            if not (numbers if kind == "list" else pa.types.is_map(type)):
+                return False
+            continue
+        text = pa.types.is_string(type) or pa.types.is_dictionary(type) and pa.types.is_string(type.value_type)
+        if not (text if kind in ("string", "dictionary") else type == ARROW[kind]):
+            return False
+        if not optional and any(nulls(footer, name)):
+            return False
+    return True
+
+
+def nulls(footer: pq.FileMetaData, name: str) -> Iterator[int]:
+    """Yield the number of nulls of a column in each row group that has statistics of it."""
+    for statistics in statistics_of(footer, name):
+        if statistics.has_null_count:
+            yield statistics.null_count
+
+
+def statistics_of(footer: pq.FileMetaData, name: str) -> Iterator[pq.Statistics]:
+    places = [place for place in range(footer.num_columns) if footer.schema.column(place).path == name]
+    for group in range(footer.num_row_groups):
+        for place in places:
+            statistics = footer.row_group(group).column(place).statistics
+            if statistics is not None:
+                yield statistics

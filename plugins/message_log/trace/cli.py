@@ -33,12 +33,14 @@ class Trace(Command):
         try:
             log = search.Log(options.input)
             result = search.find(log, options.id)
+            traced = report.describe(options.id, result) if result.rows else {}
         except search.NoExport as error:
             return failed(str(error), NO_INPUT)
         except (OSError, pa.ArrowException) as error:
             return failed(str(error).splitlines()[0], FAILED)
+        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+            return failed(f"a file has values that no broker writes: {error}", FAILED)
         if not result.rows:
             return failed(f"no message {options.id} in {result.files} files of {options.input}", NOT_FOUND)
-        traced = report.describe(options.id, result)
         print(json.dumps(traced, indent=1) if options.json else report.text(traced))
         return 0

@@ -149,7 +149,7 @@ def _sentence(event: Values, message: Values) -> str:
         schema.DROP: f"dropped from {queue}{why}",
         schema.DEAD_LETTER: f"dead-lettered from {queue}{why}",
     }
-    return sentences[name]
+    return sentences.get(name, f"{name} in {queue}")  # of a damaged file
 
 
 def _quoted(text: str | None) -> str:

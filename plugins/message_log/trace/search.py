@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
 from ..file_format import compacted, schema
-from ..file_format.arrow_schema import ARROW, is_known
+from ..file_format.arrow_schema import ARROW, fits, is_known
 
 LISTINGS = 5  # attempts, while compactions remove listed files
 MESSAGES = 100  # the maximum of messages that are followed, because a message_id need not be unique
@@ -84,8 +84,8 @@ class Log:
         for name in names:
             fragment = form.make_fragment(name, files)
             try:
-                known = is_known(fragment.metadata)
-            except (pa.ArrowInvalid, OSError):
+                known = is_known(fragment.metadata) and fits(schema.EVENTS, fragment.metadata)
+            except (pa.ArrowException, OSError):
                 known = False
             if known:
                 fragments.append(fragment)

@@ -11,7 +11,7 @@ from warren.broker.core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.queues.route_target import RouteTarget
 from warren.broker.session.methods.publish import LOOKS, some_deleted
-from warren.broker.session.methods.tx import PUBLISH_COST
+from warren.broker.session.transaction import PUBLISH_COST
 
 MANY = 3 * TURN_COST // PUBLISH_COST
 

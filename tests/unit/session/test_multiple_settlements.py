@@ -16,8 +16,8 @@ from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues.queue import Queue as BrokerQueue
-from warren.broker.session import settlements
-from warren.broker.session.methods import acknowledge, tx
+from warren.broker.session import settlements, transaction
+from warren.broker.session.methods import acknowledge
 from warren.broker.session.unacked import Settlement
 
 COUNT = 5_000
@@ -273,7 +273,7 @@ def test_a_settlement_that_fails_in_a_transaction_loses_no_delivery(monkeypatch:
             raise OSError("a bug")
         return cost_of_copies(*arguments)
 
-    for module in (acknowledge, settlements, tx):
+    for module in (acknowledge, settlements, transaction):
         monkeypatch.setattr(module, "cost_of_copies", failing)
     with suppress(OSError):
         large.ch.ack(0, multiple=True)
