@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass
 class TracedMemory:
-    """What is still allocated at the end of the context, and the most that was allocated at a time."""
+    """Bytes that are still allocated at the end of the context, and the most that were allocated at a time."""
 
     held_bytes: int = 0
     peak_bytes: int = 0

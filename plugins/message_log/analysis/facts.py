@@ -101,17 +101,19 @@ CONSUMERS = Fact(
         **measures("sum", "delivered", "acknowledged"),
         **measures("max", "last_delivered", "last_acknowledged", type=TIME),
     },
+    top=10_000,  # clients may make a consumer for each message
 )
 HOLDS = Fact(
     {**names("node", "vhost", "queue"), "consumer": INT},
     {**measures("sum", "held", "held_us"), **measures("max", "longest_held_us")},
+    top=10_000,
 )
 ROUTES = Fact(
     {**names("node", "vhost", "exchange"), "routing_key": pa.string()},
     {
         **measures("sum", "published", "bytes", "unroutable", "returned"),
         **measures("min", "unroutable_since", type=TIME),
-        **measures("max", "unroutable_last", type=TIME),
+        **measures("max", "unroutable_last", "routed_last", type=TIME),
         **measures("max", "unroutable_message", type=pa.string()),
     },
 )

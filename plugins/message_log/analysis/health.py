@@ -19,10 +19,10 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import combinations, pairwise
+from statistics import median
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from ..file_format import schema
@@ -158,20 +158,19 @@ def trends(rows: pa.Table, of_boots: Mapping[Name, Window]) -> dict[Queue, Trend
 
 def trend(rows: list[Values], window: Window) -> Trend:
     """Return the trend of a queue by the slopes between all pairs of intervals: their median, and whether most rise."""
-    at = np.array([row["interval"] for row in rows]) * (window.interval_us / SECOND)
-    length = np.array([row["length"] / row["snapshots"] for row in rows])
-    first, second = np.triu_indices(len(rows), 1)
-    slopes = (length[second] - length[first]) / (at[second] - at[first])
+    points = [(row["interval"] * window.interval_us / SECOND, row["length"] / row["snapshots"]) for row in rows]
+    slopes = sorted((y - v) / (x - u) for (u, v), (x, y) in combinations(points, 2))
+    (begin_s, before), (end_s, now) = points[0], points[-1]
     entered = (rows[-1]["published"] or 0) - (rows[0]["published_before"] or 0)
-    leave_per_s = max(entered - (length[-1] - length[0]), 0) / (at[-1] - at[0])
-    grows = bool(np.quantile(slopes, 0.25) > 0 and length[-1] >= STILL * length.max())
+    leave_per_s = max(entered - (now - before), 0) / (end_s - begin_s)
+    grows = slopes[len(slopes) // 4] > 0 and now >= STILL * max(length for _, length in points)
     counted_us = {}
     for name in ("delivered", "acked"):
         increased = [row["interval"] for before, row in pairwise(rows) if (row[name] or 0) > (before[name] or 0)]
         if increased:
             end_us = window.end_us - (window.intervals - 1 - increased[-1]) * window.interval_us
             counted_us[name] = end_us - window.interval_us, end_us
-    return Trend(float(np.median(slopes)), grows, float(leave_per_s), counted_us)
+    return Trend(median(slopes), grows, leave_per_s, counted_us)
 
 
 class Judge:
@@ -215,12 +214,14 @@ class Judge:
         return boot is not None and at is not None and micros(boot.last) - micros(at) <= within_s * SECOND
 
     def is_lost(self, route: Values) -> bool:
-        """Return whether all messages of a routing key go to no queue, and are not returned."""
-        lost = route["unroutable"] - route["returned"]
+        """Return whether messages of a routing key go to no queue now, and are not returned."""
+        if route["exchange"] == "" and (route["routing_key"] or "").startswith(REPLY_QUEUES):
+            return False  # the client that asked is gone
+        last, routed_us = route["unroutable_last"], micros(route["routed_last"])
         return (
-            lost > 0
-            and route["unroutable"] == route["published"]
-            and (self.is_recent(route, route["unroutable_last"], NOW_S))
+            route["unroutable"] > route["returned"]
+            and self.is_recent(route, last, NOW_S)
+            and micros(last) - routed_us >= LEAST_S * SECOND
         )
 
     def example(self, queue: Queue, which: str) -> str | None:
@@ -277,24 +278,22 @@ class Judge:
         return None
 
     def of_routes(self) -> list[Finding]:
-        return [
-            Finding(
-                UNROUTABLE,
-                row["node"],
-                row["vhost"],
-                None,
-                row["unroutable_since"],
-                f"{number(lost)} went to no queue",
-                lost,
-                row["unroutable_message"],
-                row["exchange"],
-                row["routing_key"],
-            )
-            for row in self.unroutable
-            for lost in [round((row["unroutable"] - row["returned"]) / WEIGHT)]
-        ]
+        """Return the exchanges with unroutable messages, each with the key that most of them have."""
+        of_exchanges: dict[tuple[Any, ...], list[Values]] = {}
+        for row in self.unroutable:
+            of_exchanges.setdefault((row["node"], row["vhost"], row["exchange"]), []).append(row)
+        found = []
+        for (node, vhost, exchange), rows in of_exchanges.items():
+            first = max(rows, key=lambda row: (row["unroutable"] - row["returned"], row["routing_key"] or ""))
+            lost = round(sum(row["unroutable"] - row["returned"] for row in rows) / WEIGHT)
+            since = min(max(filter(None, (row["unroutable_since"], row["routed_last"]))) for row in rows)
+            text = f"{number(lost)} went to no queue" + (f", with {len(rows):,} keys" if len(rows) > 1 else "")
+            example = first["unroutable_message"], exchange, first["routing_key"]
+            found.append(Finding(UNROUTABLE, node, vhost, None, since, text, lost, *example))
+        return found
 
 
+REPLY_QUEUES = ("amq.rabbitmq.reply-to.", "amq.gen-")  # the beginnings of the names of queues of one client
 LINK_QUEUE = "federation: "  # the beginning of the names of queues from which links consume
 
 

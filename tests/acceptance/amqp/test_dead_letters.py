@@ -199,7 +199,7 @@ def test_what_was_absent_stays_absent(ch: Channel, source: str, dead: Channel) -
 
 
 def letters(ch: Channel, source: str, exchange: str, *targets: str, key: str = "", **more: object) -> list[Content]:
-    """What each target delivers of one message that is rejected in a queue with this exchange for dead letters."""
+    """Reject a message in a queue with this exchange for dead letters, and return what each target delivers."""
     arguments = {"x-dead-letter-exchange": exchange, **({"x-dead-letter-routing-key": key} if key else {})}
     ch.declare(source, arguments=arguments)
     ch.fill(source, b"body", **more)

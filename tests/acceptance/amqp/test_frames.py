@@ -126,13 +126,9 @@ def test_an_unexpected_or_invalid_frame_is_refused(ch: Channel, frames: bytes, c
 @pytest.mark.parametrize("part", ["method", "header", "body", "heartbeat"])
 def test_a_bad_end_byte_ends_this_connection_only(broker: Peer, ch: Channel, queue: str, part: str) -> None:
     other = broker.connect().channel()
-    frames = {
-        "method": [publishing(ch, queue)],
-        "header": [publishing(ch, queue), codec.header_frame(1, 4)],
-        "body": [publishing(ch, queue), codec.header_frame(1, 4), codec.frame(codec.BODY, 1, b"body")],
-        "heartbeat": [codec.BEAT],
-    }[part]
-    ch.client.raw(b"".join(frames)[:-1] + b"\xcf")
+    publish = publishing(ch, queue)
+    frames = {"method": publish, "header": publish + HEADER, "body": publish + HEADER + BODY, "heartbeat": codec.BEAT}
+    ch.client.raw(frames[part][:-1] + b"\xcf")
     ch.client.expect_close(501, answer=False)
     ch.client.raw(codec.method_frame(1, Queue.Delete, {"queue": queue}))
     ch.client.expect_eof(GONE_MS)

@@ -9,7 +9,7 @@ import { flow, heatMap } from "./drawings.js";
 
 const FILTERED = 6; // rows from which on a table has a filter
 const MARKS = { bad: "problem", odd: "warning" };
-const HEADINGS = { vhost: "virtual host", msg_seq: "message", boot_id: "boot", per_s: "per second", p999: "p99.9" };
+const HEADINGS = { vhost: "virtual host", msg_seq: "message", boot_id: "boot", conn_id: "connection", per_s: "per second", p999: "p99.9" };
 const ENDINGS = [["_per_s", "/s"], ["_us", ""], ["_s", ""], ["_bytes", ""]];
 const LONG_TEXTS = ["reason", "problem", "trace"];
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/;

@@ -52,11 +52,8 @@ def test_unrestored_definitions_fail_the_check_and_are_named_to_monitoring(api: 
 def test_the_check_of_alarms_names_node_and_resource(api: Api) -> None:
     api.host.node.alarms.set("disk")
     node = api.host.node.name
-    assert api.get("/health/checks/alarms").json == {
-        "status": "failed",
-        "reason": "There are alarms in effect in the cluster",
-        "alarms": [{"node": node, "resource": "disk space"}],
-    }
+    reason, alarms = "There are alarms in effect in the cluster", [{"node": node, "resource": "disk space"}]
+    assert api.get("/health/checks/alarms").json == {"status": "failed", "reason": reason, "alarms": alarms}
     answer = api.get("/health/checks/local-alarms")
     assert (answer.status, answer.json["reason"]) == (503, "There are alarms in effect on the node")
     assert api.get("/healthchecks/node").json["status"] == "failed"

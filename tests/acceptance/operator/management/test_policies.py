@@ -156,17 +156,6 @@ def test_passwords_in_parameters_are_shown_to_administrators_only(api: Api) -> N
     assert api.get("/global-parameters/g").json["value"]["token"] == "secret"
 
 
-def test_a_parameter_that_its_component_refuses_is_not_set(api: Api) -> None:
-    path = "/parameters/federation-upstream/%2F/up"
-    status, error, reason = api.put(path, {"value": {}}).error
-    assert (status, error) == (400, "bad_request")
-    assert reason.startswith("Validation failed") and 'Key "uri" not found in up' in reason
-    assert api.put(path, {}).error == (400, "bad_request", "[{key_missing,value}]")
-    unknown = "Validation failed\n\ncomponent zz not found\n"
-    assert api.put("/parameters/zz/%2F/up", {"value": 1}).error == (400, "bad_request", unknown)
-    assert api.get("/parameters").json == []
-
-
 def test_policies_are_no_parameters(api: Api) -> None:
     api.put("/policies/%2F/p", BODY)
     refused = (400, "bad_request", "policies may not be set using this method")

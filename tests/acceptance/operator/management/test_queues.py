@@ -32,16 +32,6 @@ def test_a_different_declaration_gets_the_difference(api: Api) -> None:
     assert answer.status == 400 and "inequivalent arg 'durable' for queue 'q' in vhost '/'" in answer.json["reason"]
 
 
-def test_a_declaration_without_permission_is_refused(api: Api) -> None:
-    api.peer.add_user("m", ("management",), ("^mine$", "", ""))
-    refused = (401, "not_authorised", "Access refused.")
-    assert api.put("/queues/%2F/other", user="m").error == refused
-    assert api.put("/queues/%2F/amq.x").error == refused
-    assert api.put("/queues/%2F/mine", user="m").status == 201
-    assert api.delete("/queues/%2F/mine/contents", user="m").error == refused
-    assert api.delete("/queues/%2F/mine", user="m").status == 204
-
-
 def test_a_queue_is_deleted_unless_it_is_needed(api: Api) -> None:
     channel = api.peer.connect().channel()
     channel.declare("q", durable=True)
@@ -197,12 +187,10 @@ def test_without_statistics_a_list_has_properties_only(api: Api) -> None:
     assert totals["messages"] == 0 and "consumers" not in totals
 
 
-def test_ranges_add_samples_and_bad_ones_are_refused(api: Api) -> None:
+def test_ranges_add_samples(api: Api) -> None:
     api.put("/queues/%2F/q")
     details = api.get("/queues/%2F/q?lengths_age=60&lengths_incr=5").json["messages_details"]
     assert details["samples"] == [] and "avg" in details
-    answer = api.get("/queues/%2F/q?lengths_age=0&lengths_incr=5")
-    assert answer.json["reason"] == "Invalid range parameters: age 0, incr 5"
 
 
 def test_a_policy_shows_where_it_holds(api: Api) -> None:

@@ -115,13 +115,6 @@ def test_several_users_are_deleted_at_once(api: Api) -> None:
     assert api.post("/users/bulk-delete", {}).error == (400, "bad_request", "[{key_missing,users}]")
 
 
-def test_a_deleted_user_s_connections_end(api: Api) -> None:
-    api.put("/users/u", {"tags": "", "password": "u", "permissions": {"/": ALL}})
-    client = api.peer.connect(user="u", password="u")
-    api.delete("/users/u")
-    client.expect_close(320)
-
-
 def test_permissions_are_given_shown_and_taken(api: Api) -> None:
     api.put("/users/u", {"tags": ""})
     body = {"configure": "a", "write": "b", "read": "", "vhost": "ignored"}
@@ -135,18 +128,6 @@ def test_permissions_are_given_shown_and_taken(api: Api) -> None:
     assert api.delete("/permissions/%2F/u").status == 204
     assert api.delete("/permissions/%2F/u").status == 404
     assert api.get("/users/u/permissions").json == []
-
-
-def test_permissions_need_a_user_a_virtual_host_and_three_patterns(api: Api) -> None:
-    refused = (400, "bad_request", "vhost_or_user_not_found")
-    assert api.put("/permissions/%2F/nobody", ALL).error == refused
-    assert api.put("/permissions/nowhere/guest", ALL).error == refused
-    missing = "[{key_missing,write},{key_missing,read}]"
-    assert api.put("/permissions/%2F/guest", {"configure": ""}).error == (400, "bad_request", missing)
-    assert api.put("/permissions/%2F/guest", ALL | {"read": "("}).status == 400
-    assert api.get("/permissions/%2F/guest").json["read"] == ".*"
-    for path in ("/users/nobody/permissions", "/vhosts/nowhere/permissions", "/permissions/nowhere/guest"):
-        assert api.get(path).status == 404
 
 
 def test_topic_permissions_are_given_shown_and_taken(api: Api) -> None:

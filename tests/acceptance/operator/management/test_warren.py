@@ -22,7 +22,7 @@ from warren.broker.ctl.api_client import LocalAPI, UnixConnection, basic_credent
 from warren.broker.ctl.errors import APIError, NotFound
 from warren.broker.operator import local_socket
 from warren.plugins.http.auth import LOCAL
-from warren.plugins.management.api.warren import ROUTES
+from warren.plugins.management.api import routes
 
 pytestmark = pytest.mark.sockets
 
@@ -37,7 +37,7 @@ def local(controlled: Controlled) -> Any:
 def test_no_header_of_an_administrator_over_tcp_reaches_a_local_route(api: Api) -> None:
     headers = {"X-Forwarded-For": "localhost", "Forwarded": "for=unix"}
     refused = 401, "not_authorised", "Only at the unix socket of the node"
-    local = [route for route in ROUTES if route.guard is LOCAL]
+    local = [route for route in routes().all if route.guard is LOCAL]
     responses = {route: api.request(route.method, path_of(api, route), {}, headers=headers) for route in local}
     wrong = [f"{route}: {response}" for route, response in responses.items() if response.error != refused]
     assert local and not wrong, "\n".join(wrong)
