@@ -64,7 +64,7 @@ def test_the_age_of_a_dead_letter_counts_from_the_first_publish(log: Log, tmp_pa
 def test_the_age_of_a_message_counts_over_links(tmp_path: Path, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages pass two links; the last broker's consumers get some of them in later files."""
     if parts > 1:
-        monkeypatch.setattr(ledger, "PART_BYTES", 20_000)
+        monkeypatch.setattr(ledger.store, "SLICE_BYTES", 20_000)
     first, second, third = (Log(tmp_path / "log", f"rabbit@{name}") for name in "abc")
     logs = (first, second, third)
     for each in logs:
@@ -144,8 +144,8 @@ def test_consumers_are_named_with_what_they_hold(log: Log, tmp_path: Path) -> No
 def test_only_the_slowest_messages_are_kept(log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = facts.SLOWEST._replace(top=3)
     monkeypatch.setitem(facts.FACTS, "slowest", few)
-    monkeypatch.setitem(ledger.SUMMARY, "slowest", few)
-    monkeypatch.setitem(ledger.OF_HOURS, "slowest", few)
+    for some in (ledger.OF_FILES, ledger.IN_SLICES, ledger.SUMMARY):
+        monkeypatch.setitem(some, "slowest", few)
     numbers = []
     for seconds in (5, 1, 4, 1, 3, 1):
         numbers.append(log.publish("q"))
