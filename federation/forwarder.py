@@ -352,7 +352,7 @@ class Forwarder:
             return
         tickets.append((ticket, tag, count))
         if ticket > self._node.journal.durable:
-            self._publisher.when_durable(ticket, self._acknowledge)
+            self._node.journal.when_durable(ticket, self._acknowledge)
 
     def hold(self, holding: bool) -> None:
         """Start or stop withholding acknowledgements, so that the upstream delivers no more than the prefetch."""

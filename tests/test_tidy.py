@@ -62,7 +62,6 @@ STARTS: dict[str, str] = {
     "plugins/management/framework/openapi.py::Constant.answer": "awaited by its callers; started again after a failure",
     "plugins/http/asgi.py::run_until": "awaited in the same call",
     "plugins/message_log/analysis/engine.py::InProcess.map": "threads that end with the call",
-    "plugins/message_log/analysis/engine.py::InProcess.reduce": "threads that end with the call",
     "plugins/message_log/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
     "warren/testing/broker.py::Broker.start": "the broker, in the process of the tests, which notice its end",
 }
@@ -528,8 +527,6 @@ CLOCK_READERS: dict[str, str] = {
     "test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back": "any moment",
     "tests/acceptance/federation/test_messages.py::"
     "test_what_a_full_queue_refuses_stays_upstream_and_is_not_tried_all_the_time": "a rate: slower allows more",
-    "tests/acceptance/federation/test_queues.py::"
-    "test_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm": "a rate: slower allows more",
     "tests/acceptance/federation/test_status.py::"
     "test_the_command_line_tells_of_links_in_columns_that_may_be_blank": "a time of day, to the hour",
     "tests/loop_latency/meter.py::attempts": "leaves the processor to others; nothing depends on it",

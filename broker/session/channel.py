@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pamqp import commands
 
@@ -24,40 +24,14 @@ from .checked_properties import CheckedProperties
 from .consumer import ChannelConsumer
 from .prefetch import SharedPrefetch
 from .settlements import LOOK_SHIFT, PAUSE_SHIFT, resume_in_steps, settle_all
+from .transaction import Transaction
 from .unacked import CreditConsumer, Settlement, Unacked, cost_of_rows
 
 if TYPE_CHECKING:
     from ..core.access.permissions import Permission, TopicPermission
     from ..core.exchanges.route_cache import RouteCache
-    from ..core.exchanges.router import Route
-    from ..core.messages.message import Message
-    from ..core.queues.deduplication import Recorders
-    from ..core.queues.route_target import Targets
 
 KEYS_S = 0.01  # processor time to check the permission for all routing keys of one message
-
-
-Publish = tuple["Route", "Message", "Targets", "Recorders"]
-"""A publish of a transaction: route, message, targets and recorders."""
-
-
-class OpenTransaction(Protocol):
-    """The transaction of a channel (`methods.tx`)."""
-
-    publishes: list[Publish]
-    settlements: list[tuple[int, Unacked, Settlement]]
-
-    def publish(self, route: Route, message: Message, queues: Targets, recorders: Recorders) -> None:
-        """Add a publish; raises PreconditionFailed (406) beyond the limit."""
-
-    def settle(self, items: list[tuple[int, Unacked]], settlement: Settlement) -> int:
-        """Add settlements of removed deliveries; return the cost."""
-
-    def settle_many(self, channel: Channel, tags: range, settlement: Settlement) -> Job:
-        """Add settlements of those of some deliveries that are outstanding, in steps."""
-
-    def rollback(self, channel: Channel) -> Job:
-        """Drop publishes, and make settled deliveries outstanding again, in steps."""
 
 
 class Channel(ChannelState):
@@ -87,7 +61,7 @@ class Channel(ChannelState):
         self.on_full: Callable[[], None] | None = None
         self.end_settlement = Settlement.RETURN
         self.prefetch = connection.settings.default_consumer_prefetch
-        self.transaction: OpenTransaction | None = None
+        self.transaction: Transaction | None = None
         self.reply_queue: ReplyQueue | None = None
         self.checked = CheckedProperties(connection.charge)
         self.routes: RouteCache = self.vhost.routes_of(self.user.account)

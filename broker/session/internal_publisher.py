@@ -268,7 +268,7 @@ class InternalPublisher(InternalConnection):
             if has_room is not None:
                 self.spent += cost
                 if not has_room(contents[indexes[at]][1]):
-                    refused |= frozenset(indexes[at:])
+                    refused, problem = refused | frozenset(indexes[at:]), ""
                     break
                 rest = rest[:1]
             fault = ""
@@ -283,7 +283,7 @@ class InternalPublisher(InternalConnection):
             left_out, tally.left_out = tally.left_out, []
             if left_out or fault and stops:
                 refused |= {indexes[at + left - first] for left in left_out} | frozenset(indexes[at + done :])
-                problem = fault or problem
+                problem = fault
                 break
             if fault:
                 invalid[indexes[at + done]] = fault
@@ -405,14 +405,6 @@ class InternalPublisher(InternalConnection):
             message = Message(RoutingAddress(exchange, routing_key), whole, 0, body_bytes, 0, False)
             log.discarded(self._channel.origin, message, reason)
 
-    def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
-        """Call `fn` once the ticket's batch is on disk, at once if it is already."""
-        journal = self.node.journal
-        if ticket <= journal.durable:
-            fn()
-        else:
-            journal.when_durable(ticket, fn)
-
     def flush(self) -> None:
         """Deliver and store published contents without waiting for the end of the turn."""
         self._flushes = False
@@ -423,16 +415,12 @@ class InternalPublisher(InternalConnection):
     def _flush_later(self) -> None:
         if not self._flushes:
             self._flushes = True
-            self._soon(self._flush_now)
-
-    def _flush_now(self) -> None:
-        if self._flushes:
-            self.flush()
+            self._soon(self.flush)
 
     def _find_route(self, exchange: str, routing_key: str) -> Route:
         """Find a route and cache it. Raises AccessRefused (403), NotFound (404), Invalid."""
-        check_short(exchange)
-        check_short(routing_key)
+        if any(len(name.encode("utf-8", "surrogateescape")) > SHORT_STRING for name in (exchange, routing_key)):
+            raise Invalid(f"a name or a routing key has at most {SHORT_STRING} bytes")
         route = publishing.find_route(self._channel, exchange, routing_key, mandatory=False)
         publishing.remember_route(self._channel, (exchange, routing_key), route)
         return route
@@ -484,9 +472,3 @@ def have_room(targets: list[RouteTarget], body_bytes: int) -> bool:
 def count_confirms(channel: Channel, count: int) -> None:
     channel.publishing.confirm += count
     channel.statistics.publishing.confirm += count
-
-
-def check_short(text: str) -> None:
-    """Check the length of a short string. Raises Invalid."""
-    if len(text.encode("utf-8", "surrogateescape")) > SHORT_STRING:
-        raise Invalid(f"a name or a routing key has at most {SHORT_STRING} bytes")

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.util import find_spec
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from warren.broker.plugin import Command, command_failed
 
@@ -45,7 +45,8 @@ NO_START = "Spark did not start, for the reason above: check --master, --driver-
 AGO = re.compile(r"(\d+)([smhd])")
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 PARTS = {"node": "node", "vhost": "virtual host", "queue": "queue"}
-CHATTY = ("py4j",)  # log exceptions that are reported
+SHOWN = 10  # of what is wrong now that are printed
+CHATTY = ("py4j", "root")  # log exceptions that are reported
 
 
 class Analyze(Command):
@@ -174,10 +175,12 @@ def analyze(options: Namespace) -> int:
     selection = Selection(options.since, options.until, *names)
     try:
         made = job.Job(options.input, options.output, progress, selection, options.compare, options.stream)
-        with engine(options, progress) as started:
-            if options.every is not None:
-                made.follow(started, options.every)
-            report = made.run(started)
+        report = made.unchanged() if options.every is None else None
+        if report is None:
+            with engine(options, progress) as started:
+                if options.every is not None:
+                    made.follow(started, options.every)
+                report = made.run(started)
     except job.JobRefused as refused:
         return failed(str(refused), refused.status)
     except job.FAILURES as error:
@@ -187,9 +190,26 @@ def analyze(options: Namespace) -> int:
     except Exception:
         traceback.print_exc()
         return FAILED  # Python's default status 1 is a verdict
-    progress(f"done: {options.output}/index.html")
-    print(f"warren analyze: {report['verdict']}", file=sys.stderr)
+    progress(f"done: {made.output.name}/index.html")
+    for line in headlines(report):
+        print(f"warren analyze: {line}", file=sys.stderr)
     return exit_status(report["conservation"]["status"], options.fail_on)
+
+
+def headlines(report: dict[str, Any]) -> Iterator[str]:
+    """Yield the last lines of a run: what is wrong now, with the commands that trace examples, and the verdict."""
+    from .analysis.health import trace_command
+
+    wrong = report["wrong_now"][:SHOWN]
+    if not wrong:
+        yield report["health"]["sentence"]
+    for row in wrong:
+        trace = trace_command(row["message"], report["input"]["folder"])
+        yield f"wrong now: {row['line']}{f': {trace}' if trace is not None else ''}"
+    more = report["rows"]["wrong_now"] - len(wrong)
+    if more:
+        yield f"wrong now: {more:,} more, in report.json"
+    yield report["verdict"]
 
 
 @contextmanager

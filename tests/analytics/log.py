@@ -56,12 +56,14 @@ class Log:
         found = {"store": 1, "recovered_batch": 0, "settling_batch": 0, "damage": 0}
         self.link: Values = {"retention_days": 14, **found}
         self.transient: set[str] = set()  # queues
+        self.consumers: dict[str, int] = {}  # by queue, if not 1
         self.recovered_before: dict[str, int] = {}  # by queue, if more than at the start
         self._messages = 0
         self._snapshots = 0
         self._published: Counter[str] = Counter()
         self._acked: Counter[str] = Counter()
         self._born: dict[int, int] = {}
+        self._first: dict[int, tuple[int, str]] = {}  # the birth and the first queue of dead letters' first messages
 
     def follow(self, previous: Log) -> None:
         """Link this boot to the one before."""
@@ -95,11 +97,10 @@ class Log:
         self.event(schema.DEAD_LETTER, number, queue=queue, reason=reason)
         self.declare(*targets)
         copy = self._new()
-        self._enter(
-            copy,
-            targets,
-            {"reason": "dlx", "exchange": "dead", "routing_key": "key", "size": 100, "source_seq": number},
-        )
+        born, first_queue = self._first[copy] = self._first.get(number, (self._born[number], queue))
+        names = {"exchange": "dead", "routing_key": "key", "size": 100, "first_queue": first_queue}
+        origin = {"source_seq": number, "origin_us": self._born[copy] - born}
+        self._enter(copy, targets, {"reason": "dlx", **names, **origin})
         return copy
 
     def confirm(self, number: int, reason: str | None = None) -> None:
@@ -226,7 +227,7 @@ class Log:
             "durable": queue not in self.transient,
             "ready": len(self.ready[queue]),
             "unacked": len(self.unacked[queue]),
-            "consumers": 1,
+            "consumers": self.consumers.get(queue, 1),
             "published": self._published[queue],
             "acked": self._acked[queue],
         }
@@ -237,7 +238,8 @@ class Log:
         return self._messages
 
     def _enter(self, number: int, queues: tuple[str, ...], columns: Values) -> None:
-        chosen = {name: columns.get(name) for name in ("reason", "exchange", "routing_key", "size", "source_seq")}
+        names = ("reason", "exchange", "routing_key", "size", "source_seq", "origin_us", "first_queue")
+        chosen = {name: columns.get(name) for name in names}
         for queue in queues:
             self.ready[queue].append(number)
             self._published[queue] += 1

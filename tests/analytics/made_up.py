@@ -50,6 +50,11 @@ def report(name: Name = str, rows: int = 8, queues: int = 4, status: str = "imba
         "schema": 1,
         "verdict": f"The log does not balance: {name('the verdict')}.",
         "reasons": [name("the reason")],
+        "health": {"status": "wrong", "sentence": f"{rows:,} things are wrong now, the worst: {name('q')}."},
+        "wrong_now": [
+            {**one, "cause": "stuck", "line": f"{one['queue']}: stuck", "message": f"{name('b1')}/{at}"}
+            for at, one in enumerate(about)
+        ],
         "input": {
             "folder": name("/var/export"),
             "selection": {
@@ -75,7 +80,7 @@ def report(name: Name = str, rows: int = 8, queues: int = 4, status: str = "imba
             {"scope": "queue", **one, "flow": "delivered", "grain": "1s", "messages": 9, **rates} for one in about
         ],
         "latency": [{**one, **latency} for one in about],
-        "backlog": [{**one, "ready": 7, "unacked": 1, "peak": 77, "doubled_in_s": 60.0} for one in about],
+        "backlog": [{**one, "ready": 7, "unacked": 1, "peak": 77} for one in about],
         "clients": [
             {**one, **client, "published": 5, "delivered": at, "messages": 5 + at} for at, one in enumerate(about)
         ],
@@ -84,24 +89,23 @@ def report(name: Name = str, rows: int = 8, queues: int = 4, status: str = "imba
         "unroutable": [{**key, "published": 3, "unroutable": 2, "returned": 1} for key in keys],
         "given_up": [{**one, "event": "drop", "reason": "maxlen", "messages": 4} for one in about],
         "redelivered": [{**one, "delivered": 10, "redelivered": 2, "requeued": 1, "share": 0.2} for one in about],
-        "poison": [{**one, "msg_seq": 1, "redelivered": 6, "requeued": 6, "message_id": name("id")} for one in about],
+        "poison": [
+            {**one, "boot_id": name("b1"), "msg_seq": 1, "redelivered": 6, "requeued": 6, "message_id": name("id")}
+            for one in about
+        ],
         "links": [
             {"link": name("link"), "upstream_node": name("node 1"), "node": name("node 0"), "arrived": 9, "missing": 1}
         ],
-        "consumers": [{**one, "consumers": 1.0, "advice": "their prefetch is unlimited: set one"} for one in about],
-        "churn": [{"node": name("node 0"), "name": "channels", "now": 100, "leak_suspected": True}],
-        "anomalies": [{**one, "flow": "enqueued", "kind": "silence", "value": 0.0} for one in about],
-        "capacity": [
-            {"node": name("node 0"), "disk_bytes": 10**9, "disk_full_in_h": None, "disk_too_short": True},
-            {"node": name("node 1"), "disk_bytes": 10**9, "disk_full_in_h": 12.0, "disk_too_short": False},
-        ],
+        "consumers": [{**one, "consumers": 1.0} for one in about],
+        "churn": [{"node": name("node 0"), "name": "channels", "now": 100}],
+        "capacity": [{"node": name("node 0"), "disk_bytes": 10**9}, {"node": name("node 1"), "disk_bytes": 10**9}],
         "compared": {
             "with": {"folder": name("/old"), "verdict": name("fine")},
             "totals": [{"figure": "published", "before": 10, "after": 20, "change": 100.0}],
             "rates": [{**one_queue, "figure": "mean_per_s", "before": None, "after": 2.5, "change": None}],
             "latencies": [{**one_queue, "figure": "p99_us", "before": 1500, "after": 1000, "change": -33.3}],
         },
-        "rows": {"latency": rows + 1000},
+        "rows": {"latency": rows + 1000, "wrong_now": rows},
     }
 
 

@@ -35,27 +35,56 @@ def data(text: str) -> Any:
     return json.loads(next(script for attributes, script in SCRIPT.findall(text) if attributes == DATA))
 
 
+def healthy() -> dict[str, Any]:
+    """Return the report of a system in which messages are returned, redelivered, expire and are lost by no restart."""
+    well = report(status="balanced") | {
+        "health": {"status": "well", "sentence": "Nothing is wrong now."},
+        "wrong_now": [],
+    }
+    well["conservation"] |= {"imbalances": [], "imbalance_count": 0, "reasons": []}
+    well["conservation"]["files"]["missing"] = 0
+    well["input"] |= {"skipped": {}, "missing_hours": [], "clock_jumps": []}
+    well["durability"] = [row | {"lost": 0, "missing": 0} for row in well["durability"]]
+    well["links"] = [row | {"missing": 0, "failures": 1} for row in well["links"]]
+    well["rows"]["wrong_now"] = 0
+    return well | {"reasons": [], "compared": None}
+
+
 def test_what_is_wrong_comes_first() -> None:
     order = list(sections(report()))
-    assert order[:4] == ["imbalances", "durability", "log", "links"]
-    assert order.index("lag") < order.index("clients") and order.index("unroutable") < order.index("rates")
-    well = report(status="balanced")
-    well["conservation"] |= {"imbalances": [], "imbalance_count": 0, "links": []}
-    well |= {"durability": [], "links": [], "unroutable": []}
-    order = list(sections(well))
-    assert "imbalances" not in order and "durability" not in order
+    assert order[:4] == ["imbalances", "restarts", "log", "links"]
+    assert order.index("queues") < order.index("flow") and order.index("unroutable") < order.index("keys")
+    assert "imbalances" not in sections(healthy())
 
 
-def test_findings_name_consumers_that_do_not_keep_up_and_leaks() -> None:
-    shown = sections(report())
-    assert shown["consumers"]["finding"] == "those of 8 queues do not keep up"
-    assert shown["churn"]["finding"] == "a leak is suspected: channels at node 0"
-    well = report() | {"consumers": [{"advice": "they keep up"}], "churn": [{"leak_suspected": False}]}
-    assert [sections(well)[name]["mark"] for name in ("consumers", "churn")] == ["normal", "normal"]
+def test_only_the_verdict_and_what_is_wrong_now_are_marked() -> None:
+    shown = sections(healthy())
+    assert {section["mark"] for section in shown.values()} == {"normal"} and len(shown) == 13
+    causes = {
+        "queues": ("stuck", "no consumer", "slow", "growing", "blocked"),
+        "redelivered": ("poison",),
+        "unroutable": ("unroutable",),
+    }
+    for section, of_section in causes.items():
+        for cause in of_section:
+            found = {"node": "a", "vhost": "/", "queue": "q", "cause": cause, "line": "q: so", "message": None}
+            marks = {key: one["mark"] for key, one in sections(healthy() | {"wrong_now": [found]}).items()}
+            assert marks[section] != "normal", cause
+            assert {key for key, mark in marks.items() if mark != "normal"} <= {section, "consumers"}
+
+
+def test_both_headlines_are_at_the_top() -> None:
+    top = content(report(rows=12), ROWS[0])
+    assert (top["health"], top["health_kind"], top["kind"]) == ("12 things wrong now, the worst first:", "bad", "bad")
+    assert top["wrong"][0] == {"line": "queue 0: stuck", "trace": "warren trace b1/0 --input /var/export"}
+    assert (len(top["wrong"]), top["more_wrong"]) == (10, 2)
+    well = content(healthy(), ROWS[0])
+    assert (well["health"], well["health_kind"], well["kind"]) == ("Nothing is wrong now.", "good", "good")
+    assert well["wrong"] == [] and well["more_wrong"] == 0
 
 
 def test_a_table_has_the_first_rows_and_the_number_of_the_others() -> None:
-    (latencies,) = sections(report())["latency"]["parts"]
+    (latencies,) = sections(report())["latency"]["parts"][-1]["parts"]
     assert (latencies["kind"], len(latencies["rows"]), latencies["more"]) == ("table", 8, 1_000)
     rows = [{"queue": f"q{at}", "node": None, "msg_seq": 2**60 + at} for at in range(9)]
     made = table(rows, "Queues", 3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,6 +110,33 @@ def test_lag_is_never_negative_nor_greater_than_what_was_seen(waits: list[tuple[
         for second, wait in waits
     ]
     oldest = [{"node": "n", "boot_id": "b", "second": still}]
-    ages = lag(rows, oldest, {boot: 99}, steps)
+    ages = [age for age in lag(rows, oldest, {boot: (0, 99)}, steps, {}) if age is not None]
     assert len(ages) == steps.count and min(ages) >= 0
     assert max(ages) <= max([wait / 1e6 for _, wait in waits] + [max(0, 100 - still)])
+
+
+def test_lag_is_unknown_while_the_broker_is_down_and_of_messages_from_before_it(tmp_path: Path) -> None:
+    first = Log(tmp_path / "input")
+    first.declare("q")
+    first.snapshot(schema.START)
+    first.publish("q")
+    first.now_us += 20_000_000
+    first.snapshot(schema.STOP)
+    first.write()
+    again = Log(tmp_path / "input", boot_id="b2", start=START + timedelta(seconds=60))
+    again.follow(first)
+    (old,) = again.recovered("q", 1)
+    again.snapshot(schema.START)
+    for _ in range(2):
+        again.now_us += 10_000_000
+        again.snapshot()
+    again._born.clear()  # the number of a message from before the boot says nothing of its age
+    again.deliver(old, "q", redelivered=True)
+    again.ack(old, "q")
+    again.now_us += 10_000_000
+    again.snapshot(schema.STOP)
+    again.write()
+    ages = queue_of(report_of(tmp_path / "input", tmp_path / "output"), "q")["lag_s"]
+    assert ages[:21] == [pytest.approx(at + 1, abs=1.1) for at in range(21)]
+    assert ages[21:81] == [None] * 60
+    assert ages[82:] == [0] * (len(ages) - 82)

@@ -226,6 +226,8 @@ def report(**changed: Any) -> Values:
         "schema": 1,
         "verdict": "Nothing is missing.",
         "reasons": [],
+        "health": {"status": "well", "sentence": "Nothing is wrong now."},
+        "wrong_now": [],
         "rows": {},
         "durability": [],
         "timeline": None,

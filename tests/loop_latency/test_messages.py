@@ -1,7 +1,7 @@
 """No step that concerns very many messages holds the loop: of a queue, an exchange, a channel or the journal."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,13 @@ PERSISTENT = {"delivery_mode": 2}
 DELAYED = {"headers": {"x-delay": TTL_MS}}
 
 
-def queue_of_many(step_meter: StepMeter, count: int = MANY, **arguments: object) -> MeasuredPeer:
-    """A broker with a queue `q` of these arguments that holds very many messages."""
-    peer = MeasuredPeer(step_meter)
-    peer.connect().channel().declare("q", arguments={f"x-{key.replace('_', '-')}": arguments[key] for key in arguments})
-    fill(peer, "q", count)
-    return peer
+def queues_of_many(step_meter: StepMeter, count: int = MANY, **arguments: object) -> Iterator[MeasuredPeer]:
+    """A broker with a queue `q` of these arguments that holds very many messages, for each attempt."""
+    given = {f"x-{key.replace('_', '-')}": arguments[key] for key in arguments}
+    for peer in step_meter.peers(LIMIT_MS):
+        peer.connect().channel().declare("q", arguments=given)
+        fill(peer, "q", count)
+        yield peer
 
 
 def ready(peer: MeasuredPeer, queue: str = "q") -> int:
@@ -66,24 +67,20 @@ def limit(peer: MeasuredPeer) -> None:
 
 @pytest.mark.parametrize("action", [purge, delete, get, consume, limit], ids=lambda action: action.__name__)
 def test_messages_that_are_ready(step_meter: StepMeter, action: Callable[[MeasuredPeer], None]) -> None:
-    for _ in step_meter.attempts(LIMIT_MS):
-        peer = queue_of_many(step_meter)
+    for peer in queues_of_many(step_meter):
         step_meter.begin()
         action(peer)
-        peer.close()
 
 
 @pytest.mark.parametrize("dead_letters", [False, True], ids=["dropped", "dead-lettered"])
 def test_messages_that_expire_at_the_same_time(step_meter: StepMeter, dead_letters: bool) -> None:
     target = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"} if dead_letters else {}
     count = FEW if dead_letters else MANY
-    for _ in step_meter.attempts(LIMIT_MS):
-        peer = queue_of_many(step_meter, count, message_ttl=TTL_MS, **target)
+    for peer in queues_of_many(step_meter, count, message_ttl=TTL_MS, **target):
         peer.connect().channel().declare("dead")
         step_meter.begin()
         peer.wait(2 * TTL_MS)
         assert ready(peer) == 0 and ready(peer, "dead") == count * dead_letters
-        peer.close()
 
 
 def test_messages_whose_delay_ends_at_the_same_time(step_meter: StepMeter) -> None:
@@ -124,20 +121,17 @@ ENDINGS = (ack_nearly_all, requeue_all, drop_nearly_all, end)
 
 @pytest.mark.parametrize("action", ENDINGS, ids=lambda action: action.__name__)
 def test_deliveries_that_are_outstanding(step_meter: StepMeter, action: Callable[[Prompter], None]) -> None:
-    for _ in step_meter.attempts(LIMIT_MS):
-        peer = queue_of_many(step_meter)
+    for peer in queues_of_many(step_meter):
         consumer = Prompter(peer)
         consumer.send(Basic.Consume, queue="q")
         step_meter.begin()
         action(consumer)
         peer.wait(1000)
-        peer.close()
 
 
 @pytest.mark.parametrize(("kind", "tag"), [(Tx.Commit, MANY - 1), (Tx.Rollback, 0)], ids=["commit", "rollback"])
 def test_a_transaction_that_acknowledges_many(step_meter: StepMeter, kind: Any, tag: int) -> None:
-    for _ in step_meter.attempts(LIMIT_MS):
-        peer = queue_of_many(step_meter)
+    for peer in queues_of_many(step_meter):
         consumer = Prompter(peer, transactional=True)
         consumer.send(Basic.Consume, queue="q")
         step_meter.begin()
@@ -145,7 +139,6 @@ def test_a_transaction_that_acknowledges_many(step_meter: StepMeter, kind: Any, 
         consumer.send(kind)
         peer.wait(1000)
         assert consumer.unacked == (MANY - tag if kind is Tx.Commit else MANY)
-        peer.close()
 
 
 # What the journal does

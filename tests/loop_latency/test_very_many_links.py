@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, Self, TypeVar, cast
 
 import pytest
 
@@ -55,23 +55,47 @@ class MeasuredLoop(LoopThread):
         return self.loop.run_until_complete(work)
 
 
-class Crowd:
+class Down:
+    """A broker without a limit of links, the turns of whose loop are measured."""
+
+    def __init__(self, meter: Meter, count: int) -> None:
+        self.meter = meter
+        self.count = count
+        self.site = Site(MeasuredLoop(meter), "down", federation=Federation(link_limit=None))
+        self.place = self.site.place()
+        self._young = meter.loop.create_task(collect_young())
+
+    def turn_ms(self, act: Callable[[], object], done: Callable[[], bool], state: Callable[[], str]) -> float:
+        """Return the longest turn from `act` until `done`, in milliseconds; `state` is told if that takes too long."""
+
+        async def work() -> None:
+            act()
+            await until_async(done, state, WITHIN_S, 0.01)
+
+        self.meter.run(work())
+        return self.meter.longest_s * 1000
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._young.cancel()
+        self.site.close()
+
+
+class Crowd(Down):
     """A broker with very many exchanges and queues. `longest_ms` are the longest turns by what was done in them.
 
     Its links are suspended unless it is `alone`.
     """
 
     def __init__(self, meter: Meter, count: int) -> None:
+        super().__init__(meter, count)
         self.longest_ms: dict[str, float] = {}
-        self.count = count
-        self.site = Site(MeasuredLoop(meter), "down", federation=Federation(link_limit=None))
         self.alone = True
         self.site.loop.run(self.site.stop_federating())
         self.site.host.alone = lambda: self.alone
         self.site.loop.run(self.site.begin_federating())
-        self.place = self.site.place()
-        self._meter = meter
-        self._young = meter.loop.create_task(collect_young())
         with self.site.host.acting("guest"):
             vhost = self.site.node.vhosts[self.place.vhost]
             for number in range(count // 2):
@@ -90,23 +114,17 @@ class Crowd:
 
     def measured(self, what: str, act: Callable[[], object], done: Callable[[], bool]) -> None:
         """Measure the turns from `act` until `done`."""
+        self._note(what, self.turn_ms(act, done, lambda: f"{what}: {self.status()}"))
 
-        async def work() -> None:
-            act()
-            await until_async(done, lambda: f"{what}: {self.status()}", WITHIN_S, 0.01)
-
-        self._meter.run(work())
-        self._note(what)
-
-    def _note(self, what: str) -> None:
-        self.longest_ms[what] = min(self._meter.longest_s * 1000, self.longest_ms.get(what, 1e9))
+    def _note(self, what: str, turn_ms: float) -> None:
+        self.longest_ms[what] = min(turn_ms, self.longest_ms.get(what, 1e9))
 
     def list(self, path: str) -> None:
         """Measure a request for the status of all links."""
         reader = Reader(application(self.site.host, ManagementState(self.site.host)))
-        self._meter.run(reader.read(path))
+        self.meter.run(reader.read(path))
         assert len(reader.body) > 100 * self.count
-        self._note(path)
+        self._note(path, self.meter.longest_s * 1000)
 
     def federate(self) -> None:
         self.site.node.policies.set(self.place.vhost, "p", "^fed", {"federation-upstream-set": "all"}, 0, "all")
@@ -114,31 +132,20 @@ class Crowd:
     def unfederate(self) -> None:
         self.site.node.policies.clear(self.place.vhost, "p")
 
-    def __enter__(self) -> "Crowd":
-        return self
 
-    def __exit__(self, *error: object) -> None:
-        self._young.cancel()
-        self.site.close()
-
-
-class Fan:
+class Fan(Down):
     """A broker with one exchange and one queue that very many links of one kind connect to as many upstreams."""
 
     def __init__(self, meter: Meter, up: Place, count: int, kind: str) -> None:
-        self.meter = meter
-        self.count = count
-        self.site = Site(MeasuredLoop(meter), "down", federation=Federation(link_limit=None))
-        place = self.site.place()
-        self.vhost = self.site.node.vhosts[place.vhost]
-        self._young = meter.loop.create_task(collect_young())
+        super().__init__(meter, count)
+        self.vhost = self.site.node.vhosts[self.place.vhost]
         with self.site.host.acting("guest"):
             self.vhost.declare_exchange("fed", "direct")
             self.queue = self.vhost.declare_queue("fed")
             self.other = self.vhost.declare_queue("other")
         for number in range(count):
-            place.upstream(f"u{number}", up.uri, **{kind: f"up{number}"})
-        self.site.node.policies.set(place.vhost, "p", "^fed", {"federation-upstream-set": "all"}, 0, f"{kind}s")
+            self.place.upstream(f"u{number}", up.uri, **{kind: f"up{number}"})
+        self.site.node.policies.set(self.vhost.name, "p", "^fed", {"federation-upstream-set": "all"}, 0, f"{kind}s")
         self.until(lambda: self.site.federation.count_by_status() == {"running": count})
 
     def links(self) -> list[Link]:
@@ -146,24 +153,11 @@ class Fan:
 
     def until(self, done: Callable[[], bool], act: Callable[[], object] = lambda: None) -> float:
         """Return the longest turn from `act` until `done`, in milliseconds."""
-
-        async def work() -> None:
-            act()
-            await until_async(done, lambda: f"{self.bound()}, {self.site.federation.count_by_status()}", WITHIN_S, 0.01)
-
-        self.meter.run(work())
-        return self.meter.longest_s * 1000
+        return self.turn_ms(act, done, lambda: f"{self.bound()}, {self.site.federation.count_by_status()}")
 
     def bound(self) -> set[int]:
         """The numbers of bindings that links have upstream."""
         return {link.status.bindings for link in self.links()}
-
-    def __enter__(self) -> "Fan":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._young.cancel()
-        self.site.close()
 
 
 @pytest.fixture

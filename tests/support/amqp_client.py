@@ -243,9 +243,10 @@ class Client:
         opened.call(ChannelMethods.Open)
         return opened
 
-    def consumer(self, queue: str, **fields: Any) -> Channel:
+    def consumer(self, queue: str, prefetch: int = 0, **fields: Any) -> Channel:
         """Open a channel that consumes from a queue."""
         opened = self.channel()
+        opened.qos(prefetch)
         opened.consume(queue, **fields)
         return opened
 

@@ -68,6 +68,12 @@ class FakeClock(Clock):
         return True
 
 
+def fake_clock(clock: Clock) -> FakeClock:
+    """The clock of a node or a virtual host, which is a fake one."""
+    assert isinstance(clock, FakeClock)
+    return clock
+
+
 class FakeLoop:
     """The part of an event loop that the transport uses, by the fake clock. `turn` is one turn of it."""
 

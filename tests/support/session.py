@@ -237,12 +237,18 @@ def dial(node: Node, **settings: Any) -> Client:
     return Client(SessionPipe(node, Settings(Table.EMPTY, **settings)))
 
 
-def connected(node: Node, user: str = "guest", **settings: Any) -> Client:
-    """Open a connection, with its handshake. The password is the name of the user."""
+def logged_in(node: Node, user: str = "guest", capabilities: dict[str, Any] | None = None, **settings: Any) -> Client:
+    """Open a connection up to its tuning. The password is the name of the user."""
     client = dial(node, **settings)
     client.start()
-    client.login("PLAIN", f"\0{user}\0{user}")
+    client.login("PLAIN", f"\0{user}\0{user}", capabilities)
     client.tune()
+    return client
+
+
+def connected(node: Node, user: str = "guest", **settings: Any) -> Client:
+    """Open a connection, with its handshake. The password is the name of the user."""
+    client = logged_in(node, user, **settings)
     client.call(Methods.Open, virtual_host="/")
     return client
 

@@ -37,15 +37,12 @@ class ControlService(Service):
         self._parent = parent
         self._watched: int | None = None  # its descriptor
         self._memory_bytes = self._disk_bytes = 0  # the limits without an alarm
-        self._controls: dict[str, Callable[..., Any]] = {
-            control.__name__: control
-            for control in (
-                *(self.add_vhost, self.delete_vhost, self.drop_connections, self.delay, self.refuse, self.accept),
-                *(self.block, self.unblock, self.fill_disk, self.free_disk, self.expire_now, self.advance),
-                *(self.reset, self.stop_broker),
-            )
-        }
-        self._controls["stop"] = self._controls.pop("stop_broker")
+        controls = (
+            *(self.add_vhost, self.delete_vhost, self.drop_connections, self.delay, self.refuse, self.accept),
+            *(self.block, self.unblock, self.fill_disk, self.free_disk, self.expire_now, self.advance, self.reset),
+        )
+        self._controls: dict[str, Callable[..., Any]] = {control.__name__: control for control in controls}
+        self._controls["stop"] = self.stop_broker
 
     async def start(self, host: Host) -> None:
         """Raises OSError, ValueError if the input is neither a pipe nor a terminal."""

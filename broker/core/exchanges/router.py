@@ -12,7 +12,7 @@ from ..messages.journal_port import Journal
 from ..messages.message import LONG_HEADER, Message, RoutingAddress
 from ..queues.deduplication import DeduplicationRecorder, Recorders, find_duplicate
 from ..queues.queue import Queue
-from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, Targets, records_of
+from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, SHARED, RouteTarget, Targets, records_of
 from .exchange import Exchange
 from .exchange_type import DESTINATIONS_SHIFT, ExchangeType, KeptMessage
 
@@ -23,7 +23,6 @@ SEARCH_COST = 500  # of one step of a search, about
 ENQUEUE_COST = 3_000  # of the messages that are enqueued in one step
 FEW = ENQUEUE_COST // PAGE_COST  # queues in which any message may be enqueued in one step
 MANY = 10_000  # queues that a route does not look at one by one; each part of them counts what it reads
-SHARED = 16  # messages that are enqueued together in many queues cost twice as much as one
 RUN = 128  # messages that are enqueued together in very many queues, in steps
 SHORT_HEADER_COST = LONG_HEADER >> FIELDS_SHIFT  # of a header that is not long, for a target that reads it
 LONG_BYTES = 1 << 20  # of messages for several queues, of all their records: they are enqueued in steps

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .ledger import Ledger
 
 PER_MESSAGE_COST = 3  # of a queue that looks at each message (`jobs.scheduler`)
+SHARED = 16  # messages that are enqueued together in many queues cost twice as much as one
 PAGE_COST = 8  # of a queue that stores the message and keeps its id, as memory is used up
 
 
@@ -180,6 +181,18 @@ def cost_of_headers(messages: list[Message]) -> int:
     """Return the cost of reading a header of each message (`jobs.scheduler`)."""
     sizes = [message.header_end for message in messages]
     return sum([cost_of_skipping(size) + (size >> SEARCH_SHIFT) for size in sizes])
+
+
+def looks_at_each(messages: list[Message], targets: Targets) -> bool:
+    """Return whether some of the targets take these messages one by one."""
+    return messages[0].state is not None or any(target.per_message for target in targets)
+
+
+def cost_of_each(messages: list[Message], targets: Targets) -> int:
+    """Return the cost of enqueueing the messages at one of these targets, beside that of storing them."""
+    if looks_at_each(messages, targets):
+        return PER_MESSAGE_COST * len(messages) + cost_of_reading(messages, targets)
+    return 1 + len(messages) // SHARED
 
 
 def in_parts(targets: Targets, each: int, stored_bytes: int, limit: int) -> Iterator[Targets]:

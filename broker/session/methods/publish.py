@@ -14,7 +14,7 @@ from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD
 from ...core.exchanges.deduplicating import DiscardSink
 from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT, Accepted
 from ...core.exchanges.route_cache import LIMIT_BYTES, size_of
-from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey, Search
+from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, Route, RouteKey, Search
 from ...core.jobs.scheduler import STORE_SHIFT, TURN_COST, Job
 from ...core.messages.journal_port import BEHIND, ROOM
 from ...core.messages.message import (
@@ -36,13 +36,16 @@ from ...core.queues.route_target import (
     DURABLE,
     PAGE_COST,
     PER_MESSAGE_COST,
+    SHARED,
     EnqueueResult,
     RouteTarget,
     Targets,
     await_outboxes,
+    cost_of_each,
     cost_of_reading,
     existing,
     in_parts,
+    looks_at_each,
     must_wait,
     records_of,
 )
@@ -820,18 +823,6 @@ def are_few(queues: Targets, message: Message, ledger: Ledger) -> bool:
         )
         and cost_of_reading([message], queues) * len(queues) <= ENQUEUE_COST
     )
-
-
-def looks_at_each(messages: list[Message], queues: Targets) -> bool:
-    """Return whether some of the queues take these messages one by one."""
-    return messages[0].state is not None or any(queue.per_message for queue in queues)
-
-
-def cost_of_each(messages: list[Message], queues: Targets) -> int:
-    """Return the cost of enqueueing the messages in one of these queues, beside that of storing them."""
-    if looks_at_each(messages, queues):
-        return PER_MESSAGE_COST * len(messages) + cost_of_reading(messages, queues)
-    return 1 + len(messages) // SHARED
 
 
 def enqueue_more(

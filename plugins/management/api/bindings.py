@@ -15,8 +15,12 @@ from ...http.time_slices import when
 from ..framework.bodies import Arguments, table_of
 from ..framework.pagination import Listing
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 from ..views.binding import EMPTY, BindingView, binding_view, implicit_binding, properties_key
+
+OF_EXCHANGE = "/exchanges/{vhost}/{exchange}/bindings"
+TO_QUEUE = "/bindings/{vhost}/e/{exchange}/q/{queue}"
+TO_EXCHANGE = "/bindings/{vhost}/e/{source}/e/{destination}"
 
 NO_KEYS = (EMPTY, "null", "undefined")  # which tools write for an empty key
 BODY_LIMIT = 5_000  # bytes, RabbitMQ's limit for a binding
@@ -32,28 +36,30 @@ class BindingBody(msgspec.Struct):
 # Lists
 
 
+@route("GET", VHOST, "/bindings", "/bindings/{vhost}")
 def list_bindings(request: Request) -> Listing[BindingView]:
     """List the bindings in the virtual hosts that the user sees."""
     sources = [(vhost, source) for vhost in request.vhosts() for source in vhost.exchanges.values()]
     return listing_from(sources)
 
 
-def list_of_queue(request: Request) -> Listing[BindingView]:
-    """List the bindings of a queue; none if it does not exist."""
-    return listed_to(request, queue_of(request))
+@route("GET", VHOST, "/queues/{vhost}/{queue}/bindings", f"{OF_EXCHANGE}/destination", vhost_required=False)
+def list_of_destination(request: Request) -> Listing[BindingView]:
+    """List the bindings with a queue or an exchange as destination; none if it does not exist."""
+    vhost, destination = request.vhost, queue_of(request) if "queue" in request.path else exchange_of(request)
+    if vhost is None or destination is None:
+        return listing(())
+    return listing_of(vhost, incoming(destination))
 
 
+@route("GET", VHOST, f"{OF_EXCHANGE}/source", vhost_required=False)
 def list_of_source(request: Request) -> Listing[BindingView]:
     """List the bindings with an exchange as source; none if it does not exist."""
     vhost, exchange = request.vhost, exchange_of(request)
     return listing_from([(vhost, exchange)] if vhost is not None and exchange is not None else [])
 
 
-def list_of_destination(request: Request) -> Listing[BindingView]:
-    """List the bindings with an exchange as destination; none if it does not exist."""
-    return listed_to(request, exchange_of(request))
-
-
+@route("GET", VHOST, TO_QUEUE, TO_EXCHANGE, vhost_required=False)
 def list_between(request: Request) -> Listing[BindingView]:
     """List the bindings from an exchange to a queue or another exchange; none if one does not exist."""
     to_queue = "queue" in request.path
@@ -63,13 +69,6 @@ def list_between(request: Request) -> Listing[BindingView]:
     if vhost is None or source is None or destination is None:
         return listing(())
     return listing_of(vhost, between(source, destination))
-
-
-def listed_to(request: Request, destination: Queue | Exchange | None) -> Listing[BindingView]:
-    vhost = request.vhost
-    if vhost is None or destination is None:
-        return listing(())
-    return listing_of(vhost, incoming(destination))
 
 
 def queue_of(request: Request) -> Queue | None:
@@ -122,11 +121,13 @@ def place(one: Bound) -> tuple[str, str, str, str, str, str]:
 # A single binding
 
 
+@route("GET", VHOST, TO_QUEUE + "/{props}", TO_EXCHANGE + "/{props}")
 async def get_binding(request: Request) -> Response[BindingView]:
     """Return one binding."""
     return ok(binding_view(request.path_vhost(), await find_binding(request)))
 
 
+@route("POST", VHOST, TO_QUEUE, TO_EXCHANGE, body_limit=BODY_LIMIT)
 async def post_binding(request: Request, body: BindingBody) -> Response[None]:
     """Create a binding; the header Location has its properties key."""
     table = table_of(body.arguments)
@@ -141,6 +142,7 @@ async def post_binding(request: Request, body: BindingBody) -> Response[None]:
     return Response(201, None, {"location": location})
 
 
+@route("DELETE", VHOST, TO_QUEUE + "/{props}", TO_EXCHANGE + "/{props}")
 async def delete_binding(request: Request) -> Response[None]:
     """Delete a binding."""
     binding = await find_binding(request)
@@ -222,24 +224,3 @@ def between(source: Exchange, destination: Queue | Exchange) -> list[Binding]:
 
 def quoted(text: str) -> str:
     return quote(text, safe="", errors="surrogateescape")
-
-
-OF_EXCHANGE = "/exchanges/{vhost}/{exchange}/bindings"
-TO_QUEUE = "/bindings/{vhost}/e/{exchange}/q/{queue}"
-TO_EXCHANGE = "/bindings/{vhost}/e/{source}/e/{destination}"
-
-ROUTES = (
-    Route("GET", "/bindings", VHOST, list_bindings),
-    Route("GET", "/bindings/{vhost}", VHOST, list_bindings),
-    Route("GET", "/queues/{vhost}/{queue}/bindings", VHOST, list_of_queue, vhost_required=False),
-    Route("GET", f"{OF_EXCHANGE}/source", VHOST, list_of_source, vhost_required=False),
-    Route("GET", f"{OF_EXCHANGE}/destination", VHOST, list_of_destination, vhost_required=False),
-    Route("GET", TO_QUEUE, VHOST, list_between, vhost_required=False),
-    Route("GET", TO_EXCHANGE, VHOST, list_between, vhost_required=False),
-    Route("POST", TO_QUEUE, VHOST, post_binding, BODY_LIMIT),
-    Route("POST", TO_EXCHANGE, VHOST, post_binding, BODY_LIMIT),
-    Route("GET", TO_QUEUE + "/{props}", VHOST, get_binding),
-    Route("GET", TO_EXCHANGE + "/{props}", VHOST, get_binding),
-    Route("DELETE", TO_QUEUE + "/{props}", VHOST, delete_binding),
-    Route("DELETE", TO_EXCHANGE + "/{props}", VHOST, delete_binding),
-)

@@ -1,36 +1,38 @@
-"""Routes for channels."""
+"""Routes for channels and their consumers."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from warren.broker.session.connection import Connection
+from warren.broker.session.consumer import ChannelConsumer
 
 from ...http.auth import ANY, OWN, VHOST
 from ...http.responses import Response, missing
 from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
+from ..stats.counters import queue_key
 from ..views.channel import ChannelView, channel_view, lists_of_channel
+from ..views.consumer import ConsumerView, consumer_view, consumers_of, local_consumer_view
 from ..views.detailed_rates import channel_name
 from ..views.stats import RequestStats
 from .connections import connection_of, open_connections
 
 
+@route("GET", ANY, "/channels")
+@route("GET", VHOST, "/vhosts/{vhost}/channels")
 def list_channels(request: Request) -> Listing[ChannelView]:
-    """List the channels that the user may see."""
+    """List the channels that the user may see, or those of them in one virtual host."""
     return listing(request, open_connections(request))
 
 
-def list_of_vhost(request: Request) -> Listing[ChannelView]:
-    """List the channels in one virtual host."""
-    vhost = request.path_vhost()
-    return listing(request, [one for one in open_connections(request) if one.vhost is vhost])
-
-
+@route("GET", OWN, "/connections/{name}/channels")
 async def list_of_connection(request: Request) -> Listing[ChannelView]:
     """List the channels of one connection."""
     return listing(request, [await connection_of(request)])
 
 
+@route("GET", OWN, "/channels/{channel}")
 async def get_channel(request: Request) -> Response[ChannelView]:
     """Return one channel, with its consumers."""
     name = request.path["channel"]
@@ -57,9 +59,19 @@ def listing(request: Request, connections: Iterable[Connection]) -> Listing[Chan
     return Listing(channels, lambda channel: channel_view(stats, channel), channel_name)
 
 
-ROUTES = (
-    Route("GET", "/channels", ANY, list_channels),
-    Route("GET", "/channels/{channel}", OWN, get_channel),
-    Route("GET", "/connections/{name}/channels", OWN, list_of_connection),
-    Route("GET", "/vhosts/{vhost}/channels", VHOST, list_of_vhost),
-)
+def consumer_name(consumer: ChannelConsumer) -> str:
+    """The text that the filter of a page compares."""
+    return f"{consumer.queue.name} {consumer.tag}"
+
+
+@route("GET", ANY, "/consumers", "/consumers/{vhost}")
+async def list_consumers(request: Request) -> Listing[ConsumerView]:
+    """List the consumers of the user's connections, or of all connections for users with the tag monitoring."""
+    queues = [queue for vhost in request.visible_vhosts() for queue in vhost.queues.values()]
+    caller = request.caller
+    consumed = [queue async for queue in request.in_slices(queues) if len(queue.consumers) > 0]
+    every = (consumer for queue in consumed for consumer in consumers_of(queue))
+    if caller.is_local:
+        return Listing(every, partial(local_consumer_view, caller), order=lambda consumer: queue_key(consumer.queue))
+    consumers = [one async for one in request.in_slices(every) if caller.sees_connection(one.channel.connection)]
+    return Listing(consumers, partial(consumer_view, caller), consumer_name, lambda consumer: queue_key(consumer.queue))

@@ -8,7 +8,7 @@ from warren.broker.operator.feature_flags import DEPRECATED_FEATURES, FEATURES
 from ...http.auth import ADMIN, ANY, NONE
 from ...http.responses import Response, bad, done, ok
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 
 ALL_FEATURES = "all"
 # The fields that all feature flags have.
@@ -19,22 +19,26 @@ class Name(msgspec.Struct):
     name: str
 
 
+@route("GET", ANY, "/cluster-name")
 def get_name(request: Request) -> Response[Name]:
     """Return the name of the cluster."""
     return ok(Name(request.node.cluster_name))
 
 
+@route("PUT", ADMIN, "/cluster-name")
 def set_name(request: Request, body: Name) -> Response[None]:
     """Set the name of the cluster."""
     request.node.parameters.set_global(CLUSTER_NAME, body.name)
     return done()
 
 
+@route("GET", ANY, "/feature-flags")
 def list_features(request: Request) -> Response[list[dict[str, str]]]:
     """List the feature flags, all of them enabled."""
     return ok([{"name": name, "desc": text, **ENABLED} for name, text in FEATURES.items()])
 
 
+@route("PUT", ADMIN, "/feature-flags/{name}/enable")
 def enable_feature(request: Request) -> Response[None]:
     """Enable a feature flag; all are enabled already."""
     if request.path["name"] not in (*FEATURES, ALL_FEATURES):
@@ -42,6 +46,7 @@ def enable_feature(request: Request) -> Response[None]:
     return done()
 
 
+@route("GET", ANY, "/deprecated-features")
 def list_deprecated(request: Request) -> Response[list[dict[str, str]]]:
     """List the features that RabbitMQ deprecates or has removed."""
     features = [
@@ -51,21 +56,25 @@ def list_deprecated(request: Request) -> Response[list[dict[str, str]]]:
     return ok(features)
 
 
+@route("GET", ANY, "/deprecated-features/used")
 def list_used_deprecated(request: Request) -> Response[list[dict[str, str]]]:
     """Return an empty list: this broker uses no deprecated feature."""
     return ok([])
 
 
+@route("GET", NONE, "/version")
 def get_version(request: Request) -> Response[str]:
     """Return the version of RabbitMQ that the broker is compatible with."""
     return ok(request.node.version)
 
 
+@route("GET", ANY, "/extensions")
 def list_extensions(request: Request) -> Response[list[dict[str, str]]]:
     """List the extensions of the user interface."""
     return ok([{"javascript": "dispatcher.js"}])
 
 
+@route("DELETE", ADMIN, "/reset", "/reset/{node}")
 def reset(request: Request) -> Response[None]:
     """Delete the samples of the past; counters stay."""
     request.check_node()
@@ -73,27 +82,13 @@ def reset(request: Request) -> Response[None]:
     return done()
 
 
+@route("POST", ADMIN, "/rebalance/queues")
 def rebalance(request: Request) -> Response[None]:
     """Do nothing: there are no other nodes to move queues to."""
     return done()
 
 
+@route("GET", ADMIN, "/config/effective")
 def configuration(request: Request) -> Response[bytes]:
     """Return all configuration keys with their values, without secrets."""
     return Response(200, request.host.configuration().encode(), media_type="text/plain; charset=utf-8")
-
-
-ROUTES = (
-    Route("GET", "/cluster-name", ANY, get_name),
-    Route("PUT", "/cluster-name", ADMIN, set_name),
-    Route("GET", "/feature-flags", ANY, list_features),
-    Route("PUT", "/feature-flags/{name}/enable", ADMIN, enable_feature),
-    Route("GET", "/deprecated-features", ANY, list_deprecated),
-    Route("GET", "/deprecated-features/used", ANY, list_used_deprecated),
-    Route("GET", "/version", NONE, get_version),
-    Route("GET", "/extensions", ANY, list_extensions),
-    Route("DELETE", "/reset", ADMIN, reset),
-    Route("DELETE", "/reset/{node}", ADMIN, reset),
-    Route("POST", "/rebalance/queues", ADMIN, rebalance),
-    Route("GET", "/config/effective", ADMIN, configuration),
-)

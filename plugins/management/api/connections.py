@@ -10,7 +10,7 @@ from ...http.auth import ANY, OWN, VHOST
 from ...http.responses import Response, done, missing, ok
 from ..framework.pagination import Listing
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 from ..views.connection import OF_TLS, ConnectionIdentity, ConnectionView, connection_identity, connection_view
 from ..views.stats import RequestStats
 
@@ -18,17 +18,15 @@ REASON = "Closed via management plugin"
 CLOSED_AT_ONCE = 100  # closing them takes some milliseconds
 
 
+@route("GET", ANY, "/connections")
+@route("GET", VHOST, "/vhosts/{vhost}/connections")
 def list_connections(request: Request) -> Listing[ConnectionView]:
-    """List the connections that the user may see."""
-    return listing(request, open_connections(request))
+    """List the connections that the user may see, or those of them to one virtual host."""
+    stats = RequestStats(request)
+    return Listing(open_connections(request), lambda one: connection_view(stats, one), lambda one: one.name)
 
 
-def list_of_vhost(request: Request) -> Listing[ConnectionView]:
-    """List the connections to one virtual host."""
-    vhost = request.path_vhost()
-    return listing(request, [one for one in open_connections(request) if one.vhost is vhost])
-
-
+@route("GET", OWN, "/connections/username/{user}")
 def list_of_user(request: Request) -> Listing[ConnectionIdentity]:
     """List the connections of one user."""
     user = user_of(request)
@@ -36,12 +34,14 @@ def list_of_user(request: Request) -> Listing[ConnectionIdentity]:
     return Listing(own, connection_identity, lambda one: one.name)
 
 
+@route("GET", OWN, "/connections/{name}")
 async def get_connection(request: Request) -> Response[ConnectionView]:
     """Return one connection."""
     item: Any = connection_view(RequestStats(request), await connection_of(request))
     return ok(item | {name: item[name] or "" for name in OF_TLS})
 
 
+@route("DELETE", OWN, "/connections/{name}")
 async def delete_connection(request: Request) -> Response[None]:
     """Close a connection, with the text of the header X-Reason."""
     connection = await connection_of(request)
@@ -50,6 +50,7 @@ async def delete_connection(request: Request) -> Response[None]:
     return done()
 
 
+@route("DELETE", OWN, "/connections/username/{user}")
 async def delete_of_user(request: Request) -> Response[None]:
     """Close all connections of one user, in slices."""
     user = user_of(request)
@@ -69,8 +70,10 @@ def reason_of(request: Request) -> str:
 
 
 def open_connections(request: Request) -> list[Connection]:
-    """Return the connections that have opened a virtual host."""
-    return sorted((one for one in request.connections() if one.vhost is not None), key=lambda one: one.name)
+    """Return the connections that have opened the virtual host in the path, or any if the path has none."""
+    vhost = request.vhost
+    opened = (one for one in request.connections() if one.vhost is not None and vhost in (None, one.vhost))
+    return sorted(opened, key=lambda one: one.name)
 
 
 async def connection_of(request: Request) -> Connection:
@@ -87,18 +90,3 @@ def user_of(request: Request) -> User | None:
     user = request.node.users.get(request.path["user"])
     request.check_owner(user)
     return user
-
-
-def listing(request: Request, connections: list[Connection]) -> Listing[ConnectionView]:
-    stats = RequestStats(request)
-    return Listing(connections, lambda one: connection_view(stats, one), lambda one: one.name)
-
-
-ROUTES = (
-    Route("GET", "/connections", ANY, list_connections),
-    Route("GET", "/vhosts/{vhost}/connections", VHOST, list_of_vhost),
-    Route("GET", "/connections/{name}", OWN, get_connection),
-    Route("DELETE", "/connections/{name}", OWN, delete_connection),
-    Route("GET", "/connections/username/{user}", OWN, list_of_user),
-    Route("DELETE", "/connections/username/{user}", OWN, delete_of_user),
-)

@@ -22,7 +22,7 @@ from ...http.time_slices import done_in_slices, joined_in_slices
 from ..framework import bodies
 from ..framework.pagination import Item, columns_of, prune
 from ..framework.request import Request
-from ..framework.router import CONFIGURED, Route
+from ..framework.router import CONFIGURED, route
 from .policies import check_operator_policies
 from .users import check_protected, without_password
 
@@ -41,9 +41,12 @@ ENCODED_HEAD = re.compile(
     rb"^content-transfer-encoding:[ \t]*(?:base64|quoted-printable)", re.IGNORECASE | re.MULTILINE
 )
 PARTS_LIMIT, HEAD_BYTES = 100, 4096  # of a form, and of the head of a part
+PATHS = ("/definitions", "/definitions/{name}", "/all-configuration")
+CHECKS = ("/warren/check-definitions", "/warren/check-definitions/{name}")
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the file name that a browser saves
 
 
+@route("GET", ADMIN, *PATHS)
 async def get_definitions(request: Request) -> Response[Item]:
     """Return all definitions, or the definitions of one virtual host, as of one moment."""
     name = request.path.get("name")
@@ -70,6 +73,7 @@ async def get_definitions(request: Request) -> Response[Item]:
     return Response(200, Pieces(await request.wait(texts)), headers)
 
 
+@route("POST", ADMIN, *PATHS, body_limit=CONFIGURED)
 async def post_definitions(request: Request, body: bytes) -> Response[None]:
     """Import definitions, all of them or none; with `leave-out` entries that this broker cannot have are skipped."""
     vhost, leave_out = request.path.get("name"), request.flag("leave-out")
@@ -86,6 +90,7 @@ async def post_definitions(request: Request, body: bytes) -> Response[None]:
     return Response(204, headers=without_password(imported.without_password))
 
 
+@route("POST", ADMIN, *CHECKS, body_limit=CONFIGURED, durable=False)
 async def check_definitions(request: Request, body: bytes) -> Response[dict[str, list[str]]]:
     """Check definitions as an import does, change nothing, and return the parts that an import would leave out."""
     permits, leave_out = CallerPermits(request), request.flag("leave-out")
@@ -239,12 +244,3 @@ def parts_of_form(body: bytes, boundary: bytes) -> Iterator[tuple[bytes, bytes]]
         blank = form.find(b"\r\n\r\n", start, min(start + HEAD_BYTES, end))
         if blank >= 0:
             yield form[start:blank].replace(b"\r", b""), form[blank + 4 : end]
-
-
-PATHS = ("/definitions", "/definitions/{name}", "/all-configuration")
-CHECKS = ("/warren/check-definitions", "/warren/check-definitions/{name}")
-ROUTES = (
-    *(Route("GET", path, ADMIN, get_definitions) for path in PATHS),
-    *(Route("POST", path, ADMIN, post_definitions, CONFIGURED) for path in PATHS),
-    *(Route("POST", path, ADMIN, check_definitions, CONFIGURED, durable=False) for path in CHECKS),
-)

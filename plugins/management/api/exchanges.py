@@ -12,7 +12,7 @@ from ...http.responses import Response, done, put
 from ..framework.bodies import Arguments, table_of
 from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 from ..stats.counters import exchange_key
 from ..views.exchange import ExchangeView, exchange_view, lists_of_exchange
 from ..views.stats import RequestStats
@@ -27,6 +27,7 @@ class Declaration(msgspec.Struct):
     arguments: Arguments = None
 
 
+@route("GET", VHOST, "/exchanges", "/exchanges/{vhost}")
 def list_exchanges(request: Request) -> Listing[ExchangeView]:
     """List the exchanges in the virtual hosts that the user sees, the default exchange first in each."""
     stats = RequestStats(request)
@@ -34,6 +35,7 @@ def list_exchanges(request: Request) -> Listing[ExchangeView]:
     return Listing(exchanges, partial(exchange_view, stats), lambda exchange: exchange.name, exchange_key)
 
 
+@route("GET", VHOST, "/exchanges/{vhost}/{exchange}")
 async def get_exchange(request: Request) -> Response[ExchangeView]:
     """Return one exchange."""
     stats, exchange = RequestStats(request), request.exchange()
@@ -41,6 +43,7 @@ async def get_exchange(request: Request) -> Response[ExchangeView]:
     return await with_lists(request, exchange_view(stats, exchange), lists)
 
 
+@route("PUT", VHOST, "/exchanges/{vhost}/{exchange}")
 async def put_exchange(request: Request, body: Declaration) -> Response[None]:
     """Declare an exchange."""
     name = strip_line_ends(request.exchange_name())
@@ -52,6 +55,7 @@ async def put_exchange(request: Request, body: Declaration) -> Response[None]:
     return put(existed)
 
 
+@route("DELETE", VHOST, "/exchanges/{vhost}/{exchange}")
 async def delete_exchange(request: Request) -> Response[None]:
     """Delete an exchange; with `if-unused` only if it is unused."""
     name, vhost = request.exchange().name, request.path_vhost()
@@ -59,12 +63,3 @@ async def delete_exchange(request: Request) -> Response[None]:
         request.channel().delete_exchange(name, if_unused=request.flag("if-unused"))
     await request.complete(unbound(vhost, Exchange.kind, name))
     return done()
-
-
-ROUTES = (
-    Route("GET", "/exchanges", VHOST, list_exchanges),
-    Route("GET", "/exchanges/{vhost}", VHOST, list_exchanges),
-    Route("GET", "/exchanges/{vhost}/{exchange}", VHOST, get_exchange),
-    Route("PUT", "/exchanges/{vhost}/{exchange}", VHOST, put_exchange),
-    Route("DELETE", "/exchanges/{vhost}/{exchange}", VHOST, delete_exchange),
-)

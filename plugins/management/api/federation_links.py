@@ -9,7 +9,7 @@ from ...http.responses import Response, done, missing, ok
 from ...http.time_slices import sorted_in_slices
 from ..framework.pagination import Listing
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 from ..stats.federation_links import Links, Row, links_of
 from ..views.federation_topology import INTERNAL, Topology, TopologyView, exchange_link, queue_links
 from ..views.link import LinkView, detailed_link_view, link_view
@@ -19,16 +19,19 @@ UP = ("running", "starting")
 LINKS = 1000  # in one answer of the topology
 
 
+@route("GET", MONITOR, "/federation-links", "/federation-links/{vhost}")
 def list_links(request: Request) -> Listing[LinkView]:
     """List the federation links in the virtual hosts that the user sees."""
     return listing(request, rows(request))
 
 
+@route("GET", MONITOR, "/federation-links/state/down", "/federation-links/{vhost}/state/down")
 def list_down(request: Request) -> Listing[LinkView]:
     """List the federation links that are neither running nor starting."""
     return listing(request, (row for row in rows(request) if row["status"] not in UP))
 
 
+@route("GET", MONITOR, "/warren/federation/links/{vhost}/{id}")
 async def get_link(request: Request) -> Response[LinkView]:
     """Return a link with its counters, and with samples of its rates if a range is asked for."""
     async for row in request.in_slices(rows(request)):
@@ -37,11 +40,13 @@ async def get_link(request: Request) -> Response[LinkView]:
     raise missing()
 
 
+@route("GET", MONITOR, "/federation-links/{vhost}/{list}")
 def no_list(request: Request) -> Response[None]:
     """Return 400 for a path that is not a list of links, as RabbitMQ does."""
     return Response(400)
 
 
+@route("DELETE", POLICIES, "/federation-links/vhost/{vhost}/{id}/{node}/restart")
 async def restart(request: Request) -> Response[None]:
     """Restart a link; its messages on the upstream are kept."""
     id = request.path["id"]
@@ -83,6 +88,7 @@ class TopologyAnswer(TopologyView):
     truncated: bool
 
 
+@route("GET", MONITOR, "/warren/federation/topology", "/warren/federation/topology/{vhost}")
 async def get_topology(request: Request) -> Response[TopologyAnswer]:
     """Return brokers and links as this broker knows them: its own links, and links of brokers that federate from it."""
     stats, topology = RequestStats(request), Topology(request.node.cluster_name)
@@ -106,16 +112,3 @@ async def get_topology(request: Request) -> Response[TopologyAnswer]:
             for link in queue_links(stats, connection):
                 topology.add_downstream(link)
     return ok({**topology.view(), "node": request.node.name, "truncated": len(topology.links) >= LINKS})
-
-
-ROUTES = (
-    Route("GET", "/federation-links", MONITOR, list_links),
-    Route("GET", "/federation-links/{vhost}", MONITOR, list_links),
-    Route("GET", "/federation-links/{vhost}/{list}", MONITOR, no_list),
-    Route("GET", "/federation-links/state/down", MONITOR, list_down),
-    Route("GET", "/federation-links/{vhost}/state/down", MONITOR, list_down),
-    Route("GET", "/warren/federation/links/{vhost}/{id}", MONITOR, get_link),
-    Route("DELETE", "/federation-links/vhost/{vhost}/{id}/{node}/restart", POLICIES, restart),
-    Route("GET", "/warren/federation/topology", MONITOR, get_topology),
-    Route("GET", "/warren/federation/topology/{vhost}", MONITOR, get_topology),
-)

@@ -10,7 +10,15 @@ from ...http.auth import ANY, MONITOR, NONE, VHOST
 from ...http.responses import Response, bad, not_now
 from ..framework.pagination import Item
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
+
+CHECKS = "/health/checks"
+LEADERS = "quorum-queues-without-elected-leaders"
+CANNOT_FAIL = (  # on one node without quorums
+    *("virtual-hosts", "metadata-store/initialized", "metadata-store/initialized/with-data"),
+    *("reached-target-cluster-size", f"{LEADERS}/all-vhosts", f"{LEADERS}/all-vhosts/pattern/{{pattern}}"),
+    *(f"{LEADERS}/vhost/{{vhost}}", f"{LEADERS}/vhost/{{vhost}}/pattern/{{pattern}}"),
+)
 
 SPELLINGS = {
     **dict.fromkeys(("amqp091", "amqp0.9.1", "amqp0-9-1", "amqp0_9_1"), "amqp"),
@@ -39,21 +47,25 @@ def failed(reason: str, **fields: object) -> Response[Health]:
     return Response(503, {"status": "failed", "reason": reason, **fields})
 
 
+@route("GET", ANY, *(f"{CHECKS}/{check}" for check in CANNOT_FAIL))
 def always_ok(request: Request) -> Response[Health]:
     """Return ok: this check cannot fail on one node without quorums."""
     return ok()
 
 
+@route("GET", ANY, f"{CHECKS}/node-is-quorum-critical", f"{CHECKS}/node-is-mirror-sync-critical")
 def quorum_critical(request: Request) -> Response[Health]:
     """Check that stopping the node loses no quorum."""
     return ok(reason="single node cluster")
 
 
+@route("GET", ANY, f"{CHECKS}/alarms")
 def check_alarms(request: Request) -> Response[Health]:
     """Check that no node is low on memory or disk."""
     return alarms(request, "There are alarms in effect in the cluster")
 
 
+@route("GET", ANY, f"{CHECKS}/local-alarms")
 def check_local_alarms(request: Request) -> Response[Health]:
     """Check that this node is not low on memory or disk."""
     return alarms(request, "There are alarms in effect on the node")
@@ -64,12 +76,14 @@ def alarms(request: Request, reason: str) -> Response[Health]:
     return failed(reason, alarms=on) if on else ok()
 
 
+@route("GET", MONITOR, f"{CHECKS}/stored-definitions")
 def check_restored(request: Request) -> Response[Health]:
     """Check that all stored definitions were restored at the start, or declared again; RabbitMQ has no such check."""
     lines = request.node.not_restored()
     return failed("Stored definitions could not be restored at the start", definitions=lines) if lines else ok()
 
 
+@route("GET", ANY, f"{CHECKS}/port-listener/{{port}}")
 def check_port(request: Request) -> Response[Health]:
     """Check that a port has a listener."""
     text = request.path["port"]
@@ -79,6 +93,7 @@ def check_port(request: Request) -> Response[Health]:
     return ok(port=port) if port in ports else failed("No active listener", missing=port, ports=ports)
 
 
+@route("GET", ANY, f"{CHECKS}/protocol-listener/{{protocol}}")
 def check_protocols(request: Request) -> Response[Health]:
     """Check that each of the protocols, separated by commas, has a listener."""
     asked = dict.fromkeys(name.strip().lower() for name in request.path["protocol"].split(","))
@@ -91,6 +106,7 @@ def check_protocols(request: Request) -> Response[Health]:
     return failed("No active listener", missing=absent, protocols=active) if absent else ok(protocols=active)
 
 
+@route("GET", ANY, f"{CHECKS}/certificate-expiration/{{within}}/{{unit}}")
 def check_certificates(request: Request) -> Response[Health]:
     """Check that no certificate expires within a number of days, weeks, months or years."""
     unit, within = request.path["unit"].lower(), request.path["within"]
@@ -130,16 +146,19 @@ def expiring(request: Request, listening: Listening, until_s: float) -> Item:
 # For load balancers, without a password.
 
 
+@route("GET", NONE, f"{CHECKS}/is-in-service")
 def check_in_service(request: Request) -> Response[Health]:
     """Check that the node has started and is not in maintenance."""
     return without_cache(ok())
 
 
+@route("GET", NONE, f"{CHECKS}/below-node-connection-limit")
 def check_connection_limit(request: Request) -> Response[Health]:
     """Check that the connection limit is not reached."""
     return without_cache(connection_limit(request) or ok())
 
 
+@route("GET", NONE, f"{CHECKS}/ready-to-serve-clients")
 def check_ready(request: Request) -> Response[Health]:
     """Check that clients can connect."""
     if not any(one.protocol.startswith("amqp") for one in request.host.listening()):
@@ -162,6 +181,7 @@ def without_cache(answer: Response[Health]) -> Response[Health]:
 # RabbitMQ's older checks.
 
 
+@route("GET", ANY, "/healthchecks/node", "/healthchecks/node/{node}")
 def check_node(request: Request) -> Response[Health]:
     """Check that the node has no resource alarm."""
     request.check_node()
@@ -169,6 +189,7 @@ def check_node(request: Request) -> Response[Health]:
     return Response(200, {"status": "failed", "reason": f"resource alarm(s) in effect:{on}"}) if on else ok()
 
 
+@route("GET", VHOST, "/aliveness-test/{vhost}", changes=True)
 def aliveness(request: Request) -> Response[Health]:
     """Check that a message can be published and got."""
     channel = request.channel()
@@ -176,30 +197,3 @@ def aliveness(request: Request) -> Response[Health]:
     outcome = channel.publish("", ALIVE, Properties(), b"test_message")
     taken = channel.get(ALIVE, 1, no_ack=True)
     return ok() if outcome.routed and taken else failed("the message did not come back")
-
-
-CHECKS = "/health/checks"
-ROUTES = (
-    Route("GET", f"{CHECKS}/alarms", ANY, check_alarms),
-    Route("GET", f"{CHECKS}/local-alarms", ANY, check_local_alarms),
-    Route("GET", f"{CHECKS}/stored-definitions", MONITOR, check_restored),
-    Route("GET", f"{CHECKS}/port-listener/{{port}}", ANY, check_port),
-    Route("GET", f"{CHECKS}/protocol-listener/{{protocol}}", ANY, check_protocols),
-    Route("GET", f"{CHECKS}/virtual-hosts", ANY, always_ok),
-    Route("GET", f"{CHECKS}/certificate-expiration/{{within}}/{{unit}}", ANY, check_certificates),
-    Route("GET", f"{CHECKS}/node-is-quorum-critical", ANY, quorum_critical),
-    Route("GET", f"{CHECKS}/node-is-mirror-sync-critical", ANY, quorum_critical),
-    Route("GET", f"{CHECKS}/quorum-queues-without-elected-leaders/all-vhosts", ANY, always_ok),
-    Route("GET", f"{CHECKS}/quorum-queues-without-elected-leaders/all-vhosts/pattern/{{pattern}}", ANY, always_ok),
-    Route("GET", f"{CHECKS}/quorum-queues-without-elected-leaders/vhost/{{vhost}}", ANY, always_ok),
-    Route("GET", f"{CHECKS}/quorum-queues-without-elected-leaders/vhost/{{vhost}}/pattern/{{pattern}}", ANY, always_ok),
-    Route("GET", f"{CHECKS}/metadata-store/initialized", ANY, always_ok),
-    Route("GET", f"{CHECKS}/metadata-store/initialized/with-data", ANY, always_ok),
-    Route("GET", f"{CHECKS}/reached-target-cluster-size", ANY, always_ok),
-    Route("GET", f"{CHECKS}/is-in-service", NONE, check_in_service),
-    Route("GET", f"{CHECKS}/below-node-connection-limit", NONE, check_connection_limit),
-    Route("GET", f"{CHECKS}/ready-to-serve-clients", NONE, check_ready),
-    Route("GET", "/healthchecks/node", ANY, check_node),
-    Route("GET", "/healthchecks/node/{node}", ANY, check_node),
-    Route("GET", "/aliveness-test/{vhost}", VHOST, aliveness, changes=True),
-)

@@ -11,7 +11,7 @@ from ...http.auth import ADMIN, ANY, OWN, VISIBLE
 from ...http.responses import Response, bad, done
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 from .users import check_protected, find_user
 
 
@@ -41,12 +41,15 @@ def of_vhost(request: Request, vhost: VHost) -> Item:
     return dict(limits) if isinstance(limits, dict) else {}
 
 
+@route("GET", VISIBLE, "/vhost-limits/{vhost}")
+@route("GET", ANY, "/vhost-limits")
 def list_limits_of_vhosts(request: Request) -> Listing[VHostLimits]:
     """List the limits of the virtual hosts that the user sees."""
     vhosts = [vhost for vhost in request.visible_vhosts() if of_vhost(request, vhost)]
     return Listing(vhosts, lambda vhost: VHostLimits(vhost.name, of_vhost(request, vhost)))
 
 
+@route("PUT", ADMIN, "/vhost-limits/{vhost}/{limit}")
 def put_limit_of_vhost(request: Request, body: LimitBody) -> Response[None]:
     """Set one limit of a virtual host."""
     vhost = request.path_vhost()
@@ -55,6 +58,7 @@ def put_limit_of_vhost(request: Request, body: LimitBody) -> Response[None]:
     return done()
 
 
+@route("DELETE", ADMIN, "/vhost-limits/{vhost}/{limit}")
 def delete_limit_of_vhost(request: Request) -> Response[None]:
     """Clear one limit of a virtual host; it need not be set."""
     vhost, limit = request.path_vhost(), request.path["limit"]
@@ -70,12 +74,14 @@ def user_limits_view(user: User) -> UserLimits:
     return UserLimits(user.name, dict(user.limits))
 
 
+@route("GET", ADMIN, "/user-limits")
 def list_limits_of_users(request: Request) -> Listing[UserLimits]:
     """List the limits of all users."""
     users = [user for user in request.node.users.unsorted() if user.limits]
     return Listing(users, user_limits_view, order=lambda user: user.name)
 
 
+@route("GET", OWN, "/user-limits/{user}")
 def list_limits_of_user(request: Request) -> Listing[UserLimits]:
     """Return the limits of one user."""
     request.check_owner(request.node.users.get(request.path["user"]))
@@ -83,6 +89,7 @@ def list_limits_of_user(request: Request) -> Listing[UserLimits]:
     return Listing([user] if user.limits else [], user_limits_view)
 
 
+@route("PUT", ADMIN, "/user-limits/{user}/{limit}")
 def put_limit_of_user(request: Request, body: LimitBody) -> Response[None]:
     """Set one limit of a user."""
     user = request.node.users.get(request.path["user"])
@@ -93,21 +100,10 @@ def put_limit_of_user(request: Request, body: LimitBody) -> Response[None]:
     return done()
 
 
+@route("DELETE", ADMIN, "/user-limits/{user}/{limit}")
 def delete_limit_of_user(request: Request) -> Response[None]:
     """Clear one limit of a user; it need not be set."""
     user = find_user(request)
     check_protected(request, user)
     request.node.limits.clear_user(user.name, request.path["limit"])
     return done()
-
-
-ROUTES = (
-    Route("GET", "/vhost-limits", ANY, list_limits_of_vhosts),
-    Route("GET", "/vhost-limits/{vhost}", VISIBLE, list_limits_of_vhosts),
-    Route("PUT", "/vhost-limits/{vhost}/{limit}", ADMIN, put_limit_of_vhost),
-    Route("DELETE", "/vhost-limits/{vhost}/{limit}", ADMIN, delete_limit_of_vhost),
-    Route("GET", "/user-limits", ADMIN, list_limits_of_users),
-    Route("GET", "/user-limits/{user}", OWN, list_limits_of_user),
-    Route("PUT", "/user-limits/{user}/{limit}", ADMIN, put_limit_of_user),
-    Route("DELETE", "/user-limits/{user}/{limit}", ADMIN, delete_limit_of_user),
-)

@@ -18,7 +18,7 @@ from ...http.responses import HTTPError, Pieces, Response, bad, json_of, not_fou
 from ..framework.bodies import CostlyBody, table_of
 from ..framework.pagination import Item
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 from .queues import until_resumed
 
 PUBLISH_BYTES = 5 << 20  # of a message to publish; decoding its JSON keeps the interpreter, in a thread too
@@ -62,6 +62,7 @@ class Get(msgspec.Struct):
 # Publish
 
 
+@route("POST", VHOST, "/exchanges/{vhost}/{exchange}/publish", body_limit=PUBLISH_BYTES)
 async def publish(request: Request, body: Publish) -> Response[dict[str, bool]]:
     """Publish a message; `routed` is true if a queue matched."""
     name = request.exchange_name()
@@ -123,6 +124,7 @@ def properties_of(given: dict[str, Any] | list[Any]) -> Properties:
 # Get
 
 
+@route("POST", VHOST, "/queues/{vhost}/{queue}/get", durable=False)
 async def get(request: Request, body: Get) -> Response[None]:
     """Get messages and settle them as `ackmode` says.
 
@@ -238,9 +240,3 @@ def json_of_properties(properties: Properties) -> Item:
     item: Item = {name: getattr(properties, name) for name in (*NUMBERS, *TEXTS)}
     item["headers"] = json_of_table(properties.headers) if properties.headers is not None else None
     return {name: value for name, value in item.items() if value is not None}
-
-
-ROUTES = (
-    Route("POST", "/exchanges/{vhost}/{exchange}/publish", VHOST, publish, PUBLISH_BYTES),
-    Route("POST", "/queues/{vhost}/{queue}/get", VHOST, get, durable=False),
-)

@@ -13,12 +13,12 @@ from warren.broker.product import PRODUCT
 from ...http.auth import ANY
 from ...http.responses import Response, ok
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 from ..stats.counters import OVERVIEW, Values, churn_counters, length_counters, message_counters, vhost_key
 from ..stats.rates import Counted
-from ..stats.vhost_totals import Totals, totals_of
 from ..views import node as node_views
 from ..views.stats import required
+from ..views.vhost import Totals, totals_of
 
 
 class ObjectTotals(msgspec.Struct):
@@ -47,6 +47,7 @@ class OverviewView(TypedDict):
     contexts: NotRequired[list[node_views.ContextView]]
 
 
+@route("GET", ANY, "/overview")
 async def overview(request: Request) -> Response[OverviewView]:
     """Return the overview of the broker."""
     node, host, config = request.node, request.host, request.host.config
@@ -143,6 +144,3 @@ def object_totals(request: Request, vhosts: list[VHost], consumers: int) -> Obje
     queues, exchanges = sum(len(vhost.queues) for vhost in vhosts), sum(len(vhost.exchanges) for vhost in vhosts)
     channels = sum(len(connection.channels) for connection in connections)
     return ObjectTotals(consumers, queues, exchanges, len(connections), channels)
-
-
-ROUTES = (Route("GET", "/overview", ANY, overview),)

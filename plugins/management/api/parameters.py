@@ -19,7 +19,7 @@ from ...http.responses import Response, bad, done, missing, not_now, ok, put
 from ..framework.bodies import CostlyBody
 from ..framework.pagination import Listing
 from ..framework.request import Request
-from ..framework.router import LONG_BODY_BYTES, Route
+from ..framework.router import LONG_BODY_BYTES, route
 from .policies import PolicyBody, check_operator_policies, compiled_of
 
 
@@ -62,6 +62,7 @@ def check_whole(value: object) -> None:
             check_whole(inner)
 
 
+@route("GET", POLICIES, "/parameters", "/parameters/{component}", "/parameters/{component}/{vhost}")
 def list_parameters(request: Request) -> Listing[ParameterView]:
     """List the parameters in the virtual hosts that the user may enter, of one component or all but policies."""
     component, vhosts = request.path.get("component"), {vhost.name for vhost in request.vhosts()}
@@ -82,6 +83,7 @@ def find_parameter(request: Request) -> Parameter:
     return parameter
 
 
+@route("GET", POLICIES, "/parameters/{component}/{vhost}/{name}")
 def get_parameter(request: Request) -> Response[ParameterView]:
     """Return one parameter."""
     return ok(parameter_view(request, find_parameter(request)))
@@ -95,6 +97,7 @@ def check_component(request: Request, component: str) -> None:
         ADMIN.check(request.caller, None)
 
 
+@route("PUT", POLICIES, "/parameters/{component}/{vhost}/{name}", body_limit=LONG_BODY_BYTES)
 def put_parameter(request: Request, body: ParameterBody) -> Response[None]:
     """Set a parameter, which its component applies immediately."""
     component, name = request.path["component"], request.path["name"]
@@ -108,6 +111,7 @@ def put_parameter(request: Request, body: ParameterBody) -> Response[None]:
     return put(not new)
 
 
+@route("DELETE", POLICIES, "/parameters/{component}/{vhost}/{name}")
 def delete_parameter(request: Request) -> Response[None]:
     """Clear a parameter, which its component applies immediately."""
     one = find_parameter(request)
@@ -130,6 +134,7 @@ def global_parameter_view(request: Request, pair: tuple[str, object]) -> GlobalP
     return GlobalParameterView(pair[0], visible_value(request, *pair))
 
 
+@route("GET", POLICIES, "/global-parameters")
 def list_globals(request: Request) -> Listing[GlobalParameterView]:
     """List the global parameters."""
     pairs = list(request.node.parameters.globals().items())
@@ -144,6 +149,7 @@ def find_global(request: Request) -> tuple[str, object]:
     return name, parameters.get_global(name)
 
 
+@route("GET", POLICIES, "/global-parameters/{name}")
 def get_global(request: Request) -> Response[GlobalParameterView]:
     """Return one global parameter."""
     return ok(global_parameter_view(request, find_global(request)))
@@ -158,6 +164,7 @@ def check_name(request: Request, name: str) -> None:
         ADMIN.check(request.caller, None)
 
 
+@route("PUT", POLICIES, "/global-parameters/{name}", body_limit=LONG_BODY_BYTES)
 def put_global(request: Request, body: ParameterBody) -> Response[None]:
     """Set a global parameter."""
     check_name(request, request.path["name"])
@@ -166,6 +173,7 @@ def put_global(request: Request, body: ParameterBody) -> Response[None]:
     return put(not new)
 
 
+@route("DELETE", POLICIES, "/global-parameters/{name}")
 def delete_global(request: Request) -> Response[None]:
     """Clear a global parameter."""
     name, _ = find_global(request)
@@ -174,17 +182,3 @@ def delete_global(request: Request) -> Response[None]:
         raise not_now("an import of definitions is under way, which clears it at its end")
     request.node.parameters.clear_global(name)
     return done()
-
-
-ROUTES = (
-    Route("GET", "/parameters", POLICIES, list_parameters),
-    Route("GET", "/parameters/{component}", POLICIES, list_parameters),
-    Route("GET", "/parameters/{component}/{vhost}", POLICIES, list_parameters),
-    Route("GET", "/parameters/{component}/{vhost}/{name}", POLICIES, get_parameter),
-    Route("PUT", "/parameters/{component}/{vhost}/{name}", POLICIES, put_parameter, LONG_BODY_BYTES),
-    Route("DELETE", "/parameters/{component}/{vhost}/{name}", POLICIES, delete_parameter),
-    Route("GET", "/global-parameters", POLICIES, list_globals),
-    Route("GET", "/global-parameters/{name}", POLICIES, get_global),
-    Route("PUT", "/global-parameters/{name}", POLICIES, put_global, LONG_BODY_BYTES),
-    Route("DELETE", "/global-parameters/{name}", POLICIES, delete_global),
-)

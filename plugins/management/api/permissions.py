@@ -11,7 +11,7 @@ from ...http.auth import ADMIN
 from ...http.responses import Response, bad, done, missing, ok, put
 from ..framework.pagination import Listing
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 from .users import compiled, find_user
 
 
@@ -51,14 +51,6 @@ def permission_view(user: User, vhost: str, given: Permission) -> PermissionView
     return PermissionView(user.name, vhost, given.configure, given.write, given.read)
 
 
-def listing(views: list[PermissionView]) -> Listing[PermissionView]:
-    return Listing(views, lambda view: view, order=lambda view: (view.vhost, view.user))
-
-
-def topic_listing(views: list[TopicPermissionView]) -> Listing[TopicPermissionView]:
-    return Listing(views, lambda view: view, order=lambda view: (view.vhost, view.user, view.exchange))
-
-
 def of_user(node: Node, user: User, vhost: str | None = None) -> list[PermissionView]:
     """Return the permissions of a user, but for those in deleted virtual hosts, which are deleted in steps."""
     permissions = [(at, user.permissions.get(at)) for at in (user.permissions if vhost is None else [vhost])]
@@ -76,24 +68,18 @@ def topics_of_user(node: Node, user: User, vhost: str | None = None) -> Iterator
                     yield TopicPermissionView(user.name, at, exchange, permission.write, permission.read)
 
 
+def users_and_vhost(request: Request) -> tuple[list[User], str | None]:
+    """Return the users and the virtual host of a list: those in the path, or all users and None."""
+    users = [find_user(request)] if "user" in request.path else request.node.users.unsorted()
+    return users, request.path_vhost().name if request.vhost is not None else None
+
+
+@route("GET", ADMIN, "/permissions", "/users/{user}/permissions", "/vhosts/{vhost}/permissions")
 async def list_permissions(request: Request) -> Listing[PermissionView]:
-    """List the permissions of all users."""
-    return await of_users(request, None)
-
-
-def list_permissions_of_user(request: Request) -> Listing[PermissionView]:
-    """List the permissions of one user."""
-    return listing(of_user(request.node, find_user(request)))
-
-
-async def list_permissions_in_vhost(request: Request) -> Listing[PermissionView]:
-    """List the permissions in one virtual host."""
-    return await of_users(request, request.path_vhost().name)
-
-
-async def of_users(request: Request, vhost: str | None) -> Listing[PermissionView]:
-    users = request.in_slices(request.node.users.unsorted())
-    return listing([view async for user in users for view in of_user(request.node, user, vhost)])
+    """List the permissions of all users, of one user, or in one virtual host."""
+    users, vhost = users_and_vhost(request)
+    views = [view async for user in request.in_slices(users) for view in of_user(request.node, user, vhost)]
+    return Listing(views, lambda view: view, order=lambda view: (view.vhost, view.user))
 
 
 def find_permission(request: Request) -> tuple[User, str, Permission]:
@@ -105,6 +91,7 @@ def find_permission(request: Request) -> tuple[User, str, Permission]:
     return user, vhost, permission
 
 
+@route("GET", ADMIN, "/permissions/{vhost}/{user}")
 def get_permission(request: Request) -> Response[PermissionView]:
     """Return the permission of a user in a virtual host."""
     return ok(permission_view(*find_permission(request)))
@@ -118,6 +105,7 @@ def check_place(request: Request) -> tuple[User, str]:
     return user, vhost
 
 
+@route("PUT", ADMIN, "/permissions/{at}/{user}")
 async def put_permission(request: Request, body: Patterns) -> Response[None]:
     """Set the permission of a user in a virtual host."""
     check_place(request)
@@ -129,6 +117,7 @@ async def put_permission(request: Request, body: Patterns) -> Response[None]:
     return put(existed)
 
 
+@route("DELETE", ADMIN, "/permissions/{vhost}/{user}")
 def delete_permission(request: Request) -> Response[None]:
     """Clear the permission of a user in a virtual host."""
     user, vhost, _ = find_permission(request)
@@ -136,38 +125,19 @@ def delete_permission(request: Request) -> Response[None]:
     return done()
 
 
+@route("GET", ADMIN, "/topic-permissions", "/topic-permissions/{vhost}/{user}")
+@route("GET", ADMIN, "/users/{user}/topic-permissions", "/vhosts/{vhost}/topic-permissions")
 async def list_topic_permissions(request: Request) -> Listing[TopicPermissionView]:
-    """List the topic permissions of all users."""
-    return await topics_of_users(request, None)
-
-
-async def list_topic_permissions_in_vhost(request: Request) -> Listing[TopicPermissionView]:
-    """List the topic permissions in one virtual host."""
-    return await topics_of_users(request, request.path_vhost().name)
-
-
-async def topics_of_users(request: Request, vhost: str | None) -> Listing[TopicPermissionView]:
-    node, users = request.node, request.node.users.unsorted()
+    """List the topic permissions of all users or of one user, in all virtual hosts or in one."""
+    node, (users, vhost) = request.node, users_and_vhost(request)
     every = (view for user in users for view in topics_of_user(node, user, vhost))
-    return topic_listing([view async for view in request.in_slices(every)])
-
-
-async def list_topic_permissions_of_user(request: Request) -> Listing[TopicPermissionView]:
-    """List the topic permissions of one user."""
-    views = request.in_slices(topics_of_user(request.node, find_user(request)))
-    return topic_listing([view async for view in views])
-
-
-async def get_topic_permissions(request: Request) -> Listing[TopicPermissionView]:
-    """List the topic permissions of a user in a virtual host."""
-    user, vhost = find_user(request), request.path_vhost().name
-    permissions = request.in_slices(topics_of_user(request.node, user, vhost))
-    views = [view async for view in permissions]
-    if not views:
+    views = [view async for view in request.in_slices(every)]
+    if not views and "user" in request.path and vhost is not None:
         raise missing()
-    return topic_listing(views)
+    return Listing(views, lambda view: view, order=lambda view: (view.vhost, view.user, view.exchange))
 
 
+@route("PUT", ADMIN, "/topic-permissions/{at}/{user}")
 async def put_topic_permission(request: Request, body: TopicPatterns) -> Response[None]:
     """Set the topic permission of a user for an exchange."""
     user, vhost = check_place(request)
@@ -179,6 +149,7 @@ async def put_topic_permission(request: Request, body: TopicPatterns) -> Respons
     return put(existed)
 
 
+@route("DELETE", ADMIN, "/topic-permissions/{vhost}/{user}", "/topic-permissions/{vhost}/{user}/{exchange}")
 async def delete_topic_permissions(request: Request) -> Response[None]:
     """Clear the topic permissions of a user in a virtual host, or the one for an exchange."""
     known, user, vhost = request.node.users, find_user(request), request.path_vhost().name
@@ -192,20 +163,3 @@ async def delete_topic_permissions(request: Request) -> Response[None]:
         with request.acting():
             known.clear_topic_permission(user.name, vhost, exchange)
     return done()
-
-
-ROUTES = (
-    Route("GET", "/permissions", ADMIN, list_permissions),
-    Route("GET", "/permissions/{vhost}/{user}", ADMIN, get_permission),
-    Route("PUT", "/permissions/{at}/{user}", ADMIN, put_permission),
-    Route("DELETE", "/permissions/{vhost}/{user}", ADMIN, delete_permission),
-    Route("GET", "/users/{user}/permissions", ADMIN, list_permissions_of_user),
-    Route("GET", "/vhosts/{vhost}/permissions", ADMIN, list_permissions_in_vhost),
-    Route("GET", "/topic-permissions", ADMIN, list_topic_permissions),
-    Route("GET", "/topic-permissions/{vhost}/{user}", ADMIN, get_topic_permissions),
-    Route("PUT", "/topic-permissions/{at}/{user}", ADMIN, put_topic_permission),
-    Route("DELETE", "/topic-permissions/{vhost}/{user}", ADMIN, delete_topic_permissions),
-    Route("DELETE", "/topic-permissions/{vhost}/{user}/{exchange}", ADMIN, delete_topic_permissions),
-    Route("GET", "/users/{user}/topic-permissions", ADMIN, list_topic_permissions_of_user),
-    Route("GET", "/vhosts/{vhost}/topic-permissions", ADMIN, list_topic_permissions_in_vhost),
-)

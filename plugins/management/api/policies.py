@@ -14,7 +14,7 @@ from ...http.responses import HTTPError, Response, bad, done, missing, ok, put
 from ..framework.bodies import CostlyBody
 from ..framework.pagination import Listing
 from ..framework.request import Request
-from ..framework.router import LONG_BODY_BYTES, Handler, Route
+from ..framework.router import LONG_BODY_BYTES, Handler, route
 
 
 class PolicyBody(CostlyBody, rename="kebab"):
@@ -107,18 +107,13 @@ def handler_of(handler: Handler, operator: bool) -> Handler:
     return update_wrapper(partial(handler, operator=operator), handler)
 
 
-def routes_of(path: str, operator: bool, reading: Guard, writing: Guard) -> tuple[Route, ...]:
+def add_routes(path: str, operator: bool, writing: Guard) -> None:
     one = path + "/{vhost}/{name}"
-    return (
-        Route("GET", path, VHOST, handler_of(list_policies, operator)),
-        Route("GET", path + "/{vhost}", VHOST, handler_of(list_policies, operator)),
-        Route("GET", one, reading, handler_of(get_policy, operator)),
-        Route("PUT", one, writing, handler_of(put_policy, operator), LONG_BODY_BYTES),
-        Route("DELETE", one, writing, handler_of(delete_policy, operator)),
-    )
+    route("GET", VHOST, path, path + "/{vhost}")(handler_of(list_policies, operator))
+    route("GET", writing, one)(handler_of(get_policy, operator))
+    route("PUT", writing, one, body_limit=LONG_BODY_BYTES)(handler_of(put_policy, operator))
+    route("DELETE", writing, one)(handler_of(delete_policy, operator))
 
 
-ROUTES = (
-    *routes_of("/policies", False, POLICIES, POLICIES),
-    *routes_of("/operator-policies", True, ADMIN, ADMIN),
-)
+add_routes("/policies", False, POLICIES)
+add_routes("/operator-policies", True, ADMIN)

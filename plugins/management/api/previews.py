@@ -14,7 +14,7 @@ from ...http.auth import ADMIN, POLICIES, VHOST
 from ...http.responses import Response, bad, missing, ok
 from ..framework.pagination import NAME_S, PATTERN_S
 from ..framework.request import DEFAULT_EXCHANGE, Request
-from ..framework.router import Route
+from ..framework.router import route
 
 NAMES_LIMIT = 100  # of matching objects named in one response
 OPERATIONS = ("configure", "write", "read")
@@ -40,6 +40,7 @@ class AccessView(msgspec.Struct):
     reasons: list[str]
 
 
+@route("GET", POLICIES, "/warren/policy-preview/{vhost}")
 async def preview_policy(request: Request) -> Response[PolicyPreview]:
     """Return the queues and exchanges that a policy with this `pattern` and `apply-to` would match, with counts."""
     vhost, query = request.path_vhost(), request.query
@@ -75,6 +76,7 @@ async def matched_by(request: Request, policy: Policy, vhost: VHost) -> PolicyPr
     return PolicyPreview(counts["queue"], counts["exchange"], named)
 
 
+@route("GET", ADMIN, "/warren/access/{vhost}/{user}")
 def explain_access(request: Request) -> Response[AccessView]:
     """Return whether a user may configure, write or read an object, with the reason in words.
 
@@ -91,6 +93,7 @@ def explain_access(request: Request) -> Response[AccessView]:
     return ok(AccessView(allowed, reasons))
 
 
+@route("GET", VHOST, "/warren/rights/{vhost}")
 def own_rights(request: Request) -> Response[dict[str, bool]]:
     """Return which of configure, write and read the caller has for the queue or exchange with this `name`."""
     permission = request.user.permissions.get(request.path_vhost().name)
@@ -123,10 +126,3 @@ def access_of(request: Request, user: User, operation: str, name: str) -> tuple[
     verb = "is found" if allowed else "is not found"
     reasons.append(f"the topic permission's {operation} pattern '{pattern}' {verb} in the routing key '{key}'")
     return allowed, reasons
-
-
-ROUTES = (
-    Route("GET", "/warren/policy-preview/{vhost}", POLICIES, preview_policy),
-    Route("GET", "/warren/access/{vhost}/{user}", ADMIN, explain_access),
-    Route("GET", "/warren/rights/{vhost}", VHOST, own_rights),
-)

@@ -17,7 +17,7 @@ from ...http.auth import VHOST
 from ...http.responses import HTTPError, Response, bad, not_found, ok
 from ...http.time_slices import Turn
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 from ..stats.counters import channel_key
 from ..views.detailed_rates import ChannelDetails, channel_details
 from .queues import until_resumed
@@ -66,6 +66,7 @@ class MovedView(msgspec.Struct):
     problem: str
 
 
+@route("GET", VHOST, "/warren/queues/{vhost}/{queue}/unacked")
 async def list_unacked(request: Request) -> Response[list[UnackedView]]:
     """List unacknowledged messages of a queue, the oldest first, with consumer, channel and age.
 
@@ -117,6 +118,7 @@ def unacked_view(request: Request, located: LocatedDelivery) -> UnackedView:
     )
 
 
+@route("POST", VHOST, "/warren/queues/{vhost}/{queue}/move", durable=False)
 async def move(request: Request, body: MoveBody) -> Response[MovedView]:
     """Move ready messages to another queue or an exchange, for a tenth of a second; `moved` says how many.
 
@@ -186,9 +188,3 @@ def destination_of(request: Request, destination: Destination) -> tuple[str, str
     if destination.queue not in request.path_vhost().queues:
         raise not_found("destination_queue_not_found")
     return "", destination.queue
-
-
-ROUTES = (
-    Route("GET", "/warren/queues/{vhost}/{queue}/unacked", VHOST, list_unacked),
-    Route("POST", "/warren/queues/{vhost}/{queue}/move", VHOST, move, durable=False),
-)

@@ -14,7 +14,7 @@ from ...http.time_slices import when
 from ..framework.bodies import Arguments, table_of
 from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 from ..stats.counters import queue_key
 from ..views.queue import QueueView, lists_of_queue, parts_with, queue_view, queue_view_with_unset, view_of_parts
 from ..views.stats import RequestStats
@@ -31,6 +31,7 @@ class Action(msgspec.Struct):
     action: str
 
 
+@route("GET", VHOST, "/queues", "/queues/{vhost}")
 def list_queues(request: Request) -> Listing[QueueView]:
     """List the queues in the virtual hosts that the user sees."""
     stats = RequestStats(request)
@@ -42,6 +43,7 @@ def list_queues(request: Request) -> Listing[QueueView]:
     return Listing(queues, partial(queue_view, request, stats), lambda queue: queue.name, queue_key, describe_some)
 
 
+@route("GET", VHOST, "/queues/detailed")
 def list_detailed(request: Request) -> Listing[QueueView]:
     """List queues with unset fields as null; consumers and detailed rates are only in a single queue."""
     stats = RequestStats(request)
@@ -49,6 +51,7 @@ def list_detailed(request: Request) -> Listing[QueueView]:
     return Listing(queues, partial(queue_view_with_unset, request, stats), lambda queue: queue.name, queue_key)
 
 
+@route("GET", VHOST, "/queues/{vhost}/{queue}")
 async def get_queue(request: Request) -> Response[QueueView]:
     """Return one queue, with its consumers."""
     stats, queue = RequestStats(request), request.queue()
@@ -56,6 +59,7 @@ async def get_queue(request: Request) -> Response[QueueView]:
     return await with_lists(request, item, lists_of_queue(request.host, stats, queue))
 
 
+@route("PUT", VHOST, "/queues/{vhost}/{queue}")
 async def put_queue(request: Request, body: Declaration) -> Response[None]:
     """Declare a queue."""
     name = strip_line_ends(request.path["queue"])
@@ -68,6 +72,7 @@ async def put_queue(request: Request, body: Declaration) -> Response[None]:
     return put(existed)
 
 
+@route("DELETE", VHOST, "/queues/{vhost}/{queue}")
 async def delete_queue(request: Request) -> Response[None]:
     """Delete a queue; with `if-unused` or `if-empty` only if it is unused or empty."""
     queue, vhost = await resumed(request), request.path_vhost()
@@ -78,6 +83,7 @@ async def delete_queue(request: Request) -> Response[None]:
     return done()
 
 
+@route("DELETE", VHOST, "/queues/{vhost}/{queue}/contents")
 async def purge_queue(request: Request) -> Response[None]:
     """Drop the ready messages of a queue."""
     queue = await resumed(request)
@@ -99,20 +105,9 @@ async def until_resumed(request: Request, queue: Queue) -> None:
         await request.wait(when(queue.when_resumed))
 
 
+@route("POST", ADMIN, "/queues/{vhost}/{queue}/actions")
 def act(request: Request, body: Action) -> Response[None]:
     """Return 400: RabbitMQ's former actions were for mirrored queues."""
     if request.path["queue"] not in request.path_vhost().queues:
         raise not_found("queue_not_found")
     raise bad(["unknown", body.action])
-
-
-ROUTES = (
-    Route("GET", "/queues", VHOST, list_queues),
-    Route("GET", "/queues/detailed", VHOST, list_detailed),
-    Route("GET", "/queues/{vhost}", VHOST, list_queues),
-    Route("GET", "/queues/{vhost}/{queue}", VHOST, get_queue),
-    Route("PUT", "/queues/{vhost}/{queue}", VHOST, put_queue),
-    Route("DELETE", "/queues/{vhost}/{queue}", VHOST, delete_queue),
-    Route("DELETE", "/queues/{vhost}/{queue}/contents", VHOST, purge_queue),
-    Route("POST", "/queues/{vhost}/{queue}/actions", ADMIN, act),
-)

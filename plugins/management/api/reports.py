@@ -23,7 +23,7 @@ from ...message_log.file_format.report_folder import (
 )
 from ..framework.pagination import Item
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 
 FOLDERS_LIMIT = 1000  # looked at
 LISTED = 50  # the newest reports
@@ -44,21 +44,25 @@ class RunView(msgspec.Struct):
     made_at: str
 
 
+@route("GET", MONITOR, "/warren/reports")
 async def list_reports(request: Request) -> Response[list[Item]]:
-    """List the newest reports with their verdict and totals, the newest first; none if there is no such folder."""
+    """List the newest reports with verdict, health and totals, the newest first; none if there is no such folder."""
     return ok(await request.wait(asyncio.to_thread(summaries, folder_of(request))))
 
 
+@route("GET", MONITOR, "/warren/reports/{report}")
 async def get_report(request: Request) -> Response[Item]:
     """Return the content of one report."""
     return Response(200, await of_report(request, content))
 
 
+@route("GET", MONITOR, "/warren/reports/{report}/run")
 async def get_run(request: Request) -> Response[RunView]:
     """Return the run that is the current one of a report, and when it was published; a stream publishes others."""
     return ok(await of_report(request, run))
 
 
+@route("GET", MONITOR, "/warren/reports/{report}/page")
 async def get_page(request: Request) -> Response[bytes]:
     """Return the page of one report, as a file to save: the page has scripts, which must not run beside the API."""
     return Response(200, await of_report(request, page), PAGE_HEADERS, media_type="text/html; charset=utf-8")
@@ -103,7 +107,7 @@ def changed_s(folder: Path) -> float | None:
 
 
 def summary(folder: Path, made_at_s: float) -> Item:
-    """Return name, time, verdict and totals of a report, or the error if it cannot be read."""
+    """Return name, time, verdict, health and totals of a report, or the error if it cannot be read."""
     item: Item = {"name": folder.name, "made_at": time_text(made_at_s)}
     try:
         return {**item, **brief(folder)}
@@ -164,11 +168,3 @@ def current_run(folder: Path) -> Path:
             return Path(run_folder(str(folder), runs(file.read(POINTER_BYTES))[0]))
     except FileNotFoundError:
         return folder
-
-
-ROUTES = (
-    Route("GET", "/warren/reports", MONITOR, list_reports),
-    Route("GET", "/warren/reports/{report}", MONITOR, get_report),
-    Route("GET", "/warren/reports/{report}/page", MONITOR, get_page),
-    Route("GET", "/warren/reports/{report}/run", MONITOR, get_run),
-)

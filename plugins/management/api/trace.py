@@ -20,7 +20,7 @@ from ...http.responses import missing
 from ..framework.line_stream import NDJSON, LineStream
 from ..framework.pagination import Item
 from ..framework.request import DEFAULT_EXCHANGE, Request
-from ..framework.router import Route
+from ..framework.router import route
 from .messages import is_text, json_of_properties
 from .warren import duration_s
 
@@ -109,6 +109,8 @@ class LiveTrace(Tracer):
         self._stream.put(json.dumps(item, separators=(",", ":"), default=str))
 
 
+# It slows down the virtual host, so pages of other sites may not ask for it.
+@route("GET", ADMIN, "/warren/trace/{vhost}", changes=True)
 def trace(request: Request) -> LineStream:
     """Stream samples of the messages that pass an exchange or a queue, a JSON object in a line each.
 
@@ -125,7 +127,3 @@ def trace(request: Request) -> LineStream:
     live = LiveTrace(vhost, stream, exchange, queue)
     stream.leave = live.close
     return stream
-
-
-# It slows down the virtual host, so pages of other sites may not ask for it.
-ROUTES = (Route("GET", "/warren/trace/{vhost}", ADMIN, trace, changes=True),)

@@ -19,7 +19,7 @@ from ...http.auth import ADMIN
 from ...http.responses import Response, bad, done, missing, ok, put
 from ..framework.pagination import Listing
 from ..framework.request import Request
-from ..framework.router import LONG_BODY_BYTES, Route
+from ..framework.router import LONG_BODY_BYTES, route
 
 PROTECTED_UNCHANGED = "Protected users cannot be modified via the HTTP API"
 CANNOT_LOG_IN = "warren-cannot-log-in"  # a header of responses: names as in a path, separated by commas
@@ -81,11 +81,13 @@ def name_of(user: User) -> str:
     return user.name
 
 
+@route("GET", ADMIN, "/users")
 def list_users(request: Request) -> Listing[UserView]:
     """List all users."""
     return Listing(request.node.users.unsorted(), user_view, name_of, name_of)
 
 
+@route("GET", ADMIN, "/users/without-permissions")
 def list_users_without_permissions(request: Request) -> Listing[UserView]:
     """List the users without permissions in any virtual host."""
     vhosts = request.node.vhosts.keys()
@@ -93,11 +95,13 @@ def list_users_without_permissions(request: Request) -> Listing[UserView]:
     return Listing(users, user_view, name_of, name_of)
 
 
+@route("GET", ADMIN, "/users/{user}")
 def get_user(request: Request) -> Response[UserView]:
     """Return one user."""
     return ok(user_view(find_user(request)))
 
 
+@route("PUT", ADMIN, "/users/{user}")
 async def put_user(request: Request, body: UserBody) -> Response[None]:
     """Create or change a user."""
     name = request.path["user"]
@@ -181,12 +185,14 @@ async def hash_of(request: Request, body: UserBody) -> tuple[bytes, str]:
     return password_hash.encode("ascii"), body.hashing_algorithm if isinstance(body.hashing_algorithm, str) else own
 
 
+@route("DELETE", ADMIN, "/users/{user}")
 async def delete_user(request: Request) -> Response[None]:
     """Delete a user with all permissions and close the user's connections."""
     await delete_in_slices(request, [find_user(request)])
     return done()
 
 
+@route("POST", ADMIN, "/users/bulk-delete", body_limit=LONG_BODY_BYTES)
 async def delete_users(request: Request, body: Names) -> Response[None]:
     """Delete several users, or none if one is protected; unknown names are ignored."""
     users = [user for name in body.users if (user := request.node.users.get(name)) is not None]
@@ -199,13 +205,3 @@ async def delete_in_slices(request: Request, users: list[User]) -> None:
     for user in users:
         check_protected(request, user)
     await request.carry_out(chain.from_iterable(map(request.node.users.deletion, users)))
-
-
-ROUTES = (
-    Route("GET", "/users", ADMIN, list_users),
-    Route("GET", "/users/without-permissions", ADMIN, list_users_without_permissions),
-    Route("POST", "/users/bulk-delete", ADMIN, delete_users, LONG_BODY_BYTES),
-    Route("GET", "/users/{user}", ADMIN, get_user),
-    Route("PUT", "/users/{user}", ADMIN, put_user),
-    Route("DELETE", "/users/{user}", ADMIN, delete_user),
-)

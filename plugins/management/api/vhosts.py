@@ -11,10 +11,9 @@ from ...http.responses import HTTPError, Response, done, ok, put
 from ...http.time_slices import when
 from ..framework.pagination import Listing
 from ..framework.request import Request
-from ..framework.router import Route
-from ..stats.vhost_totals import totals_of
+from ..framework.router import route
 from ..views.stats import RequestStats
-from ..views.vhost import VHostView, vhost_view
+from ..views.vhost import VHostView, totals_of, vhost_view
 
 
 class VHostBody(msgspec.Struct):
@@ -26,6 +25,7 @@ class VHostBody(msgspec.Struct):
     default_queue_type: str | None = None
 
 
+@route("GET", ANY, "/vhosts")
 async def list_vhosts(request: Request) -> Listing[VHostView]:
     """List the virtual hosts that the user sees."""
     stats, vhosts = RequestStats(request), request.visible_vhosts()
@@ -34,6 +34,7 @@ async def list_vhosts(request: Request) -> Listing[VHostView]:
     return Listing(vhosts, lambda vhost: vhost_view(node, stats, totals, vhost), lambda vhost: vhost.name)
 
 
+@route("GET", ADMIN, "/vhosts/{vhost}")
 async def get_vhost(request: Request) -> Response[VHostView]:
     """Return one virtual host."""
     vhost = request.path_vhost()
@@ -41,6 +42,7 @@ async def get_vhost(request: Request) -> Response[VHostView]:
     return ok(vhost_view(request.node.name, RequestStats(request), totals, vhost))
 
 
+@route("PUT", ADMIN, "/vhosts/{name}")
 async def put_vhost(request: Request, body: VHostBody) -> Response[None]:
     """Create a virtual host, in which its creator gets all permissions, or change an existing one."""
     node, name = request.node, request.path["name"]
@@ -67,6 +69,7 @@ def changed_vhost(request: Request, node: Node, name: str, body: VHostBody) -> R
     return put(existed)
 
 
+@route("DELETE", ADMIN, "/vhosts/{vhost}")
 def delete_vhost(request: Request) -> Response[None]:
     """Delete a virtual host with everything in it, and close its connections."""
     vhost = request.path_vhost()
@@ -77,30 +80,22 @@ def delete_vhost(request: Request) -> Response[None]:
     return done()
 
 
+@route("POST", ADMIN, "/vhosts/{vhost}/start/{node}")
 def start_vhost(request: Request) -> Response[None]:
     """Do nothing: RabbitMQ restarts a failed virtual host on a node, and Warren's do not fail."""
     request.check_node()
     return done()
 
 
+@route("POST", ADMIN, "/vhosts/{vhost}/deletion/protection")
 def protect_vhost(request: Request) -> Response[None]:
     """Protect a virtual host from deletion."""
     request.node.update_vhost(request.path_vhost().name, protected=True)
     return done()
 
 
+@route("DELETE", ADMIN, "/vhosts/{vhost}/deletion/protection")
 def unprotect_vhost(request: Request) -> Response[None]:
     """Allow the deletion of a virtual host again."""
     request.node.update_vhost(request.path_vhost().name, protected=False)
     return done()
-
-
-ROUTES = (
-    Route("GET", "/vhosts", ANY, list_vhosts),
-    Route("GET", "/vhosts/{vhost}", ADMIN, get_vhost),
-    Route("PUT", "/vhosts/{name}", ADMIN, put_vhost),
-    Route("DELETE", "/vhosts/{vhost}", ADMIN, delete_vhost),
-    Route("POST", "/vhosts/{vhost}/start/{node}", ADMIN, start_vhost),
-    Route("POST", "/vhosts/{vhost}/deletion/protection", ADMIN, protect_vhost),
-    Route("DELETE", "/vhosts/{vhost}/deletion/protection", ADMIN, unprotect_vhost),
-)

@@ -25,7 +25,7 @@ from ...http.auth import ADMIN, LOCAL, POLICIES, verify_password
 from ...http.responses import HTTPError, Response, bad, done, missing, not_now, ok
 from ..framework.line_stream import NDJSON, LineStream
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import route
 from .bindings import unbound
 from .definitions import check_depth, check_shape
 from .policies import PolicyView, policy_view
@@ -101,6 +101,7 @@ class CredentialsBody(msgspec.Struct):
     password: str
 
 
+@route("GET", ADMIN, "/warren/node")
 def get_node(request: Request) -> Response[WarrenNodeView]:
     """Return name, default virtual host, available plugins and hashing algorithms of the node."""
     node, algorithms = request.node, sorted([*DIGESTS, ARGON2ID])
@@ -110,12 +111,14 @@ def get_node(request: Request) -> Response[WarrenNodeView]:
 # The process and its services.
 
 
+@route("POST", LOCAL, "/warren/shutdown")
 def shut_down(request: Request) -> Response[None]:
     """Stop the node; its connections close when it has stopped."""
     control_of(request).stop()
     return Response(202)
 
 
+@route("PUT", LOCAL, "/warren/listeners")
 async def put_listeners(request: Request, body: ListenersBody) -> Response[None]:
     """Suspend or resume the AMQP listeners, or close all connections too."""
     control = control_of(request)
@@ -128,6 +131,7 @@ async def put_listeners(request: Request, body: ListenersBody) -> Response[None]
     return done()
 
 
+@route("PUT", LOCAL, "/warren/application")
 async def put_application(request: Request, body: ApplicationBody) -> Response[None]:
     """Stop or start everything that serves clients: listeners, services and connections."""
     control = control_of(request)
@@ -140,6 +144,7 @@ async def put_application(request: Request, body: ApplicationBody) -> Response[N
     return done()
 
 
+@route("POST", LOCAL, "/warren/reset")
 def reset(request: Request) -> Response[None]:
     """Delete all stored data and start as a new node; the application must be stopped."""
     control = control_of(request)
@@ -159,12 +164,14 @@ def control_of(request: Request) -> NodeControl:
 # Limits, alarms, settings.
 
 
+@route("PUT", ADMIN, "/warren/limits/memory")
 def put_memory_limit(request: Request, body: LimitBody) -> Response[None]:
     """Set the memory limit until the next start."""
     request.host.resources.set_vm_memory_high_watermark(limit_bytes(request, body))
     return done()
 
 
+@route("PUT", ADMIN, "/warren/limits/disk")
 def put_disk_limit(request: Request, body: LimitBody) -> Response[None]:
     """Set the limit of free disk space until the next start."""
     request.host.resources.set_disk_free_limit(limit_bytes(request, body))
@@ -180,12 +187,14 @@ def limit_bytes(request: Request, body: LimitBody) -> int:
     raise bad(f"either bytes should be a number from 0 to {LARGEST}, or fraction one from 0 to {FRACTION_LIMIT}")
 
 
+@route("PUT", LOCAL, "/warren/alarms/{resource}")
 def put_alarm(request: Request) -> Response[None]:
     """Set the alarm of a resource: memory or disk."""
     request.node.alarms.set(resource_of(request))
     return done()
 
 
+@route("DELETE", LOCAL, "/warren/alarms/{resource}")
 def delete_alarm(request: Request) -> Response[None]:
     """Clear the alarm of a resource: memory or disk."""
     request.node.alarms.clear(resource_of(request))
@@ -200,6 +209,7 @@ def resource_of(request: Request) -> str:
     return name
 
 
+@route("GET", LOCAL, "/warren/settings")
 def get_settings(request: Request) -> Response[SettingsView]:
     """Return the settings that can change at run time, and others that clients negotiate."""
     settings, loopback_users = request.host.settings, sorted(request.node.users.loopback_only)
@@ -207,6 +217,7 @@ def get_settings(request: Request) -> Response[SettingsView]:
     return ok(SettingsView(*negotiated, loopback_users, PLUGINS_DIR))
 
 
+@route("PUT", LOCAL, "/warren/settings")
 def put_settings(request: Request, body: SettingsBody) -> Response[None]:
     """Change settings for new connections, until the next start."""
     if body.channel_max is not None:
@@ -221,12 +232,14 @@ def put_settings(request: Request, body: SettingsBody) -> Response[None]:
 # The log and events.
 
 
+@route("GET", ADMIN, "/warren/log")
 def get_log(request: Request) -> Response[LogView]:
     """Return the level and the outputs of the log."""
     log = control_of(request).log
     return ok(LogView(log.log.level, log.locations()))
 
 
+@route("PUT", ADMIN, "/warren/log")
 def put_log(request: Request, body: LogBody) -> Response[None]:
     """Set the level of all outputs of the log until the next start."""
     level = LOG_LEVELS.get(body.level)
@@ -239,6 +252,7 @@ def put_log(request: Request, body: LogBody) -> Response[None]:
     return done()
 
 
+@route("POST", ADMIN, "/warren/log/rotate")
 def rotate_log(request: Request) -> Response[None]:
     """Reopen the log files."""
     try:
@@ -248,6 +262,7 @@ def rotate_log(request: Request) -> Response[None]:
     return done()
 
 
+@route("GET", ADMIN, "/warren/log/tail")
 def tail_log(request: Request) -> Response[dict[str, list[str]]]:
     """Return the last lines of the log."""
     try:
@@ -257,6 +272,8 @@ def tail_log(request: Request) -> Response[dict[str, list[str]]]:
     return ok({"lines": lines})
 
 
+# Streams are few, so pages of other sites may not take them.
+@route("GET", ADMIN, "/warren/log/stream", changes=True)
 def stream_log(request: Request) -> LineStream:
     """Stream the lines of the log as text."""
     stream = LineStream(LINES, duration_s(request), lambda number: f"({number} more came too fast)")
@@ -266,6 +283,7 @@ def stream_log(request: Request) -> LineStream:
     return stream
 
 
+@route("GET", ADMIN, "/warren/events", changes=True)
 def stream_events(request: Request) -> LineStream:
     """Stream the events of the node, a JSON object in a line each."""
     try:
@@ -303,6 +321,7 @@ def duration_s(request: Request) -> float | None:
 # Objects.
 
 
+@route("DELETE", LOCAL, "/warren/queues/{vhost}/{queue}")
 async def delete_queue(request: Request) -> Response[dict[str, int]]:
     """Delete a queue, exclusive ones included, and return the number of its ready messages."""
     queue, vhost = await resumed(request), request.path_vhost()
@@ -317,6 +336,7 @@ async def delete_queue(request: Request) -> Response[dict[str, int]]:
     return ok({"messages_ready": messages})
 
 
+@route("DELETE", LOCAL, "/warren/queues/{vhost}/{queue}/contents")
 async def purge_queue(request: Request) -> Response[None]:
     """Drop the ready messages of a queue, exclusive ones included."""
     queue = await resumed(request)
@@ -325,6 +345,7 @@ async def purge_queue(request: Request) -> Response[None]:
     return done()
 
 
+@route("GET", POLICIES, "/warren/matching-policies/{vhost}/{kind}/{name}")
 def list_matching_policies(request: Request) -> Response[list[PolicyView]]:
     """List the policies that match a queue or an exchange, the best first."""
     targets: dict[str, Queue] | dict[str, Exchange] = (
@@ -336,12 +357,14 @@ def list_matching_policies(request: Request) -> Response[list[PolicyView]]:
     return ok([policy_view(policy) for policy in request.node.policies.matching(target)])
 
 
+@route("PUT", ADMIN, "/warren/vhost-limits/{vhost}")
 def put_vhost_limits(request: Request, body: LimitsBody) -> Response[None]:
     """Set all limits of a virtual host in one change."""
     request.node.limits.set_vhost(request.path_vhost().name, body.value)
     return done()
 
 
+@route("PUT", ADMIN, "/warren/user-limits/{user}")
 def put_user_limits(request: Request, body: LimitsBody) -> Response[None]:
     """Set several limits of a user in one change."""
     user = find_user(request)
@@ -350,6 +373,7 @@ def put_user_limits(request: Request, body: LimitsBody) -> Response[None]:
     return done()
 
 
+@route("POST", LOCAL, "/warren/authenticate", durable=False)
 async def authenticate(request: Request, body: CredentialsBody) -> Response[dict[str, bool]]:
     """Check a user's password."""
     password = body.password.encode("utf-8", "surrogateescape")
@@ -369,6 +393,7 @@ def parsed_definitions(text: bytes) -> object:
     return document
 
 
+@route("POST", LOCAL, "/warren/definitions", body_limit=DOCUMENT_LIMIT)
 async def import_definitions(request: Request, body: bytes) -> Response[dict[str, list[str]]]:
     """Import definitions, all of them or none, and return the parts that were skipped.
 
@@ -389,32 +414,3 @@ async def import_definitions(request: Request, body: bytes) -> Response[dict[str
         with request.acting():
             request.node.parameters.set_global(IMPORTED_HASH, digest)
     return ok({"skipped": imported.warnings})
-
-
-ROUTES = (
-    Route("GET", "/warren/node", ADMIN, get_node),
-    Route("POST", "/warren/shutdown", LOCAL, shut_down),
-    Route("PUT", "/warren/listeners", LOCAL, put_listeners),
-    Route("PUT", "/warren/application", LOCAL, put_application),
-    Route("POST", "/warren/reset", LOCAL, reset),
-    Route("PUT", "/warren/limits/memory", ADMIN, put_memory_limit),
-    Route("PUT", "/warren/limits/disk", ADMIN, put_disk_limit),
-    Route("PUT", "/warren/alarms/{resource}", LOCAL, put_alarm),
-    Route("DELETE", "/warren/alarms/{resource}", LOCAL, delete_alarm),
-    Route("GET", "/warren/settings", LOCAL, get_settings),
-    Route("PUT", "/warren/settings", LOCAL, put_settings),
-    Route("GET", "/warren/log", ADMIN, get_log),
-    Route("PUT", "/warren/log", ADMIN, put_log),
-    Route("POST", "/warren/log/rotate", ADMIN, rotate_log),
-    Route("GET", "/warren/log/tail", ADMIN, tail_log),
-    # Streams are few, so pages of other sites may not take them.
-    Route("GET", "/warren/log/stream", ADMIN, stream_log, changes=True),
-    Route("GET", "/warren/events", ADMIN, stream_events, changes=True),
-    Route("DELETE", "/warren/queues/{vhost}/{queue}", LOCAL, delete_queue),
-    Route("DELETE", "/warren/queues/{vhost}/{queue}/contents", LOCAL, purge_queue),
-    Route("GET", "/warren/matching-policies/{vhost}/{kind}/{name}", POLICIES, list_matching_policies),
-    Route("PUT", "/warren/vhost-limits/{vhost}", ADMIN, put_vhost_limits),
-    Route("PUT", "/warren/user-limits/{user}", ADMIN, put_user_limits),
-    Route("POST", "/warren/authenticate", LOCAL, authenticate, durable=False),
-    Route("POST", "/warren/definitions", LOCAL, import_definitions, DOCUMENT_LIMIT),
-)

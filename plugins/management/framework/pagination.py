@@ -7,6 +7,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -18,7 +19,6 @@ from ...http.responses import HTTPError, Pieces, Response, bad, json_of, ok
 from ...http.time_slices import drain, in_slices, joined_in_slices, once_a_turn, sorted_in_slices
 from .request import Request
 
-T = TypeVar("T")
 V = TypeVar("V")
 Item = dict[str, object]
 Query = Mapping[str, str]
@@ -29,6 +29,7 @@ MOMENT_S = 1e-6
 BAD_PAGE = "Pagination parameters are invalid"
 
 
+@dataclass(slots=True)
 class Listing(Generic[V]):
     """A list of objects with the functions that make its response, a list of V.
 
@@ -38,21 +39,11 @@ class Listing(Generic[V]):
     so their source must not change meanwhile.
     """
 
-    __slots__ = ("objects", "describe", "name", "order", "describe_some")
-
-    def __init__(
-        self,
-        objects: Iterable[T],
-        describe: Callable[[T], V],
-        name: Callable[[T], str] | None = None,
-        order: Callable[[T], Any] | None = None,
-        describe_some: Callable[[Collection[str]], Callable[[T], Any]] | None = None,
-    ) -> None:
-        self.objects: Iterable[Any] = objects
-        self.describe: Callable[[Any], V] = describe
-        self.name: Callable[[Any], str] | None = name
-        self.order: Callable[[Any], Any] | None = order
-        self.describe_some = describe_some
+    objects: Iterable[Any]
+    describe: Callable[[Any], V]
+    name: Callable[[Any], str] | None = None
+    order: Callable[[Any], Any] | None = None
+    describe_some: Callable[[Collection[str]], Callable[[Any], Any]] | None = None
 
     def describing(self, names: Collection[str] | None) -> Callable[[Any], Any]:
         """Return a function that makes at least the fields of these names; None are all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from warren.broker.core.access.users import InternalUser
@@ -28,44 +29,35 @@ VHOST_HEADER = "x-vhost"
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False)
 class Request:
-    """`path` has the decoded segments by name, `query` the first value of each name.
+    """A request. `path` has the decoded segments by name.
 
     `body` is an instance of the route's struct, bytes, or None; `unread` counts the bytes of the response.
     """
 
-    __slots__ = (
-        *("host", "state", "caller", "incoming", "path", "query"),
-        *("body", "vhost", "guard", "unread", "_channels", "_acting", "_listed"),
-    )
-
-    def __init__(
-        self,
-        host: Host,
-        state: ManagementState,
-        caller: Caller,
-        incoming: Incoming,
-        path: Mapping[str, str],
-        unread: Unread,
-    ) -> None:
-        self.host = host
-        self.state = state
-        self.caller = caller
-        self.incoming = incoming
-        self.path = path
-        self.query = incoming.query
-        self.unread = unread
-        self.body: Any = None
-        self.vhost: VHost | None = None
-        self.guard = NONE  # of the route
-        self._channels: list[ManagementChannel] = []
-        self._acting = False
-        # The virtual hosts of lists in the response, with the right that showed them.
-        self._listed: list[tuple[Callable[[Caller, VHost], bool], list[VHost]]] = []
+    host: Host
+    state: ManagementState
+    caller: Caller
+    incoming: Incoming
+    path: Mapping[str, str]
+    unread: Unread
+    body: Any = None
+    vhost: VHost | None = None
+    guard: Guard = NONE  # of the route
+    _channels: list[ManagementChannel] = field(default_factory=list)
+    _acting: bool = False
+    # The virtual hosts of lists in the response, with the right that showed them.
+    _listed: list[tuple[Callable[[Caller, VHost], bool], list[VHost]]] = field(default_factory=list)
 
     @property
     def node(self) -> Node:
         return self.host.node
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The first value of each name in the query."""
+        return self.incoming.query
 
     @property
     def user(self) -> User:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
 import msgspec
@@ -91,6 +91,22 @@ class Route:
 
     def __repr__(self) -> str:
         return f"{self.method} {self.path}"
+
+
+ROUTES: list[Route] = []  # of all modules that were imported
+H = TypeVar("H", bound=Handler)
+
+
+def route(
+    method: str, guard: Guard, *paths: str, body_limit: int | None = BODY_BYTES, **flags: bool
+) -> Callable[[H], H]:
+    """Return a decorator that makes a function the handler of routes with these paths; `flags` are those of Route."""
+
+    def add(handler: H) -> H:
+        ROUTES.extend(Route(method, path, guard, handler, body_limit, **flags) for path in paths)
+        return handler
+
+    return add
 
 
 class Branch:

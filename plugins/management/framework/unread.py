@@ -6,6 +6,7 @@ Nothing of HTTP is imported here at once, as that is loaded with the first reque
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,7 @@ class UnreadQuota(Quota):
         return True
 
 
+@dataclass(slots=True, eq=False)
 class Unread:
     """The bytes of one response to `source`, from when they are made until the client has read them.
 
@@ -100,16 +102,13 @@ class Unread:
     without room is dropped, and made again once there is room: parts of several responses would block each other.
     """
 
-    __slots__ = ("source", "_counted", "_kept", "_quota", "_size", "_until", "_wanted")
-
-    def __init__(self, quota: UnreadQuota, source: str) -> None:
-        self.source = source
-        self._quota = quota
-        self._size = 0
-        self._counted = 0
-        self._kept = 0  # part of `_counted`: room that is kept for a response that has waited
-        self._wanted = 0  # room that a refused response waits for
-        self._until: float | None = None  # when it has waited for ROOM_S
+    _quota: UnreadQuota
+    source: str
+    _size: int = 0
+    _counted: int = 0
+    _kept: int = 0  # part of `_counted`: room that is kept for a response that has waited
+    _wanted: int = 0  # room that a refused response waits for
+    _until: float | None = None  # when it has waited for ROOM_S
 
     def __enter__(self) -> Unread:
         return self

@@ -1,13 +1,12 @@
 """Counters of each kind of object under RabbitMQ's names, for lists and for samples."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sized
-from typing import Protocol
+from collections.abc import Mapping
 
 from warren.broker.core.counters.statistics import Churn, DeliveryCounters, PublishCounters
 from warren.broker.plugin import Exchange, Queue, VHost
+from warren.broker.session.channel import Channel
 from warren.broker.session.channel_host import ChannelHost
+from warren.broker.session.connection import Connection
 
 from .history import BYTE_COUNTERS, GAUGES, LENGTHS, Key
 
@@ -31,39 +30,6 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 }
 
 Values = tuple[int, ...]
-
-
-class ConnectionCounters(Protocol):
-    """The counters of a connection."""
-
-    received_bytes: int
-    sent_bytes: int
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def vhost(self) -> VHost | None: ...
-
-    @property
-    def channels(self) -> Mapping[int, ChannelCounters]: ...
-
-    @property
-    def held_bytes(self) -> tuple[int, int, int]: ...
-
-
-class ChannelCounters(Protocol):
-    """The counters of a channel."""
-
-    number: int
-    delivery_tag: int
-    publishing: PublishCounters
-    delivering: DeliveryCounters
-
-    @property
-    def unacked(self) -> Sized: ...
-
-
 OVERVIEW: Key = ()
 
 
@@ -79,11 +45,11 @@ def vhost_key(vhost: VHost) -> Key:
     return (vhost.name,)
 
 
-def connection_key(connection: ConnectionCounters) -> Key:
+def connection_key(connection: Connection) -> Key:
     return (connection.name,)
 
 
-def channel_key(connection: ConnectionCounters | ChannelHost, channel: ChannelCounters) -> Key:
+def channel_key(connection: ChannelHost, channel: Channel) -> Key:
     return connection.name, str(channel.number)
 
 
@@ -125,7 +91,7 @@ def exchange_counters(exchange: Exchange) -> dict[str, int]:
     return {"publish_in": exchange.publish_in, "publish_out": exchange.publish_out}
 
 
-def channel_counters(channel: ChannelCounters) -> dict[str, int]:
+def channel_counters(channel: Channel) -> dict[str, int]:
     """Return the `message_stats` of a channel."""
     return {**publishing_counters(channel.publishing), **delivering_counters(channel.delivering)}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from .rates import MOST_SAMPLES, NO_RANGES, Counted, Point, Range, Ranges, Rate, range_fields, rate, steps
 
@@ -97,19 +98,17 @@ class Timeline:
         return [(self._times[slot], ring[slot] if ring is not None else constant) for slot in slots]
 
 
+@dataclass(slots=True, eq=False)
 class Series:
     """The samples of one object. `since` is the number of its first sample in each level."""
 
-    __slots__ = ("of", "tick", "previous", "last", "rings", "since", "moved_ms")
-
-    def __init__(self, of: object, values: tuple[int, ...], since: list[int], now_ms: int) -> None:
-        self.of = of
-        self.tick = 0
-        self.previous: tuple[int, ...] | None = None
-        self.last = values
-        self.rings: dict[int, list[array[int]]] = {}  # by index of the counter
-        self.since = since
-        self.moved_ms = now_ms
+    of: object
+    last: tuple[int, ...]
+    since: list[int]
+    moved_ms: int
+    tick: int = 0
+    previous: tuple[int, ...] | None = None
+    rings: dict[int, list[array[int]]] = field(default_factory=dict)  # by index of the counter
 
 
 class Kind:

@@ -2,43 +2,37 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
 from warren.broker.core.counters.statistics import Statistics
 from warren.broker.plugin import Node
+from warren.broker.session.connection import Connection
 
 from . import counters
-from .counters import ConnectionCounters, Values
+from .counters import Values
 from .history import Sample, Samples
 from .watermarks import Watermarks, tails
 
 SLICE = 100  # objects, or priority levels of queues, sampled in one turn of the loop: about a millisecond
 
 
+@dataclass(slots=True, eq=False)
 class Sampler:
     """The task that samples all counters.
 
     `connections` returns the open ones; `gauges` returns the values of GAUGES; `more` yields further samples.
     """
 
-    def __init__(
-        self,
-        node: Node,
-        samples: Samples,
-        connections: Callable[[], Iterable[ConnectionCounters]],
-        gauges: Callable[[], Values] | None = None,
-        more: Callable[[], Iterable[Sample]] = tuple,
-        watermarks: Watermarks | None = None,
-    ) -> None:
-        self._node = node
-        self._samples = samples
-        self._connections = connections
-        self._gauges = gauges
-        self._more = more
-        self._watermarks = watermarks or Watermarks()
+    node: Node
+    samples: Samples
+    connections: Callable[[], Iterable[Connection]]
+    gauges: Callable[[], Values] | None = None
+    more: Callable[[], Iterable[Sample]] = tuple
+    watermarks: Watermarks = field(default_factory=Watermarks)
 
     async def run(self) -> None:
         """Sample at each interval until cancelled."""
-        interval_s = self._samples.interval_ms / 1000
+        interval_s = self.samples.interval_ms / 1000
         loop = asyncio.get_running_loop()
         next_s = loop.time()
         while True:
@@ -48,24 +42,24 @@ class Sampler:
 
     async def sample_in_slices(self) -> None:
         """Sample all objects once, in several turns of the loop."""
-        for number, _ in enumerate(self.sample_all(self._node.clock.now_ms()), 1):
+        for number, _ in enumerate(self.sample_all(self.node.clock.now_ms()), 1):
             if not number % SLICE:
                 await asyncio.sleep(0)
 
     def sample_all(self, now_ms: int) -> Iterator[None]:
         """Sample all objects once, yielding often; objects created meanwhile are sampled at the next tick."""
-        samples = self._samples
+        samples = self.samples
         if samples.mode == "none":
             return
         samples.begin(now_ms)
-        self._watermarks.begin(now_ms)
+        self.watermarks.begin(now_ms)
         vhost_bytes: dict[str, tuple[int, int]] = {}
         yield from self._sample_connections(vhost_bytes)
-        for sample in self._more():
+        for sample in self.more():
             samples.add_sample(*sample)
             yield
         total = (0, 0, 0)
-        for vhost in list(self._node.vhosts.values()):
+        for vhost in list(self.node.vhosts.values()):
             lengths = (0, 0, 0)
             for queue in list(vhost.queues.values()):
                 own = counters.lengths(queue)
@@ -74,7 +68,7 @@ class Sampler:
                 key = counters.queue_key(queue)
                 samples.add_sample("queue", key, queue, values)
                 if own[0]:
-                    yield from self._watermarks.add("queue", key, queue, tails(queue))
+                    yield from self.watermarks.add("queue", key, queue, tails(queue))
                 yield
             for exchange in list(vhost.exchanges.values()):
                 values = (exchange.publish_in, exchange.publish_out)
@@ -93,13 +87,13 @@ class Sampler:
             yield
         yield from self._sample_node(total)
         yield from samples.end()
-        yield from self._watermarks.end()
+        yield from self.watermarks.end()
 
     def _sample_connections(self, vhost_bytes: dict[str, tuple[int, int]]) -> Iterator[None]:
         """Sample connections and channels; add received and sent bytes to `vhost_bytes` by virtual host."""
-        samples = self._samples
+        samples = self.samples
         held = (0, 0, 0)
-        for connection in list(self._connections()):
+        for connection in list(self.connections()):
             held = plus(held, connection.held_bytes)
             came, went = connection.received_bytes, connection.sent_bytes
             samples.add_sample("connection", counters.connection_key(connection), connection, (came, went))
@@ -111,14 +105,14 @@ class Sampler:
                 key = counters.channel_key(connection, channel)
                 samples.add_sample("channel", key, channel, values)
                 if channel.unacked:
-                    yield from self._watermarks.add("channel", key, channel, ((0, channel.delivery_tag + 1),))
+                    yield from self.watermarks.add("channel", key, channel, ((0, channel.delivery_tag + 1),))
                 yield
             yield
-        ledger = self._node.ledger
+        ledger = self.node.ledger
         ledger.arriving_bytes, ledger.output_bytes, ledger.transaction_bytes = held
 
     def _sample_node(self, lengths: tuple[int, int, int]) -> Iterator[None]:
-        node, samples, counted = self._node, self._samples, Statistics()
+        node, samples, counted = self.node, self.samples, Statistics()
         yield from node.sum_statistics(counted)
         values = (
             *counted.publishing.values(),
@@ -127,8 +121,8 @@ class Sampler:
             *node.churn.values(),
         )
         samples.add_sample("overview", counters.OVERVIEW, node, values)
-        if self._gauges is not None:
-            samples.add_sample("node", counters.OVERVIEW, node, self._gauges())
+        if self.gauges is not None:
+            samples.add_sample("node", counters.OVERVIEW, node, self.gauges())
 
 
 def plus(one: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int, int, int]:

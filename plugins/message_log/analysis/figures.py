@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ..file_format import schema
-from ..file_format.schema import ACK, DELIVER, FED_IN, FED_OUT, PUBLISH
+from ..file_format.schema import ACK, DELIVER, FED_OUT
 from .boots import micros
 from .crossings import LinkCount
 from .facts import Facts, quantile_table
+from .health import Queue, Trend, queue_of
 from .reduction import HELD, WEIGHT
 from .snapshots import CONSUMED, MILLIONTHS
 from .timeline import ENDLESS, p99_bound
 from .traffic import QUEUE, THOUSANDTHS, Values, estimate, keyed
 
 DIGITS = {"consumers": 3, "prefetch": 3, "utilisation": 4, "unacked": 3, "ready": 3}  # of means
-TREND_INTERVALS = 6  # an hour: the least after which a trend is calculated
 COUNTED = (
     *(schema.CONNECTIONS_CREATED, schema.CONNECTIONS_CLOSED, schema.CHANNELS_CREATED, schema.CHANNELS_CLOSED),
     *(schema.QUEUES_CREATED, schema.QUEUES_DELETED),
@@ -30,44 +30,32 @@ Handled = dict[tuple[str, str], dict[int, float]]
 """The messages in and out by second of each boot."""
 
 
-def backlog(snapshots: Facts) -> list[Values]:
+def backlog(snapshots: Facts, trends: Mapping[Queue, Trend]) -> list[Values]:
     """Return the length of each queue: the last, the greatest and the mean one, and how much it grows by second.
 
-    `slope_per_s` is null if there are snapshots of less than an hour.
+    `consumers` is of the last snapshot before a stop. `slope_per_s` is null if the queue has no trend.
     """
-    lengths = keyed(snapshots["lengths"].to_pylist(), *QUEUE)
-    rows = []
-    for row in snapshots["latest"].to_pylist():
-        of_queue = lengths[tuple(row[name] for name in QUEUE)]
-        count = sum(each["snapshots"] for each in of_queue)
-        points = [(each["interval"], each["length_sum"] / each["snapshots"]) for each in of_queue]
-        slope = theil_sen(points) if len(points) >= TREND_INTERVALS else None
-        rows.append(
-            {
-                **{name: row[name] for name in (*QUEUE, "ready", "unacked", "consumers")},
-                "snapshots": count,
-                "peak": max(each["peak"] for each in of_queue),
-                "mean": round(sum(each["length_sum"] for each in of_queue) / count, 3),
-                "slope_per_s": None if slope is None else round(slope, 3),
-            }
-        )
-    return rows
+    last: dict[Queue, Values] = {}
+    for row in sorted(snapshots["latest"].to_pylist(), key=lambda row: micros(row["at"])):
+        queue = queue_of(row)
+        before = last.get(queue)
+        last[queue] = row | {"consumers": before["consumers"]} if row["stopping"] and before is not None else row
+    lengths = {queue_of(row): row for row in snapshots["lengths"].to_pylist()}
+    return [
+        {
+            **{name: row[name] for name in (*QUEUE, "ready", "unacked", "consumers")},
+            "snapshots": lengths[queue]["snapshots"],
+            "peak": lengths[queue]["peak"],
+            "mean": round(lengths[queue]["length_sum"] / lengths[queue]["snapshots"], 3),
+            "slope_per_s": round(trends[queue].slope_per_s, 3) if queue in trends else None,
+        }
+        for queue, row in last.items()
+    ]
 
 
-def theil_sen(points: list[tuple[float, float]]) -> float:
-    """Return the median of the slopes between all pairs of points, which single extreme values do not change."""
-    x, y = np.array(points, "f8").T
-    first, second = np.triu_indices(len(x), 1)
-    return float(np.median((y[second] - y[first]) / (x[second] - x[first])))
-
-
-def peaks(snapshots: Facts) -> dict[tuple[str, str | None, str | None], int]:
+def peaks(snapshots: Facts) -> dict[Queue, int]:
     """Return the greatest length of each queue."""
-    found: dict[tuple[str, str | None, str | None], int] = {}
-    for row in snapshots["lengths"].to_pylist():
-        name = row["node"], row["vhost"], row["queue"]
-        found[name] = max(found.get(name, 0), row["peak"])
-    return found
+    return {queue_of(row): row["peak"] for row in snapshots["lengths"].to_pylist()}
 
 
 def consumers(snapshots: Facts, kinds: list[Values], latency: list[Values]) -> list[Values]:
@@ -76,13 +64,13 @@ def consumers(snapshots: Facts, kinds: list[Values], latency: list[Values]) -> l
     settled = [kind for kind in kinds if kind["event"] in (ACK, FED_OUT) or kind["event"] == DELIVER and kind["no_ack"]]
     handled = keyed(settled, *QUEUE)
     rows = []
-    for queue, parts in keyed(snapshots["lengths"].to_pylist(), *QUEUE).items():
-        counts = {name: sum(part[f"{name}_count"] for part in parts) for name in CONSUMED}
+    for sums in snapshots["lengths"].to_pylist():
+        queue, counts = queue_of(sums), {name: sums[f"{name}_count"] for name in CONSUMED}
         if not counts["consumers"]:
             continue
         row: Values = dict(zip(QUEUE, queue, strict=True))
         for name in CONSUMED:
-            total = sum(part[f"{name}_sum"] for part in parts) / (MILLIONTHS if name == "utilisation" else 1)
+            total = sums[f"{name}_sum"] / (MILLIONTHS if name == "utilisation" else 1)
             shown = f"mean_{name}" if name in ("unacked", "ready") else name
             row[shown] = round(total / counts[name], DIGITS[name]) if counts[name] else None
         if queue in held:
@@ -144,19 +132,15 @@ def churn(readings: list[Values]) -> list[Values]:
     return rows
 
 
-def at_us(reading: Values) -> int:
-    return micros(reading["ts_us"])
+def at_us(row: Values) -> int:
+    return micros(row["ts_us"])
 
 
-def capacity(readings: list[Values], handled_in_hours: Iterable[Handled]) -> list[Values]:
+def capacity(readings: list[Values], handled: Handled) -> list[Values]:
     """Return by node its memory and disk, quantiles of its loop and journal, and processor time for a message.
 
     `cpu_us_per_message` is the slope of processor time over messages in and out, of intervals between two readings.
     """
-    handled: Handled = {}
-    for hour in handled_in_hours:
-        for boot, seconds in hour.items():
-            handled.setdefault(boot, {}).update(seconds)
     rows = []
     for (node,), of_node in keyed(readings, "node").items():
         row: Values = {"node": node}
@@ -183,15 +167,11 @@ def added(histograms: Iterable[list[int]]) -> list[int]:
     return counts
 
 
-def handled_by_second(traffic: pa.Table) -> Handled:
-    """Return the messages in and out by second of each boot."""
+def handled_by_second(handled: pa.Table) -> Handled:
+    """Return the messages in and out by second of each boot (`hours.HANDLED`)."""
     found: Handled = {}
-    rows = traffic.select(["node", "boot_id", "event", "second", "weight"])
-    sums = rows.group_by(["node", "boot_id", "event", "second"], use_threads=False).aggregate([("weight", "sum")])
-    for row in sums.to_pylist():
-        if row["event"] in (PUBLISH, FED_IN, DELIVER):
-            seconds = found.setdefault((row["node"], row["boot_id"]), {})
-            seconds[row["second"]] = seconds.get(row["second"], 0) + row["weight_sum"] / WEIGHT
+    for row in handled.to_pylist():
+        found.setdefault((row["node"], row["boot_id"]), {})[row["second"]] = row["weight"] / WEIGHT
     return found
 
 

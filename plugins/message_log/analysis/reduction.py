@@ -8,6 +8,7 @@ merged.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -31,23 +32,32 @@ from ..file_format.schema import (
     RETURN,
 )
 from .facts import (
+    AGES,
+    ARRIVALS,
     ATTEMPTS,
     BALANCES,
     BOOT,
+    CONSUMERS,
     CROSSINGS,
+    FACTS,
+    HOLDS,
     JOURNEYS,
     LATENCIES,
     MESSAGES,
+    RECEIPTS,
     ROUTES,
     ROWS,
+    SLOWEST,
     TRAFFIC,
     TRANSFERS,
     WAYS_OUT,
+    Fact,
     Facts,
     Numbers,
     Table,
     bucket,
     codes,
+    greatest,
     group,
     numbers_of,
     unified,
@@ -81,6 +91,10 @@ def reduce_rows(rows: pa.Table, checked: Ranges) -> Facts:
     facts = {
         "traffic": traffic(events),
         "latencies": latencies(events),
+        "ages": AGES.schema.empty_table(),
+        "slowest": SLOWEST.schema.empty_table(),
+        "consumers": consumers(events),
+        "holds": HOLDS.schema.empty_table(),
         "routes": routes(events),
         "transfers": transfers(events),
         "attempts": attempts(events),
@@ -89,6 +103,8 @@ def reduce_rows(rows: pa.Table, checked: Ranges) -> Facts:
         "journeys": journeys(events),
         "messages": messages(events),
         "crossings": crossings(events),
+        "arrivals": arrivals(events),
+        "receipts": RECEIPTS.schema.empty_table(),
     }
     return settle(facts, checked)
 
@@ -103,12 +119,21 @@ def settle(facts: Facts, checked: Ranges) -> Facts:
     some = facts["messages"]
     is_open = among(some, still_open, *BOOT, "vhost", "msg_seq")
     over = (some["published"].to_numpy() > 0) & (some["routed"].to_numpy() == some["entered"].to_numpy()) & ~is_open
+    kept, arrived = some.filter(pa.array(~over)), facts["arrivals"]
     return facts | {
         "balances": group(BALANCES, pa.concat_tables([facts["balances"], closed.select(BALANCES.schema.names)])),
-        "latencies": group(LATENCIES, pa.concat_tables([facts["latencies"], stages(closed)])),
+        **of_journeys(facts, closed),
         "journeys": still_open,
-        "messages": some.filter(pa.array(~over)),
+        "messages": kept,
+        "arrivals": arrived.filter(pa.array(among(arrived, kept, *ARRIVALS.keys))) if arrived.num_rows else arrived,
+        "receipts": group(RECEIPTS, pa.concat_tables([facts["receipts"], receipts(closed, arrived)])),
     }
+
+
+def of_journeys(facts: Facts, journeys: pa.Table) -> Facts:
+    """Add to facts those that journeys show as a whole."""
+    made = {"latencies": stages, "ages": ages, "slowest": slowest, "holds": holds}
+    return {name: group(FACTS[name], pa.concat_tables([facts[name], make(journeys)])) for name, make in made.items()}
 
 
 class Events(Table):
@@ -189,31 +214,112 @@ def stages(journeys: pa.Table) -> pa.Table:
     entered, delivered, last_delivered, left = (
         journeys[name].fill_null(-1).to_numpy() for name in ("enter_ns", "deliver_ns", "last_deliver_ns", "leave_ns")
     )
-    settled = (journeys["acknowledged"].to_numpy() + journeys["federated"].to_numpy()) > 0
+    acknowledged = (journeys["acknowledged"].to_numpy() + journeys["federated"].to_numpy()) > 0
     parts = []
     for stage, where, nanoseconds in (
         (WAITED, (delivered >= 0) & (entered >= 0), delivered - entered),
-        (HELD, (last_delivered >= 0) & settled, left - last_delivered),
+        (HELD, (last_delivered >= 0) & acknowledged, left - last_delivered),
     ):
         times = np.maximum(nanoseconds[where] // 1000, 0).astype("i8")
-        part = {name: journeys[name].filter(pa.array(where)) for name in ("node", "vhost", "queue")}
-        part |= {"stage": pa.array([stage] * len(times), pa.string()).dictionary_encode(), "bucket": bucket(times)}
-        part |= {"records": np.ones(len(times), "i8"), "highest_us": times}
-        parts.append(group(LATENCIES, pa.table(part).cast(LATENCIES.schema)))
+        part = journeys.select(["node", "vhost", "queue"]).filter(pa.array(where))
+        part = part.append_column("stage", pa.array([stage] * len(times), pa.string()).dictionary_encode())
+        parts.append(histogram(LATENCIES, part, times))
     return pa.concat_tables(parts)
+
+
+def ages(journeys: pa.Table) -> pa.Table:
+    """Return histograms of the ages of dead letters that consumers got, since the first publish."""
+    known = numbers_of(journeys["origin_us"].is_valid()) & numbers_of(journeys["last_deliver_ns"].is_valid())
+    copies = journeys.filter(pa.array(known & (settled(journeys) > 0)))
+    inside_us = (copies["last_deliver_ns"].to_numpy() - copies["enter_ns"].to_numpy()) // 1000
+    age_us = copies["origin_us"].to_numpy() + np.maximum(inside_us, 0)
+    table = copies.select(["node", "vhost", "queue"]).append_column("origin_node", copies["node"])
+    table = table.append_column("origin", copies["first_queue"].dictionary_encode())
+    return histogram(AGES, table, age_us)
+
+
+def slowest(journeys: pa.Table) -> pa.Table:
+    """Return the messages that consumers settled, with their ages since the first publish."""
+    known = numbers_of(journeys["enter_ns"].is_valid()) & numbers_of(journeys["leave_ns"].is_valid())
+    rows = journeys.filter(pa.array(known & (settled(journeys) > 0)))
+    inside_us = (rows["leave_ns"].to_numpy() - rows["enter_ns"].to_numpy()) // 1000
+    age_us = numbers_of(rows["origin_us"].fill_null(0)) + np.maximum(inside_us, 0)
+    table = rows.select(list(SLOWEST.keys)).append_column("age_us", pa.array(age_us))
+    return greatest(SLOWEST, table.append_column("at", rows["last"]).cast(SLOWEST.schema))
+
+
+def consumers(events: Events) -> pa.Table:
+    """Count the messages that each consumer got and acknowledged."""
+    delivers, acks = events.is_event(DELIVER), events.is_event(ACK, FED_OUT)
+    at = events.number("ts_us")
+    return events.grouped(
+        CONSUMERS,
+        delivers | acks,
+        delivered=np.where(delivers, events.weight, 0),
+        acknowledged=np.where(acks, events.weight, 0),
+        last_delivered=only(at, delivers),
+        last_acknowledged=only(at, acks),
+    )
+
+
+def holds(journeys: pa.Table) -> pa.Table:
+    """Return for how long consumers held the messages that they acknowledged."""
+    known = [numbers_of(journeys[name].is_valid()) for name in ("consumer", "leave_ns", "last_deliver_ns")]
+    rows = journeys.filter(pa.array(np.logical_and.reduce(known)))
+    held_us = np.maximum((rows["leave_ns"].to_numpy() - rows["last_deliver_ns"].to_numpy()) // 1000, 0)
+    table = rows.select(list(HOLDS.keys)).append_column("held", pa.array(np.ones(rows.num_rows, "i8")))
+    for name in ("held_us", "longest_held_us"):
+        table = table.append_column(name, pa.array(held_us))
+    return group(HOLDS, table.cast(HOLDS.schema))
+
+
+def consumer_of(tag: str | None, connection: str | None) -> int:
+    """Return a number for a consumer, the same in all processes."""
+    return 3 * number_of(tag) + number_of(connection)
+
+
+def number_of(name: str | None) -> int:
+    return int.from_bytes(blake2b((name or "").encode(), digest_size=7).digest(), "big")
+
+
+def consumers_of(events: Events) -> Numbers:
+    """Return the consumer of each row (`consumer_of`)."""
+    numbers = []
+    for name in ("consumer_tag", "conn_id"):
+        values = [*events[name].combine_chunks().dictionary.to_pylist(), None]
+        numbers.append(np.array([number_of(value) for value in values])[codes(events[name])])
+    consumer: Numbers = 3 * numbers[0] + numbers[1]
+    return consumer
+
+
+def histogram(fact: Fact, table: pa.Table, times_us: Numbers) -> pa.Table:
+    """Return a fact of histograms, from its other keys and the time of each row."""
+    columns = {name: table[name] for name in table.column_names}
+    columns |= {"bucket": bucket(times_us), "records": np.ones(len(times_us), "i8"), "highest_us": times_us}
+    return group(fact, pa.table({name: columns[name] for name in fact.schema.names}).cast(fact.schema))
 
 
 def routes(events: Events) -> pa.Table:
     """Count by exchange and routing key what was published, was unroutable, and was returned."""
     published, returned = events.is_event(PUBLISH, FED_IN), events.is_event(RETURN)
     weights = np.where(published, events.weight, 0)
+    nowhere = events.unroutable()
+    at, texts = (
+        only(events.number("ts_us"), nowhere),
+        [events[name].cast(pa.string()) for name in ("boot_id", "msg_seq")],
+    )
+    message = pc.if_else(pa.chunked_array([pa.array(nowhere)]), pc.binary_join_element_wise(*texts, "/"), None)
     return events.grouped(
         ROUTES,
         published | returned,
         published=weights,
         bytes=events.number("size") * weights,
-        unroutable=np.where(events.unroutable(), events.weight, 0),
+        unroutable=np.where(nowhere, events.weight, 0),
         returned=np.where(returned, events.weight, 0),
+        unroutable_since=at,
+        unroutable_last=at,
+        routed_last=only(events.number("ts_us"), published & (events.number("routed") > 0)),
+        unroutable_message=message,
     )
 
 
@@ -280,6 +386,9 @@ def journeys(events: Events) -> pa.Table:
         enter_ns=only(time, enters),
         deliver_ns=only(time, delivers),
         last_deliver_ns=only(time, delivers),
+        origin_us=only(events.number("origin_us"), enters & events.has("origin_us")),
+        first_queue=text_of(events, "first_queue", enters),
+        consumer=only(consumers_of(events), events.is_event(ACK, FED_OUT)),
         leave_ns=only(time, leaves),
         last=events["ts_us"],
     )
@@ -293,10 +402,10 @@ def close(journeys: pa.Table, checked: Mapping[tuple[str, str], CheckedRange]) -
     """
     low, high = bounds(journeys, checked)
     entered, left, delivered = (journeys[name].to_numpy() for name in ("entered", "left", "delivered"))
-    settled = journeys["acknowledged"].to_numpy() + journeys["federated"].to_numpy()
+    acknowledged = journeys["acknowledged"].to_numpy() + journeys["federated"].to_numpy()
     enter_row = journeys["enter_row"].fill_null(-1).to_numpy()
     leave_row = journeys["leave_row"].fill_null(NEVER).to_numpy()
-    closed = (entered == 1) & (left == 1) & ((settled == 0) | (delivered > 0))
+    closed = (entered == 1) & (left == 1) & ((acknowledged == 0) | (delivered > 0))
     closed &= (enter_row >= low) & (leave_row < high)
     return journeys.filter(pa.array(closed)), journeys.filter(pa.array(~closed))
 
@@ -355,6 +464,40 @@ def crossings(events: Events) -> pa.Table:
         entered=only(at, arrives),
         last_entered=only(at, arrives),
     )
+
+
+def arrivals(events: Events) -> pa.Table:
+    """Return the messages that links brought, with their identities."""
+    return events.grouped(ARRIVALS, events.is_event(FED_IN) & events.without_reason())
+
+
+def receipts(journeys: pa.Table, arrived: pa.Table) -> pa.Table:
+    """Return when consumers got the messages that links brought, given the arrivals of all of them."""
+    got = numbers_of(journeys["last_deliver_ns"].is_valid()) & (settled(journeys) > 0) if arrived.num_rows else None
+    if got is None or not got.any():
+        return RECEIPTS.schema.empty_table()
+    got &= numbers_of(pc.is_in(journeys["msg_seq"], arrived["msg_seq"].combine_chunks()))
+    rows = joined(journeys.filter(pa.array(got)), arrived, *ARRIVALS.keys)
+    held_us = (rows["leave_ns"].to_numpy() - rows["last_deliver_ns"].to_numpy()) // 1000
+    rows = rows.append_column("received_us", pa.array(numbers_of(rows["last"].cast(pa.int64())) - held_us))
+    return group(RECEIPTS, rows.select(RECEIPTS.schema.names).cast(RECEIPTS.schema))
+
+
+def joined(rows: pa.Table, others: pa.Table, *keys: str) -> pa.Table:
+    """Return the rows with the columns of the others that have the same keys; names are texts."""
+    sides = []
+    for table in (rows, others):
+        texts = [(field.name, pa.string()) for field in table.schema if pa.types.is_dictionary(field.type)]
+        types = {field.name: field.type for field in table.schema} | dict(texts)
+        sides.append(table.cast(pa.schema(types.items())))
+    return sides[0].join(sides[1], list(keys), join_type="inner", use_threads=False)
+
+
+def settled(journeys: pa.Table) -> Numbers:
+    """Return how often a consumer or link received each message for good."""
+    ways = ("acknowledged", "federated", "delivered_without_ack")
+    counts: Numbers = np.sum([journeys[name].to_numpy() for name in ways], axis=0)
+    return counts
 
 
 def text_of(events: Events, name: str, where: Numbers) -> pa.ChunkedArray:

@@ -14,16 +14,18 @@ import pyarrow as pa
 
 from ..file_format import schema
 from ..file_format.schema import METRICS
-from . import figures, store, traffic
+from . import figures, health, store, traffic
 from .boots import Boot, restarts
+from .crossings import lags_by_step
 from .engine import Engine
-from .facts import TRAFFIC, Table
+from .facts import Table
 from .folder import Folder
 from .input import HOUR, LogFile
-from .ledger import BAD_ROWS, Ledger, SelectedFolder, read_rows, skip
+from .ledger import BAD_ROWS, OF_TIMELINE, Ledger, SelectedFolder, crossings_in, read_rows, skip
 from .selection import SPAN
-from .timeline import Frame, Queue, Steps, by_step, lengths_by_step, timeline
-from .traffic import EXCHANGE, QUEUE, SCOPED, Values
+from .snapshots import Window, merge_trends, trends_in
+from .timeline import Frame, Lengths, Queue, Steps, by_step, lengths_by_step, merge_lengths, timeline
+from .traffic import END_TO_END, EXCHANGE, QUEUE, SCOPED, Values
 from .verdict import BALANCED, MISSING
 
 SCHEMA = 1  # of report.json
@@ -32,9 +34,12 @@ JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is
 SKIPPED = 100  # skipped files that are listed
 MESSAGE = ("node", "boot_id", "msg_seq")
 ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for descending order
+    "wrong_now": (),  # the worst first
     "durability": ("-lost", "-missing", *QUEUE, "boot_id"),
     "throughput": ("-messages", *SCOPED, "grain"),
     "latency": ("-p99_us", *QUEUE, "stage"),
+    "end_to_end": ("-p99_us", *END_TO_END),
+    "slowest": ("-age_us", *QUEUE, "boot_id", "msg_seq"),
     "backlog": ("-peak", *QUEUE),
     "clients": ("-messages", "node", "vhost", "user", "connection"),
     "flow": ("-messages", "node", "vhost", "source_kind", "source", "target_kind", "target"),
@@ -46,6 +51,7 @@ ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for desc
     "poison": ("-redelivered", "-requeued", *QUEUE, "msg_seq"),
     "links": ("link", "upstream_node"),
     "consumers": ("-mean_ready", *QUEUE),
+    "consumers_by_name": ("-delivered", *QUEUE, "user", "conn_id", "consumer_tag"),
     "churn": ("node", "name"),
     "capacity": ("node",),
 }
@@ -63,17 +69,23 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     """Make the report of a ledger. Raises OSError."""
     facts, snapshots = ledger.facts, ledger.snapshots
     kinds = facts["kinds"].to_pylist()
-    latency = traffic.latency(facts["latencies"])
+    latency = ledger.latency
     read = list(engine.map(partial(metrics, ledger.folder), ledger.input.of(METRICS)))
     skip(ledger.input, [path for path, rows in read if rows is None])
     readings = [row for _, rows in read for row in rows or ()]
     oldest = facts["oldest"].to_pylist()
     frame = Frame(kinds, oldest, ledger.boots, figures.peaks(snapshots))
-    seconds = list(engine.map(partial(of_hour, ledger.place, frame.steps, frame.chosen), ledger.hours))
+    growth = trends(engine, ledger)
+    judge = health.Judge(ledger.boots, kinds, facts, latency)
+    wrong = health.findings(ledger.boots, snapshots, growth, judge, readings)
+    counts, handled = counts_of(engine, ledger, frame)
     made = {
-        "throughput": traffic.throughput(facts["series"]),
+        "wrong_now": [asdict(finding) | {"line": health.line(finding)} for finding in wrong],
+        "throughput": ledger.throughput,
         "latency": latency,
-        "backlog": figures.backlog(snapshots),
+        "end_to_end": ledger.end_to_end,
+        "slowest": facts["slowest"].to_pylist(),
+        "backlog": figures.backlog(snapshots, growth),
         "clients": traffic.clients(facts["transfers"]),
         "flow": traffic.flow(facts["transfers"]),
         "hot_exchanges": traffic.hot_exchanges(facts["routes"]),
@@ -84,27 +96,56 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
         "poison": traffic.poison(facts["attempts"]),
         "links": figures.links(ledger.links, ledger.lags, readings),
         "consumers": figures.consumers(snapshots, kinds, latency),
+        "consumers_by_name": traffic.consumers_by_name(facts["consumers"], facts["holds"]),
         "churn": figures.churn(readings),
-        "capacity": figures.capacity(readings, [rows for _, rows in seconds]),
+        "capacity": figures.capacity(readings, handled),
         "durability": [asdict(each) for each in ledger.durability],
     }
     lists = {name: first(rows, ORDERS[name], LONG.get(name, LISTED)) for name, rows in made.items()}
     conservation = conservation_of(ledger)
     named = [*conservation["imbalances"], *lists["poison"]]
     add_names(ledger, [row for row in named if row["msg_seq"] is not None])
-    counts = [row for rows, _ in seconds for row in rows]
     values = {
         "schema": SCHEMA,
         "verdict": ledger.verdict.sentence(),
         "reasons": ledger.verdict.reasons,
+        "health": health_of(wrong, snapshots["latest"].num_rows > 0),
         "input": input_of(ledger) | {"engine": engine.name},
         "totals": traffic.totals(kinds),
         "conservation": conservation,
-        "timeline": timeline(frame, counts, lengths(engine, ledger, frame), readings),
+        "timeline": timeline(frame, counts, lengths(engine, ledger, frame), readings, lags(engine, ledger, frame)),
         **lists,
         "rows": {name: len(rows) for name, rows in made.items()},
     }
     return Report(values, made)
+
+
+def health_of(wrong: list[health.Finding], known: bool) -> Values:
+    """Return the section "health"; `known` is false without a snapshot."""
+    status = health.WRONG if wrong else health.WELL if known else health.UNKNOWN
+    return {"status": status, "sentence": health.sentence(wrong, known)}
+
+
+def trends(engine: Engine, ledger: Ledger) -> dict[Queue, health.Trend]:
+    """Return the trends of the queues of running boots, from the files of their last time."""
+    windows = health.windows(ledger.boots, ledger.snapshots["latest"].to_pylist())
+    begins = {
+        schema.boot_key(schema.file_name(*name, 0)): window.end_us - window.interval_us * window.intervals
+        for name, window in windows.items()
+    }
+    files = [
+        file
+        for file in ledger.input.of(schema.QUEUE_STATS)
+        if (key := schema.boot_key(file.path)) in begins
+        and store.hour_of(file.path) >= datetime.fromtimestamp(begins[key] / 1e6, UTC).strftime("dt=%Y-%m-%d-hour=%H")
+    ]
+    parts = engine.map(partial(trends_of, ledger.folder, windows), files)
+    return health.trends(merge_trends([part for part in parts if part is not None]), windows)
+
+
+def trends_of(folder: SelectedFolder, windows: dict[tuple[str, str], Window], file: LogFile) -> pa.Table | None:
+    rows = read_rows(folder, file)
+    return trends_in(rows, windows) if rows is not None else None
 
 
 def first(rows: Iterable[Values], order: Sequence[str], limit: int = LISTED) -> list[Values]:
@@ -137,34 +178,51 @@ def metrics(folder: SelectedFolder, file: LogFile) -> tuple[str, list[Values] | 
     return file.path, [{name: row.get(name) for name in names} for row in checked.to_pylist()]
 
 
-def of_hour(
-    place: Folder, steps: Steps | None, chosen: list[Queue], hour: str
-) -> tuple[list[Values], dict[tuple[str, str], dict[int, float]]]:
-    """Return what the timeline and the capacity need of the seconds of an hour."""
-    seconds = place.read(f"hours/{hour}/{store.TRAFFIC}", TRAFFIC.schema)
-    return by_step(seconds, steps, chosen) if steps is not None else [], figures.handled_by_second(seconds)
+def counts_of(engine: Engine, ledger: Ledger, frame: Frame) -> tuple[list[Values], figures.Handled]:
+    """Return the counts of the timeline (`by_step`), and the messages in and out of each boot by second."""
+    counts: list[Values] = []
+    handled: figures.Handled = {}
+    for rows, seconds in engine.map(partial(of_slice, ledger.place, frame.steps, frame.chosen), ledger.stored):
+        counts += rows
+        for boot, of_boot in seconds.items():
+            handled.setdefault(boot, {}).update(of_boot)
+    return counts, handled
 
 
-def lengths(engine: Engine, ledger: Ledger, frame: Frame) -> dict[tuple[Queue, int], int]:
+def of_slice(
+    place: Folder, steps: Steps | None, chosen: list[Queue], path: str
+) -> tuple[list[Values], figures.Handled]:
+    """Return what the timeline and the capacity need of a slice of an hour."""
+    facts = store.load(place, path, OF_TIMELINE)
+    rows = by_step(facts["moments"], facts["waits"], steps, chosen) if steps is not None else []
+    return rows, figures.handled_by_second(facts["handled"])
+
+
+def lengths(engine: Engine, ledger: Ledger, frame: Frame) -> Lengths:
     """Return the lengths of the chosen queues by step."""
     if frame.steps is None or not frame.chosen:
         return {}
-    found: dict[tuple[Queue, int], int] = {}
     look = partial(lengths_in, ledger.folder, frame.steps, frame.chosen)
-    for part in engine.map(look, ledger.input.of(schema.QUEUE_STATS)):
-        for key, length in part.items():
-            found[key] = max(found.get(key, 0), length)
-    return found
+    return merge_lengths(engine.map(look, ledger.input.of(schema.QUEUE_STATS)))
 
 
-def lengths_in(
-    folder: SelectedFolder, steps: Steps, chosen: list[Queue], file: LogFile
-) -> dict[tuple[Queue, int], int]:
+def lengths_in(folder: SelectedFolder, steps: Steps, chosen: list[Queue], file: LogFile) -> Lengths:
     columns = ["node", "boot_id", "snapshot", "ts_us", "vhost", "queue", "queues", "ready", "unacked"]
     rows = read_rows(folder, file, columns)
     if rows is None or not set(columns) <= set(rows.column_names):  # without a queue, some are missing
         return {}
     return lengths_by_step([rows], steps, chosen)
+
+
+def lags(engine: Engine, ledger: Ledger, frame: Frame) -> list[Values]:
+    """Return the lags of links by step."""
+    if frame.steps is None:
+        return []
+    return [row for rows in engine.map(partial(lags_in, ledger.place, frame.steps), ledger.slices) for row in rows]
+
+
+def lags_in(place: Folder, steps: Steps, number: int) -> list[Values]:
+    return lags_by_step(crossings_in(place, number), steps)
 
 
 def add_names(ledger: Ledger, rows: list[Values]) -> None:
@@ -200,11 +258,20 @@ def input_of(ledger: Ledger) -> Values:
         "selection": ledger.folder.selection.describe(),
         "files": len(files.files),
         "events": sum(file.records for file in files.of(schema.EVENTS)),
+        "bytes": sum(file.bytes for file in files.files),
+        "bytes_per_day": bytes_per_day(ledger),
         "skipped": dict(sorted(skipped.items())),
         "missing_hours": missing_hours(files.files),
         "skipped_files": sorted(file.path for file in files.skipped)[:SKIPPED],
         "clock_jumps": [plain({name: getattr(boot, name) for name in clock}) for boot in jumped],
     }
+
+
+def bytes_per_day(ledger: Ledger) -> int | None:
+    """Return the bytes of the log for a day, at the rate of the time between its first record and its last one."""
+    ends = [at for boot in ledger.boots for at in (boot.first, boot.last) if at is not None]
+    span_s = (max(ends) - min(ends)).total_seconds() if ends else 0
+    return round(sum(file.bytes for file in ledger.input.files) / span_s * 86_400) if span_s else None
 
 
 def missing_hours(files: Iterable[LogFile]) -> list[str]:
@@ -246,7 +313,7 @@ def conservation_of(ledger: Ledger) -> Values:
 def restarts_of(ledger: Ledger) -> list[Values]:
     """Return the queues that had messages before or after a restart; transient messages may be fewer.
 
-    `stopped` is false if the boot before was killed, so that the queue's last length is unknown.
+    `before` and `fewer` are null if the boot before was killed: its last snapshot may be older than its last messages.
     """
     after = {each.name: each for each in ledger.balances}
     rows = []
@@ -262,7 +329,9 @@ def restarts_of(ledger: Ledger) -> list[Values]:
         before, there = each.after or 0, found.before or 0 if found is not None else 0
         if before or there:
             names = dict(zip((*QUEUE, "boot_id"), (each.node, each.vhost, each.queue, each.boot_id), strict=True))
-            counts = {"before": before, "after": there, "fewer": before - there}
+            counts: Values = {"before": before, "after": there, "fewer": before - there}
+            if not boot.stopped:
+                counts |= {"before": None, "fewer": None}
             about = {"next_boot_id": later.boot_id, "durable": each.durable, "stopped": boot.stopped}
             rows.append(names | about | counts)
     return rows

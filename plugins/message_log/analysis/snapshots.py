@@ -1,23 +1,26 @@
 """The reduction of a file of snapshots of queues (`queue_stats`) to facts.
 
     closings  the closing row of each snapshot, with `queue_rows`, the number of rows of queues that precede it
-    lengths   the lengths and consumers of each queue, in sums by intervals of INTERVAL_S
-    latest    the last snapshot of each queue
+    lengths   the lengths and consumers of each queue, in sums
+    latest    the last snapshot of each queue, apart from that of a stop, before which clients have left
+    turns     the last times at which a queue had consumers, and at which it had no ready or unacknowledged message
 
-The rows of single snapshots, which the check of conservation compares, are read again (`rows_of`).
+The rows of single snapshots, which the check of conservation compares, are read again (`rows_of`), and so are those of
+the last time of a boot (`trends_in`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ..file_format.schema import QUEUE_STATS
-from .facts import BOOT, INT, TIME, Fact, Facts, Measure, Table, measures, names, numbers_of
+from ..file_format.schema import QUEUE_STATS, STOP
+from .facts import BOOL, BOOT, INT, TIME, Fact, Facts, Measure, Table, group, measures, names, numbers_of
 
-INTERVAL_S = 600
 MILLIONTHS = 1_000_000  # in which utilisations are summed
 STORE = ("store", "recovered_batch", "settling_batch", "damage", "previous_batch")  # of the snapshot of a start
 CLOSINGS = Fact(
@@ -34,20 +37,38 @@ CLOSINGS = Fact(
 )
 CONSUMED = ("consumers", "prefetch", "utilisation", "unacked", "ready")  # whose mean is that of times with consumers
 LENGTHS = Fact(
-    {**names("node", "vhost", "queue"), "interval": INT},
+    names("node", "vhost", "queue"),
     {
         **measures("sum", "snapshots", "length_sum"),
         **measures("sum", *[f"{name}_{what}" for name in CONSUMED for what in ("sum", "count")]),
         **measures("max", "peak"),
-        **measures("min", "first", type=TIME),
-        **measures("max", "last", type=TIME),
     },
 )
 LATEST = Fact(
-    names("node", "vhost", "queue"),
+    {**names(*BOOT, "vhost", "queue"), "stopping": BOOL},
     {"at": Measure("last", TIME), **measures("last", "ready", "unacked", "consumers")},
 )
-FACTS: dict[str, Fact] = {"closings": CLOSINGS, "lengths": LENGTHS, "latest": LATEST}
+TURNS = Fact(
+    names(*BOOT, "vhost", "queue"),
+    {
+        **measures("min", "first", type=TIME),
+        **measures("max", "consumed", "none_ready", "none_unacked", type=TIME),
+    },
+)
+FACTS: dict[str, Fact] = {"closings": CLOSINGS, "lengths": LENGTHS, "latest": LATEST, "turns": TURNS}
+COUNTERS = ("published", "delivered", "acked")
+TREND = Fact(
+    {**names("node", "vhost", "queue"), "interval": INT},
+    {**measures("sum", "length", "snapshots"), **measures("min", "published_before"), **measures("max", *COUNTERS)},
+)
+
+
+class Window(NamedTuple):
+    """The last time of a boot, in intervals of `interval_us` before `end_us`, which is that of a snapshot."""
+
+    end_us: int
+    interval_us: int
+    intervals: int
 
 
 def reduce_snapshots(rows: pa.Table) -> Facts:
@@ -56,6 +77,8 @@ def reduce_snapshots(rows: pa.Table) -> Facts:
     closing = ~table.has("queue")
     ready, unacked, consumers = (table.number(name) for name in ("ready", "unacked", "consumers"))
     consumed = ~closing & (consumers > 0)
+    stopping = numbers_of(pc.equal(table["kind"].cast(pa.string()), STOP).fill_null(False))
+    at = table.number("ts_us")
     sums: dict[str, np.ndarray] = {}
     for name in CONSUMED:
         there = consumed & table.has(name)
@@ -66,16 +89,42 @@ def reduce_snapshots(rows: pa.Table) -> Facts:
         "lengths": table.grouped(
             LENGTHS,
             ~closing,
-            interval=table.number("ts_us") // (INTERVAL_S * 1_000_000) * INTERVAL_S,
             snapshots=np.ones(table.count, "i8"),
             length_sum=ready + unacked,
             peak=ready + unacked,
-            first=table["ts_us"],
-            last=table["ts_us"],
             **sums,
         ),
-        "latest": table.grouped(LATEST, ~closing, at=table["ts_us"]),
+        "latest": table.grouped(LATEST, ~closing, at=table["ts_us"], stopping=stopping),
+        "turns": table.grouped(
+            TURNS,
+            ~closing & ~stopping,
+            first=table["ts_us"],
+            consumed=pa.array(at, mask=consumers == 0),
+            none_ready=pa.array(at, mask=ready > 0),
+            none_unacked=pa.array(at, mask=unacked > 0),
+        ),
     }
+
+
+def trends_in(rows: pa.Table, windows: Mapping[tuple[str, str], Window]) -> pa.Table:
+    """Return the lengths and the counters of queues in the intervals of the windows of boots."""
+    table = Table(QUEUE_STATS, rows)
+    names = zip(table["node"].to_pylist(), table["boot_id"].to_pylist(), strict=True)
+    nowhere = Window(0, 1, 0)
+    chosen = np.array([windows.get(name, nowhere) for name in names] or [nowhere], "i8")[: table.count]
+    interval = chosen[:, 2] - 1 - (chosen[:, 0] - table.number("ts_us")) // chosen[:, 1]
+    return table.grouped(
+        TREND,
+        table.has("queue") & (interval >= 0) & (interval < chosen[:, 2]),
+        interval=interval,
+        length=table.number("ready") + table.number("unacked"),
+        snapshots=np.ones(table.count, "i8"),
+        published_before=table["published"],
+    )
+
+
+def merge_trends(parts: list[pa.Table]) -> pa.Table:
+    return group(TREND, pa.concat_tables([TREND.schema.empty_table(), *parts]))
 
 
 def scaled(table: Table, name: str, scale: int) -> np.ndarray:

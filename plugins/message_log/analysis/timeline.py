@@ -8,19 +8,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..file_format import schema
 from .boots import Boot, micros
-from .facts import Fact, Numbers, group, measures, names, numbers_of, unified
-from .hours import KIND
+from .facts import Numbers, group, numbers_of
+from .hours import COUNTED, LEFT_UNDELIVERED, MOMENTS, WAITS, is_one_of
 from .reduction import ACK_BUCKETS, WEIGHT
 from .traffic import QUEUE, Values, keyed
 
-Ends = dict[tuple[str, str], int]  # the last second of each boot, by node and boot
+Extents = dict[tuple[str, str], tuple[int, int]]  # the first and the last second of each boot, by node and boot
+Lengths = dict[tuple["Queue", int], tuple[int, int]]
+"""By queue and step, the greatest number of messages in a snapshot, and the least number of ready ones."""
 Queue = tuple[str, str | None, str | None]  # node, vhost, name
 SCOPE = ("node", "vhost")
 STEPS = 240  # at most
@@ -28,15 +32,6 @@ STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400
 READING_S = 3 * schema.SNAPSHOT_S // 2  # the age up to which a reading counts
 LINES = 10  # queues that are chosen by each measure
 SCOPES = 20  # nodes and virtual hosts with most messages
-LEFT_UNDELIVERED = {schema.DROP: ("maxlen", "purged", "moved"), schema.DEAD_LETTER: ("expired", "maxlen")}
-COUNTED = {  # the events of each count; "redelivered" and "left" have some of the deliveries, too
-    "published": (schema.PUBLISH, schema.FED_IN),
-    "entered": (schema.ENQUEUE,),
-    "delivered": (schema.DELIVER,),
-    "redelivered": (),
-    "acknowledged": (schema.ACK, schema.FED_OUT),
-    "left": schema.LEAVING,
-}
 ENDLESS = 2**62  # bytes: exported by a broker without such a limit
 GAUGES = {  # each with what is kept of a step
     schema.RESIDENT_BYTES: max,
@@ -91,8 +86,8 @@ class Frame:
     """The frame of a timeline: its steps, None without events and snapshots, and the queues that it shows.
 
     kinds   traffic of all seconds (`hours.KINDS`)
-    oldest  rows of `undelivered`
-    ends    the last second of each boot
+    oldest  when the oldest message that is still waiting entered, by queue and boot
+    extents the first and the last second of each boot
     """
 
     def __init__(
@@ -102,18 +97,20 @@ class Frame:
         seconds = [kind[name] for kind in kinds for name in ("first", "last")]
         seconds += [micros(at) // 1_000_000 for boot in boots for at in (boot.first, boot.last) if at is not None]
         self.steps = Steps(min(seconds), max(seconds)) if seconds else None
-        self.ends: Ends = {boot.name: micros(boot.last) // 1_000_000 for boot in boots}
-        self.oldest = oldest
-        self.chosen = choose(kinds, oldest, self.ends, lengths)
+        self.extents: Extents = {
+            boot.name: (micros(boot.first) // 1_000_000, micros(boot.last) // 1_000_000) for boot in boots
+        }
+        self.oldest = [row for row in oldest if row["second"] is not None]
+        self.chosen = choose(kinds, self.oldest, self.extents, lengths)
 
 
 def timeline(
-    frame: Frame, counts: list[Values], lengths: Mapping[tuple[Queue, int], int], readings: Iterable[Values]
+    frame: Frame, counts: list[Values], lengths: Lengths, readings: Iterable[Values], lags: Iterable[Values]
 ) -> Values | None:
     """Return the section "timeline" of report.json, or null if there are neither events nor snapshots.
 
-    `counts` are rows of `by_step`; `lengths` has the greatest length of a chosen queue in a step; `readings` are rows
-    of `metrics`.
+    `counts` are rows of `by_step`; `lengths` are of the chosen queues; `readings` are rows of `metrics`, and `lags` of
+    `lags_by_step`.
     """
     steps = frame.steps
     if steps is None:
@@ -124,6 +121,7 @@ def timeline(
         "steps": steps.count,
         "rates": rates(counts, steps),
         "queues": queues(counts, lengths, frame, steps),
+        "links": links(lags, steps),
         "ack_latency": ack_latency(counts, steps),
         "nodes": nodes(by_node_and_step(readings, steps), steps),
     }
@@ -136,67 +134,57 @@ def departs(kind: Values) -> bool:
     return first or event == schema.EXPIRE or kind["reason"] in LEFT_UNDELIVERED.get(event, ())
 
 
-OLDEST = Fact(names("node", "boot_id", "vhost", "queue"), measures("min", "second"))
-
-
-def undelivered(journeys: pa.Table) -> pa.Table:
-    """Return when the oldest message that was neither delivered nor removed entered, by queue and boot."""
-    entered, delivered, left = (journeys[name].to_numpy() for name in ("entered", "delivered", "left"))
-    waiting = pa.array((entered > 0) & (delivered == 0) & (left == 0))
-    table = journeys.select([*OLDEST.keys, "last"]).filter(waiting)  # the only event of such a message is its enqueue
-    second = numbers_of(table["last"].cast(pa.int64())) // 1_000_000
-    return group(OLDEST, table.drop_columns("last").append_column("second", pa.array(second)))
-
-
-def by_step(traffic: pa.Table, steps: Steps, chosen: Sequence[Queue]) -> list[Values]:
+def by_step(moments: pa.Table, waits: pa.Table, steps: Steps, chosen: Sequence[Queue]) -> list[Values]:
     """Return counts by step and chosen queue; the other queues together have the queue null.
 
-    `wait_us` is the longest wait of a message that left for the first time, `entered_us` when it entered.
+    `moments` and `waits` are those of `hours`; rows of the latter have an `ack_bucket`, and only the count `timed`.
     """
-    timed = numbers_of(traffic["timed"]) > 0
-    highest_us, second = numbers_of(traffic["highest_us"]), numbers_of(traffic["second"])
-    table = traffic.select([*KIND, "ack_bucket", "weight"]).append_column("step", pa.array(steps.of(second)))
-    # That is the earliest time, since the end of the second is taken for the end of the wait.
-    entered_us = pa.array((second + 1) * 1_000_000 - highest_us, mask=~timed)
-    table = table.append_column("wait_us", pa.array(highest_us, mask=~timed)).append_column("entered_us", entered_us)
-    aggregations = [("weight", "sum"), ("wait_us", "max"), ("entered_us", "min")]
-    grouped = unified(table).group_by([*KIND, "ack_bucket", "step"], use_threads=False).aggregate(aggregations)
-    shown = set(chosen)
-    rows = []
-    for row in grouped.to_pylist():
-        counted = counts_of(row)
-        names = {name: row[name] for name in ("node", "boot_id", "vhost", "step", "ack_bucket")}
-        names["queue"] = row["queue"] if name_of(row) in shown else None
-        counts = {name: row["weight_sum"] if name in counted else 0 for name in COUNTED}
-        waits = {name: row[how] if departs(row) else None for name, how in WAITS.items()}
-        rows.append(names | counts | waits)
-    return rows
+    queues = pc.if_else(pa.array(are_chosen(moments, chosen)), moments["queue"].cast(pa.string()), None)
+    step = pa.array(steps.of(numbers_of(moments["second"])))
+    table = moments.set_column(3, "queue", queues.dictionary_encode()).set_column(4, "second", step)
+    rows = group(MOMENTS, table.cast(MOMENTS.schema)).rename_columns(
+        ["step" if name == "second" else name for name in MOMENTS.schema.names]
+    )
+    step = pa.array(steps.of(numbers_of(waits["second"])))
+    timed = group(WAITS, waits.set_column(3, "second", step))
+    timed = timed.rename_columns(["node", "vhost", "ack_bucket", "step", "timed"])
+    absent = dict.fromkeys(("queue", "boot_id", "wait_us", "entered_us")) | dict.fromkeys(COUNTED, 0)
+    return [{"ack_bucket": None, "timed": 0} | row for row in rows.to_pylist()] + [
+        absent | row for row in timed.to_pylist()
+    ]
 
 
-WAITS = {"wait_us": "wait_us_max", "entered_us": "entered_us_min"}
+def are_chosen(moments: pa.Table, chosen: Sequence[Queue]) -> Numbers:
+    """Return which rows are of the chosen queues."""
+    found = np.zeros(moments.num_rows, bool)
+    for queue in chosen:
+        found |= np.logical_and.reduce(
+            [is_one_of(moments[name], (text,)) for name, text in zip(QUEUE, queue, strict=True) if text is not None]
+        )
+    return found
 
 
-def counts_of(kind: Values) -> tuple[str, ...]:
-    """Return the names of the counts that include a kind of events."""
-    event = kind["event"]
-    names = [name for name, events in COUNTED.items() if event in events]
-    if event == schema.DELIVER:
-        names += ["redelivered"] * bool(kind["redelivered"]) + ["left"] * bool(kind["no_ack"])
-    return tuple(names)
-
-
-def lengths_by_step(tables: Iterable[pa.Table], steps: Steps, chosen: Sequence[Queue]) -> dict[tuple[Queue, int], int]:
-    """Return the greatest length of each chosen queue in each step, from tables of snapshots."""
-    names, found = set(chosen), dict[tuple[Queue, int], int]()
+def lengths_by_step(tables: Iterable[pa.Table], steps: Steps, chosen: Sequence[Queue]) -> Lengths:
+    """Return the lengths of each chosen queue in each step, from tables of snapshots."""
+    names = set(chosen)
     wanted = pa.array(sorted({name for _, _, name in chosen if name is not None}), pa.string())
+    parts = []
     for table in tables:
-        rows = table.filter(pc.is_in(table["queue"].cast(pa.string()), wanted)).to_pylist()
-        for row in rows:
+        for row in table.filter(pc.is_in(table["queue"].cast(pa.string()), wanted)).to_pylist():
             queue = name_of(row)
             if queue in names:
-                key = queue, (micros(row["ts_us"]) // 1_000_000 - steps.first) // steps.step_s
-                found[key] = max(found.get(key, 0), row["ready"] + row["unacked"])
-    return found
+                step = (micros(row["ts_us"]) // 1_000_000 - steps.first) // steps.step_s
+                parts.append({(queue, step): (row["ready"] + row["unacked"], row["ready"])})
+    return merge_lengths(parts)
+
+
+def merge_lengths(parts: Iterable[Lengths]) -> Lengths:
+    merged: Lengths = {}
+    for part in parts:
+        for key, (length, ready) in part.items():
+            before = merged.get(key, (length, ready))
+            merged[key] = max(length, before[0]), min(ready, before[1])
+    return merged
 
 
 def by_node_and_step(readings: Iterable[Values], steps: Steps) -> list[Values]:
@@ -218,7 +206,7 @@ def by_node_and_step(readings: Iterable[Values], steps: Steps) -> list[Values]:
     return [dict(zip(("node", "boot_id", "step"), key, strict=True)) | row for key, row in found.items()]
 
 
-def choose(kinds: list[Values], oldest: list[Values], ends: Ends, lengths: Mapping[Queue, int]) -> list[Queue]:
+def choose(kinds: list[Values], oldest: list[Values], extents: Extents, lengths: Mapping[Queue, int]) -> list[Queue]:
     """Return the queues to show: the first LINES by age, by messages, by redeliveries and by length."""
     measures: list[dict[Queue, float]] = [defaultdict(float) for _ in range(4)]
     ages, entered, redelivered, peaks = measures
@@ -231,7 +219,7 @@ def choose(kinds: list[Values], oldest: list[Values], ends: Ends, lengths: Mappi
             if departs(row):
                 ages[name] = max(ages[name], row["highest_us"])
     for row in oldest:
-        age_s = ends[row["node"], row["boot_id"]] + 1 - row["second"]
+        age_s = extents[row["node"], row["boot_id"]][1] + 1 - row["second"]
         ages[name_of(row)] = max(ages[name_of(row)], age_s * 1_000_000)
     peaks.update(lengths)
     found: dict[Queue, None] = {}
@@ -264,45 +252,81 @@ def per_s(rows: Iterable[Values], name: str, steps: Steps) -> list[float]:
     return steps.filled({step: round(weight / WEIGHT / steps.step_s, 3) for step, weight in sums.items()})
 
 
-def queues(counts: list[Values], lengths: Mapping[tuple[Queue, int], int], frame: Frame, steps: Steps) -> list[Values]:
+def queues(counts: list[Values], lengths: Lengths, frame: Frame, steps: Steps) -> list[Values]:
     """Return the series of the chosen queues, those with the greatest lag first."""
     rows, waiting = (keyed(each, *QUEUE) for each in (counts, frame.oldest))
     series = []
     for queue in frame.chosen:
         of_queue = rows.get(queue, [])
+        read = {step: both for (name, step), both in lengths.items() if name == queue}
+        extents = {boot: extent for boot, extent in frame.extents.items() if boot[0] == queue[0]}
+        ready = {step: least for step, (_, least) in read.items()}
         series.append(
             {
                 **dict(zip(QUEUE, queue, strict=True)),
                 "entered": per_s(of_queue, "entered", steps),
                 "left": per_s(of_queue, "left", steps),
                 "redelivered": per_s(of_queue, "redelivered", steps),
-                "lag_s": lag(of_queue, waiting.get(queue, []), frame.ends, steps),
-                "messages": steps.read({step: length for (name, step), length in lengths.items() if name == queue}),
+                "lag_s": lag(of_queue, waiting.get(queue, []), extents, steps, ready),
+                "messages": steps.read({step: length for step, (length, _) in read.items()}),
             }
         )
-    return sorted(series, key=lambda each: -max(each["lag_s"]))
+    return sorted(series, key=lambda each: -greatest(each["lag_s"]))
 
 
-def lag(rows: list[Values], oldest: list[Values], ends: Ends, steps: Steps) -> list[float]:
-    """Return the age in seconds of the oldest ready message by step.
+def greatest(lags: Iterable[float | None]) -> float:
+    """Return the greatest of the lags that are known, or 0."""
+    return max((lag for lag in lags if lag is not None), default=0)
+
+
+def lag(
+    rows: list[Values], oldest: list[Values], extents: Extents, steps: Steps, ready: Mapping[int, int]
+) -> list[float | None]:
+    """Return the age in seconds of the oldest ready message by step, None where it is unknown.
 
     It is the greatest age at which a message left in that step, or that which a message had at the step's end that left
-    later or is still there. Ages of messages from before their boot are unknown.
+    later or is still there. It is unknown while the broker does not run, and while snapshots have ready messages
+    (`ready`) of which none entered in this boot: those are from before it.
     """
     ages = [0.0] * steps.count
     still = {(row["node"], row["boot_id"]): row["second"] for row in oldest}
     by_boot = keyed(rows, "node", "boot_id")
     for boot in {**by_boot, **still}:
         waits = keyed([row for row in by_boot.get(boot, []) if row["wait_us"] is not None], "step")
-        last = min((ends[boot] - steps.first) // steps.step_s, steps.count - 1)
-        entered_s = float(still.get(boot, ends[boot] + 1))
+        boot_end_s = extents[boot][1] + 1
+        last = min((boot_end_s - 1 - steps.first) // steps.step_s, steps.count - 1)
+        entered_s = float(still.get(boot, boot_end_s))
         for step in range(last, -1, -1):
-            end_s = min(steps.end(step), ends[boot] + 1)
+            end_s = min(steps.end(step), boot_end_s)
             ages[step] = max(ages[step], round(end_s - entered_s, 3))
             for row in waits.get((step,), []):
                 ages[step] = max(ages[step], round(row["wait_us"] / 1e6, 6))
                 entered_s = min(entered_s, row["entered_us"] / 1e6)
-    return ages
+    running = [steps.of(np.array((first_s, last_s + steps.step_s))) for first_s, last_s in extents.values()]
+    runs = {step for begin, end in running for step in range(begin, end)}
+    unknown = waiting_steps(ready, steps)
+    return [age if step in runs and (age or step not in unknown) else None for step, age in enumerate(ages)]
+
+
+def waiting_steps(ready: Mapping[int, int], steps: Steps) -> set[int]:
+    """Return the steps in which messages were ready: those of snapshots, and those between two of them."""
+    found = {step for step, count in ready.items() if count}
+    for step, later in pairwise(sorted(ready)):
+        if ready[step] and ready[later] and (later - step) * steps.step_s <= READING_S:
+            found.update(range(step, later))
+    return found
+
+
+def links(lags: Iterable[Values], steps: Steps) -> list[Values]:
+    """Return the series of links: the greatest lag of a message that arrived in a step, null without one."""
+    series = []
+    for (link, upstream_node), rows in sorted(keyed(lags, "link", "upstream_node").items(), key=str):
+        greatest_s: dict[int, float] = defaultdict(float)
+        for row in rows:
+            greatest_s[row["step"]] = max(greatest_s[row["step"]], row["lag_us_max"] / 1e6)
+        lag_s = [greatest_s.get(step) for step in range(steps.count)]
+        series.append({"link": link, "upstream_node": upstream_node, "lag_s": lag_s})
+    return series
 
 
 def ack_latency(counts: list[Values], steps: Steps) -> Values | None:
@@ -310,7 +334,7 @@ def ack_latency(counts: list[Values], steps: Steps) -> Values | None:
     cells: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for row in counts:
         if row["ack_bucket"] is not None:
-            cells[row["ack_bucket"]][row["step"]] += row["acknowledged"]
+            cells[row["ack_bucket"]][row["step"]] += row["timed"]
     if not cells:
         return None
     found = [number for number in ACK_BUCKETS if number in cells]

@@ -16,10 +16,11 @@ import pyarrow as pa
 from ..file_format import schema
 from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, ENQUEUE, EXPIRE, FED_IN, FED_OUT, PUBLISH, REQUEUE
 from .facts import quantile_table
-from .reduction import UNROUTABLE, WEIGHT
+from .reduction import UNROUTABLE, WEIGHT, consumer_of
 
 Values = dict[str, Any]
 QUEUE = ("node", "vhost", "queue")
+END_TO_END = ("origin_node", "origin", "node", "vhost", "queue")
 EXCHANGE = ("node", "vhost", "exchange")
 SCOPED = ("scope", "node", "vhost", "name", "flow")  # the keys of throughput
 GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
@@ -135,6 +136,15 @@ def latency(latencies: pa.Table) -> list[Values]:
     return rows
 
 
+def end_to_end(ages: pa.Table) -> list[Values]:
+    """Return quantiles of the times from the first publish to a consumer, over dead letters and links.
+
+    `origin` is the queue that dead-lettered a message first, or from which a link took it.
+    """
+    rows: list[Values] = quantile_table(ages, list(END_TO_END), THOUSANDTHS).to_pylist()
+    return rows
+
+
 def top(
     rows: list[Values], keys: Sequence[str], limit: int, order: Callable[[Values], Any]
 ) -> tuple[list[Values], list[list[Values]]]:
@@ -145,6 +155,19 @@ def top(
         kept += of_key[:limit]
         rest.append(of_key[limit:])
     return kept, rest
+
+
+def consumers_by_name(counts: pa.Table, holds: pa.Table) -> list[Values]:
+    """Return the consumers, with the mean and the greatest time for which they held a message."""
+    held = {tuple(row[name] for name in (*QUEUE, "consumer")): row for row in holds.to_pylist()}
+    rows = []
+    for row in counts.to_pylist():
+        names = tuple(row[name] for name in QUEUE)
+        found = held.get((*names, consumer_of(row["consumer_tag"], row["conn_id"])))
+        row |= {name: messages(row[name]) for name in ("delivered", "acknowledged")}
+        row["mean_held_us"] = round(found["held_us"] / found["held"]) if found else None
+        rows.append(row | {"longest_held_us": found["longest_held_us"] if found else None})
+    return rows
 
 
 def clients(transfers: pa.Table) -> list[Values]:
@@ -199,7 +222,8 @@ def flow(transfers: pa.Table) -> list[Values]:
 def hot_exchanges(routes: pa.Table) -> list[Values]:
     """Return the exchanges. `gini` is 0 if all keys have equally many messages, and almost 1 if one key has all."""
     rows = []
-    for place, keys in keyed(routes.to_pylist(), *EXCHANGE).items():
+    for place, of_exchange in keyed(routes.to_pylist(), *EXCHANGE).items():
+        keys = [key for key in of_exchange if key["routing_key"] is not None]
         counts = np.sort([key["published"] for key in keys if key["published"] > 0])
         if not len(counts):
             continue

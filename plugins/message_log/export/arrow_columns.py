@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from warren.broker.amqp.field_table import text_of
 from warren.broker.plugin import Properties
@@ -15,6 +17,7 @@ from warren.broker.plugin import Properties
 from ..file_format import schema
 from ..file_format.arrow_schema import ARROW
 from .decoded_names import Tables, constant, dictionary
+from .message_identity import first_queue
 from .pipe_format import (
     ADDRESSED,
     ADDRESSES,
@@ -37,6 +40,7 @@ from .pipe_format import (
     SEQS,
     SIZES,
     SOURCE,
+    SOURCE_BYTES,
     UNTIMED,
     WORDS,
 )
@@ -49,6 +53,7 @@ SEGMENT = np.dtype(
     + [(name, "<u4") for name in ("count", "size", "routed", "origin", "queue", "address", "tag", "reason")]
     + [(name, "<i8") for name in ("row", "mono_ns", "seq")]
 )
+ORIGINS_KEPT = 100_000
 ARRIVING = (KINDS[schema.PUBLISH], KINDS[schema.FED_IN])
 
 
@@ -82,6 +87,7 @@ class Batches:
         self.since_s = 0.0
         self._boot = boot
         self._tables = Tables()
+        self._first_of: dict[int, int] = {}  # the first message of each chain of copies, by the latest copies
         self._clear()
 
     def _clear(self) -> None:
@@ -126,8 +132,27 @@ class Batches:
         columns["routed"] = self._routed(rows, np.frombuffer(routed, "<i4"))
         columns |= self._names(rows, np.frombuffer(addresses, "<u4"))
         columns |= self._details(rows, details)
+        if "source_seq" in columns:
+            columns["origin_us"] = self._origins(columns["msg_seq"], columns["source_seq"])
         self._clear()
         return {name: column for name, column in columns.items() if column.null_count < len(column)}
+
+    def _origins(self, numbers: pa.Array, sources: pa.Array) -> pa.Array:
+        """Return the time from the receipt of the first message of each chain of copies to the copy, null if unknown.
+
+        The number of a message has its time. Only the latest ORIGINS_KEPT copies are known to be some: the copy of an
+        older copy begins a chain.
+        """
+        column: list[int | None] = [None] * len(sources)
+        places = pc.indices_nonzero(sources.is_valid()).to_pylist()
+        copies = [(numbers[place].as_py(), sources[place].as_py(), place) for place in places]
+        for number, source, place in sorted(copies):
+            first = self._first_of[number] = self._first_of.get(source, source)
+            if first < UNTIMED > number:
+                column[place] = max((number >> SEQ_SHIFT) - (first >> SEQ_SHIFT), 0)
+        for number in list(islice(self._first_of, max(len(self._first_of) - ORIGINS_KEPT, 0))):
+            del self._first_of[number]
+        return pa.array(column, pa.int64())
 
     def _columns(self, rows: Rows, seqs: Numbers, sizes: Numbers) -> dict[str, pa.Array]:
         of, count, boot = rows.segments, rows.total, self._boot
@@ -223,11 +248,13 @@ class Batches:
         if what == HOPS:
             return [("hops", content[0])]
         if what == SOURCE:
-            return [("source_seq", int.from_bytes(content, "little"))]
+            queue = first_queue(content[SOURCE_BYTES:])
+            fields: list[tuple[str, Any]] = [("source_seq", int.from_bytes(content[:SOURCE_BYTES], "little"))]
+            return fields + ([("first_queue", escape_text(queue))] if queue is not None else [])
         assert what == PROPERTIES
         properties = Properties.decode(content)
         values = [("message_id", properties.message_id), ("correlation", properties.correlation_id)]
-        fields: list[tuple[str, Any]] = [(name, escape_text(value)) for name, value in values if value is not None]
+        fields = [(name, escape_text(value)) for name, value in values if value is not None]
         if properties.priority is not None:
             fields.append(("priority", min(properties.priority, 127)))
         if properties.headers is not None and self._boot.headers:

@@ -6,10 +6,12 @@ from hashlib import blake2b
 
 from warren.broker.amqp import properties
 from warren.broker.amqp.federation_headers import RECEIVED_FROM
+from warren.broker.amqp.field_table import text_of
 from warren.broker.plugin import AMQPError, Message, Table
 
 # Headers that federation adds or may remove between one broker and the next.
 FEDERATED = (RECEIVED_FROM, "x-invalid-headers", "x-original-exchange", "x-original-routing-key", "x-original-cc", "CC")
+FIRST_QUEUE = "x-first-death-queue"  # the header of a dead letter
 DIGEST_BYTES = 16
 
 
@@ -51,3 +53,14 @@ def hops(message: Message) -> int:
     except (AMQPError, IndexError):
         return 0
     return len(value[1]) if value is not None and isinstance(value[1], list) else 0
+
+
+def first_queue(raw: bytes) -> str | None:
+    """Return the queue that dead-lettered the message first, given its properties, or None if none did."""
+    if FIRST_QUEUE.encode() not in raw:
+        return None
+    try:
+        headers = properties.headers(raw) or Table.EMPTY
+        return text_of(headers.get(FIRST_QUEUE)) if FIRST_QUEUE in headers else None
+    except (AMQPError, IndexError):
+        return None

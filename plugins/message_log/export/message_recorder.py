@@ -32,6 +32,7 @@ from .pipe_format import (
     REDELIVERED,
     SEQ_SHIFT,
     SOURCE,
+    SOURCE_BYTES,
     UNTIMED,
 )
 from .queue_runs import QueueRun, QueueRuns
@@ -234,7 +235,8 @@ class MessageRecorder(TrafficLog):
         for index, message in enumerate(copies):
             source = self._sources.get(message.seq)
             if source is not None:
-                self.buffer.add_detail(row + index, 1, SOURCE, source.to_bytes(8, "little"))
+                origin = source.to_bytes(SOURCE_BYTES, "little") + message.property_bytes
+                self.buffer.add_detail(row + index, 1, SOURCE, origin)
 
     def discarded(self, origin: Origin, message: Message, reason: str) -> None:
         self._number([message])

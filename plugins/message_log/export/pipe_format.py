@@ -42,7 +42,10 @@ PERSISTENT, REDELIVERED, NO_ACK, SEQS, SIZES, ROUTED, ENQUEUED, LINKED, ADDRESSE
 # federation link. DURABLE: the queue that a message enters is durable.
 
 DETAIL = Struct("<qIBI")  # first row, number of rows, what it is, length
-PROPERTIES, IDENTITY, HOPS, SOURCE = range(4)  # property bytes as on the wire; text; one byte; eight bytes
+PROPERTIES, IDENTITY, HOPS, SOURCE = range(
+    4
+)  # property bytes as on the wire; text; one byte; a number, then properties
+SOURCE_BYTES = 8  # of the number of the message that this one is a copy of
 
 # Wall clock in microseconds, monotonic clock in nanoseconds, number of the snapshot, next row, records lost so far in
 # this boot, the last durable batch of the store's log and the one with its last record, sample rate, kind (an index

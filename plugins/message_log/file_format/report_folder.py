@@ -42,6 +42,7 @@ def summary_of(report: dict[str, Any]) -> dict[str, object]:
     verdict = report["conservation"]
     return {
         "verdict": report.get("verdict"),
+        "health": report.get("health"),
         "totals": report["totals"],
         **{name: verdict[name] for name in VERDICT if name in verdict},
     }

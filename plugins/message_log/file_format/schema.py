@@ -150,6 +150,8 @@ EVENT_COLUMNS = (
     Column("routing_key", "string", True),
     Column("msg_seq", "int64"),
     Column("source_seq", "int64", True),  # of enqueue: the message that this one is a copy of, if known
+    Column("origin_us", "int64", True),  # of enqueue: since the broker received the first of these messages
+    Column("first_queue", "dictionary", True),  # of enqueue: the queue that dead-lettered the first of them
     Column("message_id", "string", True),
     Column("correlation", "string", True),
     Column("identity", "string", True),  # of fed_in and fed_out

@@ -20,47 +20,22 @@ def expect_timeout(ch: Channel, ms: int) -> None:
     assert (closed.class_id, closed.method_id) == (0, 0)
 
 
-def test_a_channel_that_settles_nothing_for_a_second_is_closed(broker: InProcessPeer, client: Client) -> None:
-    broker.set_policy("timeout", "q", {"consumer-timeout": 1000})
-    ch, other = client.channel(), client.channel()
-    ch.declare("q")
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize(("minutes", "of"), [(3, "policy"), (2, "queue"), (5, "consumer"), (30, "nobody")])
+def test_who_settles_nothing_is_closed(broker: InProcessPeer, client: Client, kind: str, minutes: int, of: str) -> None:
+    ch, other, argument = client.channel(), client.channel(), {"x-consumer-timeout": minutes * MINUTE_MS}
+    if of == "policy":
+        broker.set_policy("timeout", "q", {"consumer-timeout": minutes * MINUTE_MS})
+    ch.declare("q", durable=True, arguments={"x-queue-type": kind, **(argument if of == "queue" else {})})
     ch.publish("", "q", b"one")
-    ch.consume("q")
+    ch.consume("q", arguments=argument if of == "consumer" else {})
     ch.delivery()
-    broker.wait(2 * MINUTE_MS)
-    expect_timeout(ch, 1000)
+    broker.wait((minutes - 1) * MINUTE_MS)
+    ch.sync()
+    broker.wait(3 * MINUTE_MS)
+    expect_timeout(ch, minutes * MINUTE_MS)
     got = other.get("q")
     assert got is not None and got.redelivered and got.body == b"one"
-
-
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_the_argument_of_a_queue_counts_too(broker: InProcessPeer, client: Client, kind: str) -> None:
-    ch = client.channel()
-    ch.declare("q", durable=True, arguments={"x-consumer-timeout": 2000, "x-queue-type": kind})
-    ch.publish("", "q", b"one")
-    ch.get("q", no_ack=False)
-    broker.wait(2 * MINUTE_MS)
-    expect_timeout(ch, 2000)
-
-
-def test_half_an_hour_is_what_holds_where_nothing_is_said(broker: InProcessPeer, ch: Channel, queue: str) -> None:
-    ch.publish("", queue, b"one")
-    ch.consume(queue)
-    ch.delivery()
-    broker.wait(29 * MINUTE_MS)
-    ch.sync()
-    broker.wait(3 * MINUTE_MS)
-    expect_timeout(ch, 30 * MINUTE_MS)
-
-
-def test_a_consumer_may_ask_for_its_own(broker: InProcessPeer, ch: Channel, queue: str) -> None:
-    ch.publish("", queue, b"one")
-    ch.consume(queue, arguments={"x-consumer-timeout": 5 * MINUTE_MS})
-    ch.delivery()
-    broker.wait(4 * MINUTE_MS)
-    ch.sync()
-    broker.wait(3 * MINUTE_MS)
-    expect_timeout(ch, 5 * MINUTE_MS)
 
 
 def test_who_settles_in_time_goes_on(broker: InProcessPeer, ch: Channel, queue: str) -> None:

@@ -31,8 +31,7 @@ def delete(broker: InProcessPeer, what: str) -> str:
 
 
 @pytest.mark.parametrize("what", ["user", "vhost"])
-def test_connections_of_what_is_deleted_are_closed_and_no_others(broker: InProcessPeer, client: Client, ch: Channel,
-                                                                what: str) -> None:  # fmt: skip
+def test_only_its_connections_end(broker: InProcessPeer, client: Client, ch: Channel, what: str) -> None:
     victims = [of_user(broker), broker.connect("u", "u", "v")]
     text = delete(broker, what)
     for victim in victims:

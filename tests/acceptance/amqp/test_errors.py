@@ -72,15 +72,12 @@ def test_closes_that_cross_are_both_answered(client: Client, ch: Channel) -> Non
     client.channel(ch.number).sync()
 
 
-@pytest.mark.parametrize(
-    "queue",
-    [
-        pytest.param("q" * 255, id="one byte"),
-        pytest.param("ü" * 127, id="two bytes"),
-        pytest.param("漢" * 85, id="three bytes", marks=CUT),
-        pytest.param("q" + "漢" * 84, id="one and three", marks=CUT),
-    ],
-)
+@pytest.mark.parametrize("queue", [
+    pytest.param("q" * 255, id="one byte"),
+    pytest.param("ü" * 127, id="two bytes"),
+    pytest.param("漢" * 85, id="three bytes", marks=CUT),
+    pytest.param("q" + "漢" * 84, id="one and three", marks=CUT),
+])  # fmt: skip
 def test_a_reply_text_is_cut_to_fit_between_characters(ch: Channel, queue: str) -> None:
     closed = ch.refused(404, Queue.Declare, queue=queue, passive=True)  # pamqp decodes: it is UTF-8
     assert 250 <= len(closed.reply_text.encode()) <= 255
@@ -96,15 +93,12 @@ def test_access_request_is_granted(ch: Channel, name: Callable[[str], str]) -> N
     ch.sync()
 
 
-@pytest.mark.parametrize(
-    ("method", "fields", "text"),
-    [
-        (Basic.Publish, {"immediate": True}, "immediate=true"),
-        (Basic.Qos, {"prefetch_size": 10}, "prefetch_size!=0 (10)"),
-        (Basic.Recover, {"requeue": False}, "requeue=false"),
-        (ChannelMethods.Flow, {"active": False}, "active=false"),
-    ],
-)
+@pytest.mark.parametrize(("method", "fields", "text"), [
+    (Basic.Publish, {"immediate": True}, "immediate=true"),
+    (Basic.Qos, {"prefetch_size": 10}, "prefetch_size!=0 (10)"),
+    (Basic.Recover, {"requeue": False}, "requeue=false"),
+    (ChannelMethods.Flow, {"active": False}, "active=false"),
+])  # fmt: skip
 def test_unsupported_methods_are_refused(ch: Channel, method: type, fields: dict[str, object], text: str) -> None:
     assert ch.call(ChannelMethods.Flow, active=True).active is True
     ch.send(method, **fields)

@@ -176,9 +176,7 @@ def test_a_login_succeeds_or_fails(broker: InProcessPeer, listen: Callable[..., 
     assert failure.pop("error") == text("user 'guest' - invalid credentials") and failure == success
 
 
-def test_policies_have_the_queues_they_change(
-    broker: InProcessPeer, listen: Callable[..., Listener], ch: Channel
-) -> None:
+def test_policies_name_what_they_change(broker: InProcessPeer, listen: Callable[..., Listener], ch: Channel) -> None:
     ch.declare("q")
     events = listen("policy.#", "*.policy.#", "parameter.#")
     act(broker, lambda: broker.node.policies.set("/", "p", "^q", {"max-length": 3}, 2, "queues"))
@@ -229,9 +227,7 @@ def test_global_parameters_have_a_value_if_it_fits(broker: InProcessPeer, listen
     assert events.last("parameter.cleared") == common
 
 
-def test_a_vhost_is_created_and_deleted_with_its_exchanges(
-    broker: InProcessPeer, listen: Callable[..., Listener]
-) -> None:
+def test_a_vhost_comes_and_goes_with_its_exchanges(broker: InProcessPeer, listen: Callable[..., Listener]) -> None:
     events = listen("#")
     act(broker, lambda: broker.node.add_vhost("v", "hello", ("a", "b")))
     happened = events.take()
@@ -304,9 +300,7 @@ def test_nothing_is_built_when_nobody_listens(broker: InProcessPeer, ch: Channel
     assert ch.count("q") == 1
 
 
-def test_an_expiry_is_an_action_of_the_broker(
-    broker: InProcessPeer, listen: Callable[..., Listener], ch: Channel
-) -> None:
+def test_an_expiry_is_the_broker_s_action(broker: InProcessPeer, listen: Callable[..., Listener], ch: Channel) -> None:
     ch.declare("q", arguments={"x-expires": 1000})
     events = listen("queue.deleted")
     broker.wait(3000)

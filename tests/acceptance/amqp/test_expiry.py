@@ -79,24 +79,20 @@ def test_the_smaller_of_both_times_counts(broker: Peer, ch: Channel, name: Name,
 # Only the head expires
 
 
-def test_a_message_that_dies_behind_the_head_is_neither_got_nor_counted(broker: Peer, ch: Channel, queue: str) -> None:
+@pytest.mark.parametrize("consumes", [False, True])
+def test_what_dies_behind_the_head_is_not_delivered(broker: Peer, ch: Channel, queue: str, consumes: bool) -> None:
     ch.fill(queue, b"lives")
     ch.fill(queue, b"dies", b"dies", expiration="100")
     ch.fill(queue, b"lives on")
     broker.wait(150)
-    message = ch.call(Basic.Get, queue=queue, no_ack=True)
-    assert (message.body, message.method.message_count) == (b"lives", 1)
-    assert ch.drain(queue) == [b"lives on"]
-
-
-def test_a_late_consumer_does_not_see_what_died_behind_the_head(broker: Peer, ch: Channel, queue: str) -> None:
-    ch.fill(queue, b"lives")
-    ch.fill(queue, b"dies", expiration="100")
-    ch.fill(queue, b"lives on")
-    broker.wait(150)
-    ch.consume(queue, no_ack=True)
-    assert [delivery.body for delivery in ch.deliveries(2)] == [b"lives", b"lives on"]
-    ch.nothing(queue)
+    if consumes:
+        ch.consume(queue, no_ack=True)
+        assert [delivery.body for delivery in ch.deliveries(2)] == [b"lives", b"lives on"]
+        ch.nothing(queue)
+    else:
+        message = ch.call(Basic.Get, queue=queue, no_ack=True)
+        assert (message.body, message.method.message_count) == (b"lives", 1)
+        assert ch.drain(queue) == [b"lives on"]
 
 
 def test_what_dies_behind_the_head_stays_until_it_is_the_head(broker: Peer, ch: Channel, queue: str) -> None:
@@ -146,9 +142,7 @@ def test_a_time_to_live_of_zero_is_for_waiting_consumers(client: Client, ch: Cha
 
 def test_a_time_to_live_of_zero_is_not_for_busy_consumers(client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), arguments={"x-message-ttl": 0})
-    consumer = client.channel()
-    consumer.qos(1)
-    consumer.consume(queue)
+    consumer = client.consumer(queue, prefetch=1)
     ch.fill(queue, b"one", b"two")
     consumer.ack(consumer.delivery().tag)
     consumer.nothing(queue)
@@ -170,29 +164,16 @@ def test_a_time_to_live_of_zero_is_over_at_a_requeue(ch: Channel, name: Name) ->
 
 
 @pytest.mark.parametrize("how", ["nack", "reject", "recover", "channel"])
-def test_what_is_requeued_after_its_time_is_gone(
-    broker: Peer, client: Client, ch: Channel, short: str, how: str
-) -> None:
-    consumer = client.channel()
-    ch.fill(short, b"body")
-    out = consumer.get(short, no_ack=False)
-    broker.wait(TTL_MS + 50)
-    come_back(consumer, out.tag, how)
-    assert ch.get(short) is None
-
-
-@pytest.mark.parametrize("how", ["nack", "reject", "recover", "channel"])
-def test_what_is_requeued_in_time_keeps_its_time(
-    broker: Peer, client: Client, ch: Channel, short: str, how: str
-) -> None:
-    consumer = client.channel()
-    ch.fill(short, b"body")
-    out = consumer.get(short, no_ack=False)
-    broker.wait(TTL_MS * 3 // 5)
-    come_back(consumer, out.tag, how)
-    assert ch.count(short) == 1
-    broker.wait(TTL_MS * 3 // 5)
-    assert ch.count(short) == 0
+def test_what_is_requeued_keeps_its_time(broker: Peer, client: Client, ch: Channel, short: str, how: str) -> None:
+    for wait_ms, left in ((TTL_MS * 3 // 5, 1), (TTL_MS + 50, 0)):
+        consumer = client.channel()
+        ch.fill(short, b"body")
+        out = consumer.get(short, no_ack=False)
+        broker.wait(wait_ms)
+        come_back(consumer, out.tag, how)
+        assert ch.count(short) == left
+        broker.wait(TTL_MS * 3 // 5)
+        assert ch.count(short) == 0
 
 
 def come_back(consumer: Channel, tag: int, how: str) -> None:

@@ -103,24 +103,21 @@ NO_BODY = "UNEXPECTED_FRAME - expected content body, got non content body frame 
 OTHER_CLASS = "UNEXPECTED_FRAME - expected content header for class 60, got one for class 10 instead"
 
 
-@pytest.mark.parametrize(
-    ("frames", "code", "text"),
-    [
-        (HEADER, 505, NO_METHOD),
-        (BODY, 505, NO_METHOD),
-        (PUBLISH + BODY, 505, "UNEXPECTED_FRAME - "),
-        (HALF + QOS, 505, NO_BODY),
-        (HALF + HEADER, 505, NO_BODY),
-        (PUBLISH + codec.header_frame(1, 0, class_id=10), 505, OTHER_CLASS),
-        (PUBLISH + codec.header_frame(1, 0, weight=1), 505, "UNEXPECTED_FRAME - "),
-        (codec.frame(codec.HEARTBEAT, 1, b""), 505, "UNEXPECTED_FRAME - "),
-        (codec.header_frame(0, 0), 505, "UNEXPECTED_FRAME - "),
-        (codec.frame(codec.BODY, 0, b"body"), 505, "UNEXPECTED_FRAME - "),
-        *((codec.frame(kind, 1, b"12345678"), 501, "FRAME_ERROR - ") for kind in (0, 4, 9, 255)),
-        (PUBLISH + codec.frame(codec.HEARTBEAT, 0, b"x"), 501, "FRAME_ERROR - "),
-        (PUBLISH + codec.frame(codec.HEADER, 1, b"\0\x3c\0\0"), 501, "FRAME_ERROR - "),
-    ],
-)
+@pytest.mark.parametrize(("frames", "code", "text"), [
+    (HEADER, 505, NO_METHOD),
+    (BODY, 505, NO_METHOD),
+    (PUBLISH + BODY, 505, "UNEXPECTED_FRAME - "),
+    (HALF + QOS, 505, NO_BODY),
+    (HALF + HEADER, 505, NO_BODY),
+    (PUBLISH + codec.header_frame(1, 0, class_id=10), 505, OTHER_CLASS),
+    (PUBLISH + codec.header_frame(1, 0, weight=1), 505, "UNEXPECTED_FRAME - "),
+    (codec.frame(codec.HEARTBEAT, 1, b""), 505, "UNEXPECTED_FRAME - "),
+    (codec.header_frame(0, 0), 505, "UNEXPECTED_FRAME - "),
+    (codec.frame(codec.BODY, 0, b"body"), 505, "UNEXPECTED_FRAME - "),
+    *((codec.frame(kind, 1, b"12345678"), 501, "FRAME_ERROR - ") for kind in (0, 4, 9, 255)),
+    (PUBLISH + codec.frame(codec.HEARTBEAT, 0, b"x"), 501, "FRAME_ERROR - "),
+    (PUBLISH + codec.frame(codec.HEADER, 1, b"\0\x3c\0\0"), 501, "FRAME_ERROR - "),
+])  # fmt: skip
 def test_an_unexpected_or_invalid_frame_is_refused(ch: Channel, frames: bytes, code: int, text: str) -> None:
     ch.client.raw(frames)
     assert ch.client.expect_close(code, answer=code == 505).reply_text.startswith(text)
@@ -129,13 +126,9 @@ def test_an_unexpected_or_invalid_frame_is_refused(ch: Channel, frames: bytes, c
 @pytest.mark.parametrize("part", ["method", "header", "body", "heartbeat"])
 def test_a_bad_end_byte_ends_this_connection_only(broker: Peer, ch: Channel, queue: str, part: str) -> None:
     other = broker.connect().channel()
-    frames = {
-        "method": [publishing(ch, queue)],
-        "header": [publishing(ch, queue), codec.header_frame(1, 4)],
-        "body": [publishing(ch, queue), codec.header_frame(1, 4), codec.frame(codec.BODY, 1, b"body")],
-        "heartbeat": [codec.BEAT],
-    }[part]
-    ch.client.raw(b"".join(frames)[:-1] + b"\xcf")
+    publish = publishing(ch, queue)
+    frames = {"method": publish, "header": publish + HEADER, "body": publish + HEADER + BODY, "heartbeat": codec.BEAT}
+    ch.client.raw(frames[part][:-1] + b"\xcf")
     ch.client.expect_close(501, answer=False)
     ch.client.raw(codec.method_frame(1, Queue.Delete, {"queue": queue}))
     ch.client.expect_eof(GONE_MS)

@@ -146,16 +146,13 @@ def test_the_channel_after_the_negotiated_last_is_refused(broker: Peer) -> None:
 
 
 @pytest.mark.differs("RabbitMQ drops the connection without a frame")
-@pytest.mark.parametrize(
-    ("channel_max", "frame_max", "text"),
-    [
-        (2048, 131072, "negotiated channel_max = 2048 is higher than the maximum allowed value (2047)"),
-        (0, 131072, "negotiated channel_max = 0 (no limit) is higher than the maximum allowed value (2047)"),
-        (2047, 0, "negotiated frame_max = 0 (no limit) is higher than the maximum allowed value (131072)"),
-        (2047, 131073, "negotiated frame_max = 131073 is higher than the maximum allowed value (131072)"),
-        (2047, 100, "negotiated frame_max = 100 is lower than the minimum allowed value (4096)"),
-    ],
-)
+@pytest.mark.parametrize(("channel_max", "frame_max", "text"), [
+    (2048, 131072, "negotiated channel_max = 2048 is higher than the maximum allowed value (2047)"),
+    (0, 131072, "negotiated channel_max = 0 (no limit) is higher than the maximum allowed value (2047)"),
+    (2047, 0, "negotiated frame_max = 0 (no limit) is higher than the maximum allowed value (131072)"),
+    (2047, 131073, "negotiated frame_max = 131073 is higher than the maximum allowed value (131072)"),
+    (2047, 100, "negotiated frame_max = 100 is lower than the minimum allowed value (4096)"),
+])  # fmt: skip
 def test_limits_beyond_the_proposed_ones_are_refused(broker: Peer, channel_max: int, frame_max: int, text: str) -> None:
     client = tuning(broker)
     client.tune(channel_max, frame_max)

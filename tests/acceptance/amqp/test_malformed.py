@@ -34,18 +34,15 @@ def test_a_method_that_is_unknown_or_the_servers_own_is_refused(ch: Channel, ids
 
 
 @pytest.mark.differs("RabbitMQ drops the connection, or answers 501")
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        b"",
-        b"\x00\x00\x05abc",  # a short string of five bytes with three
-        b"\x00\x00\x01q\x00",  # no table
-        b"\x00\x00\x01q\x00\x00\x00\x00\x09\x01kS\x00",  # a table longer than the frame
-        b"\x00\x00\x01q\x00\x00\x00\x00\x07\x01kS\x00\x00\x00\xff",  # a long string beyond the table
-        b"\x00\x00\x01q\x00\x00\x00\x00\x03\x01k?",  # an unknown field type
-        b"\x00\x00\x01q\x00\x00\x00\x00\x00more",  # bytes left over
-    ],
-)
+@pytest.mark.parametrize("arguments", [
+    b"",
+    b"\x00\x00\x05abc",  # a short string of five bytes with three
+    b"\x00\x00\x01q\x00",  # no table
+    b"\x00\x00\x01q\x00\x00\x00\x00\x09\x01kS\x00",  # a table longer than the frame
+    b"\x00\x00\x01q\x00\x00\x00\x00\x07\x01kS\x00\x00\x00\xff",  # a long string beyond the table
+    b"\x00\x00\x01q\x00\x00\x00\x00\x03\x01k?",  # an unknown field type
+    b"\x00\x00\x01q\x00\x00\x00\x00\x00more",  # bytes left over
+])  # fmt: skip
 def test_arguments_that_cannot_be_decoded_are_a_syntax_error(ch: Channel, arguments: bytes) -> None:
     send_method(ch, Queue.Declare.index, arguments)
     ch.client.expect_close(502)
@@ -73,30 +70,24 @@ def test_a_table_nested_five_hundred_deep_ends_only_its_connection(broker: Peer,
 def test_a_deeply_nested_header_harms_nobody(broker: Peer, ch: Channel, queue: str, exchange: str, letter: str) -> None:
     ch.bind(queue, "amq.headers", arguments={"absent": queue})
     client = broker.connect()
-    client.channel().publish(
-        exchange, queue, b"body", {"headers": b"\x01k" + nested(letter) + b"\x02CC" + codec.field([])}
-    )
+    headers = b"\x01k" + nested(letter) + b"\x02CC" + codec.field([])
+    client.channel().publish(exchange, queue, b"body", {"headers": headers})
     ch.sync()
     assert ch.count(queue) <= 1
 
 
 @pytest.mark.differs("RabbitMQ answers 541")
-@pytest.mark.parametrize(
-    ("properties", "code"),
-    [
-        (b"\x80\x00", 502),  # a content type that is not there
-        (b"\x80\x00\x05text", 502),  # ... that is longer than the frame
-        (b"\x20\x00\x00\x00\x00\x09\x01kS", 502),  # headers longer than the frame
-        (b"\x20\x00\x00\x00\x00\x07\x01kS\x00\x00\x00\xff", 502),  # a header longer than the headers
-        (b"\x00\x40\x00", 502),  # a timestamp of one byte
-        (b"\x00", 501),  # half of the flags
-        (b"\x00\x01", 502),  # more flags announced
-        (b"\x80\x00\x04textmore", 502),  # bytes left over
-    ],
-)
-def test_properties_that_cannot_be_decoded_reach_no_consumer(
-    broker: Peer, ch: Channel, queue: str, properties: bytes, code: int
-) -> None:
+@pytest.mark.parametrize(("properties", "code"), [
+    (b"\x80\x00", 502),  # a content type that is not there
+    (b"\x80\x00\x05text", 502),  # ... that is longer than the frame
+    (b"\x20\x00\x00\x00\x00\x09\x01kS", 502),  # headers longer than the frame
+    (b"\x20\x00\x00\x00\x00\x07\x01kS\x00\x00\x00\xff", 502),  # a header longer than the headers
+    (b"\x00\x40\x00", 502),  # a timestamp of one byte
+    (b"\x00", 501),  # half of the flags
+    (b"\x00\x01", 502),  # more flags announced
+    (b"\x80\x00\x04textmore", 502),  # bytes left over
+])  # fmt: skip
+def test_malformed_properties_reach_nobody(broker: Peer, ch: Channel, queue: str, properties: bytes, code: int) -> None:
     other = broker.connect().channel()
     ch.publish("", queue, b"body", properties)
     ch.client.expect_close(code)
@@ -118,16 +109,18 @@ def test_a_routing_key_that_is_not_utf8_is_routed_as_it_is(ch: Channel, name: Ca
         ch.client.pump()
 
 
+def frames_of(number: int, queue: str, properties: dict[str, object], *bodies: bytes) -> bytes:
+    """A publish on this channel, in frames."""
+    publish = codec.method_frame(number, Basic.Publish, {"routing_key": queue})
+    header = codec.header_frame(number, sum(map(len, bodies)), properties)
+    return publish + header + b"".join(codec.frame(codec.BODY, number, body) for body in bodies)
+
+
 @pytest.mark.parametrize("cut", range(1, 70, 3))
 def test_a_publish_that_the_end_of_the_stream_cuts_off_is_none(broker: Peer, ch: Channel, queue: str, cut: int) -> None:
     client = broker.connect()
     channel = client.channel()
-    whole = (
-        codec.method_frame(channel.number, Basic.Publish, {"routing_key": queue})
-        + codec.header_frame(channel.number, 10, {"type": "t"})
-        + codec.frame(codec.BODY, channel.number, b"half.")
-        + codec.frame(codec.BODY, channel.number, b"other")
-    )
+    whole = frames_of(channel.number, queue, {"type": "t"}, b"half.", b"other")
     client.raw(whole[: min(cut, len(whole) - 1)])
     client.vanish()
     ch.sync()
@@ -137,25 +130,16 @@ def test_a_publish_that_the_end_of_the_stream_cuts_off_is_none(broker: Peer, ch:
 @pytest.mark.in_process("many single bytes take long over a socket")
 def test_a_session_sent_byte_by_byte_is_understood_alike(broker: Peer) -> None:
     client = broker.dial()
-    session = (
-        PROTOCOL_HEADER
-        + codec.method_frame(
-            0, Connection.StartOk, {"mechanism": "PLAIN", "response": "\0guest\0guest", "locale": "en_US"}
-        )
-        + codec.method_frame(0, Connection.TuneOk, {"channel_max": 2047, "frame_max": 131072})
-        + codec.method_frame(0, Connection.Open, {"virtual_host": "/"})
-    )
-    for byte in session:
+    answers = {
+        Connection.StartOk: {"mechanism": "PLAIN", "response": "\0guest\0guest", "locale": "en_US"},
+        Connection.TuneOk: {"channel_max": 2047, "frame_max": 131072}, Connection.Open: {"virtual_host": "/"},
+    }  # fmt: skip
+    for byte in PROTOCOL_HEADER + b"".join(codec.method_frame(0, *answer) for answer in answers.items()):
         client.raw(bytes((byte,)))
     assert [client.next().name for _ in range(3)] == ["Connection.Start", "Connection.Tune", "Connection.OpenOk"]
     channel = client.channel()
     channel.declare("queue")
-    publish = (
-        codec.method_frame(1, Basic.Publish, {"routing_key": "queue"})
-        + codec.header_frame(1, 4, {"headers": {"k": "v"}})
-        + codec.frame(codec.BODY, 1, b"body")
-    )
-    for byte in publish:
+    for byte in frames_of(1, "queue", {"headers": {"k": "v"}}, b"body"):
         client.raw(bytes((byte,)))
     message = channel.get("queue")
     assert message is not None and (message.body, message.headers) == (b"body", {"k": "v"})

@@ -91,19 +91,14 @@ def test_a_policy_with_a_key_of_another_type_holds_for_none_of_this(broker: Peer
 
 
 @pytest.mark.in_process("looks at the refusal")
-@pytest.mark.parametrize(
-    ("pattern", "definition", "operator", "line"),
-    [
-        ("x", {"nonsense": 1}, False, '[{<<"nonsense">>,1}] are not recognised policy settings'),
-        ("x", {"max-length": -1}, False, "-1 is not a valid maximum length"),
-        ("x", {"alternate-exchange": "e"}, True, '[{<<"alternate-exchange">>,<<"e">>}] are not recognised policy'),
-        ("x", {}, False, "no policy provided"),
-        ("(", {"max-length": 1}, False, "pattern should be regular expression but is invalid: "),
-    ],
-)
-def test_a_policy_that_cannot_be_is_refused(
-    broker: Peer, pattern: str, definition: dict[str, Any], operator: bool, line: str
-) -> None:
+@pytest.mark.parametrize(("pattern", "definition", "operator", "line"), [
+    ("x", {"nonsense": 1}, False, '[{<<"nonsense">>,1}] are not recognised policy settings'),
+    ("x", {"max-length": -1}, False, "-1 is not a valid maximum length"),
+    ("x", {"alternate-exchange": "e"}, True, '[{<<"alternate-exchange">>,<<"e">>}] are not recognised policy'),
+    ("x", {}, False, "no policy provided"),
+    ("(", {"max-length": 1}, False, "pattern should be regular expression but is invalid: "),
+])  # fmt: skip
+def test_a_bad_policy_is_refused(broker: Peer, pattern: str, definition: Any, operator: bool, line: str) -> None:
     with pytest.raises(Invalid) as raised:
         broker.set_policy("p", pattern, definition, operator=operator)
     assert raised.value.text.startswith(f"Validation failed\n\n{line}")
@@ -144,9 +139,7 @@ def test_a_policy_is_changed(broker: Peer, ch: Channel, queue: str, name: Name) 
 
 
 @pytest.mark.parametrize(("argument", "policy"), [(2, 4), (4, 2)])
-def test_the_smaller_limit_of_argument_and_policy_holds(
-    broker: Peer, ch: Channel, name: Name, argument: int, policy: int
-) -> None:
+def test_the_smaller_of_two_limits_holds(broker: Peer, ch: Channel, name: Name, argument: int, policy: int) -> None:
     ch.declare(queue := name("queue"), arguments={"x-max-length": argument})
     broker.set_policy(name("policy"), name(""), {"max-length": policy}, apply_to="queues")
     assert length(ch, queue) == 2

@@ -146,16 +146,13 @@ def test_a_single_property_returns_alone(ch: Channel, queue: str, only: str) -> 
     assert ch.delivery().property_bytes == sent
 
 
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {},
-        {"type": ""},
-        {"headers": {}},
-        {"delivery_mode": 1},
-        pytest.param({"delivery_mode": 9}, marks=pytest.mark.differs("refused before 4.0")),
-    ],
-)
+@pytest.mark.parametrize("properties", [
+    {},
+    {"type": ""},
+    {"headers": {}},
+    {"delivery_mode": 1},
+    pytest.param({"delivery_mode": 9}, marks=pytest.mark.differs("refused before 4.0")),
+])  # fmt: skip
 def test_odd_values_return_as_they_were(ch: Channel, queue: str, properties: dict[str, Any]) -> None:
     ch.publish("", queue, b"body", properties)
     message = ch.get(queue)

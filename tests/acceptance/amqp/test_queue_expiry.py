@@ -94,9 +94,7 @@ def test_what_is_out_does_not_hold_it(broker: Peer, client: Client, ch: Channel,
     ch.sync()  # neither tag was unknown
 
 
-def test_the_time_starts_when_the_last_consumer_is_cancelled(
-    broker: Peer, client: Client, ch: Channel, leased: str
-) -> None:
+def test_the_time_starts_when_the_last_one_cancels(broker: Peer, client: Client, ch: Channel, leased: str) -> None:
     first, second = ch.consume(leased), ch.consume(leased)
     broker.wait(AFTER_MS)
     ch.cancel(first)

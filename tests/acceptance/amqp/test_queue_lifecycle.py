@@ -9,28 +9,18 @@ from tests.support.amqp_client import CAPABILITIES, Channel, Client
 from tests.support.peer import Name, Peer
 
 ON_LOCKED = [
-    (Queue.Declare, {"exclusive": True}),
-    (Queue.Declare, {}),
-    (Queue.Declare, {"passive": True}),
-    (Basic.Consume, {}),
-    (Basic.Get, {}),
-    (Queue.Purge, {}),
-    (Queue.Delete, {}),
-    (Queue.Bind, {"exchange": "amq.direct"}),
-    (Queue.Unbind, {"exchange": "amq.direct", "routing_key": "bound"}),
-]
+    (Queue.Declare, {"exclusive": True}), (Queue.Declare, {}), (Queue.Declare, {"passive": True}),
+    (Basic.Consume, {}), (Basic.Get, {}), (Queue.Purge, {}), (Queue.Delete, {}),
+    (Queue.Bind, {"exchange": "amq.direct"}), (Queue.Unbind, {"exchange": "amq.direct", "routing_key": "bound"}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("method", "fields"), ON_LOCKED)
-def test_an_exclusive_queue_is_closed_to_other_connections(
-    broker: Peer, ch: Channel, name: Name, method: type, fields: dict[str, Any]
-) -> None:
+def test_an_exclusive_queue_is_closed(broker: Peer, ch: Channel, name: Name, method: type, fields: Any) -> None:
     ch.declare(queue := name("queue"), exclusive=True)
     ch.bind(queue, "amq.direct", "bound")
     closed = broker.connect().channel().refused(405, method, queue=queue, **fields)
-    assert closed.reply_text.startswith(
-        f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{queue}' in "
-    )
+    assert f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{queue}' in " in closed.reply_text
 
 
 def test_anyone_may_publish_to_an_exclusive_queue(broker: Peer, ch: Channel, name: Name) -> None:
@@ -208,9 +198,7 @@ def test_an_exclusive_queue_may_also_go_with_its_last_consumer(ch: Channel, name
 
 
 @pytest.mark.parametrize("end", ["cancel", "nowait", "channel", "connection", "error"])
-def test_each_end_of_its_last_consumer_deletes_an_auto_delete_queue(
-    broker: Peer, ch: Channel, name: Name, end: str
-) -> None:
+def test_each_end_of_its_last_consumer_deletes_a_queue(broker: Peer, ch: Channel, name: Name, end: str) -> None:
     ch.declare(queue := name("queue"), auto_delete=True)
     ch.bind(queue, "amq.fanout")
     other = broker.connect()
@@ -297,21 +285,18 @@ def test_a_queue_without_consumers_is_deleted_without_a_notification(broker: Pee
 # Arguments
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"x-queue-mode": "lazy"},
-        {"x-queue-mode": "default"},
-        {"x-queue-version": 1},
-        {"x-queue-version": 2},
-        {"x-queue-mode": "lazy", "x-queue-version": 2, "x-queue-type": "classic"},
-        {"x-queue-master-locator": "min-masters"},
-        {"x-ha-policy": "all"},
-        {"x-quorum-target-group-size": 3},
-        {"x-stream-filter-size-bytes": 100},
-        {"x-cache-size": 10, "x-cache-ttl": 10, "x-deduplication-header": "h"},
-    ],
-)
+@pytest.mark.parametrize("arguments", [
+    {"x-queue-mode": "lazy"},
+    {"x-queue-mode": "default"},
+    {"x-queue-version": 1},
+    {"x-queue-version": 2},
+    {"x-queue-mode": "lazy", "x-queue-version": 2, "x-queue-type": "classic"},
+    {"x-queue-master-locator": "min-masters"},
+    {"x-ha-policy": "all"},
+    {"x-quorum-target-group-size": 3},
+    {"x-stream-filter-size-bytes": 100},
+    {"x-cache-size": 10, "x-cache-ttl": 10, "x-deduplication-header": "h"},
+])  # fmt: skip
 @pytest.mark.parametrize("durable", [True, False])
 def test_arguments_of_other_days_are_taken(ch: Channel, name: Name, durable: bool, arguments: dict[str, Any]) -> None:
     ch.declare(queue := name("queue"), durable=durable, arguments=arguments)

@@ -63,9 +63,7 @@ def test_a_queue_is_not_declared_again_with_other_properties(ch: Channel, queue:
 def test_a_queue_is_not_declared_again_with_another_exclusiveness(ch: Channel, name: Name, first: bool) -> None:
     ch.declare(queue := name("queue"), exclusive=first)
     closed = ch.refused(405, Queue.Declare, queue=queue, exclusive=not first)
-    assert closed.reply_text.startswith(
-        f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{queue}' in vhost '/'."
-    )
+    assert f" - cannot obtain exclusive access to locked queue '{queue}' in vhost '/'." in closed.reply_text
 
 
 def test_an_exclusive_queue_is_as_durable_as_one_likes(ch: Channel, name: Name) -> None:
@@ -133,22 +131,19 @@ def test_line_ends_in_names_are_dropped(ch: Channel, name: Name) -> None:
     ch.refused(404, Queue.Declare, queue=queue, passive=True)
 
 
-@pytest.mark.parametrize(
-    ("arg", "value", "reason"),
-    [
-        ("x-expires", 0, "{value_zero,0}"),
-        ("x-expires", -1, "{value_negative,-1}"),
-        ("x-expires", "100", '"expected integer, got longstr"'),
-        ("x-message-ttl", -1, "{value_negative,-1}"),
-        ("x-message-ttl", "foobar", '"expected integer, got longstr"'),
-        ("x-max-length", -1, "{value_negative,-1}"),
-        ("x-max-length-bytes", "many", '"expected integer, got longstr"'),
-        ("x-max-priority", 256, "{max_value_exceeded,256}"),
-        ("x-max-priority", -1, "{value_negative,-1}"),
-        ("x-overflow", "spill", "invalid_overflow"),
-        ("x-dead-letter-routing-key", "key", "routing_key_but_no_dlx_defined"),
-    ],
-)
+@pytest.mark.parametrize(("arg", "value", "reason"), [
+    ("x-expires", 0, "{value_zero,0}"),
+    ("x-expires", -1, "{value_negative,-1}"),
+    ("x-expires", "100", '"expected integer, got longstr"'),
+    ("x-message-ttl", -1, "{value_negative,-1}"),
+    ("x-message-ttl", "foobar", '"expected integer, got longstr"'),
+    ("x-max-length", -1, "{value_negative,-1}"),
+    ("x-max-length-bytes", "many", '"expected integer, got longstr"'),
+    ("x-max-priority", 256, "{max_value_exceeded,256}"),
+    ("x-max-priority", -1, "{value_negative,-1}"),
+    ("x-overflow", "spill", "invalid_overflow"),
+    ("x-dead-letter-routing-key", "key", "routing_key_but_no_dlx_defined"),
+])  # fmt: skip
 def test_arguments_without_sense_are_refused(ch: Channel, name: Name, arg: str, value: Any, reason: str) -> None:
     queue = name("queue")
     closed = ch.refused(406, Queue.Declare, queue=queue, arguments={arg: value})

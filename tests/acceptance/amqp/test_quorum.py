@@ -25,14 +25,11 @@ def quorum(ch: Channel, name: Name) -> str:
 # What it may not be
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"durable": False}, "invalid property 'non-durable' for queue '{}' in vhost '/'"),
-        ({"durable": True, "exclusive": True}, "invalid property 'exclusive-owner' for queue '{}' in vhost '/'"),
-        ({"durable": True, "auto_delete": True}, "invalid property 'auto-delete' for queue '{}' in vhost '/'"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "text"), [
+    ({"durable": False}, "invalid property 'non-durable' for queue '{}' in vhost '/'"),
+    ({"durable": True, "exclusive": True}, "invalid property 'exclusive-owner' for queue '{}' in vhost '/'"),
+    ({"durable": True, "auto_delete": True}, "invalid property 'auto-delete' for queue '{}' in vhost '/'"),
+])  # fmt: skip
 def test_it_is_durable_and_for_all(ch: Channel, name: Name, fields: dict[str, bool], text: str) -> None:
     closed = ch.refused(406, Queue.Declare, queue=(queue := name("queue")), arguments=QUORUM, **fields)
     assert closed.reply_text == f"PRECONDITION_FAILED - {text.format(queue)}"

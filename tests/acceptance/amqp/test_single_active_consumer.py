@@ -20,11 +20,8 @@ def single(ch: Channel, name: Name) -> str:
 
 def consumer(client: Client, queue: str, priority: int | None = None, **fields: Any) -> Channel:
     """Return a channel with a consumer of its own."""
-    channel = client.channel()
-    if priority is not None:
-        fields["arguments"] = {"x-priority": priority}
-    channel.consume(queue, consumer_tag="tag", **fields)
-    return channel
+    arguments = {} if priority is None else {"x-priority": priority}
+    return client.consumer(queue, consumer_tag="tag", arguments=arguments, **fields)
 
 
 def bodies(channel: Channel, count: int) -> list[bytes]:
@@ -81,10 +78,7 @@ def test_the_end_of_one_that_waits_changes_nothing(client: Client, ch: Channel, 
 
 
 def test_with_a_full_prefetch_nobody_else_is_served(client: Client, ch: Channel, single: str) -> None:
-    first, second = client.channel(), client.channel()
-    for channel in (first, second):
-        channel.qos(1)
-        channel.consume(single, consumer_tag="tag")
+    first, second = (consumer(client, single, prefetch=1) for _ in range(2))
     ch.fill(single, b"0", b"1", b"2")
     out = first.delivery()
     assert out.body == b"0"
@@ -97,10 +91,7 @@ def test_with_a_full_prefetch_nobody_else_is_served(client: Client, ch: Channel,
 
 @pytest.mark.differs("3.10 serves nobody after one that was cancelled with its prefetch full")
 def test_what_a_cancelled_one_has_stays_with_it(client: Client, ch: Channel, single: str) -> None:
-    first, second = client.channel(), client.channel()
-    for channel in (first, second):
-        channel.qos(2)
-        channel.consume(single, consumer_tag="tag")
+    first, second = (consumer(client, single, prefetch=2) for _ in range(2))
     ch.fill(single, b"0", b"1", b"2", b"3")
     out = first.deliveries(2)
     first.cancel("tag")
@@ -152,9 +143,7 @@ def test_the_last_one_that_goes_and_comes_back_is_served(client: Client, ch: Cha
 
 
 def test_get_goes_past_it(client: Client, ch: Channel, single: str) -> None:
-    first = client.channel()
-    first.qos(1)
-    first.consume(single)
+    first = client.consumer(single, prefetch=1)
     ch.fill(single, b"0", b"1")
     assert first.delivery().body == b"0"
     assert ch.drain(single) == [b"1"]

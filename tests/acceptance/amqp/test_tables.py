@@ -11,26 +11,13 @@ from tests.support.amqp_client import Channel
 from tests.support.codec import Typed
 
 EVERY_TYPE: dict[str, Any] = {
-    "a-array": [1, "two", [Typed("b", -3), None], {"k": Typed("s", 4)}],
-    "b-bool": True,
-    "c-i8": Typed("b", -128),
-    "d-u8": Typed("B", 255),
-    "e-i16": Typed("s", -32768),
-    "f-u16": Typed("u", 65535),
-    "g-i32": Typed("I", -(2**31)),
-    "h-u32": Typed("i", 2**32 - 1),
-    "i-i64": Typed("l", -(2**63)),
-    "j-float": Typed("f", 1.5),
-    "k-double": Typed("d", 0.1),
-    "l-decimal": Typed("D", (2, -314)),
-    "m-string": "grün",
-    "n-octets": b"\x00\xff\xce",
-    "o-time": Typed("T", 2**63),
-    "p-table": {"inner": {"innermost": None}, "zero": 0},
-    "q-void": None,
-    "r-empty": "",
+    "a-array": [1, "two", [Typed("b", -3), None], {"k": Typed("s", 4)}], "b-bool": True, "c-i8": Typed("b", -128),
+    "d-u8": Typed("B", 255), "e-i16": Typed("s", -32768), "f-u16": Typed("u", 65535), "g-i32": Typed("I", -(2**31)),
+    "h-u32": Typed("i", 2**32 - 1), "i-i64": Typed("l", -(2**63)), "j-float": Typed("f", 1.5),
+    "k-double": Typed("d", 0.1), "l-decimal": Typed("D", (2, -314)), "m-string": "grün", "n-octets": b"\x00\xff\xce",
+    "o-time": Typed("T", 2**63), "p-table": {"inner": {"innermost": None}, "zero": 0}, "q-void": None, "r-empty": "",
     "s-not-utf8": Typed("S", b"\xff\xfe"),
-}
+}  # fmt: skip
 
 
 def returned(ch: Channel, queue: str, properties: bytes) -> bytes:
@@ -85,8 +72,7 @@ def test_a_message_of_sixteen_mebibytes_passes(ch: Channel, queue: str) -> None:
 def test_a_longer_message_closes_the_channel_only(ch: Channel, queue: str) -> None:
     ch.publish("", queue, b"x" * ((16 << 20) + 1))
     closed = ch.expect_close(406)
-    assert closed.reply_text == (
-        "PRECONDITION_FAILED - message size 16777217 is larger than configured max size 16777216"
-    )
+    text = "PRECONDITION_FAILED - message size 16777217 is larger than configured max size 16777216"
+    assert closed.reply_text == text
     assert (closed.class_id, closed.method_id) == (60, 40)
     assert ch.client.channel().count(queue) == 0

@@ -11,10 +11,7 @@ from .numbers import fill
 
 def get_tags(ch: Channel, queue: str, count: int) -> list[int]:
     """Get `count` messages, and return their tags."""
-    tags = []
-    for _ in range(count):
-        tags.append(ch.get(queue, no_ack=False).tag)
-    return tags
+    return [ch.get(queue, no_ack=False).tag for _ in range(count)]
 
 
 def remaining(ch: Channel, queue: str) -> list[bytes]:
@@ -45,11 +42,7 @@ def test_publishes_are_forgotten_at_the_rollback(client: Client, ch: Channel, qu
     ch.transact()  # again: it goes on
     ch.commit()
     assert client.channel().drain(queue) == [b"kept"]
-
-
-def test_publishes_are_forgotten_when_the_channel_closes(ch: Channel, queue: str) -> None:
-    ch.transact()
-    ch.publish("", queue, b"forgotten")
+    ch.publish("", queue, b"forgotten as the channel closes")
     assert remaining(ch, queue) == []
 
 
@@ -70,98 +63,33 @@ def test_publishes_are_delivered_in_order_with_others_in_between(client: Client,
     assert other.drain(queue) == [b"plain %d" % at for at in range(10)] + [b"tx %d" % at for at in range(10)]
 
 
-def test_acks_take_effect_at_the_commit(ch: Channel, queue: str) -> None:
-    fill(ch, queue, 3)
-    ch.transact()
-    tags = get_tags(ch, queue, 3)
-    ch.ack(tags[2])
-    ch.ack(tags[0])
-    ch.commit()
-    assert remaining(ch, queue) == [b"2"]
-
-
-def test_uncommitted_acks_are_undone_when_the_channel_closes(ch: Channel, queue: str) -> None:
-    fill(ch, queue, 3)
-    ch.transact()
-    for tag in get_tags(ch, queue, 3):
-        ch.ack(tag)
-    assert remaining(ch, queue) == [b"1", b"2", b"3"]
-
-
-def test_acks_can_be_given_again_after_a_rollback(ch: Channel, queue: str) -> None:
+@pytest.mark.parametrize(("steps", "back", "left"), [
+    ("ack 3, ack 1, commit", "", "24"),
+    ("ack 1, ack 2, ack 3", "", "1234"),  # and the channel closes
+    ("ack 2, ack 4, ack 1, rollback, ack 4, ack 1, ack 2, commit", "", "3"),
+    ("ack 3, ack 1, rollback, ack 3 multiple, commit", "", "4"),
+    ("ack 0 multiple, commit", "", ""),
+    ("nack 2 multiple, ack 3, reject 4 drop, commit", "12", ""),
+    ("nack 1, nack 2 drop, commit", "1", "34"),
+    ("reject 1, reject 2 drop, commit", "1", "34"),
+    ("nack 1 drop, nack 2, rollback, ack 2, commit", "", "134"),
+    ("reject 1 drop, reject 2, rollback, ack 2, commit", "", "134"),
+])  # fmt: skip
+def test_a_commit_settles_messages(client: Client, ch: Channel, queue: str, steps: str, back: str, left: str) -> None:
     fill(ch, queue, 4)
     ch.transact()
-    tags = get_tags(ch, queue, 4)
-    for tag in (tags[1], tags[3], tags[0]):
-        ch.ack(tag)
-    ch.rollback()
-    ch.nothing(queue)  # still out, not given back
-    assert ch.count(queue) == 0
-    for tag in (tags[3], tags[0], tags[1]):
-        ch.ack(tag)
-    ch.commit()
-    assert remaining(ch, queue) == [b"3"]
-
-
-def test_what_a_rollback_restores_is_covered_by_an_ack_of_many(ch: Channel, queue: str) -> None:
-    fill(ch, queue, 4)
-    ch.transact()
-    tags = get_tags(ch, queue, 4)
-    ch.ack(tags[2])
-    ch.ack(tags[0])
-    ch.rollback()
-    ch.ack(tags[2], multiple=True)
-    ch.commit()
-    assert remaining(ch, queue) == [b"4"]
-
-
-def test_all_can_be_acknowledged_at_once(ch: Channel, queue: str) -> None:
-    fill(ch, queue, 3)
-    ch.transact()
-    get_tags(ch, queue, 3)
-    ch.ack(0, multiple=True)
-    ch.commit()
-    assert remaining(ch, queue) == []
-
-
-@pytest.mark.parametrize("method", ["nack", "reject"])
-def test_messages_are_given_back_at_the_commit(client: Client, ch: Channel, queue: str, method: str) -> None:
-    fill(ch, queue, 3)
-    ch.transact()
-    tags = get_tags(ch, queue, 3)
-    for tag, requeue in ((tags[0], True), (tags[1], False)):
-        (ch.nack if method == "nack" else ch.reject)(tag, requeue=requeue)
-    ch.sync()
-    assert client.channel().count(queue) == 0
-    ch.commit()
-    again = client.channel().get(queue)
-    assert again is not None and (again.body, again.redelivered) == (b"1", True)
-    assert remaining(ch, queue) == [b"3"]
-
-
-@pytest.mark.parametrize("method", ["nack", "reject"])
-def test_giving_back_is_undone_by_a_rollback(ch: Channel, queue: str, method: str) -> None:
-    fill(ch, queue, 2)
-    ch.transact()
-    tags = get_tags(ch, queue, 2)
-    for tag in tags:
-        (ch.nack if method == "nack" else ch.reject)(tag, requeue=False)
-    ch.rollback()
-    assert ch.count(queue) == 0
-    ch.ack(tags[1])
-    ch.commit()
-    assert remaining(ch, queue) == [b"1"]
-
-
-def test_acks_and_nacks_mix(ch: Channel, queue: str) -> None:
-    fill(ch, queue, 5)
-    ch.transact()
-    tags = get_tags(ch, queue, 5)
-    ch.nack(tags[1], multiple=True)
-    ch.ack(tags[2])
-    ch.reject(tags[4], requeue=False)
-    ch.commit()
-    assert remaining(ch, queue) == [b"1", b"2", b"4"]
+    get_tags(ch, queue, 4)
+    other = client.channel()
+    for verb, *words in map(str.split, steps.split(",")):
+        assert other.count(queue) == 0
+        if words:
+            more = {"multiple": True} if "multiple" in words else {"requeue": False} if "drop" in words else {}
+            getattr(ch, verb)(int(words[0]), **more)
+            ch.sync()
+        else:
+            getattr(ch, verb)()
+    assert other.drain(queue) == [b"%d" % int(number) for number in back]
+    assert remaining(ch, queue) == [b"%d" % int(number) for number in left]
 
 
 @pytest.mark.parametrize("method", [Tx.Commit, Tx.Rollback])
@@ -177,14 +105,8 @@ def test_messages_return_at_the_commit(ch: Channel) -> None:
     ch.send(Tx.Commit)
     first, second, last = ch.next(), ch.next(), ch.next()
     assert isinstance(first, Content) and isinstance(second, Content) and isinstance(last, Tx.CommitOk)
-    assert [(item.method.name, item.body) for item in (first, second)] == [
-        ("Basic.Return", b"1"),
-        ("Basic.Return", b"2"),
-    ]
-
-
-def test_messages_do_not_return_after_a_rollback(ch: Channel) -> None:
-    ch.transact()
+    got = [first.method.name, first.body, second.method.name, second.body]
+    assert got == ["Basic.Return", b"1", "Basic.Return", b"2"]
     ch.publish("", "nowhere", b"body", mandatory=True)
     ch.rollback()
     ch.commit()
@@ -261,17 +183,13 @@ def test_a_commit_succeeds_if_a_reply_queue_is_gone(client: Client, ch: Channel)
     ch.commit()
 
 
-def test_a_commit_that_fails_delivers_what_it_publishes_before_its_channel_returns_others(
-    client: Client, ch: Channel, name: Name
-) -> None:
+def test_a_failed_commit_delivers_before_its_channel_returns_others(client: Client, ch: Channel, name: Name) -> None:
     """The consumer gets the message, so the limit does not drop what comes back."""
     ch.declare(queue := name("queue"), arguments={"x-max-length": 1})
     ch.declare(full := name("full"), arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
     fill(ch, queue, 1)
     get_tags(ch, queue, 1)
-    consumer = client.channel()
-    consumer.qos(1)
-    consumer.consume(queue)
+    consumer = client.consumer(queue, prefetch=1)
     ch.transact()
     ch.publish("", queue, b"published")
     ch.publish("", full, b"refused")

@@ -117,9 +117,8 @@ def test_the_same_death_again_is_counted(broker: Peer, ch: Channel, name: Name) 
 
 @pytest.mark.in_process("the time is of whole seconds")
 def test_the_time_is_of_the_first_such_death(broker: Peer, ch: Channel, name: Name) -> None:
-    ch.declare(
-        source := name("source"), arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name("source")}
-    )
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name("source")}
+    ch.declare(source := name("source"), arguments=arguments)
     ch.fill(source, b"body")
     times = []
     for _ in range(2):
@@ -140,20 +139,15 @@ def test_what_a_client_says_of_deaths_stays_while_there_is_none(ch: Channel, que
     assert message is not None and brief(message) == [("elsewhere", "expired", 7)]
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        pytest.param(PLANTED, marks=CONTINUED),
-        pytest.param([1, "two"], marks=CONTINUED),
-        "nonsense",
-        7,
-        [],
-        {"a": "table"},
-    ],
-)
-def test_what_a_client_says_of_deaths_is_replaced_by_the_truth(
-    broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel, planted: Any
-) -> None:
+@pytest.mark.parametrize("planted", [
+    pytest.param(PLANTED, marks=CONTINUED),
+    pytest.param([1, "two"], marks=CONTINUED),
+    "nonsense",
+    7,
+    [],
+    {"a": "table"},
+])  # fmt: skip
+def test_claims_are_replaced(broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel, planted: Any) -> None:
     ch.declare(second := name("second"), arguments={"x-dead-letter-exchange": dlx, "x-message-ttl": 0})
     lead(ch, first := name("first"), second, message_ttl=0)
     ch.fill(first, b"body", headers={"x-death": planted, "mine": 1})

@@ -111,27 +111,14 @@ def test_a_user_id_comes_along_where_it_is_trusted(up: Place, down: Place, trust
     assert (came.user_id, came.message_id) == (user if trusted else None, "m")
 
 
-def test_what_nobody_here_wants_any_more_is_dropped(up: Place, down: Place, proxied: NewProxy) -> None:
-    unwanted_is_brought(up, down, proxied)
-    settled(up, down)
-    assert down.row()["confirmed"] == 2
-
-
-def test_what_nobody_here_wants_any_more_goes_to_the_alternate_exchange(
-    up: Place, down: Place, proxied: NewProxy
+@pytest.mark.parametrize("alternate", [False, True])
+def test_what_nobody_here_wants_any_more_is_dropped_or_goes_to_the_alternate_exchange(
+    up: Place, down: Place, proxied: NewProxy, alternate: bool
 ) -> None:
-    down.ch.exchange("fed.x", "direct", arguments={"alternate-exchange": "amq.fanout"})
-    lost = down.listener("amq.fanout")
-    unwanted_is_brought(up, down, proxied)
-    assert down.bodies(lost, 1) == [b"unwanted"]
-    settled(up, down)
-
-
-def unwanted_is_brought(up: Place, down: Place, proxied: NewProxy) -> None:
-    """One message whose queue was unbound while it was on its way, and one behind it."""
+    """A message whose queue was unbound while it was on its way, and one behind it."""
     proxy = proxied(up.site)
-    if down.exchange("fed.x") is None:
-        down.ch.exchange("fed.x", "direct")
+    down.ch.exchange("fed.x", "direct", arguments={"alternate-exchange": "amq.fanout"} if alternate else {})
+    lost = down.listener("amq.fanout")
     here = down.listener("fed.x", "gone", "stays")
     down.link("^fed", up.through(proxy.port))
     up.bound("fed.x", "gone", "stays")
@@ -144,6 +131,9 @@ def unwanted_is_brought(up: Place, down: Place, proxied: NewProxy) -> None:
     proxy.restore()
     down.running()
     assert down.bodies(here, 1) == [b"wanted"]
+    settled(up, down)
+    assert down.row()["confirmed"] == 2
+    assert down.ch.drain(lost) == ([b"unwanted"] if alternate else [])
 
 
 # A broker that is killed is in test_broker_restarts.py

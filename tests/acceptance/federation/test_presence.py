@@ -153,17 +153,6 @@ def test_in_a_complete_graph_that_deduplicates_everybody_is_told_once(here: NewP
         sites.come_and_go(at)
 
 
-def test_a_key_is_present_at_a_site_once_however_many_queues_have_it(pair: Sites) -> None:
-    here = pair.places[0]
-    first, second = here.listener(X, "k"), here.listener(X, "k")
-    pair.known("k", 0)
-    pair.expect([("bind", "k", "")] * 2, [("bind", "k", pair.site(0))])
-    here.ch.delete(first)
-    pair.expect([("unbind", "k", "")], [])
-    here.ch.delete(second)
-    pair.expect([("unbind", "k", "")], [("unbind", "k", pair.site(0))])
-
-
 def test_a_notice_names_the_exchange_there_and_the_site(pair: Sites) -> None:
     pair.places[0].listener(X, "k")
     assert list(headers(pair.places[1].get("listener")).items()) == [
@@ -174,27 +163,6 @@ def test_a_notice_names_the_exchange_there_and_the_site(pair: Sites) -> None:
         ("cluster-name", ("S", "a")),
         ("vhost", ("S", pair.places[0].vhost)),
     ]
-
-
-def test_a_new_listener_gets_a_summary_of_all_sites_at_once(pair: Sites) -> None:
-    here, there = pair.places
-    here.listener(X, "k")
-    there.listener(X, "l")
-    pair.expect(*[[("bind", "k", at), ("bind", "l", other)] for at, other in (("", pair.site(1)), (pair.site(0), ""))])
-    late = there.listener(X)
-    assert there.ready(late) == 2
-    there.ch.declare("indifferent")
-    there.ch.bind("indifferent", X, "", arguments={"x-presence-exchange-summary": False})
-    assert there.ready("indifferent") == 0
-    assert sorted(map(notice, there.ch.get_all(late))) == [("bind", "k", pair.site(0)), ("bind", "l", "")]
-
-
-def test_who_was_there_before_the_links_is_told_of(everywhere: list[Place]) -> None:
-    sites = Sites(everywhere, TRIANGLE, 2)
-    for at, place in enumerate(everywhere):
-        place.listener(X, f"key {at}")
-    sites.federate()
-    sites.expect(*[[("bind", f"key {at}", "" if at == me else sites.site(at)) for at in range(3)] for me in range(3)])
 
 
 def test_a_link_that_starts_again_tells_nothing(pair: Sites) -> None:
@@ -258,19 +226,6 @@ def test_who_is_present_stays_while_the_link_is_down_and_goes_with_it(
     down.running()
     down.clear_upstream("u0")
     sites.expect([("unbind", "l", sites.site(1))], [("unbind", "k", sites.site(0))])
-
-
-def test_a_link_that_is_removed_leaves_what_is_known_by_other_ways(everywhere: list[Place]) -> None:
-    sites = Sites(everywhere, TRIANGLE, 2)
-    sites.federate()
-    queue = everywhere[0].listener(X, "k")
-    sites.known("k", 0)
-    sites.expect(*sites.everywhere("bind", "k", 0))
-    everywhere[1].clear_upstream("u0")  # from 0
-    everywhere[1].running(1)
-    sites.expect([], [], [])
-    everywhere[0].ch.delete(queue)
-    sites.expect(*sites.everywhere("unbind", "k", 0))
 
 
 def test_clients_pass_nothing_for_a_notice(pair: Sites) -> None:

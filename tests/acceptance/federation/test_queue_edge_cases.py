@@ -117,16 +117,6 @@ def test_a_time_to_live_begins_anew_with_each_move(up: Place, down: Place) -> No
     assert clock.now_ms() >= published_ms + 2500
 
 
-def test_arguments_hold_for_each_queue_alone(up: Place, down: Place) -> None:
-    up.ch.declare("fed.q")
-    down.ch.declare("fed.q", arguments={"x-max-length": 2})
-    down.link("^fed", up.inside)
-    up.ch.fill("fed.q", *(b"%d" % number for number in range(10)))
-    assert up.ready("fed.q") == 10
-    down.ch.fill("fed.q", *(b"%d" % number for number in range(10)))
-    assert (up.ready("fed.q"), down.ready("fed.q")) == (10, 2)
-
-
 def test_a_queue_upstream_is_made_like_the_one_here(up: Place, down: Place) -> None:
     arguments = {"x-message-ttl": 60_000, "x-max-length": 7, "x-dead-letter-exchange": "dlx"}
     down.ch.declare("fed.q", durable=True, arguments=arguments)

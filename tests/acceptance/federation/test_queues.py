@@ -1,6 +1,5 @@
 """Scenarios 78 to 85 and 88 to 89: messages move to where consumers want them, and stay where nobody does."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,6 @@ from .conftest import NewProxy
 
 pytestmark = pytest.mark.sockets
 
-STEPS_A_SECOND = 5
 ALL = {"federation-upstream-set": "all"}
 
 
@@ -132,35 +130,6 @@ def test_a_consumer_that_never_acknowledges_pulls_little_and_no_storm(
     until_steady(lambda: (up.ready("fed.q"), down.ready("fed.q"), down.row()["state"]), 0.5)
     assert up.ready("fed.q") >= 200 - 30 - prefetch
     assert not up.consumers() and down.row()["state"] == "paused"
-
-
-def test_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm(up: Place, down: Place) -> None:
-    pair(up, down)
-    changes: list[int] = []
-    up.site.loop.call(count_consumers, up, changes)
-    up.fill("fed.q", *range(100))
-    began_s = time.monotonic()
-    wanting = down.consumer(prefetch=1)
-    for number in range(100):
-        message = wanting.delivery()
-        assert message.body == b"%d" % number
-        wanting.ack(message.tag)
-    assert len(changes) <= 2 + 2 * STEPS_A_SECOND * (time.monotonic() - began_s), f"{len(changes)} times"
-
-
-def count_consumers(place: Place, changes: list[int]) -> None:
-    """Note from now on when consumers of the queue upstream come and go."""
-    from warren.broker.core.queues.queue import Queue
-    from warren.broker.core.vhost.observer import Observer
-
-    queue = place.site.node.vhosts[place.vhost].queues["fed.q"]
-
-    class Counter(Observer):
-        def consumers_changed(self, changed: Queue) -> None:
-            if changed is queue:
-                changes.append(len(queue.consumers))
-
-    place.site.node.observers.add(Counter())
 
 
 def test_a_break_half_way_loses_nothing(up: Place, down: Place, proxied: NewProxy) -> None:

@@ -33,28 +33,24 @@ def uri(upstream: UnresponsiveUpstream) -> str:
     return f"amqp://127.0.0.1:{upstream.port}?heartbeat=1"
 
 
-@pytest.mark.parametrize("mute", [Channel.Open, Queue.Declare, Basic.Consume, Exchange.Bind, Exchange.Declare])
+MUTES = (Channel.Open, Queue.Declare, Basic.Consume, Exchange.Bind, Exchange.Declare)
+
+
+@pytest.mark.parametrize(("kind", "mute"), [("queue", Queue.Declare), *[("exchange", mute) for mute in MUTES]])
 def test_a_link_that_starts_gives_an_upstream_up_that_answers_nothing_but_heartbeats(
-    here: Any, upstream: UnresponsiveUpstream, mute: type[Any]
+    here: Any, upstream: UnresponsiveUpstream, kind: str, mute: type[Any]
 ) -> None:
     down: Place = here(1)[0]
     upstream.mute = mute
-    down.ch.exchange("fed.x", "direct")
-    down.listener("fed.x", "k")
+    if kind == "exchange":
+        down.ch.exchange("fed.x", "direct")
+        down.listener("fed.x", "k")
+    else:
+        down.ch.declare("fed.q")
     down.federate("^fed", uri(upstream))
     until(lambda: down.row()["error"] == UNANSWERED, lambda: str(down.row()))
     assert upstream.beats
     until(lambda: down.row()["retries"] >= 2, lambda: str(down.row()))
-    upstream.mute = None
-    down.running()
-
-
-def test_a_queue_link_that_starts_gives_it_up_as_well(here: Any, upstream: UnresponsiveUpstream) -> None:
-    down: Place = here(1)[0]
-    upstream.mute = Queue.Declare
-    down.ch.declare("fed.q")
-    down.federate("^fed", uri(upstream))
-    until(lambda: down.row()["error"] == UNANSWERED, lambda: str(down.row()))
     upstream.mute = None
     down.running()
 

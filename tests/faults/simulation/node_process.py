@@ -31,7 +31,7 @@ from warren.broker.core.jobs import scheduler
 from warren.broker.core.messages.journal_port import EXHAUSTED
 from warren.broker.core.queues import chunks, paging, ready_messages, sorted_rows
 from warren.broker.core.queues import ready_messages as line
-from warren.broker.session import settlements
+from warren.broker.session import settlements, transaction
 from warren.broker.session.methods import acknowledge, tx
 from warren.broker.storage import compaction, segment_reader
 from warren.broker.storage.journal import Journal
@@ -193,8 +193,9 @@ class NodeProcess:
         self.model = world.model
         self.clock = FakeClock(world.now_ms)
         self.long = world.turn_cost < TURN_COSTS[0]  # commits are
-        tx.TURN_COST = scheduler.TURN_COST = world.turn_cost
-        tx.SLICE = acknowledge.SLICE = settlements.SLICE = 1 if self.long else scheduler.SLICE
+        tx.TURN_COST = transaction.TURN_COST = scheduler.TURN_COST = world.turn_cost
+        size = 1 if self.long else scheduler.SLICE
+        tx.SLICE = transaction.SLICE = acknowledge.SLICE = settlements.SLICE = size
         store = SimulatedStore(world)
         self.journal = store.segments
         self._check_commit(store)

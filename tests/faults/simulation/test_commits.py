@@ -18,6 +18,7 @@ from tests.faults.simulation.metadata import MemoryMetadata
 from tests.faults.simulation.node_process import TURN_COSTS, NodeProcess, World, set_small_sizes
 from tests.loop_latency.broker import StepMeter, StoredPeer
 from warren.broker.compilation import BUILD, COMPILED
+from warren.broker.session import transaction
 from warren.broker.session.methods import publish, tx
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.metadata import Metadata
@@ -199,7 +200,8 @@ def test_a_commit_that_becomes_long_while_it_settles_waits_for_no_room(monkeypat
     world = World(1)
     world.turn_cost, world.budget_bytes = TURN_COSTS[1], 1 << 40
     process = NodeProcess(world)
-    monkeypatch.setattr(tx, "TURN_COST", 40)
+    for module in (tx, transaction):
+        monkeypatch.setattr(module, "TURN_COST", 40)
     for _ in range(12):
         process.publishers[0].channel.publish("", "plain", b"before", PERSISTENT)
     process.commit_all()

@@ -5,23 +5,9 @@ from pamqp.commands import Basic, Connection
 from pamqp.commands import Channel as ChannelMethods
 
 from tests.support.amqp_client import Channel, Client
-from tests.support.session import dial, new_node, pipe_of
+from tests.support.session import connected, logged_in, new_node, pipe_of
 from warren.broker.core.access.passwords import hash_password
 from warren.broker.core.node.node import Node
-
-
-def logged_in(node: Node, user: str = "guest", **settings: object) -> Client:
-    client = dial(node, **settings)
-    client.start()
-    client.login("PLAIN", f"\0{user}\0{user}")
-    client.tune()
-    return client
-
-
-def connected(node: Node, user: str = "guest", vhost: str = "/", **settings: object) -> Client:
-    client = logged_in(node, user, **settings)
-    client.call(Connection.Open, virtual_host=vhost)
-    return client
 
 
 def refused(node: Node, user: str = "guest", vhost: str = "/", **settings: object) -> str:

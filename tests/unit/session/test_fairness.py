@@ -4,7 +4,7 @@ import pytest
 from pamqp.commands import Basic, Channel, Queue
 
 from tests.support import codec
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.in_process import InProcessPeer
 from tests.support.session import SessionPipe, connected, new_node, pipe_of
 from warren.broker.core.jobs.scheduler import TURN_COST
@@ -32,8 +32,7 @@ def replies(pipe: SessionPipe) -> int:
 
 def served_by_turns(node: Node, pipes: list[SessionPipe]) -> list[int]:
     """Run until all requests are served, and return the number of replies in each turn of the loop."""
-    clock = node.clock
-    assert isinstance(clock, FakeClock)
+    clock = fake_clock(node.clock)
     served: list[int] = []
 
     def turned() -> None:
@@ -106,8 +105,7 @@ def test_what_waits_for_the_reader_of_the_replies_goes_on_when_it_has_read() -> 
         pipe.link.asked = False
         got += b"".join(pipe.connection.take_output()).count(codec.FRAME_END)
         pipe.connection.flushed()
-        assert isinstance(node.clock, FakeClock)
-        node.clock.advance(0)
+        fake_clock(node.clock).advance(0)
     assert got == 40 * 3 + 160
 
 

@@ -4,9 +4,8 @@ import pytest
 from pamqp.commands import Basic, Connection, Queue
 
 from tests.support import codec
-from tests.support.amqp_client import Channel, Client
-from tests.support.session import SlowJournal, dial, new_node, pipe_of
-from warren.broker.core.node.node import Node
+from tests.support.amqp_client import Channel
+from tests.support.session import SlowJournal, connected, new_node, pipe_of
 from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW
 from warren.broker.core.queues.ledger import Ledger
@@ -46,15 +45,6 @@ class Scenario:
             connection.flushed()
 
 
-def connected(node: Node) -> Client:
-    client = dial(node)
-    client.start()
-    client.login("PLAIN", "\0guest\0guest")
-    client.tune()
-    client.call(Connection.Open, virtual_host="/")
-    return client
-
-
 def channel_of(ch: Channel):  # type: ignore[no-untyped-def]
     return pipe_of(ch.client).connection.channels[ch.number]
 
@@ -62,13 +52,6 @@ def channel_of(ch: Channel):  # type: ignore[no-untyped-def]
 @pytest.fixture
 def scenario() -> Scenario:
     return Scenario(1)
-
-
-def test_a_publisher_is_held_when_a_consumed_queue_is_full(scenario: Scenario) -> None:
-    scenario.publish(HOLD_ABOVE)
-    assert not scenario.link.held
-    scenario.publish(2)
-    assert scenario.link.held and scenario.queue in scenario.holding.queues
 
 
 def test_nobody_is_held_by_a_queue_without_consumers(scenario: Scenario) -> None:

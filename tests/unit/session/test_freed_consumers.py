@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 from pamqp.commands import Basic
+from pytest import MonkeyPatch
 
 from tests.support import codec
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.session import connected, new_node, pipe_of
 from warren.broker.core.queues.per_message_enqueue import HAND_OVER_MS
 from warren.broker.session.channel import Channel
@@ -58,8 +59,7 @@ class Waiting:
 
     def read(self) -> None:
         """Read all that is sent within some turns of the loop."""
-        clock = self.node.clock
-        assert isinstance(clock, FakeClock)
+        clock = fake_clock(self.node.clock)
         for _ in range(MANY // 50):
             while self.pipe.link.asked:
                 self.pipe.link.asked = False
@@ -140,17 +140,13 @@ def test_messages_above_a_length_limit_are_dropped_after_a_while_if_other_consum
         waiting.publish(queue.name)
     waiting.read()
     assert (other.dropped, last.dropped, last.ready) == (1, 1, 1)
-    clock = waiting.node.clock
-    assert isinstance(clock, FakeClock)
-    clock.advance(HAND_OVER_MS)
+    fake_clock(waiting.node.clock).advance(HAND_OVER_MS)
     assert (other.dropped, last.dropped, last.ready) == (1, 2, 0)
 
 
 @pytest.mark.pure("replaces a constant and a method, which compiled callers do not look up")
 @pytest.mark.parametrize("limit", ["length limit", "rejected publishes"])
-def test_what_a_queue_takes_while_consumers_may_have_room_is_limited(
-    monkeypatch: pytest.MonkeyPatch, limit: str
-) -> None:
+def test_what_a_queue_takes_while_consumers_may_have_room_is_limited(monkeypatch: MonkeyPatch, limit: str) -> None:
     """A client can have its consumers count as such for as long as it likes."""
     monkeypatch.setattr("warren.broker.core.queues.queue.FAR", 50)
     monkeypatch.setattr(Channel, "still_freed", lambda channel: True)

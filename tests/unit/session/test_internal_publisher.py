@@ -129,17 +129,12 @@ def test_it_is_delivered_and_stored_once_at_the_end_of_the_turn(scenario: Scenar
 
 
 def test_the_ticket_is_due_when_the_journal_has_the_messages(scenario: Scenario) -> None:
-    done: list[str] = []
     taken = scenario.inflow.publish("", "q", [content(delivery_mode=2), content(delivery_mode=2)])
     assert taken.ticket == scenario.journal.ticket() > 0
-    assert scenario.vhost.statistics.publishing.confirm == 0
-    scenario.inflow.when_durable(taken.ticket, lambda: done.append("stored"))
-    scenario.inflow.when_durable(0, lambda: done.append("at once"))
-    assert done == ["at once"]
+    counted = scenario.vhost.statistics.publishing
+    assert counted.confirm == 0
     scenario.journal.seal()
     scenario.journal.commit(taken.ticket)
-    assert done == ["at once", "stored"]
-    counted = scenario.vhost.statistics.publishing
     assert counted.confirm == counted.publish == 2
 
 
@@ -222,6 +217,23 @@ def test_what_no_client_could_publish_is_named_and_the_others_go_on() -> None:
     assert "larger than configured max size 100" in taken.invalid[1]
     assert "invalid expiration 'soon'" in taken.invalid[2]
     assert [message.body for message in scenario.messages()] == [b"first", b"last"]
+
+
+@pytest.mark.parametrize("room, problem", [(1, ""), (3, "PRECONDITION_FAILED - invalid expiration 'soon': no_integer")])
+def test_what_is_put_ends_before_what_is_invalid_or_has_no_room(scenario: Scenario, room: int, problem: str) -> None:
+    scenario.channel.declare("short", arguments={"x-max-length": room})
+    contents = [content(b"0"), content(b"1"), content(b"bad", expiration="soon"), content(b"3")]
+    taken = scenario.inflow.put(scenario.vhost.queues["short"], "", "short", contents)
+    assert (taken.count, taken.invalid, taken.problem) == (4, {}, problem)
+    assert taken.refused == frozenset(range(min(room, 2), 4))
+    assert [message.body for message in scenario.messages("short")] == [b"0", b"1"][:room]
+
+
+def test_the_problem_of_what_is_put_is_not_that_of_a_later_content(scenario: Scenario) -> None:
+    scenario.channel.declare("short", arguments={"x-max-length": 1})
+    contents = [content(b"0"), content(b"1"), (b"", 3, content(b"cut")[2])]
+    taken = scenario.inflow.put(scenario.vhost.queues["short"], "", "short", contents)
+    assert taken.refused == {1, 2} and not taken.problem, "the first of them has no room"
 
 
 def test_indexes_of_refusals_count_what_is_invalid_before_them(scenario: Scenario) -> None:

@@ -4,10 +4,11 @@ from contextlib import suppress
 
 import pytest
 from pamqp.commands import Basic, Connection, Exchange, Queue, Tx
+from pytest import MonkeyPatch
 
 from tests.support import codec
 from tests.support.amqp_client import Channel, Silence
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.in_process import InProcessPeer
 from tests.support.queues import OutboxWatcher, limit_dead_letters
 from tests.support.session import SessionPipe, SlowJournal, connected, new_node, pipe_of
@@ -34,7 +35,7 @@ FULL = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-ex
 @pytest.mark.parametrize("others", [0, 250])
 @pytest.mark.parametrize("alike", [True, False])
 def test_messages_that_a_full_queue_rejects_and_dead_letters_are_limited(
-    alike: bool, others: int, transaction: bool, monkeypatch: pytest.MonkeyPatch
+    alike: bool, others: int, transaction: bool, monkeypatch: MonkeyPatch
 ) -> None:
     """They come faster than the queue publishes them, also to other queues before, on ever new connections."""
     limit_dead_letters(monkeypatch, MANY=MANY, SLICE=1)
@@ -58,7 +59,7 @@ def test_messages_that_a_full_queue_rejects_and_dead_letters_are_limited(
 
 
 @pytest.mark.parametrize("length", [2, 3])
-def test_messages_that_full_queues_in_a_circle_reject_are_limited(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_full_queues_in_a_circle_reject_are_limited(length: int, monkeypatch: MonkeyPatch) -> None:
     """The one that does not wait for the next one, which waits for it, does not fill it without end."""
     limit_dead_letters(monkeypatch, MANY=MANY, SLICE=1)
     node = new_node()
@@ -84,7 +85,7 @@ def test_messages_that_full_queues_in_a_circle_reject_are_limited(length: int, m
 
 @pytest.mark.parametrize("queues", ["deleted", "kept"])
 def test_messages_that_many_queues_reject_are_limited_also_if_each_has_only_one(
-    queues: str, monkeypatch: pytest.MonkeyPatch
+    queues: str, monkeypatch: MonkeyPatch
 ) -> None:
     """They are dead-lettered to a full queue, whose own dead letters wait for the journal."""
     limit_dead_letters(monkeypatch, MANY=MANY, ALL_BYTES=1 << 16, USER_BYTES=1 << 14)
@@ -116,7 +117,7 @@ def test_messages_that_many_queues_reject_are_limited_also_if_each_has_only_one(
     assert ch.count("letters") == 101 and not budget.total and not budget.full_outboxes
 
 
-def test_restored_queues_count_for_nobody_until_they_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restored_queues_count_for_nobody_until_they_are_declared(monkeypatch: MonkeyPatch) -> None:
     """They share no bound: those of one user would hold back those of another. Nor do they count for who uses them."""
     limit_dead_letters(monkeypatch, ALL_BYTES=1 << 16, USER_BYTES=1 << 14)
     node = new_node()
@@ -137,9 +138,8 @@ def test_restored_queues_count_for_nobody_until_they_are_declared(monkeypatch: p
     assert len(queue.outbox) == 1 and queue.must_not_reject
     connected(node, "other").channel().declare("restored", arguments=FULL)
     assert queue.must_not_reject, "it counts for the first who declares it"
-    assert isinstance(node.clock, FakeClock)
     budget.add("guest", -1 << 16, -1 << 16, node.clock)
-    node.clock.advance(1_000)
+    fake_clock(node.clock).advance(1_000)
     assert len(queue.outbox) == 2 and budget.of("guest") > 8_000
 
 
@@ -160,9 +160,8 @@ def flood(node: Node, pieces: list[bytes]) -> list[SessionPipe]:
 
 
 def serve(node: Node, pipes: list[SessionPipe]) -> None:
-    assert isinstance(node.clock, FakeClock)
     for _ in range(400):
-        node.clock.advance(1)
+        fake_clock(node.clock).advance(1)
         for pipe in pipes:
             with suppress(Silence):
                 pipe.receive()
@@ -170,7 +169,7 @@ def serve(node: Node, pipes: list[SessionPipe]) -> None:
 
 @pytest.mark.parametrize("way", ["key", "CC", "BCC", "headers", "long search"])
 def test_an_operator_is_told_at_once_that_a_queue_is_full_and_nothing_is_published_later(
-    way: str, monkeypatch: pytest.MonkeyPatch
+    way: str, monkeypatch: MonkeyPatch
 ) -> None:
     limit_dead_letters(monkeypatch, MANY=MANY, SLICE=1)
     node = new_node()
@@ -241,9 +240,7 @@ def test_arguments_of_16_kib_are_taken_and_larger_ones_refused() -> None:
 
 
 @pytest.mark.parametrize("low_on", [MEMORY, DISK])
-def test_what_is_new_is_declared_and_bound_after_memory_is_free_again(
-    monkeypatch: pytest.MonkeyPatch, low_on: str
-) -> None:
+def test_what_is_new_is_declared_and_bound_after_memory_is_free_again(monkeypatch: MonkeyPatch, low_on: str) -> None:
     monkeypatch.setattr(alarm_blocking, "CREATE_LIMIT", 0)
     node = new_node()
     there = connected(node).channel()
@@ -393,7 +390,6 @@ def test_the_transactions_of_all_channels_of_a_connection_share_a_limit() -> Non
 
 def test_an_exclusive_queue_that_goes_is_no_longer_its_connections() -> None:
     node = new_node()
-    assert isinstance(node.clock, FakeClock)
     client = connected(node)
     ch, owned = client.channel(), pipe_of(client).connection.owned
     for _ in range(3):
@@ -402,7 +398,7 @@ def test_an_exclusive_queue_that_goes_is_no_longer_its_connections() -> None:
     ch.declare("deleted", exclusive=True)
     ch.declare("auto", exclusive=True, auto_delete=True)
     assert len(owned) == 6
-    node.clock.advance(100)
+    fake_clock(node.clock).advance(100)
     ch.delete("deleted")
     ch.cancel(ch.consume("auto"))
     assert list(owned) == ["mine"]

@@ -11,7 +11,7 @@ from warren.broker.core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.queues.route_target import RouteTarget
 from warren.broker.session.methods.publish import LOOKS, some_deleted
-from warren.broker.session.methods.tx import PUBLISH_COST
+from warren.broker.session.transaction import PUBLISH_COST
 
 MANY = 3 * TURN_COST // PUBLISH_COST
 
@@ -48,7 +48,6 @@ def test_a_long_commit_is_answered_after_its_last_slice_and_keeps_the_order(brok
         assert got is not None and got.body == b"%d" % number
     got = ch.get("q")
     assert got is not None and got.body == b"later"
-    broker.close()
 
 
 def test_settlements_follow_the_publishes_of_a_long_commit(broker: InProcessPeer) -> None:
@@ -63,12 +62,9 @@ def test_settlements_follow_the_publishes_of_a_long_commit(broker: InProcessPeer
     ch.ack(first.method.delivery_tag)
     ch.call(Tx.Commit)
     assert broker.node.vhosts["/"].queues["q"].unacked == 1
-    broker.close()
 
 
-def test_consumers_get_the_publishes_of_a_commit_before_what_it_requeues_counts_for_a_limit(
-    broker: InProcessPeer,
-) -> None:
+def test_consumers_get_the_publishes_of_a_commit_before_its_requeues_count_for_a_limit(broker: InProcessPeer) -> None:
     consumer = broker.connect().channel()
     ch = broker.connect().channel()
     ch.declare("q", arguments={"x-max-length": 5})
@@ -82,7 +78,6 @@ def test_consumers_get_the_publishes_of_a_commit_before_what_it_requeues_counts_
     ch.nack(got.tag)
     ch.commit()
     assert [each.body for each in consumer.deliveries(21)] == [*[b"%d" % number for number in range(20)], b"returned"]
-    broker.close()
 
 
 def test_a_long_commit_that_a_queue_refuses_in_part_closes_the_channel(broker: InProcessPeer) -> None:
@@ -99,7 +94,6 @@ def test_a_long_commit_that_a_queue_refuses_in_part_closes_the_channel(broker: I
     assert (close.class_id, close.method_id) == (90, 20)
     ch.send(Channel.CloseOk)
     assert client.channel().declare("q", passive=True).message_count == 10
-    broker.close()
 
 
 def test_a_commit_looks_for_the_deleted_one_of_very_many_queues_in_steps() -> None:
@@ -126,4 +120,3 @@ def test_a_long_commit_goes_on_when_its_client_vanishes(broker: InProcessPeer) -
     broker.settle()
     assert broker.node.vhosts["/"].queues["q"].ready in (0, MANY), "all of it or nothing"
     assert isinstance(broker.connect().channel().call(Basic.Qos), Basic.QosOk)
-    broker.close()

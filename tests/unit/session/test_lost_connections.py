@@ -8,13 +8,13 @@ from pamqp.commands import Connection as Methods
 
 from tests.support import codec
 from tests.support.amqp_client import Channel as ClientChannel
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.in_process import InProcessPeer, socket_of
 from tests.support.session import connected, new_node, pipe_of
 from warren.broker.core.node.node import Node
 from warren.broker.session.connection import Connection
 
-from .test_multiple_settlements import LARGE, PUBLISH, Large
+from .test_multiple_settlements import LARGE, Large
 
 LOST = 100
 MANY_PUBLISHES = (codec.method_frame(1, Basic.Publish, {"routing_key": "many"}) + codec.header_frame(1, 0)) * 100
@@ -35,8 +35,7 @@ def session(ch: ClientChannel) -> Connection:
 
 
 def later(node: Node) -> None:
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(0)
+    fake_clock(node.clock).advance(0)
 
 
 def deliveries(ch: ClientChannel) -> list[int]:
@@ -161,9 +160,8 @@ def test_a_count_has_none_or_all_of_what_comes_back_from_all_channels(node: Node
         deliveries(ch)
     assert node.vhosts["/"].queues["many"].unacked == LARGE
     session(ch).lost("reset")
-    assert isinstance(node.clock, FakeClock)
-    others = []
-    while node.clock.run_next(node.clock.now_ms()):
+    clock, others = fake_clock(node.clock), []
+    while clock.run_next(clock.now_ms()):
         others.append(connected(node).channel(1))
         others[-1].send(kind, queue="many", **({"passive": True} if kind is Queue.Declare else {}))
     replies: list[Any] = [other.next() for other in others]
@@ -189,29 +187,6 @@ def test_a_single_active_consumer_gives_way_and_order_is_kept(node: Node) -> Non
     assert deliveries(waiting) == []
     later(node)
     assert [waiting.delivery().body for _ in range(4)] == [b"0", b"1", b"2", b"3"]
-
-
-def test_messages_come_back_before_the_next_single_active_consumer_is_served() -> None:
-    large = Large()
-    large.connection.lost("reset")
-    large.turns()
-    large.ch = connected(large.node).channel(1)
-    large.ch.delete("queue")
-    large.ch.declare("queue", arguments={"x-single-active-consumer": True})
-    active, waiting = connected(large.node).channel(1), connected(large.node).channel(1)
-    for ch in (active, waiting):
-        ch.send(Basic.Consume, queue="queue", consumer_tag="c")
-    for _ in range(LARGE // 100):
-        large.ch.client.raw(PUBLISH * 100)
-        deliveries(active)
-    assert len(deliveries(active)) == LARGE
-    later(large.node)
-    large.node.scheduler._left = 15  # enough to end the consumer, and not to look at what it has
-    session(active).lost("reset")
-    large.ch.publish("", "queue", b"fresh")
-    assert deliveries(waiting) == []
-    later(large.node)
-    assert deliveries(waiting) == list(range(1, LARGE + 2))
 
 
 def test_a_queue_that_goes_with_its_last_consumer_goes_before_it_is_declared_again(node: Node) -> None:

@@ -6,17 +6,18 @@ from itertools import chain, count
 from typing import Any
 
 import pytest
-from pamqp.commands import Basic, Channel, Connection, Queue, Tx
+from pamqp.commands import Basic, Channel, Queue, Tx
+from pytest import MonkeyPatch
 
 from tests.support import codec
 from tests.support.amqp_client import Channel as ClientChannel
-from tests.support.clock import FakeClock
-from tests.support.session import SureJournal, connected, dial, new_node, pipe_of
+from tests.support.clock import fake_clock
+from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues.queue import Queue as BrokerQueue
-from warren.broker.session import settlements
-from warren.broker.session.methods import acknowledge, tx
+from warren.broker.session import settlements, transaction
+from warren.broker.session.methods import acknowledge
 from warren.broker.session.unacked import Settlement
 
 COUNT = 5_000
@@ -25,11 +26,7 @@ PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec
 
 def channel_with_deliveries(consumers: int, transaction: bool = False) -> ClientChannel:
     """Return a channel with consumers that share a limit, and COUNT deliveries to them."""
-    client = dial(new_node())
-    client.start()
-    client.login("PLAIN", "\0guest\0guest")
-    client.tune()
-    client.call(Connection.Open, virtual_host="/")
+    client = connected(new_node())
     ch = client.channel(1)
     ch.declare("queue")
     ch.qos(COUNT, globally=True)
@@ -66,15 +63,6 @@ def test_settling_all_at_once_costs_no_more_where_many_consumers_share_a_limit(h
         min(seconds(channel_with_deliveries(count, how == "commit"), how) for _ in range(2)) for count in (1, 500)
     )
     assert many < 8 * one + 0.02
-
-
-@pytest.mark.parametrize("how", ["ack", "drop", "commit"])
-def test_the_shared_limit_is_free_again_afterwards(how: str) -> None:
-    ch = channel_with_deliveries(3, how == "commit")
-    seconds(ch, how)
-    channel = pipe_of(ch.client).connection.channels[1]
-    assert channel.shared_prefetch.unacked == 0 and not channel.unacked
-    assert all(consumer.unacked == 0 for consumer in channel.consumers.values())
 
 
 LARGE = 3 * settlements.TOGETHER
@@ -115,7 +103,7 @@ class Large:
 
     def turns(self) -> list[int]:
         """Run the job to its end, and return how much each turn settled."""
-        assert isinstance(self.node.clock, FakeClock)
+        clock = fake_clock(self.node.clock)
         settled, left = [LARGE - self.queue.unacked], self.queue.unacked
 
         def turned() -> None:
@@ -123,8 +111,8 @@ class Large:
             settled.append(left - self.queue.unacked)
             left = self.queue.unacked
 
-        self.node.clock.after_each = turned
-        self.node.clock.advance(0)
+        clock.after_each = turned
+        clock.advance(0)
         return settled
 
 
@@ -156,21 +144,7 @@ def test_very_many_are_settled_in_slices_before_anything_else_is_served(how: str
         assert not large.channel.unacked and not large.queue.unacked
 
 
-def test_what_a_dying_connection_held_goes_back_in_slices_and_in_order() -> None:
-    large = Large()
-    large.connection.lost("reset")
-    assert 0 < large.queue.unacked < LARGE
-    other = connected(large.node).channel(1)
-    other.send(Basic.Consume, queue="queue", consumer_tag="c")
-    connection = pipe_of(other.client).connection
-    assert not connection.channels[1].unacked, "what has come back is not all, and has to be in order"
-    assert max(large.turns()) <= TURN_COST
-    while connection.take_output():
-        connection.flushed()
-    assert [entry[2] for entry in connection.channels[1].unacked.values()] == list(range(1, LARGE + 1))
-
-
-def test_acknowledging_step_by_step_looks_at_no_delivery_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acknowledging_step_by_step_looks_at_no_delivery_twice(monkeypatch: MonkeyPatch) -> None:
     large = Large()
     looks = 0
 
@@ -269,17 +243,6 @@ def test_all_are_acknowledged_also_where_the_last_one_is_already() -> None:
     assert not large.queue.unacked and not large.channel.unacked
 
 
-def test_acknowledging_finds_what_a_rollback_brought_back() -> None:
-    large = Large(transaction=True)
-    large.ch.ack(100, multiple=True)
-    large.ch.send(Tx.Rollback)
-    large.turns()
-    assert isinstance(large.ch.next(), Tx.RollbackOk)
-    large.ch.ack(150, multiple=True)
-    large.ch.commit()
-    assert large.queue.unacked == LARGE - 150 and large.channel.unacked.tags()[0] == 151
-
-
 @pytest.mark.parametrize("step", ["settling", "rolling back"])
 def test_a_connection_that_ends_within_a_long_transaction_gives_everything_back_in_order(step: str) -> None:
     large = Large(transaction=True)
@@ -301,9 +264,7 @@ def test_a_connection_that_ends_within_a_long_transaction_gives_everything_back_
 
 
 @pytest.mark.parametrize("fails_at", [0, 700])
-def test_a_settlement_that_fails_in_a_transaction_loses_no_delivery(
-    monkeypatch: pytest.MonkeyPatch, fails_at: int
-) -> None:
+def test_a_settlement_that_fails_in_a_transaction_loses_no_delivery(monkeypatch: MonkeyPatch, fails_at: int) -> None:
     large = Large(transaction=True)
     cost_of_copies, calls = settlements.cost_of_copies, count()
 
@@ -312,7 +273,7 @@ def test_a_settlement_that_fails_in_a_transaction_loses_no_delivery(
             raise OSError("a bug")
         return cost_of_copies(*arguments)
 
-    for module in (acknowledge, settlements, tx):
+    for module in (acknowledge, settlements, transaction):
         monkeypatch.setattr(module, "cost_of_copies", failing)
     with suppress(OSError):
         large.ch.ack(0, multiple=True)
@@ -439,7 +400,7 @@ def test_what_is_published_before_a_settlement_is_delivered_before_it(arguments:
 
 
 @pytest.mark.pure("replaces a method, which compiled callers do not look up")
-def test_very_many_messages_are_acknowledged_slice_by_slice_and_not_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_messages_are_acknowledged_slice_by_slice_and_not_one_by_one(monkeypatch: MonkeyPatch) -> None:
     for module in (acknowledge, settlements):
         monkeypatch.setattr(module, "TOGETHER", COUNT // 5)
     ch = channel_with_deliveries(1)

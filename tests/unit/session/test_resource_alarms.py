@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Channel, Connection, Exchange, Queue, Tx
+from pytest import MonkeyPatch
 
 from tests.support import codec
 from tests.support.amqp_client import CAPABILITIES, Client, Silence
 from tests.support.amqp_client import Channel as ClientChannel
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.in_process import InProcessPeer, socket_of
-from tests.support.session import dial, new_node, pipe_of
+from tests.support.session import dial, logged_in, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.definitions.definition_recorder import DefinitionRecorder
@@ -23,10 +24,7 @@ REASON = "low on disk"
 
 
 def connected(node: Node, capabilities: dict[str, Any] | None = None) -> ClientChannel:
-    client = dial(node)
-    client.start()
-    client.login("PLAIN", "\0guest\0guest", capabilities)
-    client.tune()
+    client = logged_in(node, capabilities=capabilities)
     client.call(Connection.Open, virtual_host="/")
     return client.channel(1)
 
@@ -216,8 +214,7 @@ def test_a_publish_within_a_transaction_is_held_too(scenario: Scenario) -> None:
 
 def test_the_commit_of_publishes_from_before_a_full_disk_waits_for_its_space(scenario: Scenario) -> None:
     scenario.node.alarms.clear(DISK)
-    ch, clock = scenario.publisher, scenario.node.clock
-    assert isinstance(clock, FakeClock)
+    ch, clock = scenario.publisher, fake_clock(scenario.node.clock)
     ch.transact()
     ch.publish("", "queue", b"body")
     ch.sync()
@@ -250,9 +247,7 @@ def test_declarations_with_long_arguments_wait_for_space_on_a_full_disk(scenario
     assert not notices(ch.client), "it exists already"
 
 
-def test_on_a_full_disk_only_so_many_new_objects_are_stored(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_full_disk_only_so_many_new_objects_are_stored(scenario: Scenario, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(resource_alarms, "STORED_LIMIT", 3)
     scenario.node.observers.add(DefinitionRecorder(scenario.node, []))
     ch = scenario.publisher
@@ -279,7 +274,7 @@ def test_on_a_full_disk_only_so_many_new_objects_are_stored(
 
 
 @pytest.mark.parametrize("resource", [DISK, MEMORY])
-def test_a_name_with_line_ends_is_the_same_name(resource: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_with_line_ends_is_the_same_name(resource: str, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(alarm_blocking, "CREATE_LIMIT", 0)
     scenario, long = Scenario(resource), {"x": "v" * 2_000}
     vhost, ch = scenario.node.vhosts["/"], scenario.publisher
@@ -312,7 +307,7 @@ def test_a_queue_that_waits_for_its_deletion_does_not_exist(scenario: Scenario) 
 
 
 @pytest.mark.parametrize("resource", [DISK, MEMORY])
-def test_what_is_refused_for_ever_is_refused_at_once(resource: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused_for_ever_is_refused_at_once(resource: str, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(alarm_blocking, "CREATE_LIMIT", 0)
     monkeypatch.setattr(resource_alarms, "STORED_LIMIT", 0)
     node, long = Scenario(resource).node, {"x": "v" * 2_000}
@@ -418,10 +413,7 @@ def test_nothing_is_said_to_who_was_told_the_end_but_the_end(scenario: Scenario)
 
 
 def test_a_publish_before_the_connection_is_open_is_an_error_even_now(scenario: Scenario) -> None:
-    client = dial(scenario.node)
-    client.start()
-    client.login("PLAIN", "\0guest\0guest")
-    client.tune()
+    client = logged_in(scenario.node)
     client.raw(codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0))
     client.expect_close(505)
 

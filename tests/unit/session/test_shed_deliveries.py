@@ -15,8 +15,9 @@ from pamqp.commands import Channel as AMQPChannel
 from tests.loop_latency.broker import Prompter, StepMeter, StoredPeer
 from tests.support import codec
 from tests.support.amqp_client import Channel
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.session import SureJournal, connected, new_node, pipe_of
+from tests.support.traced_memory import traced_memory
 from warren.broker.core.jobs.scheduler import AWAITS_OTHERS
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import dead_lettering, paging, ready_messages
@@ -65,8 +66,7 @@ class Scene:
         return pipe_of(self.consumer.client).connection.channels[self.consumer.number].unacked
 
     def advance(self, ms: int = 0) -> None:
-        assert isinstance(self.node.clock, FakeClock)
-        self.node.clock.advance(ms)
+        fake_clock(self.node.clock).advance(ms)
 
     def deliver(self, **fields: Any) -> list[int]:
         """Consume and publish; return the tags, whose messages are shed then."""
@@ -189,20 +189,6 @@ def test_a_requeued_message_comes_before_those_that_were_never_delivered() -> No
     assert scene.drain() == [3, 5, COUNT]
 
 
-@pytest.mark.parametrize("multiple", [False, True])
-@pytest.mark.parametrize(("durable", "delivery_mode"), KINDS)
-def test_rejected_messages_are_dead_lettered_with_their_contents(
-    durable: bool, delivery_mode: int, multiple: bool
-) -> None:
-    scene = Scene(durable, delivery_mode, **DEAD)
-    tags = scene.deliver()
-    for tag in tags[-1:] if multiple else tags:
-        scene.consumer.nack(tag, multiple, requeue=False)
-    scene.consumer.sync()
-    assert scene.drain("dead") == list(range(COUNT))
-    scene.check_empty()
-
-
 @pytest.mark.parametrize(("durable", "delivery_mode"), KINDS)
 def test_rejected_messages_are_dropped_unread(durable: bool, delivery_mode: int) -> None:
     scene = Scene(durable, delivery_mode)
@@ -269,19 +255,6 @@ def test_messages_whose_attempts_are_counted_and_not_stored_stay_in_memory(durab
     scene = Scene(durable, delivery_mode, **{"x-delivery-limit": 2})
     scene.deliver()
     assert scene.queue.shed == (COUNT if durable and delivery_mode == 2 else 0)
-
-
-def test_a_requeued_message_expires() -> None:
-    scene = Scene(**{"x-message-ttl": 1000}, **DEAD)
-    tags = scene.deliver()
-    scene.consumer.cancel(scene_consumers(scene)[0])
-    scene.consumer.nack(tags[-1], multiple=True)
-    scene.consumer.sync()
-    scene.advance(999)
-    assert scene.queue.ready == COUNT
-    scene.advance(1)
-    assert scene.drain("dead") == list(range(COUNT))
-    scene.check_empty()
 
 
 def test_a_transaction_settles_them_or_makes_them_outstanding_again() -> None:
@@ -455,19 +428,15 @@ def test_rejected_messages_are_read_no_faster_than_they_are_dead_lettered(
         publisher.publish("", "q", bytes(body_bytes), properties)
         publisher.sync()
         consumer.socket.outgoing.clear()
-    tracemalloc.start()
-    try:
+    with traced_memory() as memory:
         if together:
             consumer.send(Basic.Nack, delivery_tag=0, multiple=True, requeue=False)
         else:
             frames = [codec.method_frame(1, Basic.Reject, {"delivery_tag": tag}) for tag in range(1, count + 1)]
             consumer.socket.incoming += b"".join(frames)
         peer.wait(1000)
-        highest = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
     assert not consumer.unacked and peer.node.vhosts["/"].queues["dead"].ready == count
-    assert highest < LIMIT_BYTES + BESIDE_BYTES
+    assert memory.peak_bytes < LIMIT_BYTES + BESIDE_BYTES
     peer.close()
 
 

@@ -6,7 +6,7 @@ import pytest
 from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import Channel, Silence
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
@@ -42,8 +42,7 @@ class Scene:
         assert item is not None and item.body == b"1"
 
     def advance(self, ms: int) -> None:
-        assert isinstance(self.node.clock, FakeClock)
-        self.node.clock.advance(ms)
+        fake_clock(self.node.clock).advance(ms)
 
     def begin_get(self) -> None:
         self.ch.send(Basic.Get, queue="queue", no_ack=True)

@@ -10,7 +10,7 @@ from pamqp.commands import Basic, Channel, Connection, Queue, Tx
 from tests.support import codec
 from tests.support.amqp_client import Channel as ClientChannel
 from tests.support.amqp_client import Silence
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.session import SlowJournal, connected, new_node, pipe_of
 from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
@@ -109,8 +109,7 @@ def test_requests_that_meet_a_bug_in_a_later_turn_close_the_connection(monkeypat
     ch.declare("queue")
     ch.client.raw(codec.method_frame(1, Queue.Declare, {"queue": "queue", "nowait": True}) * 1_000)
     monkeypatch.setattr(handlers, "handle", failing)
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(0)
+    fake_clock(node.clock).advance(0)
     ch.client.expect_close(INTERNAL_ERROR)
 
 
@@ -136,8 +135,7 @@ def test_an_end_of_a_connection_that_fails_in_one_part_goes_on_with_the_others(m
 
     monkeypatch.setattr(channel_module.Channel, "end_in_steps", end_in_steps)
     session.lost("reset")
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(0)
+    fake_clock(node.clock).advance(0)
     assert not len(node.scheduler) and not node.vhosts["/"].queues
 
 

@@ -12,9 +12,11 @@ from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import journal_on
 from tests.support.journal import commit_any, new_message
 from tests.support.queues import new_queue
+from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.journal_port import RecoveredQueue
-from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.message_state import BY_QUEUE, WITHOUT_CC, MessageState
+from warren.broker.core.messages.message import Message, RoutingAddress
+from warren.broker.core.messages.message_state import BY_QUEUE, NO_TTL, WITHOUT_CC, MessageState
+from warren.broker.plugin import framed
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
@@ -57,16 +59,6 @@ def disk() -> SimulatedDisk:
 @pytest.fixture
 def journal(disk: SimulatedDisk) -> Journal:
     return opened(disk)[0]
-
-
-def test_a_state_is_read_back_before_and_after_a_restart(disk: SimulatedDisk, journal: Journal) -> None:
-    message = append(journal, [1], b"x", MessageState(5, 1_700_000_000_000, 9, 3, True))
-    pages = [message.id]
-    for each in (journal, opened(disk.power_loss(Random(1)))[0]):
-        (read,) = each.read(pages, 1)
-        assert read.state is not None
-        state = read.state
-        assert (state.deadline_ms, state.level, state.attempts, state.dead_lettered) == (1_700_000_000_000, 9, 3, True)
 
 
 def test_a_shared_state_is_that_of_each_queue_after_a_restart(disk: SimulatedDisk, journal: Journal) -> None:
@@ -135,17 +127,6 @@ def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there(disk: S
     assert {queue: recovered.deadlines_ms for queue, recovered in found.items()} == {1: array("Q", (5, 0)), 2: None}
 
 
-def test_what_was_counted_is_read_back_by_the_queue_that_counted(disk: SimulatedDisk, journal: Journal) -> None:
-    message = append(journal, [1, 2], b"x")
-    for count in (1, 2, 3):
-        journal.record_delivery_count(1, message.id, count)
-    commit_any(journal)
-    pages = [message.id]
-    for each in (journal, opened(disk.power_loss(Random(1)))[0]):
-        assert attempts(each, pages, 1) == {b"x": 3}
-        assert attempts(each, pages, 2) == {b"x": 0}
-
-
 @pytest.mark.parametrize(("number", "count"), [(1, 3), (2, 0)])
 def test_a_restored_queue_reads_its_own_count(disk: SimulatedDisk, journal: Journal, number: int, count: int) -> None:
     message = append(journal, [1, 2], b"x")
@@ -192,3 +173,15 @@ def test_counts_outlive_the_segments_they_were_written_in(disk: SimulatedDisk, c
     assert attempts(journal, found[1], 1) == {b"kept 0": 3, b"kept 1": 0}
     assert attempts(journal, found[2], 2) == {b"kept 0": 0, b"kept 1": 7}
     assert levels(found) == {1: b"\x04\x04", 2: b"\x04\x04"}
+
+
+@pytest.mark.parametrize("expiration", [None, "5000"])
+def test_a_message_that_is_published_again_keeps_its_way_and_its_blind_copies(expiration: str | None) -> None:
+    message = framed(RoutingAddress("x", "k"), Properties(expiration=expiration), b"body")
+    message.state = MessageState(1, attempts=3, dead_lettered=1, bcc_keys=("hidden",))
+    again = message.as_republished()
+    assert (again.dead_lettered, again.bcc_keys) == (1, ("hidden",))
+    assert again.state is not None and (again.state.ttl_ms, again.state.attempts) == (
+        int(expiration) if expiration else NO_TTL,
+        0,
+    )

@@ -5,7 +5,6 @@ The log is written by the journal itself: segments of a few records, each record
 
 from __future__ import annotations
 
-import tracemalloc
 from binascii import crc32
 from random import Random
 
@@ -14,6 +13,7 @@ import pytest
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import journal_on
 from tests.support.journal import commit, new_message
+from tests.support.traced_memory import traced_memory
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Message
 from warren.broker.core.metadata.records import Change, StoredQueue
@@ -107,12 +107,6 @@ def is_refused_and_left_alone(disk: SimulatedDisk, reason: str) -> None:
 
 
 BODIES = [b"one", b"two", b"three", b"four"]
-
-
-def test_an_empty_folder() -> None:
-    journal, found = open_journal(SimulatedDisk(Random(1)))
-    assert not found and not journal.report
-    survives_two_restarts(SimulatedDisk(Random(1)), [])
 
 
 def test_cut_off_at_every_byte_of_the_last_two_records() -> None:
@@ -293,15 +287,6 @@ def test_a_flipped_bit_in_the_checkpoint() -> None:
         fresh.put("checkpoint", flipped(fresh.content("checkpoint"), at, 0x80))
         journal, found = open_journal(fresh)
         assert found == {1: BODIES, 2: BODIES} and journal.report, f"byte {at}"
-
-
-def test_a_large_message_in_ten_queues_is_the_same_to_the_byte() -> None:
-    disk, journal = begun()
-    body = Random(1).randbytes(300_000)
-    append(journal, list(range(1, 11)), body)
-    assert len(disk.content(FIRST)) < len(body) + 1000
-    journal, found = open_journal(disk.power_loss(Random(1)))
-    assert found == {queue: [body] for queue in range(1, 11)}
 
 
 def test_one_damaged_while_the_broker_runs_is_left_out() -> None:
@@ -519,15 +504,11 @@ def test_an_id_of_another_segment_takes_no_memory(queues: list[int]) -> None:
     id_ = 1 << 30
     record = log_records.encode_message(salt_of(data), id_, 0, 6, 1, 1, len(queues), addressed, frames)
     disk.put(FIRST, data + record + log_records.encode_settled(salt_of(data), id_, 1, [id_ - 1]))
-    tracemalloc.start()
-    try:
+    with traced_memory() as memory:
         journal, found = open_journal(disk)
-        peak_bytes = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
     assert found == {1: BODIES}
     assert "2 records are out of order" in journal.report[0]
-    assert peak_bytes < 32 << 20
+    assert memory.peak_bytes < 32 << 20
 
 
 def test_a_message_with_impossible_lengths_and_a_sound_checksum_is_a_damaged_one() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from random import Random
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import journal_on
 from tests.support.journal import commit, new_message
+from tests.support.traced_memory import traced_memory
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.messages.message_state import MessageState
@@ -41,13 +41,11 @@ def test_recovery_takes_few_bytes_a_message(monkeypatch: pytest.MonkeyPatch, que
             journal.append([queue], messages)
         commit(journal)
     journal = new_journal(disk.crash())
-    tracemalloc.start()
-    found = journal.recover()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    with traced_memory() as memory:
+        found = journal.recover()
     count = sum(len(pages) for pages in found.values())
     assert count >= MESSAGES
-    assert peak <= PEAK_BYTES[timed] * count, f"{peak / count:.0f} bytes a message"
+    assert memory.peak_bytes <= PEAK_BYTES[timed] * count, f"{memory.peak_bytes / count:.0f} bytes a message"
 
 
 def test_a_batch_is_sealed_without_a_copy_of_its_records() -> None:
@@ -55,9 +53,7 @@ def test_a_batch_is_sealed_without_a_copy_of_its_records() -> None:
     journal.recover()
     body = bytes(8 << 20)
     journal.append([1], [new_message(body)])
-    tracemalloc.start()
-    batch = journal.seal()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    with traced_memory() as memory:
+        batch = journal.seal()
     assert batch is not None and len(batch.data) > len(body)
-    assert peak < 1 << 20
+    assert memory.peak_bytes < 1 << 20

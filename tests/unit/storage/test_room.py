@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from random import Random
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.test_interleavings import append, opened
 from tests.support.journal import commit
+from tests.support.traced_memory import traced_memory
 from warren.broker.core.messages.journal_port import BEHIND, DISK_FULL, ROOM
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import journal as journal_module
@@ -75,11 +75,7 @@ def test_many_delivery_counts_take_several_batches(journal: Journal, monkeypatch
 
 def test_a_settlement_takes_eight_bytes_until_it_is_written(journal: Journal) -> None:
     count, base = 20_000, 1 << 40  # ids of which each object takes 32 bytes
-    tracemalloc.start()
-    try:
+    with traced_memory() as memory:
         for number in range(count):
             journal.settle(1, base + number)
-        held_bytes, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert held_bytes < 10 * count
+    assert memory.held_bytes < 10 * count

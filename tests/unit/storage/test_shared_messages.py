@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from random import Random
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import journal_on
 from tests.support.journal import commit_any, new_message
+from tests.support.traced_memory import traced_memory
 from warren.broker.core.messages.message import Message
 from warren.broker.storage import journal as journal_module
 from warren.broker.storage.journal import Journal
@@ -79,27 +79,22 @@ def test_a_change_of_what_is_lent_copies_a_piece_alone() -> None:
     sharing.add(0, 400_000, [1, 2])
     sharing.settle(0, 1)
     assert sharing.lend() is not None
-    tracemalloc.start()
-    for index in range(100):
-        sharing.settle(index, 2)
-    taken_bytes = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert taken_bytes < 20_000
+    with traced_memory() as memory:
+        for index in range(100):
+            sharing.settle(index, 2)
+    assert memory.peak_bytes < 20_000
 
 
 def test_a_message_of_two_queues_takes_few_bytes_of_memory() -> None:
     """The memory was once 320 bytes. A paged-out message takes 8 more in each of its queues."""
     journal, _ = open_journal(SimulatedDisk(Random(1)), 1 << 30)
     messages = append(journal, [1, 2], 1, b"")
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    part, _ = journal.index.locate(messages[0].id)
-    assert part is not None
-    for first in range(2, 100_002, 100):
-        part.share(first, 100, [1, 2])
-    taken = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
-    assert messages and taken <= 12 * 100_000
+    with traced_memory() as memory:
+        part, _ = journal.index.locate(messages[0].id)
+        assert part is not None
+        for first in range(2, 100_002, 100):
+            part.share(first, 100, [1, 2])
+    assert messages and memory.held_bytes <= 12 * 100_000
 
 
 @pytest.mark.rest("70,000 queues")

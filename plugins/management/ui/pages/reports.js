@@ -10,12 +10,14 @@ import { whole } from "../web/table.js";
 import { attempt, heading, listPage, save, section, state } from "./widgets.js";
 
 const KINDS = { balanced: "good", sampled: "waiting", incomplete: "waiting", imbalanced: "bad" };
+const HEALTH = { well: { text: "nothing", kind: "good" }, wrong: { text: "see report", kind: "bad" }, unknown: { text: "unknown", kind: "waiting" } };
 const seconds = (microseconds) => (typeof microseconds === "number" ? format.duration(microseconds / 1e6) : "");
 
 const COLUMNS = [
   { id: "name", title: "Report", sort: "name", always: true, cell: (one) => h("a.name", { href: address(["reports", one.name]), title: one.name }, one.name) },
   { id: "made", title: "Made", sort: "made_at", cell: (one) => format.time(one.made_at) },
   { id: "status", title: "Verdict", sort: "status", cell: (one) => (one.error ? h("span.bad", {}, one.error) : h("span", { title: one.verdict }, state(one.status, KINDS[one.status]))) },
+  { id: "health", title: "Wrong now", cell: (one) => (one.health ? h("span", { title: one.health.sentence }, state(HEALTH[one.health.status].text, HEALTH[one.health.status].kind)) : "") },
   { id: "published", title: "Published", number: true, sort: "totals.published", cell: (one) => format.count(one.totals?.published) },
   { id: "delivered", title: "Delivered", number: true, sort: "totals.delivered", cell: (one) => format.count(one.totals?.delivered) },
   { id: "acknowledged", title: "Acknowledged", number: true, sort: "totals.acknowledged", cell: (one) => format.count(one.totals?.acknowledged) },
@@ -39,6 +41,7 @@ const text = (id, title) => ({ id, title, sort: id, cell: (row) => h("span.name"
 
 // The lists of a report that are shown: its key, title, columns, and which rows.
 const LISTS = [
+  ["wrong_now", "What is wrong now", [text("cause", "Cause"), text("line", "Where, since when and why"), { id: "trace", title: "Trace of an example", cell: (row) => row.message && `warren trace ${row.message}` }], (report) => report.wrong_now],
   ["imbalances", "Imbalances", [text("problem", "Problem"), text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), count("records", "Records")], (report) => report.conservation?.imbalances],
   ["durability", "Durability: confirmed persistent messages before and after restarts", [text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), count("confirmed_before", "Before"), count("there_after", "After"), count("missing", "Missing"), count("lost", "Lost")], (report) => report.durability],
   ["latency", "Lag: time from publish to delivery, and in the queue", [text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), text("stage", "Stage"), lag("p50_us", "p50"), lag("p99_us", "p99"), lag("max_us", "Max")], (report) => report.latency],
@@ -69,7 +72,8 @@ function createReport(context) {
       if (run === shown) return;
       const report = await api.get(path`warren/reports/${name}`, {}, signal);
       const { status, reasons = [] } = report.conservation;
-      fill(verdict, h("p", {}, state(status, KINDS[status]), " ", report.verdict ?? ""), h("ul", {}, reasons.map((reason) => h("li", {}, reason))));
+      const health = report.health ?? { status: "unknown", sentence: "" };
+      fill(verdict, h("p", {}, state(health.status, HEALTH[health.status].kind), " ", health.sentence), h("p", {}, state(status, KINDS[status]), " ", report.verdict ?? ""), h("ul", {}, reasons.map((reason) => h("li", {}, reason))));
       fill(totals, facts(Object.entries(report.totals).map(([key, value]) => [key.replaceAll("_", " "), typeof value === "number" ? format.count(value) : format.value(value)])));
       await Promise.all(lists.map(({ table, rows }) => table.show((rows(report) ?? []).map((row, at) => ({ ...row, at })))));
       fill(made, `Made ${format.time(current.made_at)}`);

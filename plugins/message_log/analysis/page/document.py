@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from .... import web
+from ..health import trace_command
+from .parts import count
 from .sections import BAD, ODD, Page, Section, sections
 
 Values = dict[str, Any]
@@ -17,6 +19,8 @@ HERE = Path(__file__).parent
 MOST_BYTES = 2_000_000  # of the document
 ROWS = (100, 50, 20, 10, 3)  # of each table: the first number with which the document is small enough
 KINDS = {"balanced": "good", "imbalanced": "bad", "incomplete": "odd", "sampled": "odd"}
+HEALTH = {"well": "good", "wrong": "bad", "unknown": "odd"}
+FINDINGS = 10  # of what is wrong now that are listed
 
 
 def document(report: Values) -> str:
@@ -30,12 +34,20 @@ def document(report: Values) -> str:
 
 def content(report: Values, rows: int) -> Values:
     """Return the data of the page, with at most `rows` rows in each table."""
-    timeline = report.get("timeline")
+    timeline, health, wrong = report.get("timeline"), report["health"], report["wrong_now"]
+    total = max(report["rows"].get("wrong_now", 0), len(wrong))
     start = datetime.fromisoformat(timeline["start"]).timestamp() if timeline else None
     return {
         "verdict": report["verdict"],
         "kind": KINDS.get(report["conservation"]["status"], "odd"),
         "reasons": report.get("reasons") or [],
+        "health": f"{count(total, 'thing')} wrong now, the worst first:" if wrong else health["sentence"],
+        "health_kind": HEALTH[health["status"]],
+        "wrong": [
+            {"line": row["line"], "trace": trace_command(row["message"], report["input"]["folder"])}
+            for row in wrong[:FINDINGS]
+        ],
+        "more_wrong": max(total - FINDINGS, 0),
         "totals": report["totals"],
         "start": start,
         "step": timeline["step_s"] if timeline else None,

@@ -9,14 +9,14 @@ import { flow, heatMap } from "./drawings.js";
 
 const FILTERED = 6; // rows from which on a table has a filter
 const MARKS = { bad: "problem", odd: "warning" };
-const HEADINGS = { vhost: "virtual host", msg_seq: "message", boot_id: "boot", per_s: "per second", p999: "p99.9" };
-const ENDINGS = [["_per_s", "/s"], ["_us", ""], ["_s", ""], ["_bytes", ""], ["_in_h", " in"]];
-const LONG_TEXTS = ["advice", "reason", "problem"];
+const HEADINGS = { vhost: "virtual host", msg_seq: "message", boot_id: "boot", conn_id: "connection", per_s: "per second", p999: "p99.9" };
+const ENDINGS = [["_per_s", "/s"], ["_us", ""], ["_s", ""], ["_bytes", ""]];
+const LONG_TEXTS = ["reason", "problem", "trace"];
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/;
 /** The unit of a column by its name. */
 const UNITS = [
   [/(^|_)per_s$/, format.number], [/_us(_p99)?$/, (value) => format.duration(value / 1e6)],
-  [/_in_h$/, (value) => format.duration(value * 3600)], [/_s$/, format.duration], [/(^|_)bytes$/, format.bytes],
+  [/_s$/, format.duration], [/(^|_)bytes$/, format.bytes],
   [/share$|^utilisation$|^peak_cpu$/, format.percent],
 ];
 const CHARTS = {
@@ -121,10 +121,18 @@ const contentsEntry = (section) => h("li", {}, h("a", { href: `#${section.id}` }
 const sectionOf = (section) => h(`section.${section.mark}`, { id: section.id }, h("h2", {}, section.title, markOf(section)),
   h("p.finding", {}, findingOf(section)), drawn(section.parts));
 
+/** A bar with the answer to a question: its sentence, and lines below it. */
+const answer = (question, kind, sentence, lines) => h(`div.verdict.${kind}`, {}, h("h2", {}, question),
+  h("p", {}, h("strong", {}, format.visible(sentence))), lines.length > 0 && h("ul", {}, lines.map((line) => h("li", {}, line))));
+
+const wrongLine = ({ line, trace }) => [format.visible(line), trace && h("code", {}, format.visible(trace))];
+
+const wrongLines = [...data.wrong.map(wrongLine), ...(data.more_wrong ? [`and ${format.count(data.more_wrong)} more in report.json`] : [])];
+
 document.body.append(
   h("header", {}, theme.chooser(), h("h1", {}, "Where every message went"),
-    h(`div.verdict.${data.kind}`, {}, h("p", {}, h("strong", {}, format.visible(data.verdict))),
-      data.reasons.length > 0 && h("ul", {}, data.reasons.map((reason) => h("li", {}, format.visible(reason))))),
+    answer("What is wrong now?", data.health_kind, data.health, wrongLines),
+    answer("Is anything lost?", data.kind, data.verdict, data.reasons.map(format.visible)),
     h("h2", {}, "Totals"), factsOf(data.totals),
     h("nav", { "aria-label": "Contents" }, h("h2", {}, "Contents"), h("ol", {}, data.sections.map(contentsEntry)))),
   h("main", {}, data.sections.map(sectionOf)));

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ...file_format import schema
+from ..health import trace_command
+from ..timeline import greatest
 from .parts import (
     Edge,
     Line,
@@ -28,17 +30,13 @@ from .parts import (
 )
 
 BAD, ODD, NORMAL = 80, 30, 0  # the least impact of a section with this mark
-LAG_S, LAG_LONG_S = 10.0, 60.0  # ages of messages from which on a queue lags, and badly
-FULL_H = 72.0  # hours until a disk or memory is full, below which it is bad
-HOUR_S = 3600.0
 NEAR = 0.9  # the share of a limit from which on a metric is near it
 LINES = 10  # in a chart
 LINKS_HEIGHT = 120  # of the flow between brokers, in pixels
-NOT_KEEPING_UP = ("their prefetch", "they wait", "they are")  # beginnings of advice on consumers
 LAG_NOTE = (
     "The time since the broker received it, of messages that were delivered for the first time, expired or were "
-    "dropped then or later, or are still there. Redeliveries do not count; of messages from before a restart the "
-    "age is unknown."
+    "dropped then or later, or are still there. Redeliveries do not count. It is unknown of messages from before a "
+    "restart, and while the broker does not run."
 )
 
 
@@ -66,6 +64,23 @@ class Page:
     def row_count(self, name: str) -> int:
         """The number of rows of a table, of which the report may have the first ones only."""
         return int(self.report.get("rows", {}).get(name, len(self.rows(name))))
+
+    def wrong(self, *causes: str) -> list[Values]:
+        """Return what is wrong now for one of these causes."""
+        return [row for row in self.rows("wrong_now") if row["cause"] in causes]
+
+    def tables(self, *names: tuple[str, str], is_open: bool = False) -> list[Part]:
+        """Return the tables of these names that have rows, each of which the reader can unfold."""
+        there = [(name, title) for name, title in names if self.rows(name)]
+        return [part for name, title in there for part in fold(title, [self.table(name, title)], is_open)]
+
+    def traced(self, name: str) -> list[Part]:
+        """Return a table of messages with the commands that show their ways, if it has rows."""
+        rows = []
+        for row in self.rows(name):
+            message = f"{row['boot_id']}/{row['msg_seq']}" if row["msg_seq"] is not None else None
+            rows.append(row | {"trace": trace_command(message, self.report["input"]["folder"])})
+        return [table(rows, name, self.limit, self.row_count(name), ("boot_id", "msg_seq"))] if rows else []
 
     def table(self, name: str, title: str) -> Part:
         return table(self.rows(name), title, self.limit, self.row_count(name))
@@ -112,13 +127,19 @@ def imbalances(page: Page) -> Section | None:
     return Section("imbalances", "Imbalances", 100, f"{count(total, 'violation')} of conservation", [rows])
 
 
-def durability(page: Page, rows: list[Values]) -> tuple[float, Words]:
+def restarts(page: Page) -> Section | None:
+    rows, lengths = page.rows("durability"), page.report["conservation"]["restarts"]
+    if not rows and not lengths:
+        return None
     lost, missing = (sum(row[name] or 0 for row in rows) for name in ("lost", "missing"))
+    impact, finding = NORMAL, "every confirmed persistent message is there after each restart"
     if lost:
-        return 99, f"{count(lost, 'confirmed persistent message')} lost by restarts"
-    if missing:
-        return 60, f"{count(missing, 'message')} of unknown fate after restarts"
-    return NORMAL, "every confirmed persistent message is there after each restart"
+        impact, finding = 99, f"{count(lost, 'confirmed persistent message')} lost by restarts"
+    elif missing:
+        impact, finding = 60, f"{count(missing, 'message')} of unknown fate after restarts"
+    parts = page.tables(("durability", "Confirmed persistent messages"), is_open=impact > NORMAL)
+    parts += fold("All messages", [table(lengths, "All messages", page.limit)] if lengths else [], False)
+    return Section("restarts", "Restarts", impact, finding, parts)
 
 
 def log_quality(page: Page) -> Section:
@@ -152,61 +173,45 @@ def log_quality(page: Page) -> Section:
     )
 
 
-def restarts(page: Page) -> Section | None:
-    rows = page.report["conservation"]["restarts"]
-    if not rows:
+def queues(page: Page) -> Section | None:
+    shown, rows = page.timeline.get("queues", []), page.rows("backlog")
+    if not shown and not rows:
         return None
-    fewer = sum(max(row["fewer"], 0) for row in rows)
-    finding = f"{count(fewer, 'message')} fewer after restarts than before" if fewer else "no queue had fewer messages"
-    return Section("restarts", "Restarts", 50 if fewer else NORMAL, finding, [table(rows, "Restarts", page.limit)])
-
-
-def lag(page: Page) -> Section | None:
-    queues = [queue for queue in page.timeline.get("queues", []) if max(queue["lag_s"]) > 0]
-    if not queues:
-        return None
+    lagging = [queue for queue in shown if any(queue["lag_s"])]
     title = "Age of the oldest ready message"
-    worst = queues[0]
-    greatest, last = max(worst["lag_s"]), max(queue["lag_s"][-1] for queue in queues)
-    finding: list[Any] = ["up to ", seconds(greatest), f" in {cut(queue_name(worst), 60)}"]
-    if last >= LAG_S:
-        finding += ["; ", seconds(last), " at the end"]
-    rows = [
-        {
-            **{key: queue[key] for key in ("node", "vhost", "queue")},
-            "greatest_s": max(queue["lag_s"]),
-            "at_the_end_s": queue["lag_s"][-1],
-        }
-        for queue in queues
-    ]
-    lines = [Line(queue_name(queue), queue["lag_s"]) for queue in queues[:LINES]]
-    parts = [*chart(title, "s", lines), note(LAG_NOTE), table(rows, title, page.limit)]
-    impact = 85 if last >= LAG_LONG_S else 60 if greatest >= LAG_LONG_S else 40 if greatest >= LAG_S else NORMAL + 9
-    return Section("lag", "Lag of queues", impact, finding, parts)
-
-
-def backlog(page: Page) -> Section | None:
-    rows = page.rows("backlog")
-    if not rows:
-        return None
+    lags = chart(title, "s", [Line(queue_name(queue), queue["lag_s"]) for queue in lagging[:LINES]])
     lines = page.busiest_queues("messages", lambda lengths: max(length or 0 for length in lengths))
-    growing = [row for row in rows if row.get("doubled_in_s") is not None]
-    finding = f"{count(sum(row['ready'] + row['unacked'] for row in rows), 'message')} at the last snapshots"
-    if growing:
-        finding += f", {count(len(growing), 'queue')} growing"
-    parts = [
-        *chart("Messages in queues, ready and unacknowledged", "count", lines),
-        page.table("backlog", "Backlog"),
-    ]
-    return Section("backlog", "Backlog", 55 if growing else NORMAL + 5, finding, parts)
+    lengths = chart("Messages in queues, ready and unacknowledged", "count", lines)
+    ages = {
+        queue_key(queue): {"greatest_lag_s": greatest(queue["lag_s"]), "last_lag_s": last(queue["lag_s"])}
+        for queue in lagging
+    }
+    merged = [row | ages.get(queue_key(row), {}) for row in rows]
+    parts = [*lags, *lengths, note(LAG_NOTE), table(merged, "Queues", page.limit, page.row_count("backlog"))]
+    finding: list[Any] = [f"{count(sum(row['ready'] + row['unacked'] for row in rows), 'message')} in queues"]
+    if lagging:
+        finding += ["; lag up to ", seconds(greatest(lagging[0]["lag_s"])), f" in {cut(queue_name(lagging[0]), 60)}"]
+    wrong = page.wrong("stuck", "no consumer", "blocked", "slow", "growing")
+    return Section("queues", "Queues: lag and length", 85 if wrong else NORMAL + 9, finding, parts)
+
+
+def queue_key(row: Values) -> tuple[Any, ...]:
+    return row["node"], row["vhost"], row["queue"]
+
+
+def last(lags: list[float | None]) -> float | None:
+    """Return the last lag that is known."""
+    return next((lag for lag in reversed(lags) if lag is not None), None)
 
 
 def unroutable(page: Page, rows: list[Values]) -> tuple[float, Words]:
-    return 70, f"{count(page.report['totals']['unroutable'], 'message')} went to no queue"
+    total, returned = (sum(row[name] for row in rows) for name in ("unroutable", "returned"))
+    finding = f"{count(total, 'message')} went to no queue, {returned:,} of them returned to the publisher"
+    return 70 if page.wrong("unroutable") else NORMAL + 5, finding
 
 
 def given_up(page: Page, rows: list[Values]) -> tuple[float, Words]:
-    return 65, f"{count(sum(row['messages'] for row in rows), 'message')} expired, dropped or dead-lettered"
+    return NORMAL + 4, f"{count(sum(row['messages'] for row in rows), 'message')} expired, dropped or dead-lettered"
 
 
 def redelivered(page: Page) -> Section | None:
@@ -220,9 +225,8 @@ def redelivered(page: Page) -> Section | None:
     if poison:
         most = max(row[name] or 0 for row in poison for name in ("redelivered", "requeued"))
         finding += f"; one message came back {count(most, 'time')}"
-        title = "Messages that keep coming back"
-        parts += [heading(title), page.table("poison", title)]
-    return Section("redelivered", "Redelivered", 58 if poison else 45, finding, parts)
+    parts += fold("Messages that keep coming back", page.traced("poison"), True)
+    return Section("redelivered", "Redelivered", 84 if page.wrong("poison") else NORMAL + 5, finding, parts)
 
 
 def links(page: Page) -> Section | None:
@@ -241,31 +245,33 @@ def links(page: Page) -> Section | None:
     if failures:
         finding += f", {count(failures, 'failure')} of links"
     parts = [flow(edges, ("Upstream", "Downstream"), LINKS_HEIGHT)] if edges else []
-    parts += [page.table("links", "Links"), heading("Conservation"), table(crossed, "Crossings", page.limit)]
-    return Section("links", "Federation links", 88 if missing else 45 if failures else NORMAL + 4, finding, parts)
+    lags = [
+        Line(f"{link['link']} at {link['upstream_node']}", link["lag_s"]) for link in page.timeline.get("links") or []
+    ]
+    parts += chart("Greatest lag, from the publish upstream to the arrival", "s", lags[:LINES])
+    parts += [
+        page.table("links", "Links"),
+        *fold("Conservation", [table(crossed, "Crossings", page.limit)], bool(missing)),
+    ]
+    return Section("links", "Federation links", 88 if missing else NORMAL + 6, finding, parts)
 
 
-def anomalies(page: Page, rows: list[Values]) -> tuple[float, Words]:
-    return 35, f"{count(page.row_count('anomalies'), 'minute')} unlike the others of their queue"
-
-
-def consumers(page: Page, rows: list[Values]) -> tuple[float, Words]:
-    slow = [row for row in rows if str(row.get("advice") or "").startswith(NOT_KEEPING_UP)]
-    if slow:
-        return 42, f"those of {count(len(slow), 'queue')} do not keep up"
-    return NORMAL, "they keep up"
-
-
-def churn(page: Page, rows: list[Values]) -> tuple[float, Words]:
-    leaks = [f"{row['name']} at {row['node']}" for row in rows if row.get("leak_suspected")]
-    if leaks:
-        return 62, f"a leak is suspected: {cut(', '.join(leaks), 80)}"
-    return NORMAL, "no leak is suspected"
+def consumers(page: Page) -> Section | None:
+    rows = page.rows("consumers")
+    if not rows:
+        return None
+    wrong = page.wrong("stuck", "slow")
+    finding = f"those of {count(len(wrong), 'queue')} do not keep up" if wrong else "they keep up"
+    parts = [
+        page.table("consumers", "Consumers"),
+        *page.tables(("consumers_by_name", "Each consumer"), is_open=bool(wrong)),
+    ]
+    return Section("consumers", "Consumers", 42 if wrong else NORMAL, finding, parts)
 
 
 def brokers(page: Page) -> Section | None:
-    nodes, rows = page.timeline.get("nodes") or [], page.rows("capacity")
-    if not nodes and not rows:
+    nodes = page.timeline.get("nodes") or []
+    if not nodes and not page.rows("capacity") and not page.rows("churn"):
         return None
     parts = []
     for title, unit, gauge, limit in (
@@ -278,22 +284,11 @@ def brokers(page: Page) -> Section | None:
         lines = [Line(node["node"], node.get(gauge) or ()) for node in nodes]
         lines += [Line(f"{node['node']} limit", node.get(limit) or ()) for node in nodes if limit is not None]
         parts += chart(title, unit, lines)
-    finding: list[Any] = []
-    shown = []
-    for row in rows:
-        for what in ("disk", "memory"):
-            hours = row.get(f"{what}_full_in_h")
-            if hours is not None and hours < FULL_H:
-                finding += ["; ", f"the {what} of {cut(row['node'])} is full in ", seconds(hours * HOUR_S)]
-        unknown = {name: "too short to tell" for name in ("disk", "memory") if row.get(f"{name}_too_short")}
-        shown.append({**row, **{f"{name}_full_in_h": text for name, text in unknown.items()}})
-    soon, near = bool(finding), near_limits(nodes)
-    for text in near:
-        finding += ["; ", text]
-    parts.append(table(shown, "Capacity", page.limit, None, ("disk_too_short", "memory_too_short")))
-    impact = 86 if soon else 75 if near else NORMAL + 3
-    words = finding[1:] or "none is near a limit"
-    return Section("brokers", "Brokers: memory, disk, descriptors, loop", impact, words, parts)
+    parts += page.tables(("capacity", "Capacity"), ("churn", "Connections, channels and queues"))
+    near = near_limits(nodes)
+    blocked = [row for row in page.wrong("blocked") if row["queue"] is None]
+    impact = 86 if blocked else 75 if near else NORMAL + 3
+    return Section("brokers", "Brokers", impact, "; ".join(near) or "none is near a limit", parts)
 
 
 def near_limits(nodes: list[Values]) -> list[str]:
@@ -336,6 +331,7 @@ def rates(page: Page) -> Section | None:
     finding = (
         f"{entered:,} in, {left:,} out, {abs(entered - left):,} {'more' if left > entered else 'fewer'} out than in"
     )
+    parts += page.tables(("throughput", "Mean and peak at 1 s, 1 min and 1 h"))
     return Section("rates", "Rates in and out", NORMAL + 8, finding, parts)
 
 
@@ -360,37 +356,37 @@ def message_flow(page: Page) -> Section | None:
             name = row[end] or ("(default)" if kind == "exchange" and row[end] == "" else "(unknown)")
             ends.append((columns[kind], f"{'link ' if kind == 'link' else ''}{name}{scope}"))
         edges.append(Edge(ends[0], ends[1], row["messages"]))
-    parts = [flow(edges, ("Exchanges", "Queues", "Consumers and links")), page.table("flow", "Flow of messages")]
-    return Section(
-        "flow", "Flow: exchange to queue to consumer", NORMAL + 7, "from each exchange to each consumer", parts
-    )
+    parts = [
+        flow(edges, ("Exchanges", "Queues", "Consumers and links")),
+        *page.tables(("flow", "Messages from each to each")),
+    ]
+    parts += page.tables(("clients", "Connections"))
+    others = sum(row["others"] - 1 for row in page.rows("clients") if row.get("others"))  # connections in one row
+    finding = f"from exchanges to consumers; {count(page.row_count('clients') + others, 'connection')}"
+    return Section("flow", "Flow of messages", NORMAL + 7, finding, parts)
 
 
-def ack_latency(page: Page) -> Section | None:
-    heat = page.timeline.get("ack_latency")
-    if not heat:
+def latency(page: Page) -> Section | None:
+    heat, rows = page.timeline.get("ack_latency"), page.rows("latency")
+    if not heat and not rows:
         return None
-    parts = [{"kind": "heat", **heat}, note("Each row covers half a power of ten; a darker cell has more messages.")]
-    finding = "from the publish to the acknowledgement"
-    return Section("ack-latency", "Latency of acknowledgements over time", NORMAL + 6, finding, parts)
+    parts: list[Part] = []
+    if heat:
+        parts = [heading("From the publish to the acknowledgement, over time"), {"kind": "heat", **heat}]
+        parts.append(note("Each row covers half a power of ten; a darker cell has more messages."))
+    parts += page.tables(
+        ("latency", "By stage"), ("end_to_end", "From the first publish, over dead letters and links"), is_open=True
+    )
+    parts += fold("The slowest messages", page.traced("slowest"), False)
+    finding: list[Any] = ["p99 up to ", seconds(rows[0]["p99_us"] / 1e6), f": {rows[0]['stage'].replace('_', ' to ')}"]
+    return Section("latency", "Latency", NORMAL + 6, finding if rows else "of acknowledged messages", parts)
 
 
-def latency(page: Page, rows: list[Values]) -> tuple[float, Words]:
-    worst = rows[0]
-    return NORMAL + 2, ["p99 up to ", seconds(worst["p99_us"] / 1e6), f": {worst['stage'].replace('_', ' to ')}"]
-
-
-def clients(page: Page, rows: list[Values]) -> tuple[float, Words]:
-    others = sum(row["others"] - 1 for row in rows if row.get("others"))  # connections in one row
-    finding = count(page.row_count("clients") + others, "connection")
-    all_messages = sum(row["messages"] for row in rows)
-    if all_messages:
-        finding += f"; the first has {rows[0]['messages'] / all_messages * 100:.0f} % of the messages listed"
-    return NORMAL + 3, finding
-
-
-def always(finding: str, impact: float = NORMAL) -> Describe:
-    return lambda page, rows: (impact, finding)
+def keys(page: Page) -> Section | None:
+    parts = page.tables(("hot_exchanges", "Exchanges"), is_open=True) + page.tables(("hot_keys", "Routing keys"))
+    if not parts:
+        return None
+    return Section("keys", "Exchanges and routing keys", NORMAL, "those with most messages", parts)
 
 
 def compared(page: Page) -> Section | None:
@@ -413,22 +409,8 @@ def per_cent(row: Values) -> str:
 
 
 MAKERS: tuple[Make, ...] = (
-    imbalances,
-    of_table("durability", "Durability across restarts", durability),
-    *(log_quality, restarts, lag, backlog),
+    *(imbalances, log_quality, restarts, queues),
     of_table("unroutable", "Unroutable", unroutable),
     of_table("given_up", "Expired, dropped and dead-lettered", given_up),
-    *(redelivered, links),
-    of_table("anomalies", "Unusual minutes", anomalies),
-    of_table("consumers", "Consumers", consumers),
-    of_table("churn", "Connections, channels and queues that came and went", churn),
-    *(brokers, compared, rates, message_flow, ack_latency),
-    of_table("latency", "Latency by stage", latency),
-    of_table("clients", "Top talkers: users and connections", clients),
-    of_table(
-        "throughput", "Throughput of queues, virtual hosts and users", always("mean and peak at 1 s, 1 min and 1 h", 1)
-    ),
-    of_table("hot_exchanges", "Exchanges by messages", always("and how unevenly their keys are used")),
-    of_table("hot_keys", "Routing keys by messages", always("the keys with most messages")),
-    of_table("hash_advice", "Hash exchanges", always("the share of the busiest queue behind one")),
+    *(redelivered, links, consumers, brokers, compared, rates, message_flow, latency, keys),
 )

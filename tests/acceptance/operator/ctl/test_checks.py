@@ -50,11 +50,8 @@ def test_a_listener_that_nobody_can_connect_to_is_named(controlled: Controlled, 
     bound.shutdown(socket.SHUT_RDWR)
     controlled.listening.call(listener.close)
     status, _, err = in_process("check_port_connectivity")
-    assert (status, err) == (
-        69,
-        "Error:\nConnection to ports of the following listeners on node node failed: \n"
-        f"Interface: 127.0.0.1, port: {port}, protocol: http, purpose: HTTP API\n",
-    )
+    failed = "Error:\nConnection to ports of the following listeners on node node failed: \n"
+    assert (status, err) == (69, f"{failed}Interface: 127.0.0.1, port: {port}, protocol: http, purpose: HTTP API\n")
 
 
 def test_a_node_without_listeners_fails_the_checks(controlled: Controlled, in_process: Warrenctl) -> None:
@@ -89,14 +86,11 @@ def test_expiring_certificates_fail_the_check(controlled: Controlled, in_process
     assert in_process("check_certificate_expiration --within soon")[0] == 64
 
 
-def test_certificates_of_services_are_checked_too(
-    controlled: Controlled, in_process: Warrenctl, tmp_path: Path
-) -> None:
+def test_certificates_of_services_are_too(controlled: Controlled, in_process: Warrenctl, tmp_path: Path) -> None:
     from warren.broker.app.listeners import tls
 
-    leaf = trustme.CA().issue_cert(
-        "localhost", not_before=now_of(controlled), not_after=now_of(controlled) + datetime.timedelta(days=2)
-    )
+    now, days = now_of(controlled), datetime.timedelta(days=2)
+    leaf = trustme.CA().issue_cert("localhost", not_before=now, not_after=now + days)
     leaf.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "leaf.pem"))
     made = tls(controlled.host.config, controlled.host.report, SSLOptions(certfile=str(tmp_path / "leaf.pem")))
     listener = controlled.listening.run(controlled.host.bind("https", "127.0.0.1", 0, POOL, made))

@@ -45,18 +45,15 @@ def test_headings_can_be_left_out() -> None:
     assert written("table", USERS, headings=False) == "guest\t[administrator]\nu\t[]\n"
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (None, ""),
-        (True, "true"),
-        (5, "5"),
-        ({"connection_name": "x", "n": 1}, '[{"connection_name","x"},{"n",1}]'),
-        (["a", "b"], "[a, b]"),
-        ({"a": ["a", 2, ["b", {"z": 1}]], "e": []}, '[{"a",["a",2,["b",[{"z",1}]]]},{"e",[]}]'),
-        ("a\tb\x1b[2J", "a\\tb\\x1b[2J"),
-    ],
-)
+@pytest.mark.parametrize(("value", "shown"), [
+    (None, ""),
+    (True, "true"),
+    (5, "5"),
+    ({"connection_name": "x", "n": 1}, '[{"connection_name","x"},{"n",1}]'),
+    (["a", "b"], "[a, b]"),
+    ({"a": ["a", 2, ["b", {"z": 1}]], "e": []}, '[{"a",["a",2,["b",[{"z",1}]]]},{"e",[]}]'),
+    ("a\tb\x1b[2J", "a\\tb\\x1b[2J"),
+])  # fmt: skip
 def test_a_cell_is_on_one_line_and_gives_a_terminal_no_orders(value: object, shown: str) -> None:
     assert cell(value) == shown
 

@@ -89,10 +89,9 @@ def test_lists_over_http_equal_those_over_the_socket(ready: Ready, warrenctl: Wa
         channel = connection.channel()
         channel.queue_declare("kept", arguments={"x-max-length": 5})
         channel.queue_declare("lone", arguments={"x-single-active-consumer": True})
-        channel.basic_consume("lone", lambda *_: None, consumer_tag="first")
-        channel.basic_consume("lone", lambda *_: None, consumer_tag="second")
-        channel.basic_publish("", "kept", b"1")
-        channel.basic_publish("", "kept", b"2")
+        for tag, body in (("first", b"1"), ("second", b"2")):
+            channel.basic_consume("lone", lambda *_: None, consumer_tag=tag)
+            channel.basic_publish("", "kept", body)
         channel.basic_qos(prefetch_count=1)
         channel.basic_consume("kept", lambda *_: None, consumer_tag="tag")
         until(lambda: "1" in warrenctl("list_queues -s messages_unacknowledged")[1].splitlines())
@@ -108,14 +107,11 @@ def sorted_lines(output: tuple[int, str, str]) -> tuple[int, list[str], str]:
     return status, sorted(out.splitlines()), err.partition("Arguments given")[0]
 
 
-@pytest.mark.parametrize(
-    ("close", "reason"),
-    [
-        ("close_connection '{pid}' 'bye ☂'", "bye ☂"),
-        ("close_all_user_connections guest bye", "bye"),
-        ("close_all_connections --per-connection-delay 1 bye", "bye"),
-    ],
-)
+@pytest.mark.parametrize(("close", "reason"), [
+    ("close_connection '{pid}' 'bye ☂'", "bye ☂"),
+    ("close_all_user_connections guest bye", "bye"),
+    ("close_all_connections --per-connection-delay 1 bye", "bye"),
+])  # fmt: skip
 def test_connections_are_closed_for_a_reason(ready: Ready, by_http: Warrenctl, close: str, reason: str) -> None:
     connection = pika.BlockingConnection(parameters(ready))
     channel = connection.channel()
@@ -187,22 +183,20 @@ def test_socket_commands_over_http_fail_in_one_line_without_a_request(command: s
 def test_credentials_are_never_shown(ready: Ready, run_with: RunWith) -> None:
     address = ready["http"][0]
     run = run_with("--url", f"http://me:secret@{address}")
-    refused = (
-        f"Error: unable to perform an operation on node 'rabbit@localhost': {address}: user or password is wrong\n"
-    )
-    assert run("list_users") == (69, "", refused)
+    says = f"Error: unable to perform an operation on node 'rabbit@localhost': {address}: user or password is wrong\n"
+    assert run("list_users") == (69, "", says)
     status, out, err = run("list_users too many")
     assert status == 64 and f"--url http://{address}" in err
     assert "secret" not in out + err and "me:" not in out + err
-    for url in (
+    for address in (
         "http://me:se/cret@host",
         "http://me:1/secret@host",
         "http://me:secret@host:x",
-        "amqp://me:se/cret@host",
+        "amqp://me:se/cret@h",
     ):
-        status, out, err = run_with("--url", url)("ping")
+        status, out, err = run_with("--url", address)("ping")
         assert (status, out) == (64, "") and "se" not in err.replace("percent-encoded in a password", "")
-        assert "cret" not in run_with("--url", url)("list_users too many")[2]
+        assert "cret" not in run_with("--url", address)("list_users too many")[2]
 
 
 def test_a_changed_user_keeps_the_rest_and_one_without_a_password_cannot_log_in(by_http: Warrenctl) -> None:

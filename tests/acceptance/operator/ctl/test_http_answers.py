@@ -43,9 +43,7 @@ def serving(serve: Callable[[socket.socket], None]) -> Iterator[str]:
         thread.join(WITHIN_S)
 
 
-def test_definitions_that_are_too_long_are_no_backup(
-    monkeypatch: pytest.MonkeyPatch, run_with: RunWith, tmp_path: Path
-) -> None:
+def test_too_long_definitions_are_no_backup(monkeypatch: pytest.MonkeyPatch, run_with: RunWith, tmp_path: Path) -> None:
     monkeypatch.setattr(api_client, "ANSWER_LIMIT", 1 << 20)
     file = tmp_path / "definitions.json"
     with fake_http_server({"GET /api/definitions": (200, {"users": ["x" * (1 << 20)]})}) as (url, _):
@@ -55,11 +53,9 @@ def test_definitions_that_are_too_long_are_no_backup(
 
 def test_federation_links_are_listed_and_restarted(run_with: RunWith) -> None:
     restart = "DELETE /api/federation-links/vhost/%2F/ae3c487a/rabbit%40far/restart"
-    answers: Answers = {
-        "GET /api/federation-links": (200, [LINK]),
-        "GET /api/federation-links/state/down": (200, [LINK]),
-        restart: (204, None),
-    }
+    links = (200, [LINK])
+    answers: Answers = {"GET /api/federation-links": links, "GET /api/federation-links/state/down": links}
+    answers[restart] = (204, None)
     with fake_http_server(answers) as (url, asked):
         run = run_with("--url", url)
         output = json.loads(run("federation_status --formatter json")[1])
@@ -80,10 +76,8 @@ def test_no_answer_in_time_is_75_and_no_http_is_69(run_with: RunWith) -> None:
         output = "Error: operation list_users on node rabbit@localhost timed out. Timeout value used: 100\n"
         assert run("list_users") == (75, "", output)
     status, out, err = run("list_users")
-    assert (status, out) == (
-        69,
-        "",
-    ) and f"{address}: Connection refused: nothing listens there; the log of the broker says" in err
+    assert (status, out) == (69, "")
+    assert f"{address}: Connection refused: nothing listens there; the log of the broker says" in err
 
 
 def test_a_port_of_another_protocol_is_named_without_the_bytes_that_it_sends(run_with: RunWith) -> None:
@@ -110,9 +104,7 @@ def test_a_response_of_another_program_is_reported_in_one_line(run_with: RunWith
         assert (status, out) == (69, "") and err.endswith(": not the HTTP API of RabbitMQ\n")
 
 
-def test_a_certificate_has_to_be_one_that_the_system_trusts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_with: RunWith
-) -> None:
+def test_a_certificate_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_with: RunWith) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

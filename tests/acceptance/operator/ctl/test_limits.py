@@ -11,60 +11,40 @@ pytestmark = pytest.mark.sockets
 GIB = 1 << 30  # memory of the node
 
 
-@pytest.mark.parametrize(
-    ("line", "limit", "banner"),
-    [
-        ("0.4", int(GIB * 0.4), "0.4"),
-        ("absolute 200MB", 200_000_000, "200MB bytes"),
-        ("absolute 200MiB", 200 << 20, "200MiB bytes"),
-        ("absolute 3000000", 3_000_000, "3000000 bytes"),
-    ],
-)
-def test_a_memory_limit_is_a_share_or_a_size(
-    controlled: Controlled, in_process: Warrenctl, line: str, limit: int, banner: str
-) -> None:
-    output = f"Setting memory threshold on node to {banner} ...\n"
-    assert in_process(f"set_vm_memory_high_watermark {line}") == (0, output, "")
-    assert controlled.host.resources.memory_limit_bytes == limit
+MEMORY, DISK = "set_vm_memory_high_watermark", "set_disk_free_limit"
 
 
-@pytest.mark.parametrize(
-    ("line", "limit", "banner"),
-    [
-        ("50MB", 50_000_000, "50MB bytes"),
-        ("mem_relative 1.5", GIB * 3 // 2, "1.5 times the total RAM"),
-        ("1000", 1000, "1000 bytes"),
-    ],
-)
-def test_a_disk_limit_is_a_size_or_a_share(
-    controlled: Controlled, in_process: Warrenctl, line: str, limit: int, banner: str
-) -> None:
-    output = f"Setting disk free limit on node to {banner} ...\n"
-    assert in_process(f"set_disk_free_limit {line}") == (0, output, "")
-    assert controlled.host.resources.disk_free_limit_bytes == limit
+@pytest.mark.parametrize(("line", "bytes_", "says"), [
+    (f"{MEMORY} 0.4", int(GIB * 0.4), "memory threshold on node to 0.4"),
+    (f"{MEMORY} absolute 200MB", 200_000_000, "memory threshold on node to 200MB bytes"),
+    (f"{MEMORY} absolute 200MiB", 200 << 20, "memory threshold on node to 200MiB bytes"),
+    (f"{MEMORY} absolute 3000000", 3_000_000, "memory threshold on node to 3000000 bytes"),
+    (f"{DISK} 50MB", 50_000_000, "disk free limit on node to 50MB bytes"),
+    (f"{DISK} mem_relative 1.5", GIB * 3 // 2, "disk free limit on node to 1.5 times the total RAM"),
+    (f"{DISK} 1000", 1000, "disk free limit on node to 1000 bytes"),
+])  # fmt: skip
+def test_a_limit_is_set(controlled: Controlled, in_process: Warrenctl, line: str, bytes_: int, says: str) -> None:
+    assert in_process(line) == (0, f"Setting {says} ...\n", "")
+    resources = controlled.host.resources
+    assert bytes_ == (resources.memory_limit_bytes if MEMORY in line else resources.disk_free_limit_bytes)
 
 
-@pytest.mark.parametrize(
-    ("line", "status", "says"),
-    [
-        ("set_vm_memory_high_watermark 2", 65, "The threshold should be a fraction between 0.0 and 1.0"),
-        ("set_vm_memory_high_watermark much", 65, "a size follows the word absolute, as in: absolute 2GB"),
-        ("set_vm_memory_high_watermark nan", 65, "Bad argument: A fraction of the memory is a number such as 0.4"),
-        ("set_vm_memory_high_watermark absolute much", 65, "or a number with a unit, such as 512MiB or 2GB"),
-        ("set_vm_memory_high_watermark absolute 5MBkb", 65, "Invalid units. Use one of kB, MB, GB, TB, KiB"),
-        ("set_vm_memory_high_watermark absolute", 64, "not enough arguments."),
-        (f"set_vm_memory_high_watermark absolute {10**400}", 65, "A size is at most 9223372036854775807 bytes"),
-        (f"set_disk_free_limit {1 << 63}", 65, "A size is at most 9223372036854775807 bytes"),
-        (f"set_disk_free_limit {'9' * 5000}GB", 65, "A size is at most 9223372036854775807 bytes"),
-        ("add_user '' x", 65, "Bad argument: user cannot be an empty string"),
-        ("set_disk_free_limit much", 65, "A size is a number of bytes, or a number with a unit"),
-        ("set_disk_free_limit mem_relative inf", 65, "A fraction of the memory is a number such as 0.4\n"),
-        ("set_disk_free_limit mem_relative", 64, "not enough arguments."),
-    ],
-)
-def test_an_invalid_limit_is_refused(
-    controlled: Controlled, in_process: Warrenctl, line: str, status: int, says: str
-) -> None:
+@pytest.mark.parametrize(("line", "status", "says"), [
+    ("set_vm_memory_high_watermark 2", 65, "The threshold should be a fraction between 0.0 and 1.0"),
+    ("set_vm_memory_high_watermark much", 65, "a size follows the word absolute, as in: absolute 2GB"),
+    ("set_vm_memory_high_watermark nan", 65, "Bad argument: A fraction of the memory is a number such as 0.4"),
+    ("set_vm_memory_high_watermark absolute much", 65, "or a number with a unit, such as 512MiB or 2GB"),
+    ("set_vm_memory_high_watermark absolute 5MBkb", 65, "Invalid units. Use one of kB, MB, GB, TB, KiB"),
+    ("set_vm_memory_high_watermark absolute", 64, "not enough arguments."),
+    (f"set_vm_memory_high_watermark absolute {10**400}", 65, "A size is at most 9223372036854775807 bytes"),
+    (f"set_disk_free_limit {1 << 63}", 65, "A size is at most 9223372036854775807 bytes"),
+    (f"set_disk_free_limit {'9' * 5000}GB", 65, "A size is at most 9223372036854775807 bytes"),
+    ("add_user '' x", 65, "Bad argument: user cannot be an empty string"),
+    ("set_disk_free_limit much", 65, "A size is a number of bytes, or a number with a unit"),
+    ("set_disk_free_limit mem_relative inf", 65, "A fraction of the memory is a number such as 0.4\n"),
+    ("set_disk_free_limit mem_relative", 64, "not enough arguments."),
+])  # fmt: skip
+def test_others_are_refused(controlled: Controlled, in_process: Warrenctl, line: str, status: int, says: str) -> None:
     ended, out, err = in_process(line)
     assert (ended, out) == (status, "")
     assert err.startswith("Error (argument validation): ") and says in err

@@ -60,9 +60,7 @@ def test_each_command_of_warren_reports_a_full_disk(capsys: pytest.CaptureFixtur
             assert (line, warren(*line.split()), capsys.readouterr().err) == (line, 74, FULL.format("warren"))
 
 
-def test_each_command_reports_a_full_disk(
-    warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_commands_report_a_full_disk(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)  # export_definitions writes a file
     said = FULL.format("warrenctl")
     with open("/dev/full", "w", encoding="utf-8") as full, redirect_stdout(full):

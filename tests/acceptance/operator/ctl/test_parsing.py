@@ -53,11 +53,8 @@ def test_two_dashes_end_the_options() -> None:
 
 
 def test_short_options_are_the_long_ones() -> None:
-    assert read("-p v -n a@b list_queues -q -s -t 5 name") == (
-        "list_queues",
-        ["name"],
-        {"vhost": "v", "node": "a@b", "quiet": True, "silent": True, "timeout": "5"},
-    )
+    options = {"vhost": "v", "node": "a@b", "quiet": True, "silent": True, "timeout": "5"}
+    assert read("-p v -n a@b list_queues -q -s -t 5 name") == ("list_queues", ["name"], options)
     assert read("delete_queue -e -u q")[2] == {"if-empty": True, "if-unused": True}
 
 
@@ -76,18 +73,15 @@ def test_short_options_are_those_of_the_command() -> None:
     assert read("delete_queue -e list")[1:] == (["list"], {"if-empty": True})
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("add_user", "Error (argument validation): not enough arguments.\nArguments given:\n\tadd_user"),
-        ("delete_user a b", "Error (argument validation): too many arguments."),
-        ("list_users --nonsense", "Invalid options for this command:\n--nonsense : "),
-        ("list_users --priority 3", "Invalid options for this command:\n--priority : "),
-        ("list_queus", "\nCommand 'list_queus' not found. \nDid you mean 'list_queues'? "),
-        ("xyzzy", "\nCommand 'xyzzy' not found. "),
-        ("list_users --timeout", "requires an argument"),
-    ],
-)
+@pytest.mark.parametrize(("line", "says"), [
+    ("add_user", "Error (argument validation): not enough arguments.\nArguments given:\n\tadd_user"),
+    ("delete_user a b", "Error (argument validation): too many arguments."),
+    ("list_users --nonsense", "Invalid options for this command:\n--nonsense : "),
+    ("list_users --priority 3", "Invalid options for this command:\n--priority : "),
+    ("list_queus", "\nCommand 'list_queus' not found. \nDid you mean 'list_queues'? "),
+    ("xyzzy", "\nCommand 'xyzzy' not found. "),
+    ("list_users --timeout", "requires an argument"),
+])  # fmt: skip
 def test_a_wrong_line_gets_rabbitmqs_error(line: str, says: str) -> None:
     with pytest.raises(BadCommandLine) as wrong:
         parse(shlex.split(line))

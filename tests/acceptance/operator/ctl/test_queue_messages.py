@@ -26,11 +26,8 @@ def test_messages_move_to_a_queue_and_to_an_exchange(ready: Ready, warrenctl: Wa
         banner = "Moving messages of queue 'from' to queue 'to' in vhost '/' ..."
         assert warrenctl("move_messages --count 4 from to") == (0, f"{banner}\nMoved 4 messages\n", "")
         assert [channel.basic_get("to", auto_ack=True)[2] for _ in range(4)] == [b"0", b"1", b"2", b"3"]
-        assert by_http("-s move_messages --routing-key new --to-exchange from amq.direct") == (
-            0,
-            "Moved 5 messages\n",
-            "",
-        )
+        moved = (0, "Moved 5 messages\n", "")
+        assert by_http("-s move_messages --routing-key new --to-exchange from amq.direct") == moved
         assert channel.queue_declare("keyed", passive=True).method.message_count == 5
         status, out, err = by_http("-s move_messages --to-exchange keyed amq.fanout")
         assert (status, out) == (69, "") and err.startswith("Error:\nMoved 0 messages, then: ")
@@ -43,9 +40,7 @@ def test_messages_move_to_a_queue_and_to_an_exchange(ready: Ready, warrenctl: Wa
         assert channel.queue_declare("keyed", passive=True).method.message_count == 5
 
 
-def test_an_interrupted_move_prints_its_count(
-    ready: Ready, by_http: Warrenctl, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_move_cut_short_prints_its_count(ready: Ready, by_http: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
     post = API.post
 
     def refuse_second(self: API, *path: str, **more: Any) -> Any:

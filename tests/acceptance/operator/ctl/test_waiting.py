@@ -26,28 +26,19 @@ def here(tmp_path: Path, run_with: RunWith) -> Warrenctl:
     return run_with("--data", str(tmp_path))
 
 
-@pytest.fixture
-def later() -> Callable[[Callable[[], object]], None]:
-    """Call a function in another thread after SOON_S."""
-
-    def start(work: Callable[[], object]) -> None:
-        threading.Timer(LATER_S, work).start()
-
-    return start
+def later(work: Callable[[], object]) -> None:
+    """Call a function in another thread after LATER_S."""
+    threading.Timer(LATER_S, work).start()
 
 
-def test_a_node_that_starts_later_is_waited_for(
-    tmp_path: Path, here: Warrenctl, later: Callable[[Callable[[], object]], None]
-) -> None:
+def test_a_node_that_starts_later_is_waited_for(tmp_path: Path, here: Warrenctl) -> None:
     node = Controlled(tmp_path)
     later(node.open)
     assert here("await_startup") == (0, "", "")
     node.close()
 
 
-def test_the_node_of_a_process_is_waited_for(
-    tmp_path: Path, here: Warrenctl, later: Callable[[Callable[[], object]], None]
-) -> None:
+def test_the_node_of_a_process_is_waited_for(tmp_path: Path, here: Warrenctl) -> None:
     node = Controlled(tmp_path)
     file, own = tmp_path / "pid", os.getpid()
 
@@ -83,15 +74,12 @@ def test_waiting_ends_at_the_timeout(tmp_path: Path, here: Warrenctl) -> None:
     assert here(f"wait --pid {os.getpid()} -t 0.1")[::2] == (75, output.format("wait"))
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("wait", '"No pid or pidfile specified"'),
-        ("wait --pid 1 file", '"Cannot specify both pid and pidfile"'),
-        ("wait --pid none", "--pid : none"),
-        ("wait --pid 0", "--pid : 0"),
-    ],
-)
+@pytest.mark.parametrize(("line", "says"), [
+    ("wait", '"No pid or pidfile specified"'),
+    ("wait --pid 1 file", '"Cannot specify both pid and pidfile"'),
+    ("wait --pid none", "--pid : none"),
+    ("wait --pid 0", "--pid : 0"),
+])  # fmt: skip
 def test_wait_needs_a_pid_or_a_pid_file(here: Warrenctl, line: str, says: str) -> None:
     status, _, err = here(line)
     assert status == 64 and err.startswith("Error (argument validation): ") and says in err
@@ -104,9 +92,7 @@ def test_a_node_that_does_not_answer_in_time_is_75(tmp_path: Path, here: Warrenc
         assert here("list_queues -t soon")[0] == 64
 
 
-def test_stop_returns_when_the_node_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_with: RunWith
-) -> None:
+def test_stop_returns_when_the_node_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_with: RunWith) -> None:
     with broker_process(tmp_path) as broker:
         process, ready = broker.process, broker.addresses
         run = run_with("--data", str(Path(ready["control"][0]).parent))

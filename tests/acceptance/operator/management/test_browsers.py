@@ -14,11 +14,8 @@ from warren.plugins.management.framework.origins import Origins
 HOST = "mq.example:15672"
 NEW_ADMINISTRATOR = {"users": [{"name": "mallory", "password_hash": "", "tags": "administrator"}]}
 FORM_TYPE = "multipart/form-data; boundary=b"
-FORM = (
-    b'--b\r\nContent-Disposition: form-data; name="file"; filename="d.json"\r\n\r\n'
-    + json.dumps(NEW_ADMINISTRATOR).encode()
-    + b"\r\n--b--\r\n"
-)
+FILE = b'--b\r\nContent-Disposition: form-data; name="file"; filename="d.json"\r\n\r\n'
+FORM = FILE + json.dumps(NEW_ADMINISTRATOR).encode() + b"\r\n--b--\r\n"
 FORM_TYPES = ("application/x-www-form-urlencoded", "text/plain", FORM_TYPE, "")
 ELSEWHERE = (
     {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"},

@@ -79,18 +79,15 @@ def test_each_object_of_a_policymaker_counts(full: Api, monkeypatch: pytest.Monk
         assert full.put(f"{path}3", body, user=PM).status == 201
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/policies/%2F/long", POLICY | {"pattern": "x" * LONG_BYTES}),
-        ("/policies/%2F/" + "n" * LONG_BYTES, POLICY),
-        ("/policies/%2F/" + "n" * 800, POLICY | {"definition": {"dead-letter-routing-key": "x" * 200}}),
-        ("/parameters/federation-upstream/%2F/long", {"value": {"uri": "amqp://localhost/" + "x" * LONG_BYTES}}),
-        ("/parameters/federation-upstream/%2F/" + "n" * LONG_BYTES, UPSTREAM),
-        ("/global-parameters/long", {"value": "x" * LONG_BYTES}),
-        ("/global-parameters/" + "n" * LONG_BYTES, {"value": 1}),
-    ],
-)
+@pytest.mark.parametrize(("path", "body"), [
+    ("/policies/%2F/long", POLICY | {"pattern": "x" * LONG_BYTES}),
+    ("/policies/%2F/" + "n" * LONG_BYTES, POLICY),
+    ("/policies/%2F/" + "n" * 800, POLICY | {"definition": {"dead-letter-routing-key": "x" * 200}}),
+    ("/parameters/federation-upstream/%2F/long", {"value": {"uri": "amqp://localhost/" + "x" * LONG_BYTES}}),
+    ("/parameters/federation-upstream/%2F/" + "n" * LONG_BYTES, UPSTREAM),
+    ("/global-parameters/long", {"value": "x" * LONG_BYTES}),
+    ("/global-parameters/" + "n" * LONG_BYTES, {"value": 1}),
+])  # fmt: skip
 def test_a_long_parameter_is_refused_except_for_administrators(full: Api, path: str, body: dict[str, Any]) -> None:
     answer = full.put(path, body, user=PM)
     assert answer.status == 503 and answer.json["reason"].endswith("the broker is low on disk")
@@ -124,10 +121,9 @@ def test_a_parameter_is_replaced_by_one_that_is_not_longer(full: Api, monkeypatc
         ("/global-parameters/one", "value", {}),
         ("/parameters/federation-upstream/%2F/one", "value", {}),
     ):
-        long, shorter, longer = [
-            body | {key: {"uri": f"amqp://{text}"} if "federation" in path else text}
-            for text in ("x" * 2_000, "y" * 1_999, "z" * 2_000)
-        ]
+        texts = ("x" * 2_000, "y" * 1_999, "z" * 2_000)
+        values = [{"uri": f"amqp://{text}"} if "federation" in path else text for text in texts]
+        long, shorter, longer = [body | {key: value} for value in values]
         alarms.clear(DISK)
         assert full.put(path, long, user=PM).status == 201
         alarms.set(DISK)
@@ -136,19 +132,16 @@ def test_a_parameter_is_replaced_by_one_that_is_not_longer(full: Api, monkeypatc
         assert full.put(path, longer, user=PM).status == 503
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("/policies/%2F/bad", {"pattern": "x", "definition": {"nonsense": "x" * LONG_BYTES}}, 400),
-        ("/policies/%2F/bad", {"pattern": "(" * LONG_BYTES, "definition": {"max-length": 1}}, 400),
-        ("/parameters/nonsense/%2F/bad", {"value": "x" * LONG_BYTES}, 400),
-        ("/parameters/federation-upstream/%2F/bad", {"value": {"uri": "nonsense:" + "x" * LONG_BYTES}}, 400),
-        ("/global-parameters/cluster_name", {"value": "x" * LONG_BYTES}, 401),
-        ("/operator-policies/%2F/bad", POLICY | {"pattern": "x" * LONG_BYTES}, 401),
-    ],
-)
-def test_a_permanent_refusal_is_not_503(
-    full: Api, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any], status: int
+@pytest.mark.parametrize(("path", "body", "status"), [
+    ("/policies/%2F/bad", {"pattern": "x", "definition": {"nonsense": "x" * LONG_BYTES}}, 400),
+    ("/policies/%2F/bad", {"pattern": "(" * LONG_BYTES, "definition": {"max-length": 1}}, 400),
+    ("/parameters/nonsense/%2F/bad", {"value": "x" * LONG_BYTES}, 400),
+    ("/parameters/federation-upstream/%2F/bad", {"value": {"uri": "nonsense:" + "x" * LONG_BYTES}}, 400),
+    ("/global-parameters/cluster_name", {"value": "x" * LONG_BYTES}, 401),
+    ("/operator-policies/%2F/bad", POLICY | {"pattern": "x" * LONG_BYTES}, 401),
+])  # fmt: skip
+def test_some_are_refused_for_good(
+    full: Api, monkeypatch: pytest.MonkeyPatch, path: str, body: Any, status: int
 ) -> None:
     monkeypatch.setattr(resource_alarms, "STORED_LIMIT", 0)
     answer = full.put(path, body, user=PM)

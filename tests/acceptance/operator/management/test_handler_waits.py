@@ -14,33 +14,21 @@ WAITS = ("wait", "complete", "carry_out", "in_slices", "searching")  # methods o
 # Functions that await something else, with the reason.
 EXCEPTIONS = {
     "framework/request.py": {
-        "wait": "the mechanism itself",
-        "complete": "the mechanism itself",
-        "carry_out": "the mechanism itself",
+        **dict.fromkeys(WAITS, "the mechanism itself"),
         "_carry_out": "the rest of a change, which is done to its end",
-        "in_slices": "the mechanism itself",
-        "searching": "the mechanism itself",
     },
-    "framework/bodies.py": {
-        "read": "before the handler: rights are checked after the body",
-        "parse": "before the handler: rights are checked after the body",
-    },
+    "framework/bodies.py": dict.fromkeys(("read", "parse"), "before the handler: rights are checked after the body"),
     "framework/router.py": {"read": "before the handler: rights are checked after the body"},
-    "framework/pagination.py": {
-        "list_response": "changes nothing, and is awaited through the request",
-        "make_list": "changes nothing, and is awaited through the request",
-    },
+    "framework/pagination.py": dict.fromkeys(
+        ("list_response", "make_list"), "changes nothing, and is awaited through one"
+    ),
     "framework/line_stream.py": {"lines": "changes nothing; rights are checked before each piece is sent"},
     "framework/unread.py": dict.fromkeys(("room", "wait"), "has no request, and is awaited through one"),
-    "framework/openapi.py": {
-        "answer": "the same for everybody, without a password",
-        "get_document": "the same for everybody, without a password",
-        "get_page": "the same for everybody, without a password",
-    },
-    "api/bindings.py": {
-        "emitted": "has no request, and is awaited through one",
-        "unbound": "has no request, and is awaited through one",
-    },
+    "framework/openapi.py": dict.fromkeys(
+        ("answer", "get_document", "get_page"), "the same for all, without a password"
+    ),
+    "api/bindings.py": dict.fromkeys(("emitted", "unbound"), "has no request, and is awaited through one"),
+    "views/vhost.py": {"totals_of": "has no request, and is awaited through one"},
 }
 
 
@@ -78,12 +66,9 @@ def waits_through_request(waited: ast.expr, own: set[str], iterators: set[str]) 
 
 def faults(text: str, own: set[str], exceptions: dict[str, str]) -> Iterator[str]:
     for function in functions(ast.parse(text)):
-        iterators = {  # names of `request.in_slices(...)`
-            node.targets[0].id
-            for node in ast.walk(function)
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-            if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "request.in_slices"
-        }
+        assigned = [node for node in ast.walk(function) if isinstance(node, ast.Assign)]
+        named = [node for node in assigned if ast.unparse(node.value).startswith("request.in_slices(")]
+        iterators = {ast.unparse(node.targets[0]) for node in named}
         for waited in awaited(function):
             if function.name not in exceptions and not waits_through_request(waited, own, iterators):
                 yield f"{function.name} awaits {ast.unparse(waited)}"
@@ -96,21 +81,14 @@ def test_handlers_wait_through_their_request() -> None:
     files = sorted([*FOLDER.glob("api/*.py"), *FOLDER.glob("framework/*.py"), *FOLDER.glob("views/*.py")])
     names_of = ((file.relative_to(FOLDER).as_posix(), file) for file in files)
     texts = {name: file.read_text() for name, file in names_of if name != CALLER}
-    own = {
-        function.name
-        for name, text in texts.items()
-        for function in functions(ast.parse(text))
-        if function.args.args and function.args.args[0].arg == "request"
-        if function.name not in EXCEPTIONS.get(name, {})
-    }
-    found = [
-        f"{name}: {fault}" for name, text in texts.items() for fault in faults(text, own, EXCEPTIONS.get(name, {}))
-    ]
-    assert not found, "a handler waits for something else than its request:\n" + "\n".join(found)
-    names = {(name, function.name) for name, text in texts.items() for function in functions(ast.parse(text))}
-    assert {(name, one) for name, excepted in EXCEPTIONS.items() for one in excepted} <= names, (
-        "an exception is obsolete"
-    )
+    defined = [(name, function) for name, text in texts.items() for function in functions(ast.parse(text))]
+    served = [(name, one.name) for name, one in defined if one.args.args and one.args.args[0].arg == "request"]
+    own = {function for name, function in served if function not in EXCEPTIONS.get(name, {})}
+    found = [(name, list(faults(text, own, EXCEPTIONS.get(name, {})))) for name, text in texts.items()]
+    assert not any(wrong for _, wrong in found), f"a handler waits for something else than its request: {found}"
+    names = {(name, function.name) for name, function in defined}
+    obsolete = {(name, one) for name, excepted in EXCEPTIONS.items() for one in excepted} - names
+    assert not obsolete
 
 
 def test_no_handler_waits_while_changes_are_attributed_to_its_user() -> None:

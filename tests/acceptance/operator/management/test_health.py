@@ -1,16 +1,21 @@
 """Health checks."""
 
+import asyncio
 import dataclasses
 import datetime
 import ssl
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trustme
 
-from tests.support.http import Api
+from tests.support.http import Api, asgi_scope, call_application
 from warren.broker.net.tls import TLS, TLSOptions
 from warren.broker.plugin_host.host import Listening
+from warren.broker.plugin_host.standby_host import StandbyHost
+from warren.plugins.management.standby import StandbyAPI
 
 
 @pytest.fixture
@@ -21,14 +26,11 @@ def listening(api: Api, monkeypatch: pytest.MonkeyPatch) -> list[Listening]:
     return found
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("alarms", "local-alarms", "virtual-hosts", "node-is-quorum-critical", "metadata-store/initialized"),
-        *("metadata-store/initialized/with-data", "reached-target-cluster-size", "certificate-expiration/1/weeks"),
-        *("quorum-queues-without-elected-leaders/all-vhosts/", "quorum-queues-without-elected-leaders/vhost/%2F/"),
-    ],
-)
+@pytest.mark.parametrize("path", [
+    *("alarms", "local-alarms", "virtual-hosts", "node-is-quorum-critical", "metadata-store/initialized"),
+    *("metadata-store/initialized/with-data", "reached-target-cluster-size", "certificate-expiration/1/weeks"),
+    *("quorum-queues-without-elected-leaders/all-vhosts/", "quorum-queues-without-elected-leaders/vhost/%2F/"),
+])  # fmt: skip
 def test_a_healthy_node_answers_ok(api: Api, path: str) -> None:
     answer = api.get(f"/health/checks/{path}")
     assert (answer.status, answer.json["status"]) == (200, "ok")
@@ -50,11 +52,8 @@ def test_unrestored_definitions_fail_the_check_and_are_named_to_monitoring(api: 
 def test_the_check_of_alarms_names_node_and_resource(api: Api) -> None:
     api.host.node.alarms.set("disk")
     node = api.host.node.name
-    assert api.get("/health/checks/alarms").json == {
-        "status": "failed",
-        "reason": "There are alarms in effect in the cluster",
-        "alarms": [{"node": node, "resource": "disk space"}],
-    }
+    reason, alarms = "There are alarms in effect in the cluster", [{"node": node, "resource": "disk space"}]
+    assert api.get("/health/checks/alarms").json == {"status": "failed", "reason": reason, "alarms": alarms}
     answer = api.get("/health/checks/local-alarms")
     assert (answer.status, answer.json["reason"]) == (503, "There are alarms in effect on the node")
     assert api.get("/healthchecks/node").json["status"] == "failed"
@@ -118,11 +117,8 @@ def test_expiring_certificates_have_their_listener(api: Api, listening: list[Lis
     assert fields["cacertfile_expires_on"] == ["Jan  1 00:00:00 3000 GMT"]
     said = "Time unit not recognised. Supported units: days, weeks, months, years."
     assert api.get("/health/checks/certificate-expiration/1/foo").error == (400, "bad_request", said)
-    assert api.get("/health/checks/certificate-expiration/x/days").error == (
-        400,
-        "bad_request",
-        "Invalid expiration value.",
-    )
+    said = "Invalid expiration value."
+    assert api.get("/health/checks/certificate-expiration/x/days").error == (400, "bad_request", said)
     assert api.get("/health/checks/certificate-expiration/1/DAYS").status == 200
 
 
@@ -133,3 +129,12 @@ def test_a_virtual_host_is_alive_if_its_test_message_is_got(api: Api) -> None:
     assert api.get("/aliveness-test/nope").status == 404
     api.peer.add_user("m", ("management",), ("", "", ""))
     assert api.get("/aliveness-test/%2F", user="m").error == (401, "not_authorised", "Access refused.")
+
+
+@pytest.mark.parametrize("prefix", ["", "/rmq", "/rmq/"])
+def test_health_checks_say_standby_below_each_form_of_the_prefix(prefix: str) -> None:
+    host: Any = SimpleNamespace(config=SimpleNamespace(management=SimpleNamespace(path_prefix=prefix)))
+    scope, body = asgi_scope("GET", "/health/checks/ready-to-serve-clients")
+    scope["raw_path"] = prefix.rstrip("/").encode() + scope["raw_path"]
+    response = asyncio.run(call_application(StandbyAPI(cast(StandbyHost, host)), scope, body))
+    assert (response.status, response.json["reason"]) == (503, "standby")

@@ -1,13 +1,16 @@
 """HTTP requests: paths, methods, bodies, headers."""
 
 import asyncio
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from tests.support.http import Api, asgi_scope, call_application
+from tests.support.http import Api, asgi_scope, call_application, incoming_of
 from tests.support.users import set_tags
 from warren.broker.config.config import HTTPListener
+from warren.plugins.management.framework.access_log import AccessLog
+from warren.plugins.management.service import ManagementService
 
 MISSING = (404, "Object Not Found", "Not Found")
 
@@ -148,14 +151,36 @@ def test_a_stream_and_a_path_in_the_query_are_logged_by_their_routes(tmp_path: P
     assert "127.0.0.1 - guest [" in stream and '"GET /api/warren/trace/%2F HTTP/1.1" 200 ' in stream
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("/auth/hash%5Fpassword/secret", "/%61uth/%68ash_password/secret", "//auth//hash_password/secret"),
-        "/warren/path?path=auth/hash_password/secret",
-    ],
-)
+@pytest.mark.parametrize("path", [
+    *("/auth/hash%5Fpassword/secret", "/%61uth/%68ash_password/secret", "//auth//hash_password/secret"),
+    "/warren/path?path=auth/hash_password/secret",
+])  # fmt: skip
 def test_a_password_in_a_path_is_not_logged_however_it_is_written(tmp_path: Path, path: str) -> None:
     api = Api(http_log_dir=str(tmp_path))
     api.get(path)
     assert "secret" not in (tmp_path / "access.log").read_text()
+
+
+def test_a_folder_that_cannot_be_written_fails_the_start_with_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    api = Api()
+    management = dataclasses.replace(api.host.config.management, http_log_dir=str(tmp_path / "file"))
+    api.host.config = dataclasses.replace(api.host.config, management=management)
+    try:
+        with pytest.raises(ValueError, match=r"management\.http_log_dir: .*file: it is a file, and a folder is needed"):
+            asyncio.run(ManagementService().start(api.host))
+    finally:
+        api.close()
+
+
+def test_requests_are_answered_while_it_cannot_be_written_and_one_error_is_logged(tmp_path: Path) -> None:
+    lines: list[tuple[str, str, dict[str, object]]] = []
+    log = AccessLog(str(tmp_path / "missing" / "http"), lambda *line: lines.append(line))
+    incoming = incoming_of(user="guest")
+    for _ in range(3):
+        log.write(incoming, "/", 200, 2, 0)
+    reason = f"{tmp_path}/missing/http/access.log: there is no such file or folder: check the path"
+    assert [(event, fields["reason"]) for event, _, fields in lines] == [("http_log_not_written", reason)]
+    log.prepare()
+    log.write(incoming, "/", 200, 2, 0)
+    assert (tmp_path / "missing" / "http" / "access.log").read_text().startswith("127.0.0.1 - guest ")

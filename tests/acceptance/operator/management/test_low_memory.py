@@ -13,20 +13,16 @@ from warren.plugins.management.framework.http_api import HTTPAPI
 BINDING = "/bindings/%2F/e/amq.topic/q/q"
 PUBLISH = {"routing_key": "k", "properties": {}, "payload": "", "payload_encoding": "string"}
 NEW = (
-    ("PUT", "/queues/%2F/new", {}),
-    ("PUT", "/exchanges/%2F/new", {"type": "fanout"}),
-    ("POST", BINDING, {"routing_key": "new"}),
-    ("PUT", "/vhosts/new", {}),
+    ("PUT", "/queues/%2F/new", {}), ("PUT", "/exchanges/%2F/new", {"type": "fanout"}),
+    ("POST", BINDING, {"routing_key": "new"}), ("PUT", "/vhosts/new", {}),
     ("POST", "/definitions", {"queues": [{"vhost": "/", "name": "new"}]}),
-)
+)  # fmt: skip
 EXISTING = (
-    ("PUT", "/queues/%2F/q", {}),
-    ("PUT", "/exchanges/%2F/x", {"type": "fanout"}),
-    ("POST", BINDING, {"routing_key": "k"}),
-    ("PUT", "/vhosts/%2F", {"description": "changed"}),
+    ("PUT", "/queues/%2F/q", {}), ("PUT", "/exchanges/%2F/x", {"type": "fanout"}),
+    ("POST", BINDING, {"routing_key": "k"}), ("PUT", "/vhosts/%2F", {"description": "changed"}),
     ("PUT", "/policies/%2F/short", {"pattern": "", "definition": {"max-length": 1}}),
     ("POST", "/definitions", {"queues": [{"vhost": "/", "name": "q"}]}),
-)
+)  # fmt: skip
 REFUSED = (  # by the user worker, who may not configure what begins with "no"
     ("PUT", "/queues/%2F/none", {}, 401),
     ("PUT", "/queues/%2F/amq.new", {}, 401),
@@ -80,9 +76,7 @@ def test_an_existing_object_is_not(low: Api, method: str, path: str, body: dict[
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status"), REFUSED)
-def test_a_permanent_refusal_is_not_503(
-    low: Api, method: str, path: str, body: dict[str, Any] | None, status: int
-) -> None:
+def test_a_final_refusal_is_no_503(low: Api, method: str, path: str, body: Any, status: int) -> None:
     vhost = low.peer.node.vhosts["/"]
     for name in ("no", "q"):
         vhost.declare_queue(name)
@@ -108,7 +102,7 @@ def test_a_check_of_aliveness_declares_nothing_during_an_alarm(api: Api, alarm: 
 
 @pytest.mark.parametrize(("method", "path", "body"), [NEW[0], NEW[1], ("DELETE", "/queues/%2F/q", None)])
 def test_a_request_that_has_waited_checks_the_rights_of_its_user_again(
-    api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: dict[str, Any] | None
+    api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: Any
 ) -> None:
     vhost = api.peer.node.vhosts["/"]
     waiting: list[Callable[[], None]] = []

@@ -54,18 +54,15 @@ def test_binary_payloads_are_base64_in_both_directions(queue: Api) -> None:
     assert (second["payload"], second["payload_bytes"]) == (base64.b64encode(b"te").decode(), 4)
 
 
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({"payload": 5}, "payload_not_string"),
-        ({"payload_encoding": "hex"}, ["unsupported_encoding", "hex"]),
-        ({"payload_encoding": "base64", "payload": "!"}, ["not_base64", "!"]),
-        ({"properties": {"priority": "high"}}, ["not_int", "priority"]),
-        ({"properties": {"expiration": 5}}, ["not_string", "expiration"]),
-        ({"properties": {"headers": 5}}, "arguments should be a map"),
-        ({"properties": {"user_id": "other"}}, "406 PRECONDITION_FAILED - user_id property set to 'other' but"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "reason"), [
+    ({"payload": 5}, "payload_not_string"),
+    ({"payload_encoding": "hex"}, ["unsupported_encoding", "hex"]),
+    ({"payload_encoding": "base64", "payload": "!"}, ["not_base64", "!"]),
+    ({"properties": {"priority": "high"}}, ["not_int", "priority"]),
+    ({"properties": {"expiration": 5}}, ["not_string", "expiration"]),
+    ({"properties": {"headers": 5}}, "arguments should be a map"),
+    ({"properties": {"user_id": "other"}}, "406 PRECONDITION_FAILED - user_id property set to 'other' but"),
+])  # fmt: skip
 def test_a_refused_publish_gets_the_reason(queue: Api, changed: dict[str, Any], reason: str | list[str]) -> None:
     status, error, said = queue.post(PUBLISH, message(**changed)).error
     assert (status, error) == (400, "bad_request")
@@ -110,8 +107,7 @@ def payloads(messages: list[Any]) -> list[tuple[str, bool]]:
 
 
 def test_messages_that_are_given_back_keep_their_order(queue: Api) -> None:
-    for text in ("a", "b", "c"):
-        queue.post(PUBLISH, message(payload=text))
+    queue.publish("q", "a", "b", "c")
     first = got(queue, 2, "ack_requeue_true")
     assert payloads(first) == [("a", False), ("b", False)]
     assert [one["message_count"] for one in first] == [2, 1]
@@ -121,8 +117,7 @@ def test_messages_that_are_given_back_keep_their_order(queue: Api) -> None:
 
 
 def test_a_count_may_be_a_word_and_each_message_is_had_once(queue: Api) -> None:
-    for text in ("a", "b", "c"):
-        queue.post(PUBLISH, message(payload=text))
+    queue.publish("q", "a", "b", "c")
     assert [one["payload"] for one in got(queue, "2", "ack_requeue_true", truncate="1")] == ["a", "b"]  # type: ignore[arg-type]
     assert queue.get("/queues/%2F/q").json["messages"] == 3
 
@@ -148,8 +143,7 @@ def test_the_callers_permissions_count(queue: Api) -> None:
 @pytest.mark.parametrize("ackmode", ["ack_requeue_false", "ack_requeue_true"])
 def test_more_messages_than_an_answer_has_stay(queue: Api, ackmode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "BODIES_BYTES", 2_000)
-    for _ in range(3):
-        queue.post(PUBLISH, message(payload="x" * 1_000))
+    queue.publish("q", *["x" * 1_000] * 3)
     body = {"count": 3, "ackmode": ackmode, "encoding": "auto"}
     status, error, reason = queue.post(GET, body).error
     assert (status, error) == (400, "bad_request") and reason.startswith("3 messages of 1000 bytes are more than the ")
@@ -166,8 +160,7 @@ def test_a_single_message_of_any_size_is_returned(queue: Api, monkeypatch: pytes
 
 def test_an_answer_ends_with_the_message_that_makes_it_too_long(queue: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "ANSWER_BYTES", 3_000)
-    for size in (10, 5_000, 10):
-        queue.post(PUBLISH, message(payload="x" * size))
+    queue.publish("q", *["x" * size for size in (10, 5_000, 10)])
     assert [(one["payload_bytes"], one["message_count"]) for one in got(queue)] == [(10, 2), (5_000, 1)]
     assert queue.get("/queues/%2F/q").json["messages_ready"] == 1
 
@@ -186,8 +179,7 @@ def test_long_payloads_are_complete(queue: Api, text: str) -> None:
 
 def test_messages_are_taken_in_slices_and_requeued_if_the_client_disconnects(queue: Api) -> None:
     """Messages taken before the client disconnects are requeued in order."""
-    for number in range(3 * messages.SLICE_MESSAGES):
-        queue.post(PUBLISH, message(payload=str(number)))
+    queue.publish("q", *map(str, range(3 * messages.SLICE_MESSAGES)))
     core = queue.peer.node.vhosts["/"].queues["q"]
     out = []
 
@@ -210,8 +202,7 @@ def test_messages_are_taken_in_slices_and_requeued_if_the_client_disconnects(que
 
 @pytest.mark.pure("replaces a function")
 def test_messages_that_cannot_be_read_now_are_no_empty_queue(queue: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    for payload in ("one", "two"):
-        queue.post(PUBLISH, message(payload=payload))
+    queue.publish("q", "one", "two")
     readable, get_message = [1], checked_operations.get_message
 
     def get(*arguments: Any) -> Any:

@@ -26,18 +26,15 @@ def test_a_policy_is_set_shown_changed_and_cleared(api: Api, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ({"pattern": "x"}, "[{key_missing,definition}]"),
-        ({"pattern": "x", "definition": {}}, "no policy provided"),
-        ({"pattern": "(", "definition": {"max-length": 5}}, "pattern should be regular expression"),
-        ({"pattern": "x", "definition": {"max-length": 5}, "apply-to": "none"}, "apply-to 'none' unrecognised"),
-        ({"pattern": "x", "definition": {"max-length": 5}, "apply-to": 5}, "apply-to '5' unrecognised"),
-        ({"pattern": 5, "definition": {"max-length": 5}}, "pattern should be"),
-        ({"pattern": "x", "definition": {"max-length": 5}, "priority": "high"}, "priority should be a number"),
-    ],
-)
+@pytest.mark.parametrize(("body", "reason"), [
+    ({"pattern": "x"}, "[{key_missing,definition}]"),
+    ({"pattern": "x", "definition": {}}, "no policy provided"),
+    ({"pattern": "(", "definition": {"max-length": 5}}, "pattern should be regular expression"),
+    ({"pattern": "x", "definition": {"max-length": 5}, "apply-to": "none"}, "apply-to 'none' unrecognised"),
+    ({"pattern": "x", "definition": {"max-length": 5}, "apply-to": 5}, "apply-to '5' unrecognised"),
+    ({"pattern": 5, "definition": {"max-length": 5}}, "pattern should be"),
+    ({"pattern": "x", "definition": {"max-length": 5}, "priority": "high"}, "priority should be a number"),
+])  # fmt: skip
 def test_an_invalid_policy_is_refused_and_changes_nothing(api: Api, path: str, body: object, reason: str) -> None:
     status, error, reason_text = api.put(f"{path}/%2F/p", body).error
     assert (status, error) == (400, "bad_request") and reason in reason_text
@@ -157,17 +154,6 @@ def test_passwords_in_parameters_are_shown_to_administrators_only(api: Api) -> N
     assert api.put("/global-parameters/g", {"value": {"token": "secret", "size": 3}}).status == 201
     assert api.get("/global-parameters/g", user="maker").json["value"] == {"token": "[redacted]", "size": 3}
     assert api.get("/global-parameters/g").json["value"]["token"] == "secret"
-
-
-def test_a_parameter_that_its_component_refuses_is_not_set(api: Api) -> None:
-    path = "/parameters/federation-upstream/%2F/up"
-    status, error, reason = api.put(path, {"value": {}}).error
-    assert (status, error) == (400, "bad_request")
-    assert reason.startswith("Validation failed") and 'Key "uri" not found in up' in reason
-    assert api.put(path, {}).error == (400, "bad_request", "[{key_missing,value}]")
-    unknown = "Validation failed\n\ncomponent zz not found\n"
-    assert api.put("/parameters/zz/%2F/up", {"value": 1}).error == (400, "bad_request", unknown)
-    assert api.get("/parameters").json == []
 
 
 def test_policies_are_no_parameters(api: Api) -> None:

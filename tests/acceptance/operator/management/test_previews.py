@@ -49,18 +49,15 @@ def test_a_policy_preview_ends_when_its_searches_take_long_together(api: Api) ->
     assert answer.status == 400 and "takes too long" in answer.json["reason"]
 
 
-@pytest.mark.parametrize(
-    ("operation", "name", "key", "allowed", "reason"),
-    [
-        ("write", "mine.x", "", True, "'^mine' is found in 'mine.x'"),
-        ("write", "yours", "", False, "'^mine' is not found in 'yours'"),
-        ("configure", "mine.x", "", False, "'^$' is not found"),
-        ("write", "", "", False, "in 'amq.default'"),
-        ("write", "mine.topic", "eu.1", True, "the topic permission's write pattern '^eu' is found"),
-        ("write", "mine.topic", "us.1", False, "the topic permission's write pattern '^eu' is not found"),
-        ("read", "anything", "", True, "'.*' is found"),
-    ],
-)
+@pytest.mark.parametrize(("operation", "name", "key", "allowed", "reason"), [
+    ("write", "mine.x", "", True, "'^mine' is found in 'mine.x'"),
+    ("write", "yours", "", False, "'^mine' is not found in 'yours'"),
+    ("configure", "mine.x", "", False, "'^$' is not found"),
+    ("write", "", "", False, "in 'amq.default'"),
+    ("write", "mine.topic", "eu.1", True, "the topic permission's write pattern '^eu' is found"),
+    ("write", "mine.topic", "us.1", False, "the topic permission's write pattern '^eu' is not found"),
+    ("read", "anything", "", True, "'.*' is found"),
+])  # fmt: skip
 def test_access_is_explained(api: Api, operation: str, name: str, key: str, allowed: bool, reason: str) -> None:
     api.put("/users/u", {"password_hash": "", "tags": ""})
     api.put("/permissions/%2F/u", {"configure": "^$", "write": "^mine", "read": ".*"})

@@ -60,10 +60,8 @@ def test_messages_move_to_an_exchange_with_a_routing_key_or_their_own(queues: Ap
     queues.publish("q", "1", "2")
     assert move(queues, 1, exchange="amq.topic")["moved"] == 1
     assert move(queues, exchange="amq.topic", routing_key="new")["moved"] == 1
-    assert [(one["exchange"], one["routing_key"]) for one in queues.messages("other")] == [
-        ("amq.topic", "q"),
-        ("amq.topic", "new"),
-    ]
+    found = [(one["exchange"], one["routing_key"]) for one in queues.messages("other")]
+    assert found == [("amq.topic", "q"), ("amq.topic", "new")]
 
 
 def test_an_unroutable_message_stays_and_ends_the_move(queues: Api) -> None:
@@ -159,16 +157,13 @@ def test_a_move_needs_permissions(queues: Api, permissions: tuple[str, str, str]
     assert len(payloads(queues, "q")) == (0 if status == 200 else 1)
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        ({"destination": {}, "count": 1}, 400),
-        ({"destination": {"queue": "other", "exchange": "amq.topic"}, "count": 1}, 400),
-        ({"destination": {"queue": "other"}, "count": 0}, 400),
-        ({"destination": {"queue": "nowhere"}, "count": 1}, 404),
-        ({"destination": {"exchange": "nowhere"}, "count": 1}, 404),
-    ],
-)
+@pytest.mark.parametrize(("body", "status"), [
+    ({"destination": {}, "count": 1}, 400),
+    ({"destination": {"queue": "other", "exchange": "amq.topic"}, "count": 1}, 400),
+    ({"destination": {"queue": "other"}, "count": 0}, 400),
+    ({"destination": {"queue": "nowhere"}, "count": 1}, 404),
+    ({"destination": {"exchange": "nowhere"}, "count": 1}, 404),
+])  # fmt: skip
 def test_an_invalid_move_is_refused(queues: Api, body: Any, status: int) -> None:
     queues.publish("q", "1")
     assert queues.post(MOVE, body).status == status
@@ -237,9 +232,8 @@ def test_messages_before_one_that_the_user_may_not_write_are_moved_and_counted(q
         queues.post("/bindings/%2F/e/amq.topic/q/other", {"routing_key": key})
     queues.peer.add_user("mover", ("management",), ("", ".*", ".*"))
     queues.peer.node.users.set_topic_permission("mover", "/", "amq.topic", "^a$", "")
-    answers = [
-        queues.post(MOVE, {"destination": {"exchange": "amq.topic"}, "count": 9}, user="mover") for _ in range(2)
-    ]
+    body = {"destination": {"exchange": "amq.topic"}, "count": 9}
+    answers = [queues.post(MOVE, body, user="mover") for _ in range(2)]
     assert (answers[0].json["moved"], answers[0].json["messages_ready"]) == (1, 1)
     assert answers[0].json["problem"] and answers[1].status == 401, "nothing is moved the second time"
     assert (payloads(queues, "other"), payloads(queues, "q")) == (["a"], ["b"])
@@ -264,10 +258,8 @@ def test_unacked_messages_are_listed_with_consumer_channel_and_age(queues: Api) 
     channel.consume("q", consumer_tag="reader")
     sample(queues)
     listed = queues.get(UNACKED).json
-    assert [(one["delivery_tag"], one["consumer_tag"], one["payload_bytes"], one["age"]) for one in listed] == [
-        (1, "", 3, 20),
-        (2, "reader", 5, 0),
-    ]
+    fields = ("delivery_tag", "consumer_tag", "payload_bytes", "age")
+    assert [[one[field] for field in fields] for one in listed] == [[1, "", 3, 20], [2, "reader", 5, 0]]
     assert listed[0]["channel_details"]["connection_name"] == queues.get("/connections").json[0]["name"]
     assert [one["delivery_tag"] for one in queues.get(f"{UNACKED}?limit=1").json] == [1]
     assert queues.get(f"{UNACKED}?limit=0").status == queues.get(f"{UNACKED}?limit=x").status == 400
@@ -288,9 +280,8 @@ def test_messages_of_an_exclusive_queue_are_not_shown(queues: Api) -> None:
         queues.post("/warren/queues/%2F/own/move", {"destination": {"queue": "other"}, "count": 1}),
         queues.post("/bindings/%2F/e/amq.topic/q/own", {"routing_key": "#"}),
     ]
-    assert [(one.status, "cannot obtain exclusive access to locked queue 'own'" in one.text) for one in refused] == [
-        (400, True)
-    ] * 5
+    assert [one.status for one in refused] == [400] * 5
+    assert all("cannot obtain exclusive access to locked queue 'own'" in one.text for one in refused)
 
 
 def test_the_age_of_the_oldest_ready_message(queues: Api) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -46,16 +47,8 @@ def losses(api: Api) -> dict[str, Change]:
     }
 
 
-def asked(
-    web: HTTPAPI,
-    method: str,
-    path: str,
-    body: object,
-    user: str,
-    change: Change,
-    begun: Callable[[], bool] = lambda: True,
-    turns: int = TURNS,
-) -> Response:
+def asked(web: HTTPAPI, method: str, path: str, body: object, user: str, change: Change,
+          begun: Callable[[], bool] = lambda: True, turns: int = TURNS) -> Response:  # fmt: skip
     """Return the answer to a request during which something changes, after `begun` and some turns of the loop."""
 
     async def visit() -> Response:
@@ -164,9 +157,7 @@ def test_users_are_protected_between_two_steps_of_an_import(api: Api, monkeypatc
 
 @pytest.mark.parametrize("loses", ["user", "tag", "permission"])
 @pytest.mark.parametrize(("ackmode", "taken"), [("ack_requeue_false", 1), ("reject_requeue_false", 0)])
-def test_messages_taken_before_a_loss_are_returned(
-    worker: Api, web_of: HTTPAPI, loses: str, ackmode: str, taken: int
-) -> None:
+def test_messages_of_before_a_loss_return(worker: Api, web_of: HTTPAPI, loses: str, ackmode: str, taken: int) -> None:
     worker.publish("q", *["x" * 2 * messages.SLICE_BYTES] * 3)
     queue = worker.peer.node.vhosts["/"].queues["q"]
 
@@ -205,9 +196,8 @@ def test_a_get_that_is_too_long_ends(worker: Api, web_of: HTTPAPI, monkeypatch: 
 @pytest.mark.parametrize("ackmode", ["ack_requeue_true", "ack_requeue_false"])
 def test_a_get_ends_with_its_virtual_host(api: Api, web_of: HTTPAPI, ackmode: str) -> None:
     assert api.put("/vhosts/v").status == api.put("/queues/v/q").status == 201
-    for _ in range(3 * messages.SLICE_MESSAGES):
-        body = {"routing_key": "q", "properties": {}, "payload": "x", "payload_encoding": "string"}
-        assert api.post("/exchanges/v/amq.default/publish", body).status == 200
+    channel = api.peer.connect(vhost="v").channel()
+    channel.fill("q", *[b"x"] * 3 * messages.SLICE_MESSAGES)
     queue = api.peer.node.vhosts["v"].queues["q"]
     body = {"ackmode": ackmode, "count": 1000, "encoding": "auto"}
     change: Change = lambda: api.peer.node.delete_vhost("v")  # noqa: E731
@@ -272,11 +262,8 @@ def test_unacked_messages_need_the_right(worker: Api, web_of: HTTPAPI, monkeypat
     for _ in range(2 * TURNS):
         channel.get("q", no_ack=False)
     users = worker.peer.node.users
-    answer = asked(
-        web_of,
-        *("GET", "/warren/queues/%2F/q/unacked", None, "worker"),
-        lambda: users.set_permission("worker", "/", ".*", ".*", ""),
-    )
+    change = partial(users.set_permission, "worker", "/", ".*", ".*", "")
+    answer = asked(web_of, "GET", "/warren/queues/%2F/q/unacked", None, "worker", change)
     assert answer.error == (401, "not_authorised", "Access refused.")
 
 
@@ -349,19 +336,12 @@ LISTS = {"/queues", "/queues/detailed", "/bindings", "/exchanges", "/policies", 
 
 
 @pytest.mark.parametrize("tag", ["policymaker", "monitoring"])
-def test_no_list_has_a_virtual_host_after_its_permission_is_lost(
-    prepared: Api, web_of: HTTPAPI, tag: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_list_has_a_lost_vhost(prepared: Api, web_of: HTTPAPI, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared.peer.add_user("worker", (tag,))
     users = prepared.peer.node.users
-    found = answers_with_loss(
-        prepared,
-        web_of,
-        monkeypatch,
-        lambda: users.set_permission("worker", "/", ".*", ".*", ".*"),
-        lambda: users.clear_permission("worker", "/"),
-        "_vhosts",
-    )
+    restore = partial(users.set_permission, "worker", "/", ".*", ".*", ".*")
+    lose = partial(users.clear_permission, "worker", "/")
+    found = answers_with_loss(prepared, web_of, monkeypatch, restore, lose, "_vhosts")
     if tag == "policymaker":
         assert set(found) >= LISTS | {"/consumers", "/consumers/{vhost}", "/vhosts", "/vhost-limits", "/overview"}
         assert {path for path, status in found.items() if status not in (401, 503)} == set()
@@ -372,21 +352,13 @@ def test_no_list_has_a_virtual_host_after_its_permission_is_lost(
 def test_no_response_is_of_a_former_tag(prepared: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared.peer.add_user("worker")
     users = prepared.peer.node.users
-    found = answers_with_loss(
-        prepared,
-        web_of,
-        monkeypatch,
-        lambda: set_tags(users, "worker", ["monitoring"]),
-        lambda: set_tags(users, "worker", ["management"]),
-        "_handle",
-    )
+    restore, lose = (partial(set_tags, users, "worker", [tag]) for tag in ("monitoring", "management"))
+    found = answers_with_loss(prepared, web_of, monkeypatch, restore, lose, "_handle")
     assert set(found) >= LISTS - {"/parameters"} | {"/connections", "/channels", "/consumers", "/vhosts", "/overview"}
     assert {path for path, status in found.items() if status not in (401, 503)} == set()
 
 
-def test_a_list_may_have_objects_of_a_virtual_host_that_is_deleted_meanwhile(
-    worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_may_have_parts_of_a_lost_vhost(worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Turn, "is_over", lambda self: True)
     node = worker.peer.node
     node.add_vhost("v")

@@ -3,9 +3,12 @@ from typing import Any
 
 import pytest
 
-from warren.plugins.management.stats import history
-from warren.plugins.management.stats.history import LIMIT_BYTES, RETENTION, Samples, Timeline, retention_of
-from warren.plugins.management.stats.rates import Point, Range
+from tests.support.in_process import InProcessPeer
+from warren.plugins.management.stats import counters, history
+from warren.plugins.management.stats.history import LENGTHS, LIMIT_BYTES, RETENTION, Samples, Timeline, retention_of
+from warren.plugins.management.stats.rates import BadRange, Point, Range, range_fields, ranges, rate, sampled
+from warren.plugins.management.stats.sampler import Sampler
+from warren.plugins.management.stats.watermarks import MARKS, SHARE, Marks, Watermarks
 
 KINDS = {"queue": ("publish", "messages"), "vhost": ("publish",)}
 MINUTE = {"msg_rates": Range(60, 5), "lengths": Range(60, 5)}
@@ -172,11 +175,8 @@ def test_after_a_reset_nothing_is_known(watched: Watched) -> None:
 
 
 def test_the_policies_are_shown_with_rounded_ages() -> None:
-    assert Samples(KINDS).retention_ages() == {
-        "global": [600, 3600, 28800, 86400],
-        "basic": [600, 3600],
-        "detailed": [600],
-    }
+    ages = {"global": [600, 3600, 28800, 86400], "basic": [600, 3600], "detailed": [600]}
+    assert Samples(KINDS).retention_ages() == ages
     assert RETENTION["basic"] == ((605, 5), (3600, 60))
 
 
@@ -197,3 +197,177 @@ def test_a_step_longer_than_the_age_is_refused() -> None:
     for too_many in ("global.100001", f"global.{10**200}", "global.9999999999"):
         with pytest.raises(ValueError, match="for at most 100000 samples"):
             retention_of({too_many: 1})
+
+
+INTERVAL_MS = 5_000
+
+
+def test_marks_merge_and_ages_stay_exact_to_a_share() -> None:
+    marks = Marks()
+    ticks = 20_000  # more than a day
+    for tick in range(ticks):
+        marks.add(tick + 1, tick * INTERVAL_MS)
+    now_ms = (ticks - 1) * INTERVAL_MS
+    assert len(marks.numbers) <= 3 * MARKS
+    for number in range(0, ticks, 7):
+        seen_ms = marks.seen_ms(number)
+        assert seen_ms is not None
+        late_ms = seen_ms - number * INTERVAL_MS
+        assert 0 <= late_ms <= max(INTERVAL_MS, 2 * (now_ms - number * INTERVAL_MS) / SHARE)
+
+
+def test_a_number_that_does_not_grow_adds_no_mark() -> None:
+    marks = Marks()
+    for tick in range(1000):
+        marks.add(7, tick)
+    assert (marks.numbers, marks.times_ms) == ([7], [0])
+
+
+def test_an_object_without_messages_or_with_the_key_of_another_starts_anew() -> None:
+    watermarks, one, other = Watermarks(), object(), object()
+    for now_ms in (1_000, 2_000):
+        watermarks.begin(now_ms)
+        list(watermarks.add("queue", ("k",), one, [(0, 5)]))
+        list(watermarks.end())
+    assert watermarks.age_s("queue", ("k",), one, 0, 4, 9_000) == 8
+    assert watermarks.age_s("queue", ("k",), one, 0, 5, 9_000) == 0
+    assert watermarks.age_s("queue", ("k",), other, 0, 4, 9_000) is None
+    watermarks.begin(3_000)
+    list(watermarks.end())
+    assert watermarks.age_s("queue", ("k",), one, 0, 4, 9_000) is None
+
+
+ALIGNED = [(1_030_000, 1033), (1_025_000, 1028), (1_020_000, 1023), (1_015_000, 1018), (1_010_000, 1013)]
+
+
+def test_a_rate_is_the_change_between_two_points_per_second() -> None:
+    assert rate((1000, 10), (6000, 60)) == 10.0
+    assert rate((1000, 10), (6000, 0)) == -2.0
+    assert rate((1000, 10), (1000, 60)) == 0.0
+
+
+def test_a_range_is_asked_for_with_both_of_its_numbers() -> None:
+    found = ranges({"lengths_age": "60", "lengths_incr": "5", "msg_rates_age": "60", "data_rates_age": "x"})
+    assert list(found) == ["lengths"]
+    assert (found["lengths"].age_s, found["lengths"].step_s) == (60, 5)
+
+
+@pytest.mark.parametrize(("age", "step"), [("0", "5"), ("60", "0"), ("-60", "5"), ("600", "1")])
+def test_a_range_that_cannot_be_is_refused(age: str, step: str) -> None:
+    with pytest.raises(BadRange, match=f"^Invalid range parameters: age {age}, incr {step}$"):
+        ranges({"node_stats_age": age, "node_stats_incr": step})
+
+
+def test_five_hundred_samples_are_not_too_many() -> None:
+    assert ranges({"lengths_age": "500", "lengths_incr": "1"})
+
+
+@pytest.mark.parametrize(("points", "range_", "samples"), [
+    ([(at_ms, at_ms // 1000) for at_ms in range(1_003_000, 1_034_000, 5000)], Range(20, 5), ALIGNED),
+    ([(12_000, 1), (17_000, 2)], Range(60, 5), [(15_000, 2), (10_000, 1)]),  # none is before the first point
+    ([], Range(60, 5), []),
+    ([(10_000, 1), (30_000, 2)], Range(20, 10), [(30_000, 2), (20_000, 1), (10_000, 1)]),
+])  # fmt: skip
+def test_samples_are_aligned_and_newest_first(points: list[Point], range_: Range, samples: list[Point]) -> None:
+    assert sampled(points, range_) == samples
+
+
+def test_averages_are_of_the_samples() -> None:
+    fields = range_fields([(10_000, 0), (15_000, 10), (20_000, 50)], Range(10, 5))
+    assert fields["avg_rate"] == 5.0
+    assert fields["avg"] == 20.0
+    samples = [(one["sample"], one["timestamp"]) for one in fields["samples"]]
+    assert samples == [(50, 20_000), (10, 15_000), (0, 10_000)]
+
+
+def test_without_samples_there_are_no_averages() -> None:
+    assert range_fields([], Range(10, 5)) == {"samples": [], "avg_rate": 0.0, "avg": 0.0}
+
+
+class Looked:
+    """A broker that is sampled every five seconds."""
+
+    def __init__(self, mode: str = "basic") -> None:
+        self.broker = InProcessPeer()
+        self.samples = Samples(counters.KINDS, mode=mode)
+        connections = self.broker.server.connections.values
+        self.sampler = Sampler(self.broker.node, self.samples, connections, lambda: (1, 2, 3, 4, 5))
+
+    def tick(self) -> None:
+        self.broker.wait(5000)
+        for _ in self.sampler.sample_all(self.broker.clock.now_ms()):
+            pass
+
+    def rate(self, kind: str, key: tuple[str, ...], name: str) -> object:
+        details = self.samples.details(kind, key, {name: 0})[f"{name}_details"]
+        assert isinstance(details, dict)
+        return details["rate"]
+
+
+def test_every_kind_of_object_is_sampled() -> None:
+    looked = Looked()
+    client = looked.broker.connect()
+    channel = client.channel()
+    channel.declare("q")
+    looked.tick()
+    for _ in range(50):
+        channel.publish("", "q", b"body")
+    looked.tick()
+    (connection,) = looked.broker.server.connections.values()
+    channel_key = counters.channel_key(connection, connection.channels[1])
+    assert looked.rate("queue", ("/", "q"), "publish") == 10.0
+    assert looked.rate("queue", ("/", "q"), "messages_ready") == 10.0
+    assert looked.rate("exchange", ("/", ""), "publish_in") == 10.0
+    assert looked.rate("exchange", ("/", ""), "publish_out") == 10.0
+    assert looked.rate("vhost", ("/",), "publish") == 10.0
+    assert looked.rate("vhost", ("/",), "messages") == 10.0
+    assert looked.rate("channel", channel_key, "publish") == 10.0
+    assert looked.rate("overview", counters.OVERVIEW, "publish") == 10.0
+    assert looked.rate("overview", counters.OVERVIEW, "messages") == 10.0
+    received = looked.rate("connection", counters.connection_key(connection), "recv_oct")
+    assert isinstance(received, float) and received > 500
+    assert looked.rate("vhost", ("/",), "recv_oct") == received
+    assert looked.rate("node", counters.OVERVIEW, "mem_used") == 0.0
+    looked.tick()
+    assert looked.rate("queue", ("/", "q"), "publish") == 0.0
+
+
+def test_byte_counts_of_a_virtual_host_outlast_its_connections() -> None:
+    looked = Looked()
+    client = looked.broker.connect()
+    client.channel().declare("q")
+    looked.tick()
+    (connection,) = looked.broker.server.connections.values()
+    looked.broker.close_connection(client, "enough")
+    looked.tick()
+    assert looked.broker.node.vhosts["/"].statistics.received_bytes == connection.received_bytes > 100
+    assert looked.rate("vhost", ("/",), "recv_oct") == 0.0
+
+
+def test_churn_is_part_of_the_overview() -> None:
+    looked = Looked()
+    looked.tick()
+    looked.broker.connect().channel().declare("q")
+    looked.tick()
+    for name in ("connection_created", "channel_created", "queue_declared", "queue_created"):
+        assert looked.rate("overview", counters.OVERVIEW, name) == 0.2
+
+
+def test_nothing_is_sampled_without_rates() -> None:
+    looked = Looked("none")
+    looked.tick()
+    assert list(looked.sampler.sample_all(looked.broker.clock.now_ms())) == []
+
+
+def test_names_and_values_are_of_one_length() -> None:
+    looked = Looked()
+    client = looked.broker.connect()
+    client.channel().declare("q")
+    node = looked.broker.node
+    (connection,) = looked.broker.server.connections.values()
+    queue, exchange = node.vhosts["/"].queues["q"], node.vhosts["/"].exchanges[""]
+    assert counters.queue_counters(queue).keys() | set(LENGTHS) == set(counters.KINDS["queue"])
+    assert tuple(counters.exchange_counters(exchange)) == counters.KINDS["exchange"]
+    assert tuple(counters.channel_counters(connection.channels[1])) == counters.KINDS["channel"]
+    assert tuple(counters.churn_counters(node.churn)) == counters.CHURN
+    assert counters.length_counters(counters.lengths(queue)) == dict.fromkeys(LENGTHS, 0)

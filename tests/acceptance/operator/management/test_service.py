@@ -32,9 +32,7 @@ def test_the_api_answers_at_the_configured_address_and_ends_with_the_broker(tmp_
             idle.request("GET", "/api/version")
             assert json.loads(idle.getresponse().read())
             broker.stop()
-            assert (
-                "timeout graceful shutdown exceeded" not in broker.output.read_text()
-            )  # an idle connection does not delay the shutdown
+            assert "graceful shutdown exceeded" not in broker.output.read_text(), "an idle connection delays it"
             assert idle.sock is not None and idle.sock.recv(4096) == b""
 
 
@@ -87,12 +85,8 @@ def test_bytes_that_are_not_http_are_refused_without_harm(tmp_path: Path) -> Non
     with broker_with_api(tmp_path) as broker:
         (address,) = broker.addresses["http"]
         host, _, port = address.rpartition(":")
-        for body in (
-            b"AMQP\0\0\t\1",
-            b"\x16\x03\x01" * 100,
-            b"GET /" + b"a" * 100_000,
-            b"GET /api/%00 HTTP/1.1\r\n\r\n",
-        ):
+        long = b"GET /" + b"a" * 100_000
+        for body in (b"AMQP\0\0\t\1", b"\x16\x03\x01" * 100, long, b"GET /api/%00 HTTP/1.1\r\n\r\n"):
             with socket.create_connection((host, int(port))) as stranger:
                 stranger.sendall(body + b"\r\n\r\n")
                 assert re.match(rb"HTTP/1.1 (4\d\d|200)", stranger.recv(4096))
@@ -109,10 +103,8 @@ def test_a_connection_without_a_request_is_closed(tmp_path: Path) -> None:
 
 
 def test_a_connection_ends_after_as_many_requests_as_it_may_have(tmp_path: Path) -> None:
-    with (
-        broker_with_api(tmp_path, "management.tcp.max_keepalive = 2") as broker,
-        closing(broker.http().connect()) as client,
-    ):
+    keepalive = "management.tcp.max_keepalive = 2"
+    with broker_with_api(tmp_path, keepalive) as broker, closing(broker.http().connect()) as client:
         for last in (False, True):
             client.request("GET", "/api/version")
             answer = client.getresponse()

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPResponse
 from typing import Any
 
 from tests.support.broker_process import BrokerProcess
@@ -15,15 +15,11 @@ from warren.plugins.management.framework.http_api import USER_STREAMS_LIMIT
 @contextmanager
 def traced(broker: BrokerProcess, query: str) -> Iterator[HTTPResponse]:
     """The response of a trace of the virtual host /, which is traced for a second from then on."""
-    host, _, port = broker.addresses["http"][0].rpartition(":")
-    connection = HTTPConnection(host, int(port), timeout=30)
-    connection.request("GET", f"/api/warren/trace/%2F?{query}", headers={"authorization": basic("guest", "guest")})
-    response = connection.getresponse()
-    assert response.status == 200
-    try:
+    with closing(broker.http().connect()) as connection:
+        connection.request("GET", f"/api/warren/trace/%2F?{query}", headers={"authorization": basic("guest", "guest")})
+        response = connection.getresponse()
+        assert response.status == 200
         yield response
-    finally:
-        connection.close()
 
 
 def next_of(response: HTTPResponse, event: str) -> Any:

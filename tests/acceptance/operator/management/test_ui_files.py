@@ -1,7 +1,8 @@
 """The files of the user interface over HTTP: nothing outside their folder, and headers of security on each response."""
 
 import gzip
-from http.client import HTTPConnection, HTTPResponse
+from contextlib import closing
+from http.client import HTTPResponse
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,10 @@ OUTSIDE = (
 
 def answer(broker: BrokerProcess, method: str, path: str, **headers: str) -> tuple[HTTPResponse, bytes]:
     """The response to a request whose path is sent as it is."""
-    host, _, port = broker.addresses["http"][0].rpartition(":")
-    connection = HTTPConnection(host, int(port), timeout=30)
-    connection.request(method, path, headers={name.replace("_", "-"): text for name, text in headers.items()})
-    response = connection.getresponse()
-    body = response.read()
-    connection.close()
-    return response, body
+    with closing(broker.http().connect()) as connection:
+        connection.request(method, path, headers={name.replace("_", "-"): text for name, text in headers.items()})
+        response = connection.getresponse()
+        return response, response.read()
 
 
 @pytest.mark.sockets

@@ -67,26 +67,19 @@ def test_a_user_without_password_and_hash_cannot_log_in(api: Api) -> None:
     assert api.get("/users", user="u", password="").status == 401
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ({}, "tags_not_present"),
-        ({"tags": "", "password": "p", "password_hash": ""}, "both_password_and_password_hash_are_provided"),
-        ({"tags": "", "password_hash": "y"}, "invalid password hash: not base64"),
-        ({"tags": "", "password_hash": "é"}, "invalid password hash: not base64"),
-        ({"tags": "", "permissions": {"nope": ALL}}, "vhost_or_user_not_found"),
-        ({"tags": "", "permissions": {"/": {"configure": ""}}}, "[{key_missing,write}]"),
-        ({"tags": [str(number) for number in range(33)]}, "a user has at most 32 tags"),
-    ],
-)
+@pytest.mark.parametrize(("body", "reason"), [
+    ({}, "tags_not_present"),
+    ({"tags": "", "password": "p", "password_hash": ""}, "both_password_and_password_hash_are_provided"),
+    ({"tags": "", "password_hash": "y"}, "invalid password hash: not base64"),
+    ({"tags": "", "password_hash": "é"}, "invalid password hash: not base64"),
+    ({"tags": "", "permissions": {"nope": ALL}}, "vhost_or_user_not_found"),
+    ({"tags": "", "permissions": {"/": {"configure": ""}}}, "[{key_missing,write}]"),
+    ({"tags": [str(number) for number in range(33)]}, "a user has at most 32 tags"),
+    ({"tags": "", "limits": {"max-nothing": 1}}, 'Unrecognised terms [{<<"max-nothing">>,1}] in user-limits'),
+    ({"tags": "", "permissions": {"/": ALL | {"read": "("}}}, "regular expression '(' is invalid"),
+])  # fmt: skip
 def test_an_invalid_body_creates_no_user(api: Api, body: object, reason: str) -> None:
     assert api.put("/users/u", body).error == (400, "bad_request", reason)
-    assert api.get("/users/u").status == 404
-
-
-@pytest.mark.parametrize("more", [{"limits": {"max-nothing": 1}}, {"permissions": {"/": ALL | {"read": "("}}}])
-def test_limits_and_patterns_are_checked_before_anything_is_changed(api: Api, more: dict[str, object]) -> None:
-    assert api.put("/users/u", {"tags": "", **more}).status == 400
     assert api.get("/users/u").status == 404
 
 
@@ -122,13 +115,6 @@ def test_several_users_are_deleted_at_once(api: Api) -> None:
     assert api.post("/users/bulk-delete", {}).error == (400, "bad_request", "[{key_missing,users}]")
 
 
-def test_a_deleted_user_s_connections_end(api: Api) -> None:
-    api.put("/users/u", {"tags": "", "password": "u", "permissions": {"/": ALL}})
-    client = api.peer.connect(user="u", password="u")
-    api.delete("/users/u")
-    client.expect_close(320)
-
-
 def test_permissions_are_given_shown_and_taken(api: Api) -> None:
     api.put("/users/u", {"tags": ""})
     body = {"configure": "a", "write": "b", "read": "", "vhost": "ignored"}
@@ -142,18 +128,6 @@ def test_permissions_are_given_shown_and_taken(api: Api) -> None:
     assert api.delete("/permissions/%2F/u").status == 204
     assert api.delete("/permissions/%2F/u").status == 404
     assert api.get("/users/u/permissions").json == []
-
-
-def test_permissions_need_a_user_a_virtual_host_and_three_patterns(api: Api) -> None:
-    refused = (400, "bad_request", "vhost_or_user_not_found")
-    assert api.put("/permissions/%2F/nobody", ALL).error == refused
-    assert api.put("/permissions/nowhere/guest", ALL).error == refused
-    missing = "[{key_missing,write},{key_missing,read}]"
-    assert api.put("/permissions/%2F/guest", {"configure": ""}).error == (400, "bad_request", missing)
-    assert api.put("/permissions/%2F/guest", ALL | {"read": "("}).status == 400
-    assert api.get("/permissions/%2F/guest").json["read"] == ".*"
-    for path in ("/users/nobody/permissions", "/vhosts/nowhere/permissions", "/permissions/nowhere/guest"):
-        assert api.get(path).status == 404
 
 
 def test_topic_permissions_are_given_shown_and_taken(api: Api) -> None:

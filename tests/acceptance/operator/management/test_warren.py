@@ -22,7 +22,7 @@ from warren.broker.ctl.api_client import LocalAPI, UnixConnection, basic_credent
 from warren.broker.ctl.errors import APIError, NotFound
 from warren.broker.operator import local_socket
 from warren.plugins.http.auth import LOCAL
-from warren.plugins.management.api.warren import ROUTES
+from warren.plugins.management.api import routes
 
 pytestmark = pytest.mark.sockets
 
@@ -37,7 +37,7 @@ def local(controlled: Controlled) -> Any:
 def test_no_header_of_an_administrator_over_tcp_reaches_a_local_route(api: Api) -> None:
     headers = {"X-Forwarded-For": "localhost", "Forwarded": "for=unix"}
     refused = 401, "not_authorised", "Only at the unix socket of the node"
-    local = [route for route in ROUTES if route.guard is LOCAL]
+    local = [route for route in routes().all if route.guard is LOCAL]
     responses = {route: api.request(route.method, path_of(api, route), {}, headers=headers) for route in local}
     wrong = [f"{route}: {response}" for route, response in responses.items() if response.error != refused]
     assert local and not wrong, "\n".join(wrong)
@@ -208,13 +208,8 @@ def test_alarms_and_settings_are_changed(controlled: Controlled, local: LocalAPI
 
 def test_conditions_of_a_deletion_are_checked(controlled: Controlled, local: LocalAPI) -> None:
     local.put("queues", "/", "q", body={"durable": True})
-    local.post(
-        "exchanges",
-        "/",
-        "amq.default",
-        "publish",
-        body={"properties": {}, "routing_key": "q", "payload": "1", "payload_encoding": "string"},
-    )
+    message = {"properties": {}, "routing_key": "q", "payload": "1", "payload_encoding": "string"}
+    local.post("exchanges", "/", "amq.default", "publish", body=message)
     with pytest.raises(APIError, match="not empty"):
         local.delete("warren", "queues", "/", "q", query={"if-empty": "true"})
     local.delete("warren", "queues", "/", "q", "contents")

@@ -52,9 +52,8 @@ def test_a_broker_without_scrapes_imports_no_library(tmp_path: Path) -> None:
         "import warren.plugins.prometheus.service, warren.plugins.management.service",
         "print([name for name in ('prometheus_client', 'starlette', 'uvicorn', 'msgspec') if name in sys.modules])",
     )
-    result = subprocess.run(
-        [sys.executable, "-c", "\n".join(names)], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", "\n".join(names)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 
 

@@ -12,8 +12,10 @@ from tests.support.http import asgi_scope, call_application
 from tests.support.metrics import Samples, Scraper
 from warren.plugins.http.responses import HTTPError
 from warren.plugins.prometheus import endpoint, scrape_stream
-from warren.plugins.prometheus.exposition import One, Table, Text
+from warren.plugins.prometheus.exposition import PIECE, One, Table, Text
 from warren.plugins.prometheus.families import Rows
+from warren.plugins.prometheus.registries import collect
+from warren.plugins.prometheus.scope import Scope
 from warren.plugins.prometheus.scrape_stream import SCRAPES_LIMIT, SOURCE_SCRAPES_LIMIT, ScrapesInProgress, ScrapeStream
 
 PATIENCE_S = 20
@@ -65,10 +67,8 @@ async def stay() -> Any:
 
 
 def test_a_long_scrape_has_no_length_and_reads_as_one_compressed_or_not(crowd: Scraper) -> None:
-    whole, zipped = (
-        crowd.get("/metrics/per-object"),
-        crowd.get("/metrics/per-object", headers={"Accept-Encoding": "gzip"}),
-    )
+    whole = crowd.get("/metrics/per-object")
+    zipped = crowd.get("/metrics/per-object", headers={"Accept-Encoding": "gzip"})
     assert "content-length" not in whole.headers
     assert zipped.headers["content-encoding"] == "gzip"
     names = Samples(whole.body.decode()).names
@@ -161,3 +161,47 @@ async def test_a_stalled_scraper_loses_its_place_to_a_new_one() -> None:
     for task in sending:
         task.cancel()
     await asyncio.gather(*sending, return_exceptions=True)
+
+
+QUEUES = 1000
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Scraper:
+    """A broker with many queues."""
+    scraper = Scraper()
+    channel = scraper.peer.connect().channel()
+    for number in range(QUEUES):
+        channel.declare(f"q{number}")
+    return scraper
+
+
+async def turns_of_others(scraper: Scraper, endpoint: str) -> tuple[int, bytes]:
+    """Return how often another task ran during a scrape, and the scrape."""
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.get_running_loop().create_task(other())
+    text = b"".join([piece async for piece in Text("").pieces(collect(Scope(scraper.state), endpoint))])
+    task.cancel()
+    return turns, text
+
+
+@pytest.mark.parametrize(("endpoint", "samples"), [("aggregated", QUEUES // 2), ("per-object", 30 * QUEUES)])
+def test_others_have_a_turn_after_each_piece(crowded: Scraper, endpoint: str, samples: int) -> None:
+    turns, text = asyncio.run(turns_of_others(crowded, endpoint))
+    assert text.count(b"\n") > samples
+    assert turns >= samples // PIECE // 10  # a fast machine writes several pieces in a slice
+
+
+def test_a_text_written_in_pieces_is_complete(crowded: Scraper) -> None:
+    samples: Samples = crowded.scrape("/metrics/per-object")
+    assert len(samples.labels("rabbitmq_queue_messages")) == QUEUES
+    text = crowded.get("/metrics/per-object").body.decode()
+    heads = [line for line in text.splitlines() if line.startswith("# TYPE")]
+    assert len(heads) == len(set(heads))

@@ -38,9 +38,8 @@ def publish(
 ) -> None:
     """Publish messages of this length to the queue `q`, `total_bytes` of them, each with its own content."""
     for at in range(total_bytes // (body_bytes + header_bytes)):
-        properties = {"delivery_mode": delivery_mode} | (
-            {"headers": {"h": f"{at:0{header_bytes}}"}} if header_bytes else {}
-        )
+        headers = {"headers": {"h": f"{at:0{header_bytes}}"}} if header_bytes else {}
+        properties = {"delivery_mode": delivery_mode} | headers
         channel.publish("", "q", f"{at:0{body_bytes}}".encode() if body_bytes else b"", properties)
         if not at % BURST:
             channel.sync()
@@ -75,18 +74,15 @@ def arriving(broker: BrokerProcess, body_bytes: int, header_bytes: int) -> None:
         channel.client.raw(frames + codec.body_frames(1, b"x" * (LONG - 1000), FRAME_MAX))
 
 
-@pytest.mark.parametrize(
-    ("use", "hold", "body_bytes", "header_bytes"),
-    [
-        ("queue_procs", ready, 100, 0),
-        ("queue_procs", ready, 1 << 20, 0),
-        ("queue_procs", ready, 0, 60_000),
-        ("connection_channels", unacknowledged, 1000, 0),
-        ("connection_channels", unacknowledged, 0, 60_000),
-        ("connection_channels", in_transactions, 10_000, 0),
-        ("connection_readers", arriving, LONG, 0),
-    ],
-)
+@pytest.mark.parametrize(("use", "hold", "body_bytes", "header_bytes"), [
+    ("queue_procs", ready, 100, 0),
+    ("queue_procs", ready, 1 << 20, 0),
+    ("queue_procs", ready, 0, 60_000),
+    ("connection_channels", unacknowledged, 1000, 0),
+    ("connection_channels", unacknowledged, 0, 60_000),
+    ("connection_channels", in_transactions, 10_000, 0),
+    ("connection_readers", arriving, LONG, 0),
+])  # fmt: skip
 def test_what_is_counted_is_what_the_process_has_grown_by(
     broker: BrokerProcess, use: str, hold: Callable[[BrokerProcess, int, int], None], body_bytes: int, header_bytes: int
 ) -> None:

@@ -63,9 +63,8 @@ class Objects:
             body = {"pattern": f"^{re.escape(name)}$", "definition": keys, "apply-to": "queues"}
             self._put(way, name, name, body=body)
         self._put("global-parameters", name, body={"value": {name: name}})
-        self._put(
-            "exchanges", name, name, body={"type": "topic", "arguments": {"alternate-exchange": name, name: name}}
-        )
+        arguments = {"alternate-exchange": name, name: name}
+        self._put("exchanges", name, name, body={"type": "topic", "arguments": arguments})
         arguments = {"x-dead-letter-exchange": name, "x-dead-letter-routing-key": name, name: name}
         for queue in (name, "empty"):
             self._put("queues", name, queue, body={"durable": True, "arguments": arguments})
@@ -98,11 +97,8 @@ class Objects:
         self._put("parameters", "federation-upstream", name, name, body={"value": upstream})
         members = {"value": [{"upstream": name}]}
         self._put("parameters", "federation-upstream-set", name, name, body=members)
-        policy = {
-            "pattern": f"^{re.escape(name)}$",
-            "definition": {"federation-upstream-set": name},
-            "apply-to": "exchanges",
-        }
+        definition = {"federation-upstream-set": name}
+        policy = {"pattern": f"^{re.escape(name)}$", "definition": definition, "apply-to": "exchanges"}
         self._put("policies", name, "federate", body=policy)
         until(lambda: self._links() not in ([], ["starting"]), "a link")
 
@@ -116,22 +112,17 @@ class Objects:
 
     @property
     def channel(self) -> str:
-        return next(
-            str(one["name"])
-            for one in self._http.get("/channels").json
-            if one["user"] == self.name and one["consumer_count"]
-        )
+        channels = [one for one in self._http.get("/channels").json if one["user"] == self.name]
+        return next(str(one["name"]) for one in channels if one["consumer_count"])
 
     def addresses(self, ui: UI) -> list[str]:
         """The address of each page; the pages of objects are of these objects."""
         channel = self.channel
         values: Mapping[str, Mapping[str, str]] = {
-            "channels/:name": {"name": channel},
-            "connections/:name": {"name": channel.rpartition(" (")[0]},
-            "nodes/:node": {"node": "warren@test"},
-            "reports/:name": {"name": REPORT},
+            "channels/:name": {"name": channel}, "connections/:name": {"name": channel.rpartition(" (")[0]},
+            "nodes/:node": {"node": "warren@test"}, "reports/:name": {"name": REPORT},
             "federation/links/:vhost/:id": {"id": self.link},
-        }
+        }  # fmt: skip
         names = {"vhost": self.name, "name": self.name}
         found = []
         for route in ui.page.evaluate(ROUTES):

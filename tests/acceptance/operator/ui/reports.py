@@ -10,24 +10,18 @@ def write_report(folder: Path, name: str, queue: str) -> None:
     lag = {"stage": "publish_deliver", "p50_us": 1500, "p99_us": 2_500_000, "max_us": 3_000_000}
     throughput = {"scope": "user", "name": "guest", "node": "warren@test", "flow": "enqueued", "grain": "1s"}
     conservation = {
-        "status": "imbalanced",
-        "balanced": False,
-        "reasons": [],
-        "imbalance_count": 1,
-        "imbalances": [{**about, "problem": "lost", "records": 1}],
-        "links": [],
-    }
+        "status": "imbalanced", "balanced": False, "reasons": [], "imbalance_count": 1,
+        "imbalances": [{**about, "problem": "lost", "records": 1}], "links": [],
+    }  # fmt: skip
     report = {
-        "schema": 1,
-        "verdict": "It does not add up: 1 imbalance.",
-        "reasons": [],
-        "totals": {"published": 12345, "delivered": 12344},
-        "conservation": conservation,
+        "schema": 1, "verdict": "It does not add up: 1 imbalance.", "reasons": [],
+        "health": {"status": "wrong", "sentence": f"1 thing is wrong now, the worst: {queue}: stuck."},
+        "wrong_now": [{**about, "cause": "stuck", "line": f"{queue}: stuck since noon", "message": "b1/7"}],
+        "totals": {"published": 12345, "delivered": 12344}, "conservation": conservation,
         "durability": [{**about, "confirmed_before": 12, "there_after": 11, "missing": 1, "lost": 1}],
-        "latency": [{**about, **lag}],
-        "throughput": [{**throughput, "messages": 9876}],
+        "latency": [{**about, **lag}], "throughput": [{**throughput, "messages": 9876}],
         "backlog": [{**about, "peak": 77}],
-    }
+    }  # fmt: skip
     made = folder / "reports" / name
     made.mkdir(parents=True)
     (made / "report.json").write_text(json.dumps(report))

@@ -90,9 +90,8 @@ def sites(folder: Path) -> Iterator[FederatedBroker]:
             broker.upstream(other.name, other.uri)
             broker.policy("^shop$", {"federation-upstream-set": "all"}, "federate-shop")
         first.ask("PUT", "/parameters/federation-upstream-set/%2f/sites", {"value": [{"upstream": "lisbon"}]})
-        first.ask(
-            "PUT", "/policies/%2f/limits", {"pattern": "^orders", "definition": {"max-length": 100_000}, "priority": 1}
-        )
+        policy = {"pattern": "^orders", "definition": {"max-length": 100_000}, "priority": 1}
+        first.ask("PUT", "/policies/%2f/limits", policy)
         operator = {"pattern": ".", "definition": {"max-length-bytes": 10**9}, "apply-to": "queues"}
         first.ask("PUT", "/operator-policies/%2f/memory", operator)
         for user, tags in (("shop", ""), ("monitor", "monitoring"), ("anna", "policymaker")):

@@ -42,7 +42,7 @@ def test_hostile_names_fit_in_each_scheme(show: Show, scheme: str, colour: str, 
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colour
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     shown = r"<script>alert('x')</script>&" + '"' + r"\x00\x1b\u202e"
-    for name in ("imbalances", "lag", "latency", "clients", "flow"):
+    for name in ("imbalances", "queues", "latency", "flow"):
         expect(page.locator(f"#{name}")).to_contain_text(shown[:20])
     titles = page.evaluate("[...document.querySelectorAll('[title]')].map((one) => one.title)")
     assert any(title.startswith(shown) and "-the end" in title for title in titles)
@@ -52,16 +52,17 @@ def test_hostile_names_fit_in_each_scheme(show: Show, scheme: str, colour: str, 
 def test_each_section_shows_its_figures(show: Show) -> None:
     page = show()
     head = page.locator("header").inner_text()
-    assert head.index("The log does not balance") < head.index("the reason") < head.index("Contents")
+    assert head.index("12 things wrong now") < head.index("queue 0: stuck\nwarren trace b1/0 --input /var/export")
+    assert head.index("and 2 more") < head.index("The log does not balance") < head.index("the reason")
     for section, text in (
-        *(("latency", "p99 up to 2.5 s"), ("latency", "and 1,000 more"), ("lag", "queue 3"), ("clients", "guest")),
-        *(("brokers", "too short to tell"), ("brokers", "is full in 12 h"), ("brokers", "953.7 MiB")),
+        *(("latency", "p99 up to 2.5 s"), ("latency", "and 1,000 more"), ("queues", "queue 3"), ("flow", "guest")),
+        *(("brokers", "953.7 MiB"), ("brokers", "channels")),
         *(("compared", "+100.0 %"), ("compared", "new"), ("compared", "1.5 ms"), ("log", "2026-11-22 05:30:00.000")),
-        *(("hot-keys", "50 %"), ("log", "yes"), ("redelivered", "24 redeliveries")),
+        *(("keys", "50 %"), ("log", "yes"), ("redelivered", "24 redeliveries")),
     ):
         expect(page.locator(f"#{section}")).to_contain_text(text)
-    expect(page.locator("#ack-latency svg")).to_contain_text("from 3.16 ms")
-    messages = page.locator("#ack-latency rect title").all_text_contents()
+    expect(page.locator("#latency svg")).to_contain_text("from 3.16 ms")
+    messages = page.locator("#latency rect title").all_text_contents()
     heat = report(rows=12)["timeline"]["ack_latency"]["messages"]
     assert sum(int(text.split(": ")[1].split()[0]) for text in messages) == sum(map(sum, heat))
 
@@ -98,7 +99,7 @@ def test_a_flow_is_within_its_picture_and_has_all_messages(show: Show) -> None:
 
 def test_charts_are_drawn_when_they_come_into_view_and_lines_can_be_hidden(show: Show) -> None:
     page = show()
-    chart = page.locator("#lag figure.chart")
+    chart = page.locator("#queues figure.chart >> nth=0")
     chart.scroll_into_view_if_needed()
     expect(chart.locator("canvas")).to_be_visible()
     entry = chart.locator(".legend button").first
@@ -116,19 +117,21 @@ def test_charts_are_drawn_when_they_come_into_view_and_lines_can_be_hidden(show:
 
 def test_tables_sort_by_text_and_number_and_filter(show: Show) -> None:
     page = show()
-    rows = page.locator("#clients tbody tr")
-    total = page.locator("#clients th", has_text="messages")
+    page.locator("#flow summary", has_text="Connections").click()
+    table = page.locator("#flow details:last-of-type .list")
+    rows = table.locator("tbody tr")
+    total = table.locator("th", has_text="messages")
     total.get_by_role("button").click()
     expect(total).to_have_attribute("aria-sort", "descending")
     expect(rows.first.locator("td").last).to_have_text("16")
     total.get_by_role("button").click()
     expect(rows.first.locator("td").last).to_have_text("5")
-    queue = page.locator("#clients th", has_text="queue")
+    queue = table.locator("th", has_text="queue")
     queue.get_by_role("button").click()
     expect(rows.nth(2)).to_contain_text("queue 2")  # 10 and 11 are after 9
-    page.locator("#clients").get_by_label("filter").fill("QUEUE 11")
-    expect(page.locator("#clients tbody tr:visible")).to_have_count(1)
-    expect(page.locator("#clients [role=status]")).to_have_text("Displaying 1 of 1, filtered from 12")
+    table.get_by_label("filter").fill("QUEUE 11")
+    expect(table.locator("tbody tr:visible")).to_have_count(1)
+    expect(table.locator("[role=status]")).to_have_text("Displaying 1 of 1, filtered from 12")
 
 
 def test_contents_lead_to_sections(show: Show) -> None:
@@ -136,5 +139,5 @@ def test_contents_lead_to_sections(show: Show) -> None:
     page.set_default_timeout(PATIENCE_MS)
     ids = page.evaluate("[...document.querySelectorAll('main > section')].map((one) => `#${one.id}`)")
     assert ids == page.evaluate("[...document.querySelectorAll('nav a')].map((one) => one.getAttribute('href'))")
-    page.get_by_role("navigation", name="Contents").get_by_role("link", name="Latency by stage").click()
+    page.get_by_role("navigation", name="Contents").get_by_role("link", name="Latency").click()
     expect(page.locator("#latency h2")).to_be_in_viewport()

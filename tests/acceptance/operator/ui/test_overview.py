@@ -8,6 +8,8 @@ from playwright.sync_api import expect
 from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI
 
+from .reports import publish_run, write_report
+
 
 def test_charts_and_totals_show_live_traffic(ui: UI, running: BrokerProcess) -> None:
     client = running.connect()
@@ -48,9 +50,8 @@ def test_definitions_are_exported_and_imported_with_a_preview(ui: UI, running: B
         page.get_by_role("button", name="Download definitions").click()
     document = json.loads(Path(download.value.path()).read_bytes())
     assert [queue["name"] for queue in document["queues"]] == ["exported"]
-    document["policies"] = [
-        {"vhost": "/", "name": "short", "pattern": "^a", "apply-to": "queues", "definition": {"max-length": 3}}
-    ]
+    policy = {"vhost": "/", "name": "short", "pattern": "^a", "apply-to": "queues"}
+    document["policies"] = [policy | {"definition": {"max-length": 3}}]
     file = tmp_path / "definitions.json"
     file.write_text(json.dumps(document))
     http.delete("/queues/%2F/exported")
@@ -76,3 +77,33 @@ def test_a_file_that_cannot_be_imported_is_refused(ui: UI, running: BrokerProces
     page.get_by_label("Definitions file").set_input_files(file)
     page.get_by_role("button", name="Check definitions").click()
     expect(page.get_by_role("form", name="Import definitions").get_by_role("alert")).to_contain_text("nowhere")
+
+
+def test_a_report_shows_its_verdict_lag_and_top_talkers(ui: UI, running: BrokerProcess) -> None:
+    page = ui.open("reports").page
+    expect(page.get_by_text("no reports")).to_be_visible()
+    write_report(running.folder, "night", "<b>orders</b>")
+    row = page.get_by_role("table", name="Reports").get_by_role("row").filter(has_text="night")
+    expect(row).to_contain_text("imbalanced")
+    expect(row).to_contain_text("12,345")
+    row.get_by_role("link", name="night").click()
+    expect(page.locator("main")).to_contain_text("1 imbalance.")
+    expect(page.get_by_role("table", name="Imbalances")).to_contain_text("<b>orders</b>")
+    expect(page.locator("main")).to_contain_text("It does not add up")
+    expect(page.get_by_role("table", name="Durability")).to_contain_text("11")
+    expect(page.get_by_role("table", name="Lag")).to_contain_text("2.5 s")
+    expect(page.get_by_role("table", name="Top talkers: users")).to_contain_text("9,876")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download the page").click()
+    assert download.value.suggested_filename == "night.html"
+    assert download.value.path().read_text() == "<title>a page</title>"
+
+
+def test_a_report_is_shown_anew_when_another_run_is_published(ui: UI, running: BrokerProcess) -> None:
+    write_report(running.folder, "stream", "orders")
+    page = ui.open("reports/stream").page
+    expect(page.locator("main")).to_contain_text("1 imbalance.")
+    for run in ("first", "second"):
+        publish_run(running.folder, "stream", run, f"The verdict of the {run} run.")
+        expect(page.locator("main")).to_contain_text(f"The verdict of the {run} run.")
+    expect(page.get_by_role("table", name="Durability")).to_contain_text("11")

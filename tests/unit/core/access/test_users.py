@@ -9,7 +9,6 @@ from tests.support.session import new_node
 from tests.support.users import set_tags
 from warren.broker.amqp.errors import Invalid, Unknown
 from warren.broker.core.access.passwords import ARGON2ID, SHA256, PasswordRules, hash_password
-from warren.broker.core.access.permissions import Permission, TopicPermission
 from warren.broker.core.access.users import User, Users
 from warren.broker.core.definitions.restore import restore
 from warren.broker.core.exchanges.route_cache import RouteCache
@@ -283,16 +282,3 @@ def test_what_is_wrong_is_refused_and_changes_nothing() -> None:
             invalid()
     assert not log.changes and [user.name for user in known.all()] == ["guest"]
     assert known.find("guest").permissions["/"].write == ".*" and not known.find("guest").topic_permissions
-
-
-def test_a_permission_has_a_pattern_for_each_right() -> None:
-    permission = Permission("^c", "^w", "")
-    allowed = [(what, name) for what in ("configure", "write", "read") for name in ("c", "w", "")
-               if permission.allows(what, name)]  # fmt: skip
-    assert allowed == [("configure", "c"), ("write", "w"), ("read", "")]
-
-
-def test_a_topic_permission_knows_its_user_and_vhost() -> None:
-    permission = TopicPermission("a.b", "/v", "^{username}\\.", "^{vhost}$")
-    assert permission.allows("write", "a.b.c") and not permission.allows("write", "axb.c")
-    assert permission.allows("read", "/v") and not permission.allows("read", "/vv")

@@ -103,25 +103,6 @@ def test_a_virtual_host_deleted_during_a_wait_costs_only_its_own_entries(monkeyp
         plan.check_failures()
 
 
-def test_a_queue_deleted_during_an_import_is_declared_after_its_bindings_are_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    node = new_node()
-    node.add_vhost("v")
-    plan = DefinitionsImport(node, DOCUMENT)
-    list(plan.check())
-    steps = plan.carry_out()
-    assert next(steps) is None
-    node.vhosts["v"].declare_queue("a")
-    delete_in_a_job(node.vhosts["v"], "a", monkeypatch)
-    wait = next(steps)
-    assert wait is not None and "a" not in node.vhosts["v"].queues
-    node.scheduler.finish_all()
-    list(steps)
-    plan.check_failures()
-    assert set(node.vhosts["v"].queues) == {"a", "b", "c"}
-
-
 def test_an_import_without_a_loop_finishes_what_it_would_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     node = new_node()
     node.add_vhost("v")

@@ -14,155 +14,72 @@ from warren.broker.core.policies import policies
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [  # section, an entry after valid ones, the error
     ("users", {"name": "u", "password_hash": "a"}, 'invalid password hash: not base64 (user: "u")'),
-    (
-        "users",
-        {"name": "u", "password_hash": "$2b$12$abc", "hashing_algorithm": "Bcrypt"},
-        'invalid password hash: not base64 (user: "u")',
-    ),
+    ("users", {"name": "u", "password_hash": "$2b$12$abc", "hashing_algorithm": "Bcrypt"},
+     'invalid password hash: not base64 (user: "u")'),
     ("users", {"name": "", "password_hash": ""}, 'the name of a user has 1 to 255 octets (user: "")'),
     ("users", {"password_hash": ""}, 'Key "name" not found in users'),
     ("users", {"name": 5}, "name should be binary, actually was 5"),
     ("users", {"name": "u", "tags": 5}, 'tags should be a list, actually was 5 (user: "u")'),
     ("users", {"name": "u", "tags": [5]}, 'tags should be binary, actually was 5 (user: "u")'),
-    (
-        "users",
-        {"name": "u", "limits": {"max-connections": "many"}},
-        'max-connections should be a number, actually was <<"many">> (user: "u")',
-    ),
+    ("users", {"name": "u", "limits": {"max-connections": "many"}},
+     'max-connections should be a number, actually was <<"many">> (user: "u")'),
     ("vhosts", {"name": "x" * 256}, f'name has 0 to 255 octets (vhost: "{"x" * 256}")'),
-    (
-        "vhosts",
-        {"name": "w", "metadata": {"default_queue_type": "stream"}},
-        "default queue type 'stream' is not supported (vhost: \"w\")",
-    ),
-    (
-        "vhosts",
-        {"name": "w", "limits": {"bogus": 1}},
-        'Validation failed\n\nUnrecognised terms [{<<"bogus">>,1}] in limits (vhost: "w")',
-    ),
-    (
-        "permissions",
-        {"user": "alice", "vhost": "x", "configure": "", "write": "", "read": ""},
-        'Please create virtual host "x" prior to importing definitions. (vhost: "x" / user: "alice")',
-    ),
-    (
-        "permissions",
-        {"user": "x", "vhost": "v", "configure": "", "write": "", "read": ""},
-        'User "x" does not exist (vhost: "v" / user: "x")',
-    ),
-    (
-        "permissions",
-        {"user": "alice", "vhost": "v", "configure": "(", "write": "", "read": ""},
-        'regular expression \'(\' is invalid (vhost: "v" / user: "alice")',
-    ),
-    (
-        "topic_permissions",
-        {"user": "alice", "vhost": "v", "exchange": "t", "write": "("},
-        'Key "read" not found in topic_permissions (vhost: "v" / user: "alice" / exchange: "t")',
-    ),
-    (
-        "parameters",
-        {"vhost": "v", "component": "bogus", "name": "n", "value": 1},
-        'Validation failed\n\ncomponent bogus not found (vhost: "v" / component: "bogus" / key: "n")',
-    ),
-    (
-        "parameters",
-        {"vhost": "v", "component": "federation-upstream", "name": "n", "value": {}},
-        'Validation failed\n\nKey "uri" not found in n (vhost: "v" / component: "federation-upstream" / key: "n")',
-    ),
-    (
-        "parameters",
-        {"vhost": "v", "component": "policy", "name": "n", "value": {}},
-        'policies may not be set using this method (vhost: "v" / component: "policy" / key: "n")',
-    ),
-    (
-        "global_parameters",
-        {"name": "cluster_name", "value": 1},
-        'Validation failed\n\ncluster_name should be binary, actually was 1 (key: "cluster_name")',
-    ),
-    (
-        "policies",
-        {"vhost": "v", "name": "p", "pattern": "^q", "definition": {}},
-        'Validation failed\n\nno policy provided (vhost: "v" / policy: "p")',
-    ),
-    (
-        "policies",
-        {"vhost": "v", "name": "p", "pattern": "^q", "definition": {"max-length": -1}},
-        'Validation failed\n\n-1 is not a valid maximum length (vhost: "v" / policy: "p")',
-    ),
-    (
-        "policies",
-        {"vhost": "v", "name": "p", "pattern": "^q"},
-        'Key "definition" not found in policies (vhost: "v" / policy: "p")',
-    ),
-    (
-        "exchanges",
-        {"vhost": "v", "name": "x", "type": "x-unknown"},
-        'unknown exchange type \'x-unknown\' (vhost: "v" / exchange: "x")',
-    ),
-    (
-        "exchanges",
-        {"vhost": "v", "name": "x", "type": "topic", "durable": "yes"},
-        'durable should be boolean, actually was <<"yes">> (vhost: "v" / exchange: "x")',
-    ),
-    (
-        "exchanges",
-        {"vhost": "v", "name": "x", "type": "topic", "arguments": {"alternate-exchange": 1}},
-        "invalid type 'long' for arg 'alternate-exchange' in exchange 'x' in vhost 'v' "
-        '(vhost: "v" / exchange: "x")',
-    ),
-    (
-        "queues",
-        {"vhost": "v", "name": "q2", "arguments": {"x-message-ttl": "soon"}},
-        "invalid arg 'x-message-ttl' for queue 'q2' in vhost 'v': \"expected integer, got longstr\" "
-        '(vhost: "v" / queue: "q2")',
-    ),
-    (
-        "queues",
-        {"vhost": "v", "name": "q2", "type": "stream"},
-        "invalid arg 'x-queue-type' for queue 'q2' in vhost 'v': "
-        '"streams are not supported by this broker: use a classic or a quorum queue" (vhost: "v" / queue: "q2")',
-    ),
-    (
-        "queues",
-        {"vhost": "v", "name": "q2", "type": "quorum", "durable": False},
-        "invalid property 'non-durable' for queue 'q2' in vhost 'v' (vhost: \"v\" / queue: \"q2\")",
-    ),
+    ("vhosts", {"name": "w", "metadata": {"default_queue_type": "stream"}},
+     "default queue type 'stream' is not supported (vhost: \"w\")"),
+    ("vhosts", {"name": "w", "limits": {"bogus": 1}},
+     'Validation failed\n\nUnrecognised terms [{<<"bogus">>,1}] in limits (vhost: "w")'),
+    ("permissions", {"user": "alice", "vhost": "x", "configure": "", "write": "", "read": ""},
+     'Please create virtual host "x" prior to importing definitions. (vhost: "x" / user: "alice")'),
+    ("permissions", {"user": "x", "vhost": "v", "configure": "", "write": "", "read": ""},
+     'User "x" does not exist (vhost: "v" / user: "x")'),
+    ("permissions", {"user": "alice", "vhost": "v", "configure": "(", "write": "", "read": ""},
+     'regular expression \'(\' is invalid (vhost: "v" / user: "alice")'),
+    ("topic_permissions", {"user": "alice", "vhost": "v", "exchange": "t", "write": "("},
+     'Key "read" not found in topic_permissions (vhost: "v" / user: "alice" / exchange: "t")'),
+    ("parameters", {"vhost": "v", "component": "bogus", "name": "n", "value": 1},
+     'Validation failed\n\ncomponent bogus not found (vhost: "v" / component: "bogus" / key: "n")'),
+    ("parameters", {"vhost": "v", "component": "federation-upstream", "name": "n", "value": {}},
+     'Validation failed\n\nKey "uri" not found in n (vhost: "v" / component: "federation-upstream" / key: "n")'),
+    ("parameters", {"vhost": "v", "component": "policy", "name": "n", "value": {}},
+     'policies may not be set using this method (vhost: "v" / component: "policy" / key: "n")'),
+    ("global_parameters", {"name": "cluster_name", "value": 1},
+     'Validation failed\n\ncluster_name should be binary, actually was 1 (key: "cluster_name")'),
+    ("policies", {"vhost": "v", "name": "p", "pattern": "^q", "definition": {}},
+     'Validation failed\n\nno policy provided (vhost: "v" / policy: "p")'),
+    ("policies", {"vhost": "v", "name": "p", "pattern": "^q", "definition": {"max-length": -1}},
+     'Validation failed\n\n-1 is not a valid maximum length (vhost: "v" / policy: "p")'),
+    ("policies", {"vhost": "v", "name": "p", "pattern": "^q"},
+     'Key "definition" not found in policies (vhost: "v" / policy: "p")'),
+    ("exchanges", {"vhost": "v", "name": "x", "type": "x-unknown"},
+     'unknown exchange type \'x-unknown\' (vhost: "v" / exchange: "x")'),
+    ("exchanges", {"vhost": "v", "name": "x", "type": "topic", "durable": "yes"},
+     'durable should be boolean, actually was <<"yes">> (vhost: "v" / exchange: "x")'),
+    ("exchanges", {"vhost": "v", "name": "x", "type": "topic", "arguments": {"alternate-exchange": 1}},
+     "invalid type 'long' for arg 'alternate-exchange' in exchange 'x' in vhost 'v' (vhost: \"v\" / exchange: \"x\")"),
+    ("queues", {"vhost": "v", "name": "q2", "arguments": {"x-message-ttl": "soon"}},
+     "invalid arg 'x-message-ttl' for queue 'q2' in vhost 'v': \"expected integer, got longstr\" "
+     '(vhost: "v" / queue: "q2")'),
+    ("queues", {"vhost": "v", "name": "q2", "type": "stream"},
+     "invalid arg 'x-queue-type' for queue 'q2' in vhost 'v': "
+     '"streams are not supported by this broker: use a classic or a quorum queue" (vhost: "v" / queue: "q2")'),
+    ("queues", {"vhost": "v", "name": "q2", "type": "quorum", "durable": False},
+     "invalid property 'non-durable' for queue 'q2' in vhost 'v' (vhost: \"v\" / queue: \"q2\")"),
     ("queues", {"vhost": "v", "name": "q2", "arguments": 1}, 'arguments should be a map (vhost: "v" / queue: "q2")'),
-    (
-        "bindings",
-        {"vhost": "v", "source": "x", "destination": "q", "destination_type": "queue", "routing_key": "k"},
-        'no exchange \'x\' in vhost \'v\' (vhost: "v" / source: "x" / destination: "q" / routing key: "k")',
-    ),
-    (
-        "bindings",
-        {"vhost": "v", "source": "t", "destination": "x", "destination_type": "queue"},
-        'no queue \'x\' in vhost \'v\' (vhost: "v" / source: "t" / destination: "x")',
-    ),
-    (
-        "bindings",
-        {"vhost": "v", "source": "t", "destination": "q", "destination_type": "topic"},
-        "destination_type should be one of queue, exchange, actually was topic "
-        '(vhost: "v" / source: "t" / destination: "q")',
-    ),
-    (
-        "bindings",
-        {
-            "vhost": "v",
-            "source": "h",
-            "destination": "q",
-            "destination_type": "queue",
-            "arguments": {"x-match": "some"},
-        },
-        'Invalid x-match field value <<"some">>; expected all, any, all-with-x, or any-with-x '
-        '(vhost: "v" / source: "h" / destination: "q")',
-    ),
-    (
-        "bindings",
-        {"vhost": "v", "source": "t", "destination": "q", "destination_type": "queue", "routing_key": "k" * 256},
-        f'routing_key has 0 to 255 octets (vhost: "v" / source: "t" / destination: "q" / routing key: "{"k" * 256}")',
-    ),
-]
+    ("bindings", {"vhost": "v", "source": "x", "destination": "q", "destination_type": "queue", "routing_key": "k"},
+     'no exchange \'x\' in vhost \'v\' (vhost: "v" / source: "x" / destination: "q" / routing key: "k")'),
+    ("bindings", {"vhost": "v", "source": "t", "destination": "x", "destination_type": "queue"},
+     'no queue \'x\' in vhost \'v\' (vhost: "v" / source: "t" / destination: "x")'),
+    ("bindings", {"vhost": "v", "source": "t", "destination": "q", "destination_type": "topic"},
+     "destination_type should be one of queue, exchange, actually was topic "
+     '(vhost: "v" / source: "t" / destination: "q")'),
+    ("bindings",
+     {"vhost": "v", "source": "h", "destination": "q", "destination_type": "queue", "arguments": {"x-match": "some"}},
+     'Invalid x-match field value <<"some">>; expected all, any, all-with-x, or any-with-x '
+     '(vhost: "v" / source: "h" / destination: "q")'),
+    ("bindings",
+     {"vhost": "v", "source": "t", "destination": "q", "destination_type": "queue", "routing_key": "k" * 256},
+     f'routing_key has 0 to 255 octets (vhost: "v" / source: "t" / destination: "q" / routing key: "{"k" * 256}")'),
+]  # fmt: skip
 
 
 def with_item(section: str, item: object) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Exchange, Queue, Tx
+from pytest import MonkeyPatch
 
 from tests.support.amqp_client import Channel, Content
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.queues import limit_dead_letters
-from tests.support.session import connected, new_node
+from tests.support.session import connected
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.deduplicating import DeduplicatingExchange
@@ -105,11 +106,6 @@ def test_a_message_may_set_the_ttl_of_its_value() -> None:
 
 
 @pytest.fixture
-def node() -> Node:
-    return new_node()
-
-
-@pytest.fixture
 def channel(node: Node) -> Channel:
     return connected(node).channel()
 
@@ -196,9 +192,7 @@ def test_an_unroutable_message_is_not_remembered(channel: Channel) -> None:
 
 
 @pytest.mark.parametrize("way", ["publish", "transaction", "delay"])
-def test_duplicates_that_wait_for_a_full_queue_are_dropped(
-    node: Node, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_duplicates_that_wait_for_a_full_queue_are_dropped(node: Node, way: str, monkeypatch: MonkeyPatch) -> None:
     """They were no duplicates when they were routed."""
     limit_dead_letters(monkeypatch, MANY=0)
     node.registry.register("x-delayed-message", DelayedMessageExchange)
@@ -222,8 +216,7 @@ def test_duplicates_that_wait_for_a_full_queue_are_dropped(
         client.publish("x" if way != "delay" else "late", "", b"%d" % number, fields)
         if way == "transaction":
             client.send(Tx.Commit)
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(1_000)
+    fake_clock(node.clock).advance(1_000)
     assert connected(node).channel().drain("q") == [b"stays"]
     queue.outbox.awaits_journal = False
     queue.schedule_pump()
@@ -237,26 +230,6 @@ def test_duplicates_that_wait_for_a_full_queue_are_dropped(
             assert client.confirms((1,)) == ({1}, set())
     type_of = node.vhosts["/"].exchanges["x"].type
     assert isinstance(type_of, DeduplicatingExchange) and type_of.deduplication.duplicates == 4
-
-
-@pytest.mark.parametrize("other", [None, "amq.fanout", "outer"])
-def test_a_message_that_a_queue_rejects_is_not_remembered_by_the_exchange(channel: Channel, other: str | None) -> None:
-    channel.exchange("x", "fanout", arguments=ON)
-    channel.declare("full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
-    channel.declare("plain")
-    for queue in ("full", "plain"):
-        channel.bind(queue, "x")
-    if other == "outer":
-        channel.exchange("outer", "fanout", arguments=ON)
-    if other:
-        channel.bind_exchange("x", other)
-    channel.confirm()
-    send(channel, other or "x", "", "a", "b")
-    assert channel.confirms((1, 2)) == ({1}, {2})
-    assert channel.drain("full") == [b"0"]
-    send(channel, other or "x", "", "b", "a", "b")
-    assert channel.confirms((3, 4, 5)) == ({3, 4, 5}, set())
-    assert (channel.drain("full"), channel.drain("plain")) == ([b"0"], [b"0", b"1", b"0"])
 
 
 def test_a_rolled_back_message_is_not_remembered_and_a_commit_takes_one_of_two(node: Node, channel: Channel) -> None:
@@ -275,14 +248,13 @@ def test_a_rolled_back_message_is_not_remembered_and_a_commit_takes_one_of_two(n
 
 
 def test_time_passes_by_the_clock_of_the_broker(node: Node, channel: Channel) -> None:
-    assert isinstance(node.clock, FakeClock)
     channel.exchange("x", "fanout", arguments=ON | {"x-cache-ttl": 50})
     channel.declare("q")
     channel.bind("q", "x")
     for _ in range(2):
         send(channel, "x", "", "a", "a")
         channel.sync()
-        node.clock.advance(50)
+        fake_clock(node.clock).advance(50)
     assert channel.drain("q") == [b"0", b"0"]
 
 

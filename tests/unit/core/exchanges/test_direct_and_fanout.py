@@ -1,4 +1,4 @@
-"""The direct and the fanout exchange."""
+"""The direct and the fanout exchange, and bindings of all built-in types to the same queue."""
 
 import pytest
 
@@ -7,6 +7,8 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.direct import DirectExchange
 from warren.broker.core.exchanges.exchange_type import ExchangeType
 from warren.broker.core.exchanges.fanout import FanoutExchange
+from warren.broker.core.exchanges.headers import HeadersExchange
+from warren.broker.core.exchanges.topic import TopicExchange
 from warren.broker.core.messages.binding import Binding, Destination
 from warren.broker.core.messages.message import Message, RoutingAddress, framed
 
@@ -45,23 +47,6 @@ def test_direct_tries_each_of_the_keys(direct):
     assert routed(direct, "none", "a", "b") == ["q1", "q2"]
 
 
-def test_direct_gives_a_queue_that_is_bound_twice_once(direct):
-    direct.on_bind(binding(Q1, "a"))
-    direct.on_bind(binding(Q1, "a", n=1))
-    assert routed(direct, "a") == ["q1"]
-
-
-def test_direct_keeps_a_queue_until_its_last_binding_is_deleted(direct):
-    direct.on_bind(binding(Q1, "a"))
-    direct.on_bind(binding(Q1, "a", n=1))
-    direct.on_bind(binding(Q1, "b"))
-    direct.on_unbind(binding(Q1, "a"))
-    assert routed(direct, "a") == ["q1"]
-    direct.on_unbind(binding(Q1, "a", n=1))
-    assert routed(direct, "a") == []
-    assert routed(direct, "b") == ["q1"]
-
-
 def test_direct_distinguishes_queues_of_the_same_name(direct):
     gone = Destination("q1")
     direct.on_bind(binding(gone, "a"))
@@ -76,11 +61,21 @@ def test_fanout_follows_every_binding_whatever_the_keys(fanout):
     assert routed(fanout, "c") == routed(fanout, "c", "d") == ["q1", "q2"]
 
 
-def test_fanout_keeps_a_queue_until_its_last_binding_is_deleted(fanout):
-    fanout.on_bind(binding(Q1, "a"))
-    fanout.on_bind(binding(Q1, "b"))
-    assert routed(fanout, "") == ["q1"]
-    fanout.on_unbind(binding(Q1, "a"))
-    assert routed(fanout, "") == ["q1"]
-    fanout.on_unbind(binding(Q1, "b"))
-    assert routed(fanout, "") == []
+@pytest.mark.parametrize(
+    ("type_", "bindings"),
+    [
+        (DirectExchange, [("a", {}), ("a", {"n": 1})]),
+        (FanoutExchange, [("a", {}), ("b", {})]),
+        (TopicExchange, [("a.#", {}), ("a.#", {"n": 1}), ("a.#.#", {})]),
+        (HeadersExchange, [("", {"h": 1}), ("k", {"h": 1}), ("", {"h": None})]),
+    ],
+)
+def test_a_queue_gets_one_copy_until_its_last_binding_is_deleted(type_, bindings):
+    exchange = type_("x", Table.EMPTY)
+    message = framed(RoutingAddress("x", "a"), Properties(headers=Table.of({"h": 1})), b"")
+    for key, arguments in bindings:
+        exchange.on_bind(binding(Q1, key, **arguments))
+    for key, arguments in bindings:
+        assert exchange.route(("a",), message) == [Q1]
+        exchange.on_unbind(binding(Q1, key, **arguments))
+    assert exchange.route(("a",), message) == []

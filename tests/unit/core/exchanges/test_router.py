@@ -70,26 +70,6 @@ def test_the_default_exchange_leads_to_each_named_queue_once(map_: Map) -> None:
     assert [queue.name for queue in queues] == ["q", "p"] and stable
 
 
-def test_a_queue_gets_one_copy_however_many_ways_lead_to_it(map_: Map) -> None:
-    for name in "abc":
-        map_.exchange(name)
-        map_.bind(name, "q")
-    for source, destination in ("ab", "ac", "bc"):
-        map_.bind(source, destination)
-    queues, _ = map_.ask("a")
-    assert [queue.name for queue in queues] == ["q"]
-
-
-@pytest.mark.parametrize("ring", ["a", "ab", "abc"])
-def test_a_cycle_of_exchanges_is_followed_once(map_: Map, ring: str) -> None:
-    for name in ring:
-        map_.exchange(name)
-    for source, destination in zip(ring, ring[1:] + ring[0], strict=True):
-        map_.bind(source, destination)
-    map_.bind(ring[-1], "q")
-    assert map_.routed("a") == ["q"]
-
-
 def test_every_exchange_on_the_way_sees_the_same_keys(map_: Map) -> None:
     map_.exchange("a")
     map_.exchange("t", "topic")
@@ -199,13 +179,6 @@ def test_names_with_any_bytes_do_not_collide() -> None:
     one = binding_key("source", Destination("a"), "b\0c", Table.EMPTY)
     other = binding_key("source", Destination("a\0b"), "c", Table.EMPTY)
     assert one != other
-
-
-def test_the_order_of_arguments_does_not_matter() -> None:
-    queue = Destination("queue")
-    one = binding_key("source", queue, "key", Table.of({"a": 1, "b": 2}))
-    assert one == binding_key("source", queue, "key", Table.of({"b": 2, "a": 1}))
-    assert one != binding_key("source", queue, "key", Table.of({"a": 1}))
 
 
 EXCHANGE = new_node().vhosts["/"].exchange("amq.direct")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pamqp.commands import Tx
 
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.session import SureJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
@@ -113,8 +113,7 @@ class Ways:
         self.pass_ms(2 * RETRY_MS)
 
     def pass_ms(self, ms: int) -> None:
-        assert isinstance(self.node.clock, FakeClock)
-        self.node.clock.advance(ms)
+        fake_clock(self.node.clock).advance(ms)
         self.node.pump()
 
     @property

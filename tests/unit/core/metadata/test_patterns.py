@@ -64,25 +64,12 @@ def test_what_is_no_pattern_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "a" * (LONGEST_BYTES + 1),
-        "((a{1000}){1000}){1000}",
-        "(?:(?:(?:ab){200}){200}){200}",
-        "(?:" * 20 + "a" + "b)+" * 20,
-        "(?:" * 20 + "a" + "b)++" * 20,
-        "(?:" * 20 + "a" + "b)+?" * 20,
-        "(?:" * 14 + "a" + "b){1,9}" * 14,
-        "(?:" * 14 + "a" + "b){2,}" * 14,
-        "(?=" * 20 + "a" + "b)+" * 20,
-        "(?:[" + "ab" * 500 + "]{50}){2}",
-        "[)]{9000}",
-        "\\({9000}",
-        "(?:\\Q" + "(" * 100 + "\\E){100}",
-        "(" * (DEEPEST + 1) + "a" + ")" * (DEEPEST + 1),
-        "a{70000}",
-        "a{" + "9" * 5000 + "}",
-    ],
-)
+    ["a" * (LONGEST_BYTES + 1), "((a{1000}){1000}){1000}", "(?:(?:(?:ab){200}){200}){200}",
+     "(?:" * 20 + "a" + "b)+" * 20, "(?:" * 20 + "a" + "b)++" * 20, "(?:" * 20 + "a" + "b)+?" * 20,
+     "(?:" * 14 + "a" + "b){1,9}" * 14, "(?:" * 14 + "a" + "b){2,}" * 14, "(?=" * 20 + "a" + "b)+" * 20,
+     "(?:[" + "ab" * 500 + "]{50}){2}", "[)]{9000}", "\\({9000}", "(?:\\Q" + "(" * 100 + "\\E){100}",
+     "(" * (DEEPEST + 1) + "a" + ")" * (DEEPEST + 1), "a{70000}", "a{" + "9" * 5000 + "}"],
+)  # fmt: skip
 def test_what_would_be_too_large_once_its_repetitions_are_unrolled_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="regular expression"):
         translate(text, {}, LARGEST) if len(text) <= LONGEST_BYTES else Pattern(text)
@@ -90,37 +77,11 @@ def test_what_would_be_too_large_once_its_repetitions_are_unrolled_is_refused(te
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "(?x)(?:(?:(?:ab){200} {200}) {200}) {200}",
-        "(?ix)a {9}",
-        "(?x:a {9})",
-        "(?V1)[[a]--[b]]",
-        "(?b)a",
-        "(?e)a",
-        "(?f)a",
-        "(?a)a",
-        "(?L)a",
-        "(?u)a",
-        "(?w)a",
-        "(?r)a",
-        "(?p)a",
-        "(?-x)a",
-        "(?:a(?#)){9}(?# {9})",
-        "a(?#comment){9000}",
-        "a(?R)?b",
-        "(a(?1)?b)",
-        "(a(?+1)?b)",
-        "(?<n>a(?&n)?b)",
-        "(?P<n>a(?P>n)?b)",
-        "(?(DEFINE)(?<n>a))",
-        "(a)(?(1)b|c)",
-        "(*SKIP)a",
-        "(*PRUNE)a",
-        "\\L<words>",
-        "\\N{BULLET",
-        "\\ga",
-    ],
-)
+    ["(?x)(?:(?:(?:ab){200} {200}) {200}) {200}", "(?ix)a {9}", "(?x:a {9})", "(?V1)[[a]--[b]]", "(?b)a", "(?e)a",
+     "(?f)a", "(?a)a", "(?L)a", "(?u)a", "(?w)a", "(?r)a", "(?p)a", "(?-x)a", "(?:a(?#)){9}(?# {9})",
+     "a(?#comment){9000}", "a(?R)?b", "(a(?1)?b)", "(a(?+1)?b)", "(?<n>a(?&n)?b)", "(?P<n>a(?P>n)?b)",
+     "(?(DEFINE)(?<n>a))", "(a)(?(1)b|c)", "(*SKIP)a", "(*PRUNE)a", "\\L<words>", "\\N{BULLET", "\\ga"],
+)  # fmt: skip
 def test_syntax_that_changes_how_the_rest_is_read_or_has_no_bound_is_refused(text: str) -> None:
     if text == "\\N{BULLET":
         assert Pattern(text).matches("x{BULLET")  # any character but a newline, then the literal text

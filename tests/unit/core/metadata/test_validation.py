@@ -22,20 +22,10 @@ from warren.broker.core.metadata.validation import (
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [
-        ("x", '<<"x">>'),
-        ('a"b', '<<"a\\"b">>'),
-        ("é", "<<195,169>>"),
-        (-1, "-1"),
-        (1.5, "1.5"),
-        (True, "true"),
-        (None, "null"),
-        ([1, "x"], '[1,<<"x">>]'),
-        ({"a": {"b": []}}, '#{<<"a">> => #{<<"b">> => []}}'),
-        ("\ud800", "<<237,160,128>>"),
-        (10**30, "1000000000000000000000000000000"),
-    ],
-)
+    [("x", '<<"x">>'), ('a"b', '<<"a\\"b">>'), ("é", "<<195,169>>"), (-1, "-1"), (1.5, "1.5"), (True, "true"),
+     (None, "null"), ([1, "x"], '[1,<<"x">>]'), ({"a": {"b": []}}, '#{<<"a">> => #{<<"b">> => []}}'),
+     ("\ud800", "<<237,160,128>>"), (10**30, "1000000000000000000000000000000")],
+)  # fmt: skip
 def test_values_are_shown_as_erlang_shows_them(value: object, shown: str) -> None:
     assert term(value) == shown
 

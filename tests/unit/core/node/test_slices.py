@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from pamqp.commands import Basic
 from pamqp.commands import Connection as ConnectionMethods
 
 from tests.support import codec
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.jobs.scheduler import OBJECT_COST, TURN_COST, Job
-from warren.broker.core.metadata.records import (
-    Change,
-    Record,
-    StoredBinding,
-    StoredExchange,
-    StoredParameter,
-    StoredPermission,
-    StoredQueue,
-    StoredVHost,
-)
 from warren.broker.core.node.node import Node
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 MANY = 5 * TURN_COST // OBJECT_COST
 MOST = 2 * TURN_COST // OBJECT_COST  # in one turn, with some tolerance
@@ -39,8 +27,7 @@ def declared(vhost: VHost, count: int, **arguments: object) -> None:
 
 def turns(node: Node, left: Callable[[], int], ms: int = 0) -> list[int]:
     """Let time pass until nothing is left; return the number of objects that each turn processed."""
-    assert isinstance(node.clock, FakeClock)
-    before = left()
+    clock, before = fake_clock(node.clock), left()
     done: list[int] = []
 
     def turned() -> None:
@@ -48,9 +35,9 @@ def turns(node: Node, left: Callable[[], int], ms: int = 0) -> list[int]:
         done.append(before - left())
         before = left()
 
-    node.clock.after_each = turned
-    node.clock.advance(ms)
-    node.clock.after_each = lambda: None
+    clock.after_each = turned
+    clock.advance(ms)
+    clock.after_each = lambda: None
     assert left() == 0
     return done
 
@@ -86,19 +73,6 @@ def test_a_virtual_host_disappears_at_once_and_its_objects_in_slices() -> None:
     assert not vhost.exchanges and not len(node.scheduler)
 
 
-def test_a_virtual_host_made_again_meanwhile_keeps_what_is_declared_in_it() -> None:
-    node = new_node(SureJournal())
-    vhost = node.add_vhost("v")
-    declared(vhost, MANY)
-    node.delete_vhost("v")
-    again = node.add_vhost("v")
-    assert not vhost.queues, "its deletion must not be taken for that of the new one"
-    declared(again, 1)
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(1000)
-    assert list(again.queues) == ["q0"]
-
-
 def test_a_virtual_host_made_again_meanwhile_waits_for_no_other_job() -> None:
     node = new_node()
     old = node.add_vhost("v")
@@ -117,31 +91,8 @@ def test_a_virtual_host_made_again_meanwhile_waits_for_no_other_job() -> None:
     assert not old.queues, "observers, which know queues by name, are notified of their deletion before"
     declared(vhost, 3)
     assert len(steps) == done
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(0)
+    fake_clock(node.clock).advance(0)
     assert len(steps) == 100 and len(vhost.queues) == 3 and not len(node.scheduler)
-
-
-def test_the_metadata_drop_a_virtual_host_with_all_that_is_in_it(tmp_path: Path) -> None:
-    records: list[Record] = []
-    for name in ("v", "other"):
-        records += [
-            StoredVHost(name),
-            StoredExchange(name, "e", "fanout", True, False, False, b""),
-            StoredQueue(name, "q", len(records) + 1, False, b""),
-            StoredBinding(name, "e", "queue", "q", "k", b""),
-            StoredPermission("guest", name, "", "", ""),
-            StoredParameter(name, "policy", "p", "{}"),
-        ]
-    metadata = SQLiteMetadata(tmp_path / "metadata")
-    metadata.apply([Change(True, record) for record in records])
-    metadata.apply([Change(False, StoredVHost("v"))])
-    found = metadata.load()
-    metadata.close()
-    assert [vhost.name for vhost in found.vhosts] == ["other"]
-    assert [each.vhost for each in found.exchanges] == [each.vhost for each in found.queues] == ["other"]
-    assert [each.vhost for each in found.bindings] == [each.vhost for each in found.permissions] == ["other"]
-    assert [each.vhost for each in found.parameters] == ["other"]
 
 
 def test_a_connection_that_closes_ends_very_many_channels_and_queues_in_slices_before_close_ok() -> None:
@@ -183,8 +134,7 @@ def test_a_consumer_of_a_connection_that_is_ending_gets_nothing_more() -> None:
     publisher = connected(node).channel(1)
     publisher.fill("queue", b"body")
     assert queue.ready == 1 and not queue.unacked
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(0)
+    fake_clock(node.clock).advance(0)
     assert not len(queue.consumers)
     assert publisher.drain("queue") == [b"body"]
 

@@ -2,32 +2,17 @@
 
 import pytest
 
-from tests.support.clock import FakeClock
 from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
-from warren.broker.core.access.users import Users
-from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.limits import Limits
 from warren.broker.core.vhost.vhost import VHost
 
 
 @pytest.fixture
-def node() -> Node:
-    made = Node("n", "n", FakeClock(), Journal(), Users(frozenset()))
-    made.add_vhost("/")
-    made.users.add("u")
-    return made
-
-
-@pytest.fixture
 def limits(node: Node) -> Limits:
+    node.users.add("u")
     return node.limits
-
-
-@pytest.fixture
-def vhost(node: Node) -> VHost:
-    return node.vhosts["/"]
 
 
 def queue(vhost: VHost, name: str) -> None:

@@ -4,18 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.clock import FakeClock
 from tests.support.queues import routed
 from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
 from warren.broker.amqp.field_table import Table
-from warren.broker.amqp.properties import Properties
-from warren.broker.core.access.users import Users
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.route_cache import RouteCache
 from warren.broker.core.exchanges.router import Route
-from warren.broker.core.messages.journal_port import Journal
-from warren.broker.core.messages.message import ByteCount, RoutingAddress, framed
+from warren.broker.core.messages.message import ByteCount, RoutingAddress
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import Policies
 from warren.broker.core.policies.policy_keys import KEYS, OPERATOR_KEYS, definition_lines, merge_definitions
@@ -26,27 +22,8 @@ LENGTH = {"max-length": 5}
 
 
 @pytest.fixture
-def node() -> Node:
-    made = Node("n", "n", FakeClock(), Journal(), Users(frozenset()))
-    made.add_vhost("/")
-    return made
-
-
-@pytest.fixture
-def vhost(node: Node) -> VHost:
-    return node.vhosts["/"]
-
-
-@pytest.fixture
 def policies(node: Node) -> Policies:
     return node.policies
-
-
-@pytest.fixture
-def watcher(node: Node) -> RecordingObserver:
-    made = RecordingObserver()
-    node.observers.add(made)
-    return made
 
 
 def queue(vhost: VHost, name: str, **arguments: Any) -> Queue:
@@ -139,9 +116,7 @@ def test_a_policy_applies_to_the_kinds_of_its_apply_to(
     assert sorted(each.name.removeprefix("x-new-") for each in new if each.policy) == expected
 
 
-def test_a_policy_with_a_key_that_a_queue_type_does_not_support_does_not_apply_to_it(
-    vhost: VHost, policies: Policies
-) -> None:
+def test_a_policy_with_an_unsupported_key_does_not_apply_to_a_queue_type(vhost: VHost, policies: Policies) -> None:
     classic, quorum = queue(vhost, "classic"), queue(vhost, "quorum", x_queue_type="quorum")
     policies.set("/", "p", ".", {"delivery-limit": 3, "max-length": 5})
     assert classic.policy is None and quorum.settings.delivery_limit == 3
@@ -164,9 +139,7 @@ def test_all_matching_policies_are_listed_best_first(vhost: VHost, policies: Pol
 # Operators' policies
 
 
-def test_an_operator_policy_holds_beside_the_users(
-    vhost: VHost, policies: Policies, watcher: RecordingObserver
-) -> None:
+def test_an_operator_policy_holds_beside_a_policy(vhost: VHost, policies: Policies, watcher: RecordingObserver) -> None:
     it = queue(vhost, "q")
     policies.set("/", "limit", "^q", {"max-length": 3, "expires": 1000}, 0, "queues", True)
     assert it.effective == {"max-length": 3, "expires": 1000} and it.policy is None
@@ -234,14 +207,6 @@ def test_only_changed_objects_are_reported(vhost: VHost, policies: Policies, wat
     assert watcher.take_targets() == ["a-exchange", "a1", "a2", "b"]
     policies.clear("/", "lower")
     assert watcher.take_targets() == ["a-exchange", "a1"]
-
-
-def test_a_policy_acts_at_once_on_what_is_queued(vhost: VHost, policies: Policies) -> None:
-    it = queue(vhost, "q")
-    for _ in range(20):
-        vhost.enqueue([framed(RoutingAddress("", "q"), Properties(), b"body")], 4, False, (it,))
-    policies.set("/", "p", "q", {"max-length": 5})
-    assert it.ready == 5
 
 
 def test_an_alternate_exchange_comes_and_goes_with_a_policy(vhost: VHost, policies: Policies) -> None:
@@ -377,9 +342,7 @@ def test_a_pattern_that_takes_for_ever_is_given_up(vhost: VHost, policies: Polic
 SLOW, SLOW_NAME = "^((a|aa|b?)+)+$", "a" * 250 + "!"
 
 
-def test_a_queue_in_whose_name_an_operator_policy_cannot_be_searched_is_refused(
-    vhost: VHost, policies: Policies
-) -> None:
+def test_a_queue_whose_name_an_operator_policy_cannot_search_is_refused(vhost: VHost, policies: Policies) -> None:
     policies.set("/", "limit", SLOW, LENGTH, operator=True)
     for _ in range(2):
         with pytest.raises(PreconditionFailed, match="pattern of operator policy 'limit' takes too long"):

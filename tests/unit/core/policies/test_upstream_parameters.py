@@ -2,21 +2,11 @@
 
 import pytest
 
-from tests.support.clock import FakeClock
 from warren.broker.amqp.errors import Invalid
-from warren.broker.core.access.users import Users
-from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.upstream_parameters import safe_uri, uri_fault
 
 URI = "amqp://u:secret@host:5672/%2f?heartbeat=5"
-
-
-@pytest.fixture
-def node() -> Node:
-    made = Node("n", "n", FakeClock(), Journal(), Users(frozenset()))
-    made.add_vhost("/")
-    return made
 
 
 def lines(node: Node, component: str, value: object, name: str = "up") -> list[str]:

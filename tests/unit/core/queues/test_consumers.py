@@ -1,12 +1,13 @@
 """The order in which consumers are served, and consumers that fail."""
 
 import pytest
+from pytest import MonkeyPatch
 
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
-from tests.support.session import SlowJournal, SureJournal, connected, new_node
+from tests.support.session import SureJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.jobs.scheduler import RETRY_MS, Scheduler
+from warren.broker.core.jobs.scheduler import RETRY_MS
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import consumers as consumers_module
 from warren.broker.core.queues.consumers import (
@@ -94,23 +95,9 @@ def test_waking_a_consumer_that_does_not_wait_gives_no_second_turn() -> None:
     assert turn(consumers, 5)[0] == "a"
 
 
-def test_the_highest_priority_with_room_is_served_alone() -> None:
-    high, low = FakeConsumer("h", 1, priority=9), FakeConsumer("l", priority=-1)
-    consumers = consumers_of(low, high, FakeConsumer("n"))
-    assert turn(consumers, 5) == ("h", 1)
-    high.credit = 0
-    assert turn(consumers, 5)[0] == "n"
-    assert low.asked == 0
-    consumers.wake(high)
-    high.credit = 2
-    assert turn(consumers, 5) == ("h", 2)
-
-
 @pytest.mark.pure("it lowers a constant of the core, so that few consumers are needed")
 @pytest.mark.parametrize("each", [1, 2])
-def test_consumers_of_very_many_priorities_are_served_in_several_turns(
-    each: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_consumers_of_very_many_priorities_are_served_in_several_turns(each: int, monkeypatch: MonkeyPatch) -> None:
     """The queue serves those of each priority by themselves, which takes longer than a batch."""
     monkeypatch.setattr(consumers_module, "WASTED_COST", 5 * (LEVEL_COST + (each > 1) * LOOK_COST * each))
     members = [FakeConsumer("c", 1, priority=number // each) for number in range(12 * each)]
@@ -260,8 +247,7 @@ class Asked:
 
     def pump(self) -> None:
         self.queue.pump()
-        assert isinstance(self.queue.host.clock, FakeClock)
-        self.queue.host.clock.advance(0)
+        fake_clock(self.queue.host.clock).advance(0)
 
 
 @pytest.mark.parametrize("by_priority", [True, False])
@@ -276,21 +262,14 @@ def test_a_length_limit_drops_nothing_while_consumers_with_room_are_not_asked_ye
     assert (len(asked.deliveries), asked.queue.dropped) == (room, 1_800 - room)
 
 
+@pytest.mark.parametrize("limits", [{"max_length": 1, "overflow": "reject-publish"}, {"message_ttl": 0}])
 @pytest.mark.parametrize("by_priority", [True, False])
-def test_no_publish_is_refused_while_consumers_with_room_are_not_asked_yet(by_priority: bool) -> None:
-    asked = Asked(by_priority, max_length=1, overflow="reject-publish")
-    assert not asked.queue.accept([message() for _ in range(900)], MADE, False).refused
-    asked.pump()
-    assert len(asked.deliveries) == 900
-
-
-@pytest.mark.parametrize("by_priority", [True, False])
-def test_a_message_without_time_to_live_does_not_expire_while_consumers_with_room_are_not_asked_yet(
-    by_priority: bool,
+def test_no_message_is_refused_or_expires_while_consumers_with_room_are_not_asked_yet(
+    by_priority: bool, limits: dict[str, object]
 ) -> None:
-    asked = Asked(by_priority, message_ttl=0)
+    asked = Asked(by_priority, **limits)
     for _ in range(900):
-        asked.queue.accept([message()], MADE, False)
+        assert not asked.queue.accept([message()], MADE, False).refused
     asked.pump()
     assert len(asked.deliveries) == 900 and not asked.queue.expired
 
@@ -389,31 +368,9 @@ def test_very_many_groups_count_at_what_it_takes_to_look_at_them() -> None:
     assert queue.host.scheduler.spent - before == 1_000 >> GROUPS_SHIFT and groups[-1].asked == 1
 
 
-class FreedGroup(ConsumerGroup):
-    """A group that was freed; it counts how often it is asked whether it still is."""
-
-    __slots__ = ("asked",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.freed = True
-        self.asked = 0
-
-    def still_freed(self) -> bool:
-        self.asked += 1
-        return False
-
-
 def test_of_very_many_groups_some_are_asked_at_a_time() -> None:
-    scheduler = Scheduler(FakeClock(), SlowJournal())
-    consumers = Consumers(scheduler)
-    groups = [FreedGroup() for _ in range(3 * LOOKS)]
-    for number, group in enumerate(groups):
-        consumer = Consumer(str(number), "o", False, False, 0)
-        consumer.group = group
-        consumers.add(consumer)
-    scheduler.freed += 1
-    assert [consumers.any_freed() for _ in range(4)] == [True, True, False, False]
+    queue, groups = grouped(*[False] * 3 * LOOKS)
+    assert [queue.consumers.any_freed() for _ in range(4)] == [True, True, False, False]
     assert [group.asked for group in groups] == [1] * len(groups)
 
 
@@ -436,8 +393,7 @@ class Failing(Taker):
 def pumped(queue: Queue) -> None:
     """Pump the queue, which fails, and pump it again after the retry."""
     queue.host.pump()
-    assert isinstance(queue.host.clock, FakeClock)
-    queue.host.clock.advance(RETRY_MS)
+    fake_clock(queue.host.clock).advance(RETRY_MS)
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["outputs of their own", "one output"])
@@ -500,8 +456,7 @@ def test_the_connection_of_a_client_whose_deliveries_fail_is_closed_and_others_g
     vhost.add_tracer(tracer)
     other.channel().fill("queue", b"1", b"2", delivery_mode=2)
     tracer.failing = False
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(0)
+    fake_clock(node.clock).advance(0)
     client.expect_close(541)
     queue = vhost.queues["queue"]
     assert (queue.ready, queue.unacked) == (2, 0)

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic as BasicMethods
 from pamqp.commands import Queue as QueueMethods
+from pytest import MonkeyPatch
 
 from tests.support import codec
 from tests.support.amqp_client import Channel, Silence
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, fake_clock
 from tests.support.queues import OutboxWatcher, limit_dead_letters
 from tests.support.queues import ready_messages as list_ready
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
@@ -26,11 +27,11 @@ from warren.broker.core.queues import dead_letter_budget, dead_lettering, queue,
 from warren.broker.core.queues.dead_letter_budget import ALL_BYTES, USER_BYTES, WOKEN, DeadLetterBudget
 from warren.broker.core.queues.waiting_outboxes import LOOK_MS
 from warren.broker.core.telemetry.resource_alarms import DISK
-from warren.broker.core.vhost import emissions
 from warren.plugins.exchanges.recent_history import RecentHistoryExchange
 
 MANY = 3 * queue.SLICE
 SOME = 5 * dead_lettering.SLICE
+NUMBERS = [b"%d" % number for number in range(SOME)]
 DURABLE = {"delivery_mode": 2}
 
 
@@ -50,6 +51,7 @@ class House:
     def __init__(self, dead_letters: bool = True, **arguments: Any) -> None:
         self.journal = SureJournal()
         self.node = new_node(self.journal)
+        self.clock = fake_clock(self.node.clock)
         self.ch: Channel = connected(self.node).channel()
         self.ch.declare("letters", durable=True)
         given = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
@@ -58,10 +60,12 @@ class House:
         self.ch.declare("queue", durable=True, arguments=given)
         self.queue = self.node.vhosts["/"].queues["queue"]
 
-    @property
-    def clock(self) -> FakeClock:
-        assert isinstance(self.node.clock, FakeClock)
-        return self.node.clock
+    def reject_some(self) -> None:
+        """Publish SOME messages, which are their numbers, and reject all of them together."""
+        self.ch.fill("queue", *NUMBERS, **DURABLE)
+        self.ch.consume("queue")
+        self.ch.deliveries(SOME)
+        self.ch.nack(0, multiple=True, requeue=False)
 
     def kept(self, name: str) -> int:
         """Return the number of messages of a queue in the journal."""
@@ -110,10 +114,7 @@ def test_many_messages_beyond_a_new_limit_are_dead_lettered_in_slices(dead_lette
 
 def test_many_messages_rejected_at_once_are_dead_lettered_in_slices() -> None:
     house = House()
-    house.ch.fill("queue", *[b"x"] * SOME, **DURABLE)
-    house.ch.consume("queue")
-    house.ch.deliveries(SOME)
-    house.ch.nack(0, multiple=True, requeue=False)
+    house.reject_some()
     assert house.ch.count("letters") == dead_lettering.SLICE
     assert house.kept("queue") == SOME - dead_lettering.SLICE, "messages in the outbox stay in the journal"
     house.clock.advance(1)
@@ -122,7 +123,7 @@ def test_many_messages_rejected_at_once_are_dead_lettered_in_slices() -> None:
 
 def test_dead_letters_wait_for_the_journal_in_their_order_and_make_no_attempts_meanwhile() -> None:
     house = House()
-    house.ch.fill("queue", *[b"%d" % number for number in range(SOME)], **DURABLE)
+    house.ch.fill("queue", *NUMBERS, **DURABLE)
     house.ch.consume("queue")
     house.ch.deliveries(SOME)
     house.journal.much = True
@@ -132,13 +133,13 @@ def test_dead_letters_wait_for_the_journal_in_their_order_and_make_no_attempts_m
     house.journal.catch_up()
     house.clock.advance(1)
     assert house.kept("queue") == 0
-    assert house.ch.drain("letters") == [b"%d" % number for number in range(SOME)]
+    assert house.ch.drain("letters") == NUMBERS
 
 
 @pytest.mark.parametrize("fields", [{}, DURABLE])
 @pytest.mark.parametrize("header", [{}, {"headers": {"h": "v" * 4_000}}])
 def test_the_messages_of_any_queue_that_wait_for_the_journal_are_limited_in_bytes(
-    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], header: dict[str, Any]
+    monkeypatch: MonkeyPatch, fields: dict[str, Any], header: dict[str, Any]
 ) -> None:
     limit_dead_letters(monkeypatch, MANY_BYTES=1 << 16)
     house = House()
@@ -159,7 +160,7 @@ def test_the_messages_of_any_queue_that_wait_for_the_journal_are_limited_in_byte
 
 @pytest.mark.parametrize("fields, policy", [({"expiration": "500"}, {"max-length": 100}), ({}, {"max-length": 0})])
 def test_what_queues_drop_at_once_does_not_exceed_the_limit_of_all_dead_letters(
-    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], policy: dict[str, Any]
+    monkeypatch: MonkeyPatch, fields: dict[str, Any], policy: dict[str, Any]
 ) -> None:
     limit_dead_letters(monkeypatch, ALL_BYTES=1 << 16, SOME_BYTES=1 << 13)
     monkeypatch.setattr(ready_messages, "SLICE_BYTES", 1 << 15)
@@ -179,7 +180,7 @@ def test_what_queues_drop_at_once_does_not_exceed_the_limit_of_all_dead_letters(
     assert house.ch.count("letters") == 20 * len(names) and not house.queue.host.ledger.dead_letters.total
 
 
-def test_short_messages_count_with_the_memory_that_each_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_messages_count_with_the_memory_that_each_takes(monkeypatch: MonkeyPatch) -> None:
     limit_dead_letters(monkeypatch, MANY_BYTES=1 << 16)
     house = House(max_length=1_000)
     house.ch.publish("", "letters", b"waited for", DURABLE)
@@ -192,7 +193,7 @@ def test_short_messages_count_with_the_memory_that_each_takes(monkeypatch: pytes
     assert house.ch.count("letters") == 301
 
 
-def test_messages_that_a_client_gets_and_rejects_are_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_a_client_gets_and_rejects_are_limited_in_bytes(monkeypatch: MonkeyPatch) -> None:
     limit_dead_letters(monkeypatch, MANY_BYTES=1 << 16)
     house = House()
     house.ch.fill("queue", *[bytes(4_000)] * 50, **DURABLE)
@@ -212,7 +213,7 @@ def test_messages_that_a_client_gets_and_rejects_are_limited_in_bytes(monkeypatc
 
 
 def test_a_get_with_automatic_acknowledgement_gets_the_messages_before_the_first_that_cannot_expire(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: MonkeyPatch,
 ) -> None:
     limit_dead_letters(monkeypatch, MANY_BYTES=1 << 16)
     house = House()
@@ -232,35 +233,9 @@ def test_a_get_with_automatic_acknowledgement_gets_the_messages_before_the_first
     assert connected(house.node).channel().drain("queue") == [b"behind"]
 
 
-def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_deleted_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    limit_dead_letters(monkeypatch, ALL_BYTES=73_000, SOME_BYTES=10_000)
-    house = House()
-    queues = house.node.vhosts["/"].queues
-    house.ch.publish("", "queue", b"waited for", DURABLE)
-    house.journal.much = True
-    given = {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
-    waiting = []
-    for number in range(10):
-        name = f"transient{number}"
-        house.ch.declare(name, arguments=given)
-        for _ in range(10):
-            house.ch.publish("", name, bytes(4_000))
-            house.clock.advance(1)
-        waiting.append(len(queues[name].outbox))
-        if number < 5:
-            house.node.vhosts["/"].delete_queue(queues[name])
-    assert waiting == [9, 7, *[0] * 8], "after 16 and a deleted queue they are more than ALL_BYTES"
-    budget = house.queue.host.ledger
-    house.journal.catch_up()
-    house.clock.advance(1_000)
-    assert budget.dead_letters.total == 0 and all(queues[f"transient{number}"].ready == 1 for number in range(5, 10))
-
-
 @pytest.mark.parametrize("gets", [False, True])
 def test_a_user_whose_messages_do_not_wait_consumes_while_those_of_another_are_too_many(
-    monkeypatch: pytest.MonkeyPatch, gets: bool
+    monkeypatch: MonkeyPatch, gets: bool
 ) -> None:
     limit_dead_letters(monkeypatch, ALL_BYTES=40_000, USER_BYTES=20_000, SOME_BYTES=1_000)
     house = House()
@@ -337,7 +312,7 @@ def test_a_publisher_whose_messages_a_queue_rejects_waits_for_the_journal_as_the
 
 def test_dead_letters_wait_while_the_disk_is_full_and_queues_with_many_bindings_are_deleted_meanwhile() -> None:
     house = House(message_ttl=10)
-    house.ch.fill("queue", *[b"%d" % number for number in range(SOME)], **DURABLE)
+    house.ch.fill("queue", *NUMBERS, **DURABLE)
     house.ch.declare("other", durable=True)
     for number in range(5_000):
         house.ch.bind("letters", "amq.direct", str(number))
@@ -351,7 +326,7 @@ def test_dead_letters_wait_while_the_disk_is_full_and_queues_with_many_bindings_
     house.node.alarms.clear(DISK)
     house.clock.advance(1)
     assert house.kept("queue") == 0
-    assert house.ch.drain("letters") == [b"%d" % number for number in range(SOME)]
+    assert house.ch.drain("letters") == NUMBERS
 
 
 def test_no_due_message_is_delivered_while_other_due_messages_wait() -> None:
@@ -407,10 +382,7 @@ def test_a_consumer_that_rejects_everything_gets_no_more_until_the_outbox_has_dr
 
 def test_the_outbox_of_a_deleted_queue_is_dead_lettered() -> None:
     house = House()
-    house.ch.fill("queue", *[b"x"] * SOME, **DURABLE)
-    house.ch.consume("queue")
-    house.ch.deliveries(SOME)
-    house.ch.nack(0, multiple=True, requeue=False)
+    house.reject_some()
     house.ch.call(QueueMethods.Delete, queue="queue")
     house.clock.advance(0)
     assert house.ch.count("letters") == SOME and not house.journal.left
@@ -420,10 +392,7 @@ def test_the_outbox_of_a_deleted_queue_is_dead_lettered() -> None:
 
 def test_outboxes_are_published_before_the_node_stops() -> None:
     house = House()
-    house.ch.fill("queue", *[b"x"] * SOME, **DURABLE)
-    house.ch.consume("queue")
-    house.ch.deliveries(SOME)
-    house.ch.nack(0, multiple=True, requeue=False)
+    house.reject_some()
     house.ch.sync()
     house.journal.much = True
     assert not house.node.finish() and house.kept("letters") == dead_lettering.SLICE
@@ -434,7 +403,7 @@ def test_outboxes_are_published_before_the_node_stops() -> None:
 
 @pytest.mark.parametrize("divided", [False, True])
 def test_dead_letters_for_a_full_queue_wait_while_too_many_that_it_rejected_are_there(
-    divided: bool, monkeypatch: pytest.MonkeyPatch
+    divided: bool, monkeypatch: MonkeyPatch
 ) -> None:
     """Many queues give it theirs faster than it publishes them."""
     limit_dead_letters(monkeypatch, MANY=50, SLICE=2, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
@@ -456,9 +425,7 @@ def test_dead_letters_for_a_full_queue_wait_while_too_many_that_it_rejected_are_
     assert not any(len(queues[f"giver{number}"].outbox) for number in range(20))
 
 
-def test_publishers_wait_for_a_full_queue_that_publishes_to_one_which_waits_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_publishers_wait_for_a_full_queue_that_publishes_to_one_which_waits_for_it(monkeypatch: MonkeyPatch) -> None:
     """They would fill the other one without end, as what they publish goes on at once."""
     limit_dead_letters(monkeypatch, MANY=5, SLICE=8, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
     node = new_node()
@@ -477,14 +444,14 @@ def test_publishers_wait_for_a_full_queue_that_publishes_to_one_which_waits_for_
     one.schedule_pump()
     two.schedule_pump()
     node.pump()
-    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(1_000)
     assert not one.must_not_reject and not two.must_not_reject and not one.host.ledger.dead_letters.full_outboxes
     assert one.outbox.awaited is None and two.outbox.passes_to is None and not one.host.ledger.dead_letters.total
 
 
 @pytest.mark.parametrize("as_first", [False, True])
 def test_dead_letters_that_wait_for_a_full_queue_go_to_a_new_one_of_its_name(
-    as_first: bool, monkeypatch: pytest.MonkeyPatch
+    as_first: bool, monkeypatch: MonkeyPatch
 ) -> None:
     """Both if they wait with the route of the last one, and if the first of them was searched before."""
     limit_dead_letters(monkeypatch, MANY=5, SLICE=8, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
@@ -505,13 +472,13 @@ def test_dead_letters_that_wait_for_a_full_queue_go_to_a_new_one_of_its_name(
     node.scheduler.charge(TURN_COST)  # so that the dead letters of the deleted queue leave later
     node.vhosts["/"].delete_queue(queues["full"])
     node.vhosts["/"].declare_queue("full")
-    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(1_000)
     assert giver.outbox.awaited is None and ch.count("full") == 10
 
 
 @pytest.mark.parametrize("deleted", [False, True])
 def test_dead_letters_that_wait_for_a_full_queue_follow_a_change_of_bindings(
-    deleted: bool, monkeypatch: pytest.MonkeyPatch
+    deleted: bool, monkeypatch: MonkeyPatch
 ) -> None:
     limit_dead_letters(monkeypatch, MANY=5)
     house = House(max_length=0, overflow="reject-publish-dlx")
@@ -543,24 +510,6 @@ def test_dead_letters_that_wait_for_a_full_queue_follow_a_change_of_bindings(
     assert not [timer for timer in house.clock._timers if not timer.cancelled]
 
 
-def test_a_queue_in_a_circle_waits_for_a_full_queue_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_dead_letters(monkeypatch, MANY=5, SLICE=8, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
-    node = new_node()
-    ch: Channel = connected(node).channel()
-    queues = node.vhosts["/"].queues
-    given = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"}
-    ch.declare("one", arguments=given)
-    ch.declare("two", arguments=given | {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "one"})
-    ch.declare("outside", arguments=given | {"x-dead-letter-exchange": "x"})
-    for name in ("two", "outside"):
-        ch.bind(name, "amq.fanout")
-    for name in ("one", "two", "outside"):
-        queues[name].outbox.add(new_messages(node), "maxlen", queued=False)
-    queues["two"].outbox.publish_slice(0)
-    queues["one"].outbox.publish_slice(0)
-    assert queues["two"].outbox.awaited is queues["one"] and queues["one"].outbox.awaited is queues["outside"]
-
-
 def test_a_queue_that_dead_letters_of_deleted_queues_held_back_goes_on_when_they_have_left() -> None:
     """Also if its own last dead letter left meanwhile, after which nothing else would make it go on."""
     house = House()
@@ -583,7 +532,7 @@ def test_a_queue_that_dead_letters_of_deleted_queues_held_back_goes_on_when_they
 
 @pytest.mark.parametrize("deleted", ["before", "at once", "by a job"])
 def test_dead_letters_of_deleted_queues_that_wait_are_published_before_the_node_stops(
-    deleted: str, monkeypatch: pytest.MonkeyPatch
+    deleted: str, monkeypatch: MonkeyPatch
 ) -> None:
     limit_dead_letters(monkeypatch, MANY=5, SLICE=8, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
     node = new_node()
@@ -624,28 +573,10 @@ def test_a_queue_waits_for_one_of_a_circle_in_which_it_is_not() -> None:
     assert not dead_lettering.waits_for(one, outside)
 
 
-def test_what_the_broker_makes_leaves_out_a_queue_that_must_not_reject_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_dead_letters(monkeypatch, MANY=5)
-    house = House(max_length=0, overflow="reject-publish-dlx")
-    outbox, vhost = house.queue.outbox, house.node.vhosts["/"]
-    house.ch.declare("other")
-    outbox.awaits_journal = True
-    outbox.add(new_messages(house.node), "maxlen", queued=False)
-    refused = []
-
-    def job() -> Iterator[int]:
-        targets = (house.queue, vhost.queues["other"])
-        refused.append((yield from emissions.enqueue_in_slices(vhost, targets, new_messages(house.node))).refused)
-
-    house.node.scheduler.start("emissions", job())
-    house.clock.advance(10_000)
-    assert (len(outbox), vhost.queues["other"].ready, refused) == (10, 10, [set(range(10))])
-
-
 @pytest.mark.parametrize("end", ["deleted", "other overflow", "fewer of the user", "fewer of the node"])
 @pytest.mark.parametrize("empty", [False, True])
 def test_who_waits_for_a_queue_goes_on_when_it_may_reject_more_or_rejects_nothing_more(
-    empty: bool, end: str, monkeypatch: pytest.MonkeyPatch
+    empty: bool, end: str, monkeypatch: MonkeyPatch
 ) -> None:
     """The queue is full, or has no dead letters, and its user and the node have too many."""
     by_levels = empty or end.startswith("fewer")
@@ -679,9 +610,7 @@ def test_who_waits_for_a_queue_goes_on_when_it_may_reject_more_or_rejects_nothin
     assert called == list(range(3 * WOKEN)) and len(outbox) == (0 if empty else 7)
 
 
-def test_a_queue_that_is_held_back_and_has_letters_goes_on_when_there_are_fewer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_queue_that_is_held_back_and_has_letters_goes_on_when_there_are_fewer(monkeypatch: MonkeyPatch) -> None:
     limit_dead_letters(monkeypatch, ALL_BYTES=1_000, USER_BYTES=100, SOME_BYTES=0)
     house = House()
     house.ch.fill("queue", b"1", b"2", b"3")
@@ -698,7 +627,7 @@ def test_a_queue_that_is_held_back_and_has_letters_goes_on_when_there_are_fewer(
 
 
 @pytest.mark.parametrize("end", ["deleted", "its last letter leaves"])
-def test_a_queue_that_passes_to_another_one_may_be_deleted(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_passes_to_another_one_may_be_deleted(end: str, monkeypatch: MonkeyPatch) -> None:
     """Others that wait for the full one go on all the same."""
     limit_dead_letters(monkeypatch, MANY=5)
     node = new_node()
@@ -719,11 +648,11 @@ def test_a_queue_that_passes_to_another_one_may_be_deleted(end: str, monkeypatch
     full.when_fewer(passing._pass_no_longer)
     full.when_fewer(partial(called.append, 1))
     node.vhosts["/"].delete_queue(queues["passing"])
-    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(1_000)
     full.awaits_journal = False
     queues["full"].schedule_pump()
     node.pump()
-    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(1_000)
     assert called == [1] and not node.ledger.dead_letters.full_outboxes and not len(full)
 
 
@@ -739,7 +668,7 @@ def test_a_chain_of_very_many_queues_that_pass_to_each_other_ends_without_recurs
         outbox._set_full(True)
         following.when_fewer(outbox._pass_no_longer)
     chain_[-1].wake()
-    node.clock.advance(10_000)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(10_000)
     assert not node.ledger.dead_letters.full_outboxes and chain_[0].passes_to is None
 
 
@@ -783,9 +712,7 @@ def test_a_queue_whose_dead_letters_go_elsewhere_by_a_policy_passes_to_no_other_
 
 
 @pytest.mark.parametrize("changed", ["", "policy", "queue"])
-def test_an_exchange_keeps_a_dead_letter_once_that_waits_for_a_full_queue(
-    changed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_exchange_keeps_a_waiting_dead_letter_once(changed: str, monkeypatch: MonkeyPatch) -> None:
     limit_dead_letters(monkeypatch, MANY=5)
     house = House(max_length=1)
     house.node.registry.register("x-recent-history", RecentHistoryExchange)
@@ -828,29 +755,8 @@ def test_an_exchange_keeps_a_dead_letter_once_that_waits_for_a_full_queue(
     assert house.ch.drain("replayed") == [b"first"] * (changed != "policy"), "else it went another way"
 
 
-def test_few_of_very_many_that_wait_for_an_outbox_go_on_when_it_has_fewer_messages(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """All at once would fill it again and again, and take long."""
-    limit_dead_letters(monkeypatch, SLICE=1)
-    house = House(message_ttl=10, max_length=3, overflow="reject-publish-dlx")
-    house.ch.fill("queue", b"1", b"2", b"3", **DURABLE)
-    house.node.alarms.set(DISK)
-    house.clock.advance(1_000)
-    called: list[int] = []
-    counts: list[int] = []
-    for number in range(300):
-        house.queue.outbox.when_fewer(partial(called.append, number))
-    assert len(house.queue.outbox) == 3
-    house.node.alarms.clear(DISK)
-    house.clock.after_each = lambda: counts.append(len(called))
-    house.clock.advance(1_000)
-    steps = [after - before for before, after in pairwise([0, *counts])]
-    assert called == list(range(300)) and max(steps) == WOKEN
-
-
 @pytest.mark.parametrize("length", [1, 2, 3])
-def test_full_queues_in_a_circle_do_not_wait_for_each_other(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_queues_in_a_circle_do_not_wait_for_each_other(length: int, monkeypatch: MonkeyPatch) -> None:
     """Each dead-letters what it rejects to the next one, which is what all of them wait for, and to another queue."""
     limit_dead_letters(monkeypatch, MANY=5, SLICE=20, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
     node = new_node()
@@ -870,24 +776,19 @@ def test_full_queues_in_a_circle_do_not_wait_for_each_other(length: int, monkeyp
         ch.number, 0
     )
     ch.client.raw(100 * publish)
-    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(1_000)
     assert ch.count("letters") == 100 * length * length, "each message is rejected by each queue, once on its way"
 
 
-def test_a_long_chain_of_queues_that_reject_publishes_passes_a_message_on_to_its_end() -> None:
+@pytest.mark.parametrize(
+    "length, arguments", [(300, {"max_length": 0, "overflow": "reject-publish-dlx"}), (100, {"message_ttl": 0})]
+)
+def test_a_long_chain_of_queues_passes_messages_on_to_its_end(length: int, arguments: dict[str, Any]) -> None:
     node = new_node(SlowJournal())
-    ch = chain(node, 300, max_length=0, overflow="reject-publish-dlx")
-    ch.publish("", "0", b"message")
-    node.clock.advance(0)  # type: ignore[attr-defined]
-    assert ch.count("300") == 1
-
-
-def test_a_long_chain_of_queues_in_which_messages_expire_at_once_passes_a_message_on_to_its_end() -> None:
-    node = new_node(SlowJournal())
-    ch = chain(node, 100, message_ttl=0)
+    ch = chain(node, length, **arguments)
     ch.fill("0", *[b"%d" % number for number in range(50)])
-    node.clock.advance(0)  # type: ignore[attr-defined]
-    assert ch.drain("100") == [b"%d" % number for number in range(50)]
+    fake_clock(node.clock).advance(0)
+    assert ch.drain(f"{length}") == [b"%d" % number for number in range(50)]
 
 
 def test_each_letter_has_the_properties_and_the_route_of_its_time() -> None:
@@ -930,8 +831,7 @@ def test_each_letter_has_the_properties_and_the_route_of_its_time() -> None:
     bound("other", "a")
     policy("other")
     before = letters()["a"]
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(5_000)
+    fake_clock(node.clock).advance(5_000)
     after = letters()["a"]
     assert len(before) == len(after) == 2
     assert {(letter["time"] - before[0]["time"]).total_seconds() for letter in after} == {5}
@@ -944,7 +844,7 @@ def test_each_letter_has_the_properties_and_the_route_of_its_time() -> None:
     assert counts(headers={"one": 1}) == counts(headers={"one": 2}) == {"a": 2, "b": 0}
 
 
-def test_very_many_targets_of_a_dead_letter_are_looked_at_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_targets_of_a_dead_letter_are_looked_at_in_steps(monkeypatch: MonkeyPatch) -> None:
     """They are asked whether they are full, and close no cycle: 100,000 in one step took 57 ms."""
     limit_dead_letters(monkeypatch, MANY=0)
     house = House()
@@ -1043,15 +943,12 @@ def test_who_waits_again_when_called_and_whose_user_has_many_again_is_called_lat
     assert len(each.called()) == WOKEN
 
 
-def test_deleted_queues_that_were_held_back_are_forgotten_and_others_pumped_in_turns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_deleted_queues_that_were_held_back_are_forgotten_and_others_pumped_in_turns(monkeypatch: MonkeyPatch) -> None:
     limit_dead_letters(monkeypatch, ALL_BYTES=1, USER_BYTES=0)
     node = new_node()
     ch = connected(node).channel()
     budget, waiting = node.ledger.dead_letters, node.ledger.dead_letters._waiting
-    clock = node.clock
-    assert isinstance(clock, FakeClock)
+    clock = fake_clock(node.clock)
     budget.add("guest", 1, 1, clock)
     held = {"x-max-length": 1, "x-dead-letter-exchange": "amq.fanout"}
     ch.declare("no letters", arguments={"x-max-length": 1})

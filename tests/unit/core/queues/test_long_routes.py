@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
 import pytest
+from pytest import MonkeyPatch
 
 from tests.support.amqp_client import Channel
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.queues import limit_dead_letters, message, new_queue, ready_messages
 from tests.support.session import SureJournal, connected, new_node
+from tests.support.traced_memory import traced_memory
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.exchanges import delayed
 from warren.broker.core.jobs import long_routes, scheduler
@@ -29,12 +30,9 @@ STRATEGIES = pytest.mark.parametrize("strategy", ["at-most-once", "at-least-once
 
 
 class Crowd:
-    """Source queues whose messages expire at the same time, and whose dead letters go to many targets in many steps.
+    """Source queues whose messages expire at the same time, and whose letters go to many targets, with one place."""
 
-    There is one place. `begun` are the bodies of the letters of which a part was published, in order.
-    """
-
-    def __init__(self, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, strategy: str, monkeypatch: MonkeyPatch) -> None:
         for name, value in {"SLICE_COST": 5, "REST_COST": 5, "PART_COST": 15, "SHORT_BYTES": 0}.items():
             monkeypatch.setattr(dead_lettering, name, value)
         monkeypatch.setattr(long_routes, "LIMIT_BYTES", 1)
@@ -53,16 +51,11 @@ class Crowd:
         for number in range(SOURCES):
             self.ch.declare(f"source{number}", durable=True, arguments=arguments)
         self.outboxes = [self.queues[f"source{number}"].outbox for number in range(SOURCES)]
-        self.begun: list[bytes] = []
-        assert isinstance(self.node.clock, FakeClock)
-        self.clock = self.node.clock
+        self.clock = fake_clock(self.node.clock)
         self.clock.after_each = self._look
 
     def _look(self) -> None:
-        first = self.queues.get("target0")
         assert sum(map(is_under_way, self.outboxes)) <= 1
-        if first is not None and first.ready > len(self.begun):
-            self.begun += bodies(first)[len(self.begun) :]
 
     def expire(self, letters: int = 1) -> None:
         """Have letters expire in all sources, and publish them until some wait for a place."""
@@ -104,21 +97,8 @@ def bodies(queue: Queue) -> list[bytes]:
 
 
 @STRATEGIES
-def test_one_letter_after_the_other_has_a_place_and_each_queue_has_its_turn(
-    strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    crowd = Crowd(strategy, monkeypatch)
-    crowd.expire(letters=5)
-    crowd.check(letters=5)
-    turns = [int(body.split()[0]) for body in crowd.begun]
-    assert turns == turns[:SOURCES] * 5 and sorted(turns[:SOURCES]) == list(range(SOURCES))
-
-
-@STRATEGIES
 @pytest.mark.parametrize("event", ["purge", "unbind", "disk", "journal", "stop"])
-def test_every_letter_that_waits_for_a_place_is_published_once(
-    event: str, strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_letter_that_waits_is_published_once(event: str, strategy: str, monkeypatch: MonkeyPatch) -> None:
     crowd = Crowd(strategy, monkeypatch)
     crowd.expire(letters=3)
     if event == "purge":
@@ -146,9 +126,7 @@ def test_every_letter_that_waits_for_a_place_is_published_once(
 
 @STRATEGIES
 @pytest.mark.parametrize("stops", [False, True])
-def test_letters_of_deleted_queues_wait_for_a_place_as_well(
-    stops: bool, strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_letters_of_deleted_queues_wait_as_well(stops: bool, strategy: str, monkeypatch: MonkeyPatch) -> None:
     crowd = Crowd(strategy, monkeypatch)
     crowd.expire(letters=3)
     crowd.node.scheduler.charge(TURN_COST)  # so that their letters leave later
@@ -162,7 +140,7 @@ def test_letters_of_deleted_queues_wait_for_a_place_as_well(
 
 
 @STRATEGIES
-def test_letters_wait_no_longer_when_their_exchange_is_deleted(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letters_wait_no_longer_when_their_exchange_is_deleted(strategy: str, monkeypatch: MonkeyPatch) -> None:
     crowd = Crowd(strategy, monkeypatch)
     crowd.expire(letters=3)
     crowd.ch.delete_exchange("dlx")
@@ -175,7 +153,7 @@ def test_letters_wait_no_longer_when_their_exchange_is_deleted(strategy: str, mo
 
 
 @STRATEGIES
-def test_letters_go_on_when_their_targets_are_deleted(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letters_go_on_when_their_targets_are_deleted(strategy: str, monkeypatch: MonkeyPatch) -> None:
     crowd = Crowd(strategy, monkeypatch)
     crowd.expire(letters=3)
     for number in range(1, TARGETS):
@@ -183,7 +161,7 @@ def test_letters_go_on_when_their_targets_are_deleted(strategy: str, monkeypatch
     crowd.check(letters=3)
 
 
-def test_a_letter_that_waits_for_a_full_queue_leaves_its_place_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_letter_that_waits_for_a_full_queue_leaves_its_place_to_others(monkeypatch: MonkeyPatch) -> None:
     crowd = Crowd("at-most-once", monkeypatch)
     full = Table.of({"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""})
     target = crowd.vhost.declare_queue("full", arguments=full)
@@ -201,14 +179,14 @@ def test_a_letter_that_waits_for_a_full_queue_leaves_its_place_to_others(monkeyp
 
 
 @STRATEGIES
-def test_a_policy_may_change_while_letters_wait_for_a_place(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_may_change_while_letters_wait_for_a_place(strategy: str, monkeypatch: MonkeyPatch) -> None:
     crowd = Crowd(strategy, monkeypatch)
     crowd.expire(letters=3)
     crowd.node.policies.set("/", "limit", "^source", {"max-length": 5})
     crowd.check(letters=3)
 
 
-def test_a_failure_leaves_the_place_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_the_place_to_others(monkeypatch: MonkeyPatch) -> None:
     crowd = Crowd("at-most-once", monkeypatch)
     crowd.expire()
     [first] = [outbox for outbox in crowd.outboxes if is_under_way(outbox)]
@@ -224,7 +202,7 @@ def test_a_failure_leaves_the_place_to_others(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("kind", ["letters", "delayed"])
-def test_very_many_long_routes_take_little_memory_at_a_time(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_long_routes_take_little_memory_at_a_time(kind: str, monkeypatch: MonkeyPatch) -> None:
     """They took 100 bytes for each of their targets in each source: 1,500 with 20,000 targets took 1.9 GB."""
     monkeypatch.setattr(long_routes, "LIMIT_BYTES", 1)
     sources, targets = 20, 1_000
@@ -242,26 +220,21 @@ def test_very_many_long_routes_take_little_memory_at_a_time(kind: str, monkeypat
             ch.exchange(f"source{number}", "fanout", arguments={"x-delayed-exchange": True})
             ch.bind_exchange("amq.fanout", f"source{number}")
             ch.publish(f"source{number}", "", b"", {"headers": {"x-delay": 10}})
-    tracemalloc.start()
-    try:
-        node.clock.advance(100)  # type: ignore[attr-defined]
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 400 << 10
+    with traced_memory() as memory:
+        fake_clock(node.clock).advance(100)
+    assert memory.peak_bytes < 400 << 10
     assert not vhost.ledger.long_routes.held_bytes and not vhost.ledger.long_routes._waiting
 
 
 @pytest.mark.parametrize("event", ["", "delete", "stop", "full"])
-def test_delayed_messages_with_long_routes_wait_for_a_place(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delayed_messages_with_long_routes_wait_for_a_place(event: str, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(long_routes, "LIMIT_BYTES", 1)
     monkeypatch.setattr(exchange_host, "SHORT_BYTES", 0)
     monkeypatch.setattr(exchange_host, "FORWARD_COST", 5)
     monkeypatch.setattr(delayed, "STEP_COST", 1)
     node = new_node()
     vhost, ch = node.vhosts["/"], connected(node).channel()
-    routes, clock = vhost.ledger.long_routes, node.clock
-    assert isinstance(clock, FakeClock)
+    routes, clock = vhost.ledger.long_routes, fake_clock(node.clock)
     for number in range(TARGETS):
         ch.declare(f"target{number}")
         ch.bind(f"target{number}", "amq.fanout")
@@ -323,15 +296,12 @@ def test_a_letter_forgets_deleted_targets_that_have_taken_it() -> None:
 
 
 @pytest.mark.parametrize("event", ["", "delete", "stop"])
-def test_due_messages_of_many_exchanges_are_read_one_after_the_other(
-    event: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_due_messages_of_many_exchanges_are_read_one_after_the_other(event: str, monkeypatch: MonkeyPatch) -> None:
     """Each was in memory twice until all were released: 60 of 8 MB took 960 MB."""
     monkeypatch.setattr(long_routes, "LIMIT_BYTES", exchange_host.READING_BYTES + 1)
     monkeypatch.setattr(delayed, "STEP_COST", 1)
     node = new_node(SureJournal())
-    vhost, ch, clock = node.vhosts["/"], connected(node).channel(), node.clock
-    assert isinstance(clock, FakeClock)
+    vhost, ch, clock = node.vhosts["/"], connected(node).channel(), fake_clock(node.clock)
     vhost.bind("amq.fanout", vhost.declare_queue("q"), "", Table.EMPTY)
     for number in range(5):
         ch.exchange(f"x{number}", "fanout", durable=True, arguments={"x-delayed-exchange": True})

@@ -1,6 +1,5 @@
 """A queue compared with a model: a sorted list, and consumers asked in turn; its settings and memory."""
 
-import tracemalloc
 from itertools import count
 from typing import Any
 
@@ -9,10 +8,11 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, fake_clock
 from tests.support.definitions import new_node
 from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
+from tests.support.traced_memory import traced_memory
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Message, RoutingAddress, framed
@@ -74,7 +74,7 @@ class QueueMachine(RuleBasedStateMachine):
     def pump(self) -> None:
         if self.queue.dirty:
             self.queue.pump()
-        self.queue.host.clock.advance(0)  # type: ignore[attr-defined]  # what one turn of the loop has no time for
+        fake_clock(self.queue.host.clock).advance(0)  # what one turn of the loop has no time for
         self.model.deliver()
         assert self.log == self.model.log
         for name, position, each, _ in self.log[self.seen :]:
@@ -187,51 +187,6 @@ def filled(count: int, kind: type[Queue] = Queue) -> Queue:
     return queue
 
 
-def positions(log: list[Delivery], name: str) -> list[int]:
-    return [position for tag, position, _, _ in log if tag == name]
-
-
-def test_two_consumers_are_served_in_turn() -> None:
-    queue, log = filled(4), []
-    for name in "12":
-        queue.add_consumer(Taker(name, queue, log, False, 0, 100))
-    queue.pump()
-    assert [tag for tag, *_ in log] == ["1", "2", "1", "2"]
-
-
-def test_consumers_with_outputs_of_their_own_get_every_other_message() -> None:
-    queue = filled(5)
-    logs: dict[str, list[Delivery]] = {"1": [], "2": []}
-    for name, log in logs.items():
-        queue.add_consumer(Taker(name, queue, log, False, 0, 100))
-    queue.pump()
-    enqueue([message()], queue)
-    queue.pump()
-    assert [positions(log, name) for name, log in logs.items()] == [[1, 3, 5], [2, 4, 6]]
-
-
-def test_the_lower_priority_gets_what_the_higher_has_no_room_for() -> None:
-    queue, log = filled(5), []
-    for name, priority, credit in (("low", -1, 100), ("high", 1, 2)):
-        queue.add_consumer(Taker(name, queue, log, False, priority, credit))
-    queue.pump()
-    assert (positions(log, "high"), positions(log, "low")) == ([1, 2], [3, 4, 5])
-
-
-def test_requeued_messages_are_delivered_in_the_order_of_publishing() -> None:
-    queue, log = filled(6), []
-    taker = Taker("1", queue, log, False, 0, 4)
-    queue.add_consumer(taker)
-    queue.pump()
-    for _, position, each, _ in [log[2], log[0], log[1]]:
-        queue.requeue(position, each)
-    taker.credit = 100
-    queue.wake(taker)
-    queue.pump()
-    expected = [(1, True), (2, True), (3, True), (5, False), (6, False)]
-    assert [(position, redelivered) for _, position, _, redelivered in log[4:]] == expected
-
-
 def test_settlements_after_the_deletion_of_the_queue_are_accepted() -> None:
     queue, log = filled(3), []
     queue.add_consumer(Taker("1", queue, log, False, 0, 3))
@@ -252,10 +207,6 @@ class HeldPublisher(Publisher):
 
     def drained(self, queue: Queue) -> None:
         self.drained_by.append(queue)
-
-
-def test_a_queue_that_nobody_consumes_holds_nobody_back() -> None:
-    assert not filled(HOLD_ABOVE + 1).congested()
 
 
 def test_a_full_queue_holds_publishers_until_it_has_drained() -> None:
@@ -300,21 +251,16 @@ def test_long_headers_fill_a_queue_like_long_bodies(priority: int | None) -> Non
     assert publisher.drained_by == [queue]
 
 
-def test_a_reply_queue_keeps_the_oldest_replies_and_no_more_than_its_limit() -> None:
+@pytest.mark.parametrize("state", [None, MessageState(1000)], ids=["plain", "expiring"])
+def test_a_reply_queue_keeps_the_oldest_replies_and_no_more_than_its_limit(state: MessageState | None) -> None:
     queue = new_queue(ReplyQueue, 0)
-    messages = [message() for _ in range(ReplyQueue.LIMIT + 5)]
+    messages = [message(frames=b"%d" % number) for number in range(ReplyQueue.LIMIT + 5)]
+    for each in messages:
+        each.state = state
     for batch in (messages[:10], messages[10:]):
         enqueue(batch, queue)
-    assert list(queue.ready_messages.default.fresh) == messages[: ReplyQueue.LIMIT]
-    assert queue.ready_bytes == 10 * ReplyQueue.LIMIT
-
-
-def test_a_reply_queue_keeps_to_its_limit_with_replies_that_expire() -> None:
-    queue = new_queue(ReplyQueue, 0)
-    messages = [message() for _ in range(ReplyQueue.LIMIT + 5)]
-    for each in messages:
-        each.state = MessageState(1000)
-    enqueue(messages, queue)
+    kept = [each.frames for each in queue.ready_messages.default.fresh]
+    assert kept == [each.frames for each in messages[: ReplyQueue.LIMIT]]
     assert (queue.ready, queue.ready_bytes) == (ReplyQueue.LIMIT, 10 * ReplyQueue.LIMIT)
 
 
@@ -376,8 +322,7 @@ def test_a_deadline_that_passes_while_a_message_is_delivered(ttl_ms: int) -> Non
 @pytest.mark.pure("it replaces the clock's time")
 def test_a_deadline_that_passes_between_two_looks_at_the_clock_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = new_queue(arguments=Table.of({"x-message-ttl": 100}))
-    clock = queue.host.clock
-    assert isinstance(clock, FakeClock)
+    clock = fake_clock(queue.host.clock)
     for number in range(50):
         enqueue([message(number, False, b"x")], queue)
         clock.advance(1)
@@ -401,19 +346,15 @@ COUNT = 200
 def test_a_queue_takes_few_bytes_of_memory() -> None:
     """The memory was once 5,300 bytes, most of them for the empty deques of dead letters and messages."""
     host = new_queue().host
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    queues = [Queue(host, f"q{number}", number=number) for number in range(1, COUNT)]
-    taken = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
-    assert taken < 3_500 * len(queues)
+    with traced_memory() as memory:
+        queues = [Queue(host, f"q{number}", number=number) for number in range(1, COUNT)]
+    assert memory.held_bytes < 3_500 * len(queues)
 
 
 @pytest.mark.parametrize("used", [False, True])
 def test_a_deleted_queue_leaves_no_timer_that_holds_it(used: bool) -> None:
     node = new_node()
-    vhost, clock = node.add_vhost("/"), node.clock
-    assert isinstance(clock, FakeClock)
+    vhost, clock = node.add_vhost("/"), fake_clock(node.clock)
     queue = vhost.declare_queue("q", arguments=Table.of({"x-expires": 60_000, "x-message-ttl": 60_000}))
     if used:
         clock.advance(10)

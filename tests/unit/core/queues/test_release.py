@@ -6,7 +6,7 @@ import pytest
 from pamqp.commands import Queue as QueueMethods
 
 from tests.support.amqp_client import Channel, Client, Silence
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
@@ -24,8 +24,7 @@ class House:
     def __init__(self) -> None:
         self.journal = SlowJournal()
         self.node: Node = new_node(self.journal)
-        assert isinstance(self.node.clock, FakeClock)
-        self.clock = self.node.clock
+        self.clock = fake_clock(self.node.clock)
         self.clock.after_each = self._turned
         self.released: list[int] = []
         self.queue = self.declared()
@@ -105,41 +104,6 @@ def test_a_deleted_queue_is_released_in_slices_and_its_name_is_free_at_once(hous
     assert house.queue.ready == 2 and len(house.journal.live) == 2
 
 
-def test_jobs_take_turns() -> None:
-    first, second = House(), House()
-    second.queue.host.scheduler = first.node.scheduler
-    ends: list[str] = []
-    first.queue.purge(finished=lambda: ends.append("first"))
-    second.queue.purge(finished=lambda: ends.append("second"))
-    turns = 0
-
-    def turned() -> None:
-        nonlocal turns
-        turns += 1
-        if turns == 2:
-            assert first.kept() < MANY - TURN_COST and second.kept() < MANY
-
-    first.clock.after_each = turned
-    first.clock.advance(0)
-    assert ends == ["first", "second"] and turns > 2
-
-
-def test_a_job_that_fails_is_reported_and_delays_no_other() -> None:
-    house = House()
-    log: list[tuple[str, str, dict[str, object]]] = []
-    house.node.scheduler.report = lambda *line: log.append(line)
-
-    def failing() -> object:
-        yield TURN_COST
-        raise KeyError("a bug")
-
-    house.node.scheduler.start("failing", failing())  # type: ignore[arg-type]
-    house.queue.purge()
-    house.clock.advance(0)
-    assert not house.kept()
-    assert [(event, fields["job"]) for event, _, fields in log] == [("job_failed", "failing")]
-
-
 def test_releases_are_finished_before_the_node_stops() -> None:
     house = House()
     house.queue.purge()
@@ -173,25 +137,6 @@ def test_messages_in_the_outbox_still_count_after_a_purge() -> None:
     ch.nack(0, multiple=True, requeue=False)
     queue.purge()
     assert queue.journal.count == len(queue.outbox)
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(1000)
+    fake_clock(node.clock).advance(1000)
     assert queue.journal.count == queue.journal.body_bytes == 0 and len(queue.outbox) == 0
     assert ch.count("letters") == 500
-
-
-def test_a_deleted_queue_still_dead_letters_its_outbox() -> None:
-    node = new_node(SureJournal())
-    ch = connected(node).channel()
-    ch.declare("letters", durable=True)
-    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
-    ch.declare("q", durable=True, arguments=arguments)
-    ch.fill("q", *[b"x"] * 2000, delivery_mode=2)
-    queue = node.vhosts["/"].queues["q"]
-    take(ch, 2000)
-    ch.nack(0, multiple=True, requeue=False)
-    node.vhosts["/"].delete_queue(queue)
-    letters = node.vhosts["/"].queues["letters"]
-    assert letters.ready < 2000
-    assert isinstance(node.clock, FakeClock)
-    node.clock.advance(0)
-    assert letters.ready == 2000

@@ -10,7 +10,7 @@ import pytest
 from pamqp.commands import Queue
 
 from tests.faults.simulation.brokers.accounts import check_ledger
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.session import SureJournal, connected, new_node
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import (
@@ -69,8 +69,7 @@ class Scene:
 
     def advance(self, ms: int = 0) -> None:
         self.channel.sync()
-        assert isinstance(self.node.clock, FakeClock)
-        self.node.clock.advance(ms)
+        fake_clock(self.node.clock).advance(ms)
 
     def paged(self) -> list[int]:
         """Return how many messages of each queue only the journal has."""
@@ -104,16 +103,6 @@ def test_they_are_stored_once(queues: dict[str, dict[str, int]], delivery_mode: 
     assert scene.journal.stored == len(scene.journal.loose) == paged
     for name in NAMES:
         assert scene.drain(name) == list(range(COUNT))
-    scene.check_empty()
-
-
-@pages
-def test_queues_with_other_deadlines_store_their_own() -> None:
-    scene = Scene({"a": {}, "b": TTL, "c": {"x-message-ttl": 1000}})
-    scene.publish()
-    assert len(scene.journal.loose) == 3 * (COUNT - PAGE_ABOVE - 1)
-    scene.advance(2000)
-    assert [scene.drain(name) for name in NAMES] == [list(range(COUNT)), list(range(COUNT)), []]
     scene.check_empty()
 
 
@@ -282,25 +271,9 @@ def test_one_for_very_many_queues_counts_once(properties: dict[str, str]) -> Non
     scene = Scene({f"q{number}": {} for number in range(1500)})
     scene.node.ledger.limit_bytes = 1 << 40
     scene.channel.publish("fan", "", bytes(100_000), properties)
-    clock = scene.node.clock
-    assert isinstance(clock, FakeClock)
     while len(scene.node.scheduler):
-        clock.advance(0)
+        fake_clock(scene.node.clock).advance(0)
     assert all(queue.ready == 1 for queue in scene.node.vhosts["/"].queues.values())
     copies = 1500 * Ledger.ALONE if properties else 0
     assert 100_000 < scene.node.ledger.shared.total - copies < 101_000
-    scene.check_ledger()
-
-
-@pages
-def test_all_that_several_consumers_hold_leaves_memory() -> None:
-    scene = Scene(PLAIN)
-    consumers = [connected(scene.node).channel() for _ in NAMES]
-    for consumer, name in zip(consumers, NAMES, strict=True):
-        consumer.consume(name)
-    scene.publish()
-    scene.advance()
-    ledger = scene.node.ledger
-    assert not ledger.shared.total and ledger.queued_bytes == len(NAMES) * COUNT * Ledger.SHED
-    assert not ledger.handed_bytes and not ledger.unacked_bytes
     scene.check_ledger()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.simulation.brokers.accounts import check_ledger
-from tests.support.clock import FakeClock
+from tests.support.clock import fake_clock
 from tests.support.session import SureJournal, connected, new_node
 from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.queues import chunks, ready_messages
@@ -51,8 +51,7 @@ class Scene:
         return self.node.vhosts["/"].queues[name].ready_messages.default
 
     def advance(self, ms: int) -> None:
-        assert isinstance(self.node.clock, FakeClock)
-        self.node.clock.advance(ms)
+        fake_clock(self.node.clock).advance(ms)
 
     def exceed(self) -> None:
         """Publish more than there is memory for, one by one, and wait for a sweep."""

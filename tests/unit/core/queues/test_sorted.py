@@ -1,6 +1,5 @@
 """Sorted entries and sorted rows, compared with plain sorted lists."""
 
-import tracemalloc
 from collections.abc import Iterator
 from random import Random
 
@@ -9,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.hypothesis_settings import examples
+from tests.support.traced_memory import traced_memory
 from warren.broker.core.queues import sorted_rows
 from warren.broker.core.queues.sorted_entries import BLOCK, Entry, SortedEntries
 from warren.broker.core.queues.sorted_rows import SortedRows
@@ -104,13 +104,8 @@ def test_rows_are_those_of_a_dictionary_in_order(steps: list[tuple[str, int]]) -
 
 def test_a_row_takes_eight_bytes_for_each_number_and_its_object(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorted_rows, "BLOCK", 500)
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
+    with traced_memory() as memory:
         rows = SortedRows(4)
         for number in range(10_000):
             rows.add(number, (1 << 40, number, 2, 3))
-        taken_bytes = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert taken_bytes / len(rows) < 8 * 6 * 1.2
+    assert memory.held_bytes / len(rows) < 8 * 6 * 1.2

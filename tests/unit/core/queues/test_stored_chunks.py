@@ -1,6 +1,5 @@
 """Paging: messages on the disk return in order, once, and unchanged."""
 
-import tracemalloc
 from array import array
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, held_by, journal_of, message, new_queue
 from tests.support.session import SlowJournal
+from tests.support.traced_memory import traced_memory
 from warren.broker.amqp import properties
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
@@ -88,17 +88,13 @@ def test_copies_that_the_message_log_did_not_number_are_paged() -> None:
 
 def bytes_of(first: int, step: int, taken: int = 0) -> float:
     """Return the memory of each of 100,000 pages with ids `step` apart, of which some were taken."""
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
+    with traced_memory() as memory:
         backlog = ChunkList(Ledger(0))
         for number in range(0, 100_000, 20):
             backlog.store(array("Q", [first + step * each for each in range(number, number + 20)]), [0] * 20)
         while taken > 0:
             taken -= len(backlog.take_ids(70)[0])
-        return (tracemalloc.get_traced_memory()[0] - before) / 100_000
-    finally:
-        tracemalloc.stop()
+    return memory.held_bytes / 100_000
 
 
 def test_a_page_takes_four_bytes_and_next_to_nothing_in_a_run() -> None:
@@ -329,62 +325,6 @@ def test_as_long_as_there_is_memory_nothing_is_paged() -> None:
     assert not queue.ready_messages.default.chunks.stored and journal_of(queue).stored == 0
 
 
-def test_messages_published_during_a_backlog_follow_it() -> None:
-    queue, log = full_queue(20), []
-    queue.host.ledger.limit_bytes = 1 << 30
-    enqueue(numbered(20, 5), queue)
-    assert len(queue.ready_messages.default.fresh) == PAGE_ABOVE + 1
-    queue.add_consumer(Taker("1", queue, log, True, 0, 100))
-    queue.pump()
-    assert bodies(log) == list(range(25))
-    enqueue(numbered(25, 3 * PAGE_ABOVE), queue)
-    assert not queue.ready_messages.default.chunks.stored, "the backlog is empty"
-
-
-def test_requeued_messages_precede_all_others() -> None:
-    queue, log = full_queue(30), []
-    taker = Taker("1", queue, log, False, 0, 15)
-    queue.add_consumer(taker)
-    queue.pump()
-    for _, position, each, _ in (log[13], log[2], log[7]):
-        queue.requeue(position, each)
-    taker.credit = 100
-    queue.wake(taker)
-    queue.pump()
-    assert bodies(log)[15:] == [2, 7, 13, *range(15, 30)]
-    assert [redelivered for *_, redelivered in log[15:]] == [True] * 3 + [False] * 15
-    emptied(queue)
-
-
-@pytest.mark.parametrize("no_ack", [False, True])
-def test_get_reads_the_backlog_too(no_ack: bool) -> None:
-    queue = full_queue(30)
-    for number in range(30):
-        position, each, redelivered = queue.get(no_ack) or pytest.fail("nothing")
-        assert (position, int(each.body), redelivered) == (number + 1, number, False)
-        if not no_ack:
-            queue.settle([each])
-    assert queue.get(no_ack) is None
-    emptied(queue)
-    assert not journal_of(queue).live and not journal_of(queue).loose
-
-
-@pytest.mark.parametrize("number", [0, 1], ids=["transient", "durable"])
-def test_a_purge_includes_the_backlog(number: int) -> None:
-    queue, log = full_queue(40, number), []
-    queue.add_consumer(Taker("1", queue, log, False, 0, 3))
-    queue.pump()
-    _, position, each, _ = log[0]
-    queue.requeue(position, each)
-    assert queue.purge() == 38
-    emptied(queue)
-    journal = journal_of(queue)
-    assert set(journal.live) == ({(1, log[1][2].id)} if number else set()) and not journal.loose
-    enqueue(numbered(40, 1), queue)
-    found = queue.get(True)
-    assert found is not None and int(found[1].body) == 40 and found[0] > position
-
-
 def test_a_backlog_is_not_read_while_no_consumer_has_room() -> None:
     queue, log = full_queue(30), []
     queue.add_consumer(Taker("1", queue, log, True, 0, PAGE_ABOVE))
@@ -466,24 +406,6 @@ def test_a_message_of_two_queues_is_paged_by_both(numbers: tuple[int, int]) -> N
 
 def emptied_alone(queue: Queue) -> None:
     assert not queue.ready and not queue.ready_bytes and not queue.unacked
-
-
-def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
-    journal, ledger = SlowJournal(), Ledger(0)
-    busy, idle = (new_queue(number=number, journal=journal, ledger=ledger) for number in (1, 2))
-    log: list[Delivery] = []
-    busy.add_consumer(Taker("1", busy, log, True, 0, 1000))
-    for first in range(30):
-        enqueue(numbered(first, 1), busy, idle)
-        busy.pump()
-    assert (
-        bodies(log) == list(range(30))
-        and not busy.ready_messages.default.chunks.stored
-        and idle.ready_messages.default.chunks.stored
-    )
-    assert {number for number, _ in journal.live} == {2}
-    assert idle.purge() == 30
-    assert not journal.live and not journal.loose and not ledger.ready_bytes
 
 
 # Against a model

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 import pytest
+from pytest import MonkeyPatch
 
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, fake_clock
 from warren.broker.amqp.field_table import Table, value_of
 from warren.broker.app.build import build_node
 from warren.broker.app.open_storage import Store
@@ -78,9 +79,7 @@ def test_lines_that_nobody_wants_are_dropped_and_so_is_a_flood(loop: Loop) -> No
     assert queue.ready == WAITING_LIMIT
 
 
-def test_lines_are_dropped_while_too_many_bytes_wait_for_very_many_queues(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_are_dropped_while_too_many_bytes_wait_for_very_many_queues(loop: Loop, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(emissions, "LIMIT_BYTES", 1 << 16)
     node = build()
     reports: list[str] = []
@@ -91,13 +90,13 @@ def test_lines_are_dropped_while_too_many_bytes_wait_for_very_many_queues(
         for _ in range(100):
             exchange.put("info", "x" * 1_000)
         loop.turn()
-    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(1_000)
     node.pump()
     (ready,) = {queue.ready for queue in queues}
     assert (1 << 16) // 2_200 < ready < 40 and reports == ["system_messages_dropped"]
     exchange.put("info", "goes on")
     loop.turn()
-    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    fake_clock(node.clock).advance(1_000)
     assert {queue.ready for queue in queues} == {ready + 1}
 
 

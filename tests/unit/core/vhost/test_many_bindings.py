@@ -68,7 +68,6 @@ def test_a_deleted_queue_gets_nothing_while_its_bindings_are_dropped_in_slices(t
     place.peer.settle()
     assert len(place.ends.unbound_keys) == MANY and not place.vhost.unbinding_jobs
     assert [one.destination.name for one in place.vhost.exchanges["x"].outgoing.values()] == ["other"]
-    place.peer.close()
 
 
 @pytest.mark.parametrize("type_", TYPES)
@@ -80,7 +79,6 @@ def test_a_deleted_exchange_disappears_at_once_and_its_bindings_in_slices(type_:
     place.peer.settle()
     assert len(place.ends.unbound_keys) == MANY + 1
     assert not place.vhost.queues["q"].incoming and not place.vhost.queues["other"].incoming
-    place.peer.close()
 
 
 @pytest.mark.parametrize("what", ["queue", "exchange"])
@@ -98,7 +96,6 @@ def test_what_is_declared_again_under_the_name_keeps_the_bindings_that_are_made_
     place.peer.settle()
     assert len(place.ends.unbound_keys) == before, "a binding of the new one was dropped"
     assert len(place.vhost.queues["q"].incoming) == MANY
-    place.peer.close()
 
 
 @pytest.mark.parametrize("what", ["queue", "exchange"])
@@ -123,7 +120,6 @@ def test_what_many_deletions_delete_at_once_is_bounded_in_a_turn(what: str) -> N
     assert 0 < at_once * unbinding_cost(Binding("x", vhost.exchanges[""], "", arguments)) < 2 * TURN_COST
     peer.settle()
     assert len(ends.unbound_keys) == 60 and not vhost.unbinding_jobs
-    peer.close()
 
 
 def test_an_auto_delete_exchange_is_deleted_after_the_last_slice_of_its_bindings() -> None:
@@ -133,7 +129,6 @@ def test_an_auto_delete_exchange_is_deleted_after_the_last_slice_of_its_bindings
     assert place.ends.gone == []
     place.peer.settle()
     assert place.ends.gone == ["x"]
-    place.peer.close()
 
 
 def test_definitions_leave_out_bindings_to_what_has_been_deleted() -> None:
@@ -142,7 +137,6 @@ def test_definitions_leave_out_bindings_to_what_has_been_deleted() -> None:
     assert place.vhost.unbinding_jobs
     bindings = export_definitions(place.peer.node, "/")["bindings"]
     assert isinstance(bindings, list) and [one["destination"] for one in bindings] == ["other"]
-    place.peer.close()
 
 
 def test_a_virtual_host_that_is_made_again_is_not_touched_by_what_was_in_the_old_one() -> None:
@@ -155,7 +149,6 @@ def test_a_virtual_host_that_is_made_again_is_not_touched_by_what_was_in_the_old
     assert dropped == MANY + 1
     place.peer.settle()
     assert len(place.ends.unbound_keys) == dropped
-    place.peer.close()
 
 
 def chain(vhost: VHost) -> Queue:
@@ -194,7 +187,6 @@ def test_a_deleted_virtual_host_ends_a_chain_of_deletions() -> None:
     peer.settle()
     peer.wait(0)
     assert not vhost.exchanges and not vhost.unbinding_jobs and not len(peer.node.scheduler)
-    peer.close()
 
 
 def test_a_bug_in_a_chain_of_deletions_leaves_no_waiting_client() -> None:
@@ -212,4 +204,3 @@ def test_a_bug_in_a_chain_of_deletions_leaves_no_waiting_client() -> None:
     peer.wait(0)
     assert calls == ["unbound"] and not vhost.unbinding_jobs
     vhost.declare_queue("q")
-    peer.close()

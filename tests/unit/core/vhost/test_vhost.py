@@ -5,13 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.session import new_node
 from warren.broker.amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange import Exchange
-from warren.broker.core.exchanges.exchange_context import Emission
-from warren.broker.core.exchanges.fanout import FanoutExchange
 from warren.broker.core.exchanges.route_cache import RouteCache
 from warren.broker.core.messages.binding import Binding
 from warren.broker.core.messages.message import ByteCount, RoutingAddress, framed
@@ -66,16 +63,6 @@ class ConsumerWithoutRoom(Consumer):
 
 
 @pytest.fixture
-def node() -> Node:
-    return new_node()
-
-
-@pytest.fixture
-def vhost(node: Node) -> VHost:
-    return node.vhosts["/"]
-
-
-@pytest.fixture
 def notifications(node: Node) -> list[tuple[str, str]]:
     recorder = Recorder(node)
     node.observers.add(recorder)
@@ -106,12 +93,6 @@ def test_predeclared_exchanges(vhost: VHost) -> None:
     }
     assert all(each.durable and not each.auto_delete for each in vhost.exchanges.values())
     assert vhost.exchanges["amq.rabbitmq.trace"].internal
-
-
-def test_declaring_again_finds_the_same(vhost: VHost, notifications: list[tuple[str, str]]) -> None:
-    assert queue(vhost) is queue(vhost)
-    assert exchange(vhost) is exchange(vhost)
-    assert notifications == [("queue +", "q"), ("exchange +", "x")]
 
 
 LEAVES_OUT = Table.of({"nobody": "knows"})
@@ -223,28 +204,6 @@ def test_a_binding_is_one_however_often_it_is_made(vhost: VHost, notifications: 
     assert notifications[2:] == [("binding +", "x-k-q")] * 2 + [("binding -", "x-k-q")]
 
 
-def test_deleting_a_queue_deletes_its_bindings_and_their_auto_delete_sources(
-    vhost: VHost, notifications: list[tuple[str, str]]
-) -> None:
-    made = queue(vhost)
-    for name in "abc":
-        exchange(vhost, name, "fanout", auto_delete=name != "c")
-    vhost.bind("a", vhost.exchanges["b"], "", Table.EMPTY)
-    vhost.bind("b", made, "", Table.EMPTY)
-    vhost.bind("c", made, "", Table.EMPTY)
-    notifications.clear()
-    vhost.delete_queue(made)
-    assert not {"a", "b"} & set(vhost.exchanges) and not vhost.exchanges["c"].outgoing
-    assert sorted(notifications) == [
-        ("binding -", "a--b"),
-        ("binding -", "b--q"),
-        ("binding -", "c--q"),
-        ("exchange -", "a"),
-        ("exchange -", "b"),
-        ("queue -", "q"),
-    ]
-
-
 def test_a_cycle_of_auto_delete_exchanges_is_deleted_when_it_is_cut(vhost: VHost) -> None:
     before = set(vhost.exchanges)
     for name in "abc":
@@ -301,40 +260,3 @@ def test_every_change_clears_the_cached_routes(vhost: VHost, change: Callable[[V
     remembered[b"publish"] = None  # type: ignore[assignment]
     change(vhost)
     assert remembered == {} and vhost.routes["guest"] is remembered
-
-
-class NotifyingExchange(FanoutExchange):
-    """An exchange type that notifies the destination of each binding of its creation and deletion."""
-
-    __slots__ = ()
-
-    def on_bind(self, binding: Binding) -> list[Emission]:
-        super().on_bind(binding)
-        return [self._notice(binding, b"welcome")]
-
-    def on_unbind(self, binding: Binding) -> list[Emission]:
-        super().on_unbind(binding)
-        return [self._notice(binding, b"farewell")]
-
-    def _notice(self, binding: Binding, body: bytes) -> Emission:
-        return Emission([binding.destination], [framed(RoutingAddress(self.name, "k"), Properties(), body)])
-
-
-def bodies(queue: Queue) -> list[bytes]:
-    return [message.body for message in queue.ready_messages.default.fresh]
-
-
-def test_emissions_of_an_exchange_type_reach_queues_and_exchanges(node: Node, vhost: VHost) -> None:
-    node.registry.register("x-greeting", NotifyingExchange)
-    exchange(vhost, "g", "x-greeting")
-    exchange(vhost, "f", "fanout")
-    near, far = queue(vhost, "near"), queue(vhost, "far")
-    vhost.bind("f", far, "", Table.EMPTY)
-    for destination in (near, vhost.exchanges["f"]):
-        vhost.bind("g", destination, "", Table.EMPTY)
-    assert bodies(near) == bodies(far) == [b"welcome"]
-    vhost.unbind("g", near, "", Table.EMPTY)
-    assert bodies(near) == [b"welcome", b"farewell"]
-    vhost.bind("g", near, "", Table.EMPTY)
-    vhost.delete_queue(near)
-    assert bodies(near) == [] and near.ready_bytes == 0

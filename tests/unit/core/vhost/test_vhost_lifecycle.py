@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clock import FakeClock
 from tests.support.recording_observer import RecordingObserver
+from tests.unit.core.definitions.test_recorder import empty_node
 from warren.broker.amqp.errors import Invalid, PreconditionFailed, Unknown
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.access.users import Users
 from warren.broker.core.definitions.definition_recorder import DefinitionRecorder
 from warren.broker.core.definitions.restore import restore
 from warren.broker.core.exchanges.exchange import Exchange
-from warren.broker.core.messages.journal_port import Journal
 from warren.broker.core.metadata.records import (
     Change,
     StoredGlobalParameter,
@@ -30,17 +28,6 @@ from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 
 QUORUM = Table.of({"x-queue-type": "quorum"})
-
-
-class RecordingJournal(Journal):
-    """A journal that keeps changes in the order in which they were recorded."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changes: list[Change] = []
-
-    def change(self, change: Change) -> None:
-        self.changes.append(change)
 
 
 class Order(Observer):
@@ -58,25 +45,6 @@ class Order(Observer):
 
     def exchange_deleted(self, exchange: Exchange) -> None:
         self.ended.append(exchange.name)
-
-
-def new_node() -> tuple[Node, RecordingJournal]:
-    journal = RecordingJournal()
-    return Node("n", "n", FakeClock(), journal, Users(frozenset())), journal
-
-
-@pytest.fixture
-def node() -> Node:
-    made, _ = new_node()
-    made.add_vhost("/")
-    return made
-
-
-@pytest.fixture
-def watcher(node: Node) -> RecordingObserver:
-    made = RecordingObserver()
-    node.observers.add(made)
-    return made
 
 
 def queue(
@@ -218,12 +186,12 @@ class Restarting:
         self._metadata = SQLiteMetadata(path, False)
         self._metadata.apply(first_definitions("/", []).changes())
         self.lost: list[str] = []
-        self.node, self._journal = new_node()
+        self.node, self._journal = empty_node()
         self.restart()
 
     def restart(self) -> Node:
         self._metadata.apply(self._journal.changes)
-        self.node, self._journal = new_node()
+        self.node, self._journal = empty_node()
         restored = restore(self.node, self._metadata.load())
         self.lost = [loss.text for loss in restored.lost]
         assert not self._journal.changes, "restoring has notified an observer"

@@ -115,12 +115,7 @@ def test_what_gathered_is_one_transaction(server: FakeServer, transactions: Tran
 
 @pytest.mark.parametrize(
     ("faults", "log"),
-    [
-        (["lost"], [[ONE]]),
-        (["no answer"], [[ONE], []]),
-        (["late"], [[ONE], []]),
-        (["lost", "late"], [[ONE], []]),
-    ],
+    [(["lost"], [[ONE]]), (["no answer"], [[ONE], []]), (["late"], [[ONE], []]), (["lost", "late"], [[ONE], []])],
 )
 def test_a_commit_without_an_answer_is_settled_at_once(
     server: FakeServer, transactions: Transactions, faults: list[str], log: list[list[Operation]]

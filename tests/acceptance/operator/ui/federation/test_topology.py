@@ -1,11 +1,15 @@
 """The picture of the topology, with two brokers."""
 
-from playwright.sync_api import expect
+import json
+import shlex
+
+from playwright.sync_api import Page, expect
 
 from tests.support.browser import UI
 from tests.support.federated_broker import FederatedBroker
+from tests.support.polling import until
 
-from .actions import exchange
+from .actions import exchange, publish
 
 
 def test_the_picture_shows_both_brokers_and_the_links_of_both_directions(
@@ -49,3 +53,75 @@ def test_the_picture_shows_both_brokers_and_the_links_of_both_directions(
     running.ask("DELETE", f"/federation-links/vhost/%2f/{link['id']}/{link['node']}/restart")
     expect(picture.locator(".edge.bad")).to_contain_text("site-b to site-a: 1 link, error")
     expect(table.locator(".detail.bad")).to_be_visible()
+
+
+def cells(page: Page, label: str, values: list[str]) -> None:
+    for at, value in enumerate(values):
+        page.get_by_label(label, exact=True).nth(at).fill(value)
+
+
+def words(page: Page, broker: str) -> list[list[str]]:
+    """The commands for a broker, as a shell splits them."""
+    shown = page.get_by_label(f"Commands for {broker}", exact=True).locator("pre").inner_text()
+    return [shlex.split(line) for line in shown.splitlines()]
+
+
+POLICY = ["^federated\\.", '{"federation-upstream-set":"all"}']
+
+
+def test_the_wizard_shows_the_commands_of_all_brokers_and_applies_its_own(
+    ui: UI, running: FederatedBroker, other: FederatedBroker
+) -> None:
+    exchange(running, "federated.pair", "pair")
+    exchange(other, "federated.pair")
+    page = ui.open("federation/wizard").page
+    expect(page.get_by_text("Not complete yet")).to_be_visible()
+    cells(page, "Cluster name", ["site-a", "site-b"])
+    cells(page, "URI", [running.uri, f"amqp://guest:guest@127.0.0.1:{other.port}/%2f"])
+    upstream = {"uri": f"amqp://guest:guest@127.0.0.1:{other.port}/%2f", "max-hops": 1}
+    assert words(page, "site-a") == [
+        ["warrenctl", "set_parameter", "federation-upstream", "site-b", json.dumps(upstream, separators=(",", ":"))],
+        ["warrenctl", "set_policy", "federate", *POLICY, "--apply-to", "exchanges"],
+    ]
+    for line in words(page, "site-b"):
+        assert other.warrenctl(*line[1:]).returncode == 0
+    page.get_by_role("button", name="Apply to this broker").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"add upstream site-b: amqp://guest:[redacted]@127.0.0.1:{other.port}/%2f")
+    expect(dialog).to_contain_text("add policy federate: exchanges that match ^federated\\.")
+    dialog.get_by_role("button", name="Apply").click()
+    expect(page.get_by_text("This broker is set.")).to_be_visible()
+    running.running()
+    other.running()
+    other.bound("federated.pair", "#")
+    publish(other, "federated.pair", "hello")
+    until(lambda: running.queues()["pair"] == 1, "the message")
+
+
+def test_the_wizard_knows_rings_graphs_and_trees(ui: UI) -> None:
+    page = ui.open("federation/wizard").page
+    names = ["site-a", "b", "it's"]
+    page.get_by_label("Topology", exact=True).select_option("Ring")
+    cells(page, "Cluster name", names)
+    cells(page, "URI", [f"amqp://{number}" for number in range(3)])
+    page.get_by_label("Virtual host", exact=True).last.fill("a b")
+    page.get_by_label("Priority").fill("7")
+    ring = {name: json.loads(words(page, name)[0][-1]) for name in names}
+    assert ring == {name: {"uri": f"amqp://{(at - 1) % 3}", "max-hops": 2} for at, name in enumerate(names)}
+    first, policy = words(page, "site-a")
+    assert first[2:6] == ["--vhost", "a b", "federation-upstream", "it's"]
+    assert policy[2:] == ["--vhost", "a b", "federate", *POLICY, "--priority", "7", "--apply-to", "exchanges"]
+
+    page.get_by_label("Topology", exact=True).select_option("Complete graph")
+    assert [line[5] for line in words(page, "b")[:2]] == ["site-a", "it's"]
+    page.get_by_label("Federate", exact=True).select_option("Queues")
+    assert json.loads(words(page, "b")[0][-1]) == {"uri": "amqp://0"}
+    page.get_by_label("Federate", exact=True).select_option("Exchanges")
+
+    page.get_by_label("Topology", exact=True).select_option("Fan-out")
+    page.get_by_label("Broker above").last.select_option("b")
+    expect(page.get_by_label("Commands for site-a")).to_contain_text("Nothing to set")
+    assert words(page, "b")[0][-2:] == ["site-a", '{"uri":"amqp://0","max-hops":1}']
+    assert words(page, "it's")[0][-2:] == ["b", '{"uri":"amqp://1","max-hops":2}']
+    page.get_by_label("Cluster name").last.fill("b")
+    expect(page.get_by_text("Not complete yet: two brokers are called b")).to_be_visible()

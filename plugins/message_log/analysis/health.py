@@ -1,0 +1,396 @@
+"""The health of queues and nodes at the end of a log: each fault with its cause, its beginning and a message.
+
+A queue is judged by the snapshots and events of its node's newest boot. Of several causes the first counts:
+
+    no consumer  messages wait, there is no consumer, and none leaves by a limit of the queue or its time to live
+    stuck        consumers hold messages, and settle none for much longer than usual
+    blocked      consumers get none of the messages that wait; or a node accepts none, for lack of memory or disk
+    poison       a message is delivered again and again
+    slow         the queue grows, although consumers settle messages
+    growing      the queue grows, although messages leave it in other ways
+    unroutable   messages of a routing key go to no queue, and are not returned
+
+Nothing is said of a queue until a cause has lasted for LEAST_S, or of a queue that holds messages back by design.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import combinations, pairwise
+from statistics import median
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ..file_format import schema
+from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, EXPIRE, FED_OUT, NACK
+from .boots import Boot, Name, micros
+from .facts import BOOT, TIME, Fact, Facts, Measure, group, measures, names, numbers_of
+from .reduction import HELD, WEIGHT
+from .snapshots import Window
+
+Values = dict[str, Any]
+Queue = tuple[str, str | None, str | None]
+"""Node, virtual host and name."""
+
+BLOCKED, STUCK, NO_CONSUMER, POISON = "blocked", "stuck", "no consumer", "poison"
+SLOW, GROWING, UNROUTABLE = "slow", "growing", "unroutable"
+CAUSES = (BLOCKED, STUCK, NO_CONSUMER, POISON, SLOW, GROWING, UNROUTABLE)  # the worst first
+WELL, WRONG, UNKNOWN = "well", "wrong", "unknown"
+LEAST_S = 30  # for which a cause must last
+RECENT_S = 60  # before the end of a boot, in which a message must have been delivered again to be poison
+NOW_S = 600  # before the end of the log, in which a node must have been seen, and a message unroutable
+HELD_TIMES = 3  # the 99th percentile of the time for which consumers hold a message, until they are stuck
+REDELIVERED = 5  # deliveries after the first one that make a message poison
+WAIT_S = 10.0  # for which messages wait in a queue that is slow, at the rate at which they leave it
+WINDOW_S, INTERVALS = 1800, 10  # of the trend of a queue
+POINTS = 4  # intervals that a trend needs
+STILL = 0.9  # the share of its greatest length that a growing queue has at the end
+SECOND = 1_000_000
+BY_DESIGN = {EXPIRE: ("", None), DROP: ("maxlen",), DEAD_LETTER: ("expired", "maxlen")}  # reasons of events
+OLDEST = Fact(names(*BOOT, "vhost", "queue"), measures("min", "second", "waiting", "held"))
+AGAIN = Fact(
+    names(*BOOT, "vhost", "queue"),
+    {**measures("last", "delivered", "msg_seq"), **{name: Measure("last", TIME) for name in ("first", "last")}},
+)
+
+
+def oldest(journeys: pa.Table) -> pa.Table:
+    """Return the oldest messages that are still there, by queue and boot.
+
+    `waiting` is the one that was neither delivered nor removed, `second` when it entered; `held` was delivered.
+    """
+    entered, delivered, left = (journeys[name].to_numpy() for name in ("entered", "delivered", "left"))
+    waits, is_held = (entered > 0) & (delivered == 0) & (left == 0), (delivered > 0) & (left == 0)
+    number, last_us = (numbers_of(journeys[name].cast(pa.int64())) for name in ("msg_seq", "last"))
+    columns = {"second": (last_us // SECOND, waits), "waiting": (number, waits), "held": (number, is_held)}
+    table = journeys.select(list(OLDEST.keys))  # the only event of a waiting message is its enqueue
+    for name, (values, where) in columns.items():
+        table = table.append_column(name, pa.array(values, mask=~where))
+    return group(OLDEST, table.filter(pa.array(waits | is_held)))
+
+
+def most_delivered(journeys: pa.Table) -> pa.Table:
+    """Return the message that was delivered most often of those that are still there, by queue and boot."""
+    again = (journeys["delivered"].to_numpy() > REDELIVERED) & (journeys["left"].to_numpy() == 0)
+    rows = journeys.filter(pa.array(again))
+    last_us = numbers_of(rows["last"].cast(pa.int64()))
+    span_us = (rows["last_deliver_ns"].to_numpy() - rows["deliver_ns"].to_numpy()) // 1000
+    columns = {name: rows[name] for name in AGAIN.schema.names if name != "first"}
+    columns["first"] = pa.array(last_us - span_us).cast(TIME)
+    return group(AGAIN, pa.table({name: columns[name] for name in AGAIN.schema.names}))
+
+
+@dataclass(slots=True)
+class Finding:
+    """A cause at a queue, a node or a routing key; `message` is an example as BOOT/NUMBER, or None."""
+
+    cause: str
+    node: str
+    vhost: str | None
+    queue: str | None
+    since: datetime
+    text: str
+    messages: int | None = None
+    message: str | None = None
+    exchange: str | None = None
+    routing_key: str | None = None
+
+
+class Trend(NamedTuple):
+    """The growth of a queue.
+
+    slope_per_s  messages a second
+    grows        whether it grows for certain
+    leave_per_s  messages that leave it a second
+    counted_us   the last interval in which its counters of delivered and of acknowledged messages increased
+    """
+
+    slope_per_s: float
+    grows: bool
+    leave_per_s: float
+    counted_us: Mapping[str, tuple[int, int]]
+
+
+def newest(boots: Iterable[Boot]) -> dict[str, Boot]:
+    """Return the newest boot of each node, without nodes of which nothing was seen for NOW_S."""
+    boots = list(boots)
+    end_us = max((micros(boot.last) for boot in boots), default=0)
+    found: dict[str, Boot] = {}
+    for boot in boots:
+        if boot.next_boot_id is None and end_us - micros(boot.last) <= NOW_S * SECOND:
+            before = found.get(boot.node)
+            found[boot.node] = boot if before is None or boot.last >= before.last else before  # type: ignore[operator]
+    return found
+
+
+def windows(boots: Iterable[Boot], latest: Iterable[Values]) -> dict[Name, Window]:
+    """Return the window of the newest boot of each node; `latest` are rows of the fact of this name."""
+    ends: dict[Name, int] = {}
+    for row in latest:
+        if not row["stopping"]:
+            name = row["node"], row["boot_id"]
+            ends[name] = max(ends.get(name, 0), micros(row["at"]))
+    found = {}
+    for boot in newest(boots).values():
+        if boot.name in ends:
+            span_us = min(WINDOW_S * SECOND, ends[boot.name] - micros(boot.first))
+            interval_us = max(schema.SNAPSHOT_S * SECOND, -(-span_us // INTERVALS))
+            found[boot.name] = Window(ends[boot.name], interval_us, span_us // interval_us + 1)
+    return found
+
+
+def trends(rows: pa.Table, of_boots: Mapping[Name, Window]) -> dict[Queue, Trend]:
+    """Return the trends of queues, from their lengths in the windows (`snapshots.TREND`)."""
+    of_nodes = {node: window for (node, _), window in of_boots.items()}
+    of_queues: dict[Queue, list[Values]] = {}
+    for row in rows.to_pylist():
+        of_queues.setdefault((row["node"], row["vhost"], row["queue"]), []).append(row)
+    return {
+        queue: trend(sorted(some, key=lambda row: int(row["interval"])), of_nodes[queue[0]])
+        for queue, some in of_queues.items()
+        if len(some) >= POINTS
+    }
+
+
+def trend(rows: list[Values], window: Window) -> Trend:
+    """Return the trend of a queue by the slopes between all pairs of intervals: their median, and whether most rise."""
+    points = [(row["interval"] * window.interval_us / SECOND, row["length"] / row["snapshots"]) for row in rows]
+    slopes = sorted((y - v) / (x - u) for (u, v), (x, y) in combinations(points, 2))
+    (begin_s, before), (end_s, now) = points[0], points[-1]
+    entered = (rows[-1]["published"] or 0) - (rows[0]["published_before"] or 0)
+    leave_per_s = max(entered - (now - before), 0) / (end_s - begin_s)
+    grows = slopes[len(slopes) // 4] > 0 and now >= STILL * max(length for _, length in points)
+    counted_us = {}
+    for name in ("delivered", "acked"):
+        increased = [row["interval"] for before, row in pairwise(rows) if (row[name] or 0) > (before[name] or 0)]
+        if increased:
+            end_us = window.end_us - (window.intervals - 1 - increased[-1]) * window.interval_us
+            counted_us[name] = end_us - window.interval_us, end_us
+    return Trend(median(slopes), grows, leave_per_s, counted_us)
+
+
+class Judge:
+    """The judge of queues, by their events.
+
+    The counters of the snapshots count as well: a sample has few of the events, and a log may lack some.
+    """
+
+    def __init__(self, boots: Iterable[Boot], kinds: Iterable[Values], facts: Facts, latency: Iterable[Values]) -> None:
+        """`kinds` and `latency` are rows of the fact and of the report of these names."""
+        self.boots = newest(boots)
+        self.settled: dict[Queue, int] = {}  # when a message was settled last in the newest boot
+        self.delivered: dict[Queue, int] = {}
+        self.by_design: set[Queue] = set()  # queues that messages leave by a limit or their time to live
+        for row in kinds:
+            queue, event = queue_of(row), row["event"]
+            if row["reason"] in BY_DESIGN.get(event, ()):
+                self.by_design.add(queue)
+            if row["node"] not in self.boots or self.boots[row["node"]].boot_id != row["boot_id"]:
+                continue
+            last_us = row["last"] * SECOND
+            if event in (ACK, FED_OUT, NACK) or event == DELIVER and row["no_ack"]:
+                self.settled[queue] = max(self.settled.get(queue, 0), last_us)
+            if event == DELIVER:
+                self.delivered[queue] = max(self.delivered.get(queue, 0), last_us)
+        held = [row for row in latency if row["stage"] == HELD]
+        self.patience_us = {queue_of(row): HELD_TIMES * row["p99_us"] for row in held}
+        self.oldest: dict[Queue, dict[str, Values]] = {}
+        for row in facts["oldest"].to_pylist():
+            self.oldest.setdefault(queue_of(row), {})[row["boot_id"]] = row
+        again = [row for row in facts["again"].to_pylist() if self.is_newest(row)]
+        self.again = {queue_of(row): row for row in again if self.is_recent(row, row["last"], RECENT_S)}
+        self.unroutable = [row for row in facts["routes"].to_pylist() if self.is_lost(row)]
+
+    def is_newest(self, row: Values) -> bool:
+        boot = self.boots.get(row["node"])
+        return boot is not None and boot.boot_id == row["boot_id"]
+
+    def is_recent(self, row: Values, at: datetime | None, within_s: int) -> bool:
+        boot = self.boots.get(row["node"])
+        return boot is not None and at is not None and micros(boot.last) - micros(at) <= within_s * SECOND
+
+    def is_lost(self, route: Values) -> bool:
+        """Return whether messages of a routing key go to no queue now, and are not returned."""
+        if route["exchange"] == "" and (route["routing_key"] or "").startswith(REPLY_QUEUES):
+            return False  # the client that asked is gone
+        last, routed_us = route["unroutable_last"], micros(route["routed_last"])
+        return (
+            route["unroutable"] > route["returned"]
+            and self.is_recent(route, last, NOW_S)
+            and micros(last) - routed_us >= LEAST_S * SECOND
+        )
+
+    def example(self, queue: Queue, which: str) -> str | None:
+        """Return the oldest message that waits or is held, of the newest boot that has one."""
+        rows = self.oldest.get(queue, {})
+        boot = self.boots[queue[0]]
+        for boot_id in (boot.boot_id, *(each for each in rows if each != boot.boot_id)):
+            if rows.get(boot_id, {}).get(which) is not None:
+                return f"{boot_id}/{rows[boot_id][which]}"
+        return None
+
+    def of_queue(self, state: Values, turns: Values, growth: Trend | None) -> Finding | None:
+        """Return what is wrong with a queue, from its last snapshot and its turns in the same boot."""
+        queue, at_us = queue_of(state), micros(state["at"])
+        ready, unacked, consumers = (state[name] or 0 for name in ("ready", "unacked", "consumers"))
+        grows = growth is not None and growth.grows
+        waits_us = at_us - latest(turns, "none_ready")
+        settled_us = last_of(self.settled.get(queue, 0), "acked", growth)
+        delivered_us = last_of(self.delivered.get(queue, 0), "delivered", growth)
+
+        def found(cause: str, since_us: int, text: str, example: str | None, least_us: int = 0) -> Finding | None:
+            if at_us - since_us < max(LEAST_S * SECOND, least_us):
+                return None
+            return Finding(cause, *queue, time_of(since_us), text, ready + unacked, example)
+
+        if ready and not consumers:
+            if queue in self.by_design:
+                return None
+            since_us = latest(turns, "none_ready", "consumed")
+            if delivered_us <= since_us:
+                link = "its federation link is down, " if (queue[2] or "").startswith(LINK_QUEUE) else ""
+                return found(NO_CONSUMER, since_us, f"{link}{number(ready)} wait", self.example(queue, "waiting"))
+        if consumers and unacked and (grows or waits_us >= LEAST_S * SECOND):
+            since_us = max(latest(turns, "none_unacked"), settled_us)
+            text = f"{number(unacked)} delivered and none settled, {ready:,} more wait"
+            stuck = found(STUCK, since_us, text, self.example(queue, "held"), self.patience_us.get(queue, 0))
+            if stuck is not None:
+                return stuck
+        if consumers and ready and not unacked:
+            since_us = max(latest(turns, "none_ready"), delivered_us)
+            text = f"nothing is delivered to its consumers, {number(ready)} wait"
+            blocked = found(BLOCKED, since_us, text, self.example(queue, "waiting"))
+            if blocked is not None:
+                return blocked
+        if queue in self.again:
+            row = self.again[queue]
+            text = f"one message was delivered {row['delivered']:,} times, {number(ready)} wait"
+            return Finding(POISON, *queue, row["first"], text, ready + unacked, f"{row['boot_id']}/{row['msg_seq']}")
+        if growth is not None and grows and ready >= WAIT_S * growth.leave_per_s:
+            cause = SLOW if consumers else GROWING
+            who = "consumers do not keep up" if consumers else "messages enter faster than they leave"
+            text = f"{who}, {number(ready)} wait, {growth.slope_per_s:,.1f} more every second"
+            return found(cause, latest(turns, "none_ready"), text, self.example(queue, "waiting"))
+        return None
+
+    def of_routes(self) -> list[Finding]:
+        """Return the exchanges with unroutable messages, each with the key that most of them have."""
+        of_exchanges: dict[tuple[Any, ...], list[Values]] = {}
+        for row in self.unroutable:
+            of_exchanges.setdefault((row["node"], row["vhost"], row["exchange"]), []).append(row)
+        found = []
+        for (node, vhost, exchange), rows in of_exchanges.items():
+            first = max(rows, key=lambda row: (row["unroutable"] - row["returned"], row["routing_key"] or ""))
+            lost = round(sum(row["unroutable"] - row["returned"] for row in rows) / WEIGHT)
+            since = min(max(filter(None, (row["unroutable_since"], row["routed_last"]))) for row in rows)
+            text = f"{number(lost)} went to no queue" + (f", with {len(rows):,} keys" if len(rows) > 1 else "")
+            example = first["unroutable_message"], exchange, first["routing_key"]
+            found.append(Finding(UNROUTABLE, node, vhost, None, since, text, lost, *example))
+        return found
+
+
+REPLY_QUEUES = ("amq.rabbitmq.reply-to.", "amq.gen-")  # the beginnings of the names of queues of one client
+LINK_QUEUE = "federation: "  # the beginning of the names of queues from which links consume
+
+
+def findings(
+    boots: list[Boot],
+    snapshots: Facts,
+    of_queues: Mapping[Queue, Trend],
+    judge: Judge,
+    readings: Iterable[Values],
+) -> list[Finding]:
+    """Return everything that is wrong, the worst first; `readings` are those of the metrics."""
+    turns = {queue_of(row): row for row in snapshots["turns"].to_pylist() if judge.is_newest(row)}
+    states = [row for row in snapshots["latest"].to_pylist() if judge.is_newest(row) and not row["stopping"]]
+    last: dict[Name, int] = {}
+    for row in states:
+        name = row["node"], row["boot_id"]
+        last[name] = max(last.get(name, 0), micros(row["at"]))
+    there = [row for row in states if micros(row["at"]) == last[row["node"], row["boot_id"]]]  # the others are deleted
+    found = [judge.of_queue(row, turns[queue_of(row)], of_queues.get(queue_of(row))) for row in there]
+    every = [each for each in found if each is not None] + judge.of_routes() + blocked_nodes(judge.boots, readings)
+    return sorted(every, key=lambda each: (CAUSES.index(each.cause), -(each.messages or 0), each.since, each.node))
+
+
+LIMITS = {  # a gauge and its limit, and whether it is to stay below it
+    "memory": (schema.RESIDENT_BYTES, schema.MEMORY_LIMIT_BYTES, True),
+    "disk": (schema.DISK_FREE_BYTES, schema.DISK_LIMIT_BYTES, False),
+}
+
+
+def blocked_nodes(boots: Mapping[str, Boot], readings: Iterable[Values]) -> list[Finding]:
+    """Return the nodes that accept no messages, because their memory or disk is at its limit."""
+    wanted = {name for gauge, limit, _ in LIMITS.values() for name in (gauge, limit)}
+    moments: dict[str, dict[int, Values]] = {}
+    for row in readings:
+        boot = boots.get(row["node"])
+        if row["name"] in wanted and boot is not None and boot.boot_id == row["boot_id"]:
+            moments.setdefault(row["node"], {}).setdefault(micros(row["ts_us"]), {})[row["name"]] = row["value"]
+    found = []
+    for node, of_node in moments.items():
+        for what, (gauge, limit, below) in LIMITS.items():
+            since_us = None
+            for at_us in sorted(of_node, reverse=True):
+                value, most = of_node[at_us].get(gauge), of_node[at_us].get(limit)
+                if value is None or most is None or (value < most if below else value > most):
+                    break
+                since_us = at_us
+            if since_us is not None:
+                text = f"publishers are blocked: its {what} is at the limit"
+                found.append(Finding(BLOCKED, node, None, None, time_of(since_us), text))
+    return found
+
+
+def sentence(found: list[Finding], known: bool) -> str:
+    """Return the headline; `known` is false without a snapshot."""
+    if found:
+        count = len(found)
+        return f"{count:,} {'thing is' if count == 1 else 'things are'} wrong now, the worst: {line(found[0])}."
+    return (
+        "Nothing is wrong now."
+        if known
+        else "Whether anything is wrong now is unknown: there is no snapshot of queues."
+    )
+
+
+def line(finding: Finding) -> str:
+    """Return a finding in one line, with names first."""
+    where = " ".join(filter(None, (finding.node, finding.vhost)))
+    name = finding.queue
+    if finding.cause == UNROUTABLE:
+        name = f"{finding.exchange or '(default)'} with the key {finding.routing_key!r}"
+    subject = f"{name} at {where}" if name is not None else where
+    return f"{subject}: {finding.cause} since {finding.since:%Y-%m-%d %H:%M:%S} UTC ({finding.text})"
+
+
+def trace_command(message: str | None, folder: str) -> str | None:
+    """Return the command that shows the way of a message, given as BOOT/NUMBER."""
+    return f"warren trace {message} --input {shlex.quote(folder)}" if message is not None else None
+
+
+def queue_of(row: Values) -> Queue:
+    return row["node"], row["vhost"], row["queue"]
+
+
+def latest(turns: Values, *which: str) -> int:
+    """Return the last of some turns, or the first snapshot of the queue, in microseconds."""
+    return max(micros(turns[name]) for name in ("first", *which))
+
+
+def last_of(event_us: int, counter: str, growth: Trend | None) -> int:
+    """Return when something happened last: in the second of its event, unless its counter increased after that."""
+    begin_us, end_us = growth.counted_us.get(counter, (0, 0)) if growth is not None else (0, 0)
+    return end_us if begin_us > event_us + SECOND else event_us
+
+
+def number(count: int) -> str:
+    return f"{count:,} message{'' if count == 1 else 's'}"
+
+
+def time_of(us: int) -> datetime:
+    return datetime.fromtimestamp(us / SECOND, UTC)

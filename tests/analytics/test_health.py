@@ -1,0 +1,486 @@
+"""The health at the end of a log: ordinary traffic raises nothing, and a sick queue exactly its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from warren.plugins.message_log.analysis.engine import InProcess
+from warren.plugins.message_log.analysis.folder import Folder
+from warren.plugins.message_log.analysis.ledger import make_ledger
+from warren.plugins.message_log.analysis.report import Report, make_report
+from warren.plugins.message_log.cli import headlines
+from warren.plugins.message_log.file_format import schema
+
+from .log import START, Log
+
+STEP_S = 10  # between two snapshots
+QUEUE = "orders"
+
+
+def report_of(folder: Path) -> Report:
+    engine = InProcess()
+    return make_report(engine, make_ledger(engine, Folder(str(folder / "log")), Folder(str(folder / "facts"))))
+
+
+def started(folder: Path, *queues: str, boot_id: str = "b1", start: datetime = START) -> Log:
+    log = Log(folder / "log", boot_id=boot_id, start=start)
+    log.declare(*queues)
+    log.snapshot(schema.START)
+    return log
+
+
+def run(log: Log, steps: int, act: Callable[[int], object] = lambda step: None) -> None:
+    """Let some steps pass, with a snapshot after each; `act` is called in each with its number."""
+    for step in range(steps):
+        end_us = log.now_us + STEP_S * 1_000_000
+        act(step)
+        log.now_us = max(log.now_us, end_us)
+        log.snapshot()
+
+
+def publish(log: Log, count: int, queue: str = QUEUE) -> None:
+    for _ in range(count):
+        log.publish(queue)
+
+
+def consume(log: Log, count: int, queue: str = QUEUE) -> None:
+    """Deliver and acknowledge up to `count` of the oldest messages."""
+    for number in log.ready[queue][:count]:
+        log.deliver(number, queue)
+        log.ack(number, queue)
+
+
+def idle_night(folder: Path) -> None:
+    """A consumer that acknowledges in batches holds some messages while nothing comes."""
+    log = started(folder, QUEUE, "empty")
+    run(log, 3, lambda step: [publish(log, 20), consume(log, 20)])
+    publish(log, 7)
+    for number in list(log.ready[QUEUE]):
+        log.deliver(number, QUEUE)
+    run(log, 60)
+    log.write()
+
+
+def burst(folder: Path) -> None:
+    log = started(folder, QUEUE)
+    run(log, 40, lambda step: [publish(log, 300 if step < 8 else 5), consume(log, 120)])
+    assert not log.ready[QUEUE]
+    log.write()
+
+
+def draining(folder: Path) -> None:
+    """A burst of which a part is still there."""
+    log = started(folder, QUEUE)
+    run(log, 24, lambda step: [publish(log, 300 if step < 8 else 5), consume(log, 60)])
+    assert len(log.ready[QUEUE]) > 100
+    log.write()
+
+
+def recovering(folder: Path) -> None:
+    """A long burst that began to drain a minute ago."""
+    log = started(folder, QUEUE)
+    run(log, 40, lambda step: [publish(log, 30 if step < 34 else 0), consume(log, 10 if step < 34 else 60)])
+    assert len(log.ready[QUEUE]) > 100
+    log.write()
+
+
+def redelivered_before(folder: Path) -> None:
+    """A message that came back several times, and that a consumer holds since then."""
+    log = started(folder, QUEUE)
+    number = log.publish(QUEUE)
+    for attempt in range(9):
+        log.deliver(number, QUEUE, redelivered=attempt > 0)
+        log.requeue(number, QUEUE)
+    log.deliver(number, QUEUE, redelivered=True)
+    run(log, 12)
+    log.write()
+
+
+def ramp(folder: Path) -> None:
+    log = started(folder, QUEUE)
+    run(log, 40, lambda step: [publish(log, 10 * step), consume(log, 10 * step - step // 4)])
+    assert log.ready[QUEUE]
+    log.write()
+
+
+def restart(folder: Path) -> None:
+    log = started(folder, QUEUE)
+    run(log, 12, lambda step: [publish(log, 30), consume(log, 30)])
+    publish(log, 40)
+    log.consumers[QUEUE] = 0
+    log.snapshot(schema.STOP)
+    log.write()
+    again = Log(folder / "log", boot_id="b2", start=START + timedelta(minutes=5))
+    again.follow(log)
+    again.recovered(QUEUE, 40)
+    again.consumers[QUEUE] = 0
+    again.snapshot(schema.START)
+    run(again, 2)
+    again.consumers[QUEUE] = 1
+    run(again, 6, lambda step: [publish(again, 30), consume(again, 60)])
+    again.write()
+
+
+def time_to_live(folder: Path) -> None:
+    """Messages of a queue without consumers expire after a while; their rate grows."""
+    log = started(folder, QUEUE)
+    log.consumers[QUEUE] = 0
+
+    def act(step: int) -> None:
+        for number in log.ready[QUEUE][: 8 * (step - 5) if step > 5 else 0]:
+            log.drop(number, QUEUE, schema.EXPIRE, None)
+        publish(log, 8 * step)
+
+    run(log, 12, act)
+    publish(log, 60)
+    run(log, 4)
+    log.write()
+
+
+def retry_queue(folder: Path) -> None:
+    """Rejected messages wait in a queue without consumers, and return to their queue by its time to live."""
+    log = started(folder, QUEUE, "retry")
+    log.consumers["retry"] = 0
+
+    def act(step: int) -> None:
+        for number in list(log.ready["retry"])[:6]:
+            log.dead_letter(number, "retry", QUEUE, reason="expired")
+        publish(log, 10)
+        for number in list(log.ready[QUEUE])[:6]:
+            log.deliver(number, QUEUE)
+            log.dead_letter(number, QUEUE, "retry")
+        consume(log, 20)
+
+    run(log, 30, act)
+    assert log.ready["retry"]
+    log.write()
+
+
+def mandatory_return(folder: Path) -> None:
+    log = started(folder, QUEUE)
+
+    def act(step: int) -> None:
+        lost = log.publish(routing_key="nobody")
+        log.event(schema.RETURN, lost, routing_key="nobody", exchange="x", size=100, user=log.user)
+        log.round_trip(QUEUE)
+
+    run(log, 12, act)
+    log.write()
+
+
+def link_restart(folder: Path) -> None:
+    log = started(folder, "federation: x -> b")
+    link = "federation: x -> b"
+
+    def act(step: int) -> None:
+        log.consumers[link] = int(step not in (5, 6))
+        publish(log, 10, link)
+        if step == 7:
+            for number in log.ready[link][:4]:
+                log.deliver(number, link)
+                log.requeue(number, link)
+                log.deliver(number, link, redelivered=True)
+                log.ack(number, link, schema.FED_OUT, identity=str(number), link=link)
+        if step not in (5, 6):
+            for number in list(log.ready[link]):
+                log.deliver(number, link)
+                log.ack(number, link, schema.FED_OUT, identity=str(number), link=link)
+
+    run(log, 14, act)
+    log.write()
+
+
+def late_replies(folder: Path) -> None:
+    """Answers to clients that are gone."""
+    log = started(folder, QUEUE)
+    run(log, 12, lambda step: log.publish(exchange="", routing_key=f"amq.gen-{step}"))
+    log.write()
+
+
+def long_jobs(folder: Path) -> None:
+    """Each message takes a consumer two minutes, and others wait."""
+    log = started(folder, QUEUE)
+    publish(log, 20)
+    held: list[int] = []
+
+    def act(step: int) -> None:
+        if step % 12 == 0:
+            if held:
+                log.ack(held.pop(), QUEUE)
+            held.append(log.ready[QUEUE][0])
+            log.deliver(held[0], QUEUE)
+
+    run(log, 80, act)
+    log.write()
+
+
+def sampled(folder: Path) -> None:
+    """A log that has the events of few messages: the counters of the snapshots show that the others are settled."""
+    log = started(folder, QUEUE)
+    log.sample_rate = 0.01
+
+    def act(step: int) -> None:
+        publish(log, 20)
+        for number in log.ready[QUEUE][: 20 - 2 * (step == 0)]:
+            log.deliver(number, QUEUE)
+            log.ack(number, QUEUE)
+        if step > 2:
+            log.tables[schema.EVENTS].clear()
+
+    publish(log, 2)
+    log.deliver(log.ready[QUEUE][0], QUEUE)
+    run(log, 30, act)
+    assert log.ready[QUEUE] and log.unacked[QUEUE]
+    log.write()
+
+
+def polled(folder: Path) -> None:
+    """A queue without consumers whose messages a client gets from time to time."""
+    log = started(folder, QUEUE)
+    log.consumers[QUEUE] = 0
+    run(log, 30, lambda step: [publish(log, 5), consume(log, 5)])
+    log.write()
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        *(
+            idle_night,
+            burst,
+            draining,
+            recovering,
+            redelivered_before,
+            ramp,
+            restart,
+            time_to_live,
+            retry_queue,
+            mandatory_return,
+            link_restart,
+        ),
+        *(late_replies, long_jobs, sampled, polled),
+    ],
+)
+def test_ordinary_traffic_raises_nothing(tmp_path: Path, history: Callable[[Path], None]) -> None:
+    history(tmp_path)
+    made = report_of(tmp_path)
+    assert made.values["wrong_now"] == []
+    assert made.values["health"] == {"status": "well", "sentence": "Nothing is wrong now."}
+
+
+def no_consumer(log: Log, step: int) -> None:
+    log.consumers[QUEUE] = int(step < 5)
+    publish(log, 10)
+    consume(log, 10 if step < 5 else 0)
+
+
+def stuck(log: Log, step: int) -> None:
+    publish(log, 10)
+    consume(log, 10 if step < 5 else 0)
+    if step == 5:
+        for number in log.ready[QUEUE][:3]:
+            log.deliver(number, QUEUE)
+
+
+def stuck_without_a_prefetch(log: Log, step: int) -> None:
+    publish(log, 10)
+    consume(log, 10 if step < 5 else 0)
+    for number in list(log.ready[QUEUE]):
+        log.deliver(number, QUEUE)
+
+
+def blocked(log: Log, step: int) -> None:
+    publish(log, 10 if step < 8 else 0)
+    consume(log, 10 if step < 5 else 0)
+
+
+def poison(log: Log, step: int) -> None:
+    publish(log, 10)
+    bad, *good = log.ready[QUEUE]
+    for number in good[:9]:
+        log.deliver(number, QUEUE)
+        log.ack(number, QUEUE)
+    for attempt in range(3):
+        log.deliver(bad, QUEUE, redelivered=step > 0 or attempt > 0)
+        log.event(schema.NACK, bad, queue=QUEUE, user=log.user)
+        log.requeue(bad, QUEUE)
+
+
+def poison_at_the_head(log: Log, step: int) -> None:
+    """The consumer gets one message again and again; the others stay."""
+    publish(log, 10 if step < 2 else 0)
+    bad = log.ready[QUEUE][0]
+    for attempt in range(3):
+        log.deliver(bad, QUEUE, redelivered=step > 0 or attempt > 0)
+        log.requeue(bad, QUEUE)
+
+
+def slow(log: Log, step: int) -> None:
+    publish(log, 10)
+    consume(log, 10 if step < 5 else 3)
+
+
+def growing(log: Log, step: int) -> None:
+    """A client gets some of the messages from time to time."""
+    log.consumers[QUEUE] = 0
+    publish(log, 10)
+    consume(log, 10 if step < 5 else 3)
+
+
+def typo(log: Log, step: int) -> None:
+    log.round_trip(QUEUE)
+    log.publish(routing_key="odrers")
+    if step == 5:
+        log.publish(routing_key="oders")
+
+
+def deleted(log: Log, step: int) -> None:
+    """The binding of a key is removed."""
+    log.publish(*([QUEUE] if step < 8 else []), routing_key="odrers")
+    consume(log, 1)
+
+
+@pytest.mark.parametrize(
+    ("cause", "act", "text", "since_s"),
+    [
+        ("no consumer", no_consumer, "150 messages wait", 50),
+        ("stuck", stuck, "3 messages delivered and none settled, 147 more wait", 50),
+        ("stuck", stuck_without_a_prefetch, "150 messages delivered and none settled, 0 more wait", 50),
+        ("blocked", blocked, "nothing is delivered to its consumers, 30 messages wait", 50),
+        ("poison", poison, "one message was delivered 60 times, 20 messages wait", 0),
+        ("poison", poison_at_the_head, "one message was delivered 60 times, 20 messages wait", 0),
+        ("slow", slow, "consumers do not keep up, 105 messages wait, 0.7 more every second", 50),
+        ("growing", growing, "messages enter faster than they leave, 105 messages wait, 0.7 more", 50),
+        ("unroutable", deleted, "12 messages went to no queue", 80),
+        ("unroutable", typo, "21 messages went to no queue, with 2 keys", 0),
+    ],
+)
+def test_a_sick_queue_raises_its_cause_and_nothing_else(
+    tmp_path: Path, cause: str, act: Callable[[Log, int], None], text: str, since_s: int
+) -> None:
+    log = started(tmp_path, QUEUE, "well")
+    run(log, 20, lambda step: [act(log, step), log.round_trip("well")])
+    log.consumers[QUEUE] = 0  # the clients leave before the broker stops
+    for number in list(log.unacked[QUEUE]):
+        log.requeue(number, QUEUE)
+    log.snapshot(schema.STOP)
+    log.write()
+    made = report_of(tmp_path)
+    (found,) = made.values["wrong_now"]
+    assert (found["cause"], found["node"], found["vhost"]) == (cause, log.node, "/")
+    assert found["queue"] == (None if cause == "unroutable" else QUEUE) and text in found["text"]
+    since = datetime.fromisoformat(found["since"]) - START
+    assert since_s <= since.total_seconds() <= since_s + 1
+    assert made.values["health"]["status"] == "wrong" and found["line"] in made.values["health"]["sentence"]
+    number = int(found["message"].removeprefix("b1/"))
+    if cause == "unroutable":
+        assert (found["exchange"], found["routing_key"]) == ("x", "odrers")
+        assert "x with the key 'odrers' at rabbit@a /" in found["line"]
+    else:
+        assert number in log.ready[QUEUE] + log.unacked[QUEUE]
+    (backlog,) = [row for row in made.values["backlog"] if row["queue"] == QUEUE]
+    assert backlog["consumers"] == int(cause not in ("no consumer", "growing"))
+
+
+def test_the_worst_is_first_and_a_link_that_is_down_is_named(tmp_path: Path) -> None:
+    log = started(tmp_path, "federation: x -> b", "slow", "stuck")
+    log.consumers["federation: x -> b"] = 0
+
+    def act(step: int) -> None:
+        publish(log, 30, "federation: x -> b")
+        publish(log, 10, "slow")
+        consume(log, 5, "slow")
+        publish(log, 1, "stuck")
+        if step == 1:
+            log.deliver(log.ready["stuck"][0], "stuck")
+
+    run(log, 12, act)
+    log.write()
+    made = report_of(tmp_path)
+    assert [row["cause"] for row in made.values["wrong_now"]] == ["stuck", "no consumer", "slow"]
+    assert "its federation link is down, 360 messages wait" in made.values["wrong_now"][1]["text"]
+    assert made.values["health"]["sentence"].startswith("3 things are wrong now, the worst: stuck at rabbit@a /: stuck")
+
+
+def test_the_last_lines_of_the_command_are_both_headlines() -> None:
+    well = {"status": "well", "sentence": "Nothing is wrong now."}
+    report = {"verdict": "Nothing is missing.", "health": well, "wrong_now": [], "rows": {"wrong_now": 0}}
+    assert list(headlines(report)) == ["Nothing is wrong now.", "Nothing is missing."]
+    wrong = [{"line": f"q{number}: stuck", "message": f"b1/{number}" if number else None} for number in range(12)]
+    report |= {"wrong_now": wrong, "rows": {"wrong_now": 12}, "input": {"folder": "/a log"}}
+    lines = list(headlines(report))
+    assert lines[:2] == ["wrong now: q0: stuck", "wrong now: q1: stuck: warren trace b1/1 --input '/a log'"]
+    assert lines[-2:] == ["wrong now: 2 more, in report.json", "Nothing is missing."] and len(lines) == 12
+
+
+@pytest.mark.parametrize(
+    ("gauge", "value", "limit", "bound"),
+    [
+        (schema.RESIDENT_BYTES, 900, schema.MEMORY_LIMIT_BYTES, 800),
+        (schema.DISK_FREE_BYTES, 900, schema.DISK_LIMIT_BYTES, 1000),
+    ],
+)
+def test_a_node_at_a_limit_blocks_publishers(tmp_path: Path, gauge: str, value: int, limit: str, bound: int) -> None:
+    log = started(tmp_path, QUEUE)
+
+    def act(step: int) -> None:
+        log.metric(limit, bound)
+        log.metric(gauge, value if step > 5 else 2 * bound - value)
+
+    run(log, 12, act)
+    log.write()
+    (found,) = report_of(tmp_path).values["wrong_now"]
+    assert (found["cause"], found["queue"], found["message"]) == ("blocked", None, None)
+    assert datetime.fromisoformat(found["since"]) == START + timedelta(seconds=60)
+
+
+def test_a_log_without_snapshots_says_nothing(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log")
+    log.round_trip(QUEUE)
+    log.write()
+    assert report_of(tmp_path).values["health"]["status"] == "unknown"
+
+
+def test_a_node_that_was_stopped_long_ago_is_not_judged(tmp_path: Path) -> None:
+    old, new = started(tmp_path, QUEUE), Log(tmp_path / "log", "rabbit@new", start=START + timedelta(hours=1))
+    run(old, 20, lambda step: no_consumer(old, step))
+    old.write()
+    new.snapshot(schema.START)
+    run(new, 3, lambda step: new.round_trip(QUEUE))
+    new.write()
+    assert report_of(tmp_path).values["wrong_now"] == []
+
+
+def test_after_a_kill_no_queue_has_fewer_messages_than_an_old_snapshot(tmp_path: Path) -> None:
+    log = started(tmp_path, QUEUE)
+    publish(log, 5)
+    run(log, 2)
+    consume(log, 3)
+    log.write()
+    again = Log(tmp_path / "log", boot_id="b2", start=START + timedelta(minutes=1))
+    again.follow(log)
+    again.recovered(QUEUE, 2)
+    again.snapshot(schema.START)
+    again.write()
+    (row,) = report_of(tmp_path).values["conservation"]["restarts"]
+    assert (row["stopped"], row["before"], row["after"], row["fewer"]) == (False, None, 2, None)
+
+
+def test_times_are_of_the_newest_boot(tmp_path: Path) -> None:
+    first = started(tmp_path, QUEUE)
+    run(first, 10, lambda step: slow(first, 9))
+    first.snapshot(schema.STOP)
+    first.write()
+    again = Log(tmp_path / "log", boot_id="b2", start=datetime(2026, 11, 22, 5, 40, tzinfo=UTC))
+    again.follow(first)
+    again.recovered(QUEUE, len(first.ready[QUEUE]))
+    again.snapshot(schema.START)
+    run(again, 10, lambda step: stuck(again, step + 5))
+    again.write()
+    (found,) = report_of(tmp_path).values["wrong_now"]
+    assert found["cause"] == "stuck" and found["since"].startswith("2026-11-22T05:40:0")
+    assert found["message"].startswith("b2/")
