@@ -110,6 +110,17 @@ def test_a_stream_keeps_its_state_in_s3_and_reads_what_is_new(bucket: Bucket) ->
     assert bucket.report("streamed")["totals"]["published"] == published + 3
 
 
+def test_credentials_and_endpoint_may_be_those_of_the_environment(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = bucket.where.partition("endpoint_override=")[2].partition("&")[0]
+    for name, value in (("ACCESS_KEY_ID", USER), ("SECRET_ACCESS_KEY", SECRET), ("DEFAULT_REGION", REGION)):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{address}")
+    done = run_here("trace", "b1/1", "--input", f"s3://{BUCKET}/export")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_message_is_traced_in_an_export_in_s3(bucket: Bucket) -> None:
     done = run_here("trace", "b1/1", "--input", bucket.url("export"), "--json")
     assert done.returncode == 0 and {schema.PUBLISH, schema.ACK} <= {

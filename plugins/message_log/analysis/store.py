@@ -28,7 +28,7 @@ from .input import HOUR, Input, LogFile
 from .reduction import CheckedRange, Ranges
 
 HOURS, RECORD = "hours", "record.json"
-VERSION = 3  # of facts; those of another version are made again
+VERSION = 4  # of facts; those of another version are made again
 SLICE_BYTES = 64 << 20  # of files of events, for which there is a slice
 SLICES = 64  # at most
 DAY = timedelta(days=1)
