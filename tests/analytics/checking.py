@@ -10,9 +10,9 @@ from jsonschema import Draft202012Validator
 
 from warren.plugins.message_log.analysis import job
 from warren.plugins.message_log.analysis.engine import Engine, InProcess
-from warren.plugins.message_log.analysis.folder import Folder
 from warren.plugins.message_log.analysis.ledger import Ledger, make_ledger
 from warren.plugins.message_log.analysis.selection import Selection
+from warren.plugins.message_log.file_format.folder import Folder
 
 REPORT_SCHEMA = Path(job.__file__).with_name("report.schema.json")
 

@@ -19,11 +19,11 @@ import pytest
 from warren.plugins.message_log.analysis import report
 from warren.plugins.message_log.analysis.boots import Known
 from warren.plugins.message_log.analysis.engine import InProcess
-from warren.plugins.message_log.analysis.folder import Folder
 from warren.plugins.message_log.analysis.ledger import Ledger, make_ledger
 from warren.plugins.message_log.compaction import merge
 from warren.plugins.message_log.export.node_state import BootEnd, Content, state_path
 from warren.plugins.message_log.file_format import schema
+from warren.plugins.message_log.file_format.folder import Folder
 
 from .commands import run_here
 from .log import START, Log

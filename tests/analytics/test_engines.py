@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from warren.plugins.message_log.analysis import engine
 from warren.plugins.message_log.analysis.engine import InProcess, Spark
-from warren.plugins.message_log.analysis.folder import Vanished
+from warren.plugins.message_log.file_format.folder import Vanished
 
 from . import scenes
 from .checking import report_of

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from warren.plugins.message_log.analysis.engine import InProcess
-from warren.plugins.message_log.analysis.folder import Folder
 from warren.plugins.message_log.analysis.ledger import make_ledger
 from warren.plugins.message_log.analysis.report import Report, make_report
 from warren.plugins.message_log.cli import headlines
 from warren.plugins.message_log.file_format import schema
+from warren.plugins.message_log.file_format.folder import Folder
 
 from .log import START, Log
 

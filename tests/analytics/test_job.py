@@ -14,8 +14,8 @@ import pytest
 from warren.plugins.message_log.analysis import folder as folders
 from warren.plugins.message_log.analysis import job
 from warren.plugins.message_log.analysis.engine import InProcess
-from warren.plugins.message_log.analysis.folder import Folder
 from warren.plugins.message_log.file_format import schema
+from warren.plugins.message_log.file_format.folder import Folder
 
 from .checking import report_of
 from .log import START, Log

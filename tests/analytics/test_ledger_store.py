@@ -17,10 +17,10 @@ import pytest
 from warren.plugins.message_log.analysis import ledger as module
 from warren.plugins.message_log.analysis.boots import Known
 from warren.plugins.message_log.analysis.engine import InProcess
-from warren.plugins.message_log.analysis.folder import Folder
 from warren.plugins.message_log.analysis.ledger import make_ledger
 from warren.plugins.message_log.analysis.report import make_report
 from warren.plugins.message_log.file_format import schema
+from warren.plugins.message_log.file_format.folder import Folder
 
 from . import scenes
 from .checking import report_of

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from .folder import Vanished
+from ..file_format.folder import Vanished
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

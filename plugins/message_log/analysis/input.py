@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 
 from ..file_format import compacted, schema
 from ..file_format.arrow_schema import fits, statistics_of
+from ..file_format.folder import Folder, Vanished
 from .boots import BootEnd, Name
 from .engine import Engine
-from .folder import Folder, Vanished
 
 HOUR = re.compile(r"(?:^|/)dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 NOT_PARQUET, FOREIGN, UNKNOWN_SCHEMA, DUPLICATE = "not_parquet", "foreign", "unknown_schema", "duplicate"

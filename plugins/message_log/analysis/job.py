@@ -15,11 +15,11 @@ import msgspec
 import pyarrow as pa
 
 from ..file_format import schema
+from ..file_format.folder import Folder, Vanished
 from ..file_format.report_folder import PAGE, REPORT, SUMMARY, TABLES, summary_of
 from .boots import FILE_AGE_S, SILENCE_S, micros
 from .compare import UnusableReport, compare, parse
 from .engine import Engine
-from .folder import Folder, Vanished
 from .ledger import Ledger, make_ledger
 from .page.document import document
 from .publication import is_free, new_run, publish, published, report_of

@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 
 from ..file_format import schema
 from ..file_format.arrow_schema import ARROW
+from ..file_format.folder import Folder, Vanished
 from . import crossings, hours, snapshots, store
 from .boots import Boot, Known, boots_of, gaps, hours_without_snapshots, micros, missing_newest, restarts
 from .crossings import LinkCount
 from .durability import WAITING, Durability, cuts, durability, waiting_in
 from .engine import Engine
 from .facts import FACTS, Fact, Facts, codes, divide, group, merge, numbers_of, unified
-from .folder import Folder, Vanished
 from .health import AGAIN, OLDEST, most_delivered, oldest
 from .hours import HOUR_S, complete, interval_s, summarize
 from .input import NOT_PARQUET, Input, LogFile, SkippedFile, read_input

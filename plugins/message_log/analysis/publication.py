@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ..file_format.folder import Folder
 from ..file_format.report_folder import PAGE, POINTER, REPORT, RUNS, TABLES, pointer, runs
-from .folder import Folder
 
 EARLIER = 2  # runs that are kept besides the current one, for readers that have them open
 

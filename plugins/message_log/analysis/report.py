@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from ..file_format import schema
+from ..file_format.folder import Folder
 from ..file_format.schema import METRICS
 from . import figures, health, store, traffic
 from .boots import Boot, restarts
 from .crossings import lags_by_step
 from .engine import Engine
 from .facts import Table
-from .folder import Folder
 from .input import HOUR, LogFile
 from .ledger import BAD_ROWS, OF_TIMELINE, Ledger, SelectedFolder, crossings_in, read_rows, skip
 from .selection import SPAN

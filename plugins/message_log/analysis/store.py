@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..file_format import schema
+from ..file_format.folder import Folder
 from .engine import Engine
 from .facts import Facts
-from .folder import Folder
 from .input import HOUR, Input, LogFile
 from .reduction import CheckedRange, Ranges
 

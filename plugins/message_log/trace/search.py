@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
-from ..analysis.folder import Folder
 from ..file_format import compacted, schema
 from ..file_format.arrow_schema import ARROW, fits, is_known
+from ..file_format.folder import Folder
 
 LISTINGS = 5  # attempts, while compactions remove listed files
 MESSAGES = 100  # the maximum of messages that are followed, because a message_id need not be unique
