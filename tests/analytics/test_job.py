@@ -102,6 +102,7 @@ class Killed(BaseException):
     """The end of a process at a write, after which it writes nothing more."""
 
 
+@pytest.mark.rest
 def test_a_run_that_is_killed_at_any_write_leaves_the_earlier_report_and_the_next_run_is_right(tmp_path: Path) -> None:
     one(tmp_path / "log", "rabbit@a")
     first = stream(tmp_path).run(InProcess())

@@ -317,7 +317,7 @@ def edge_rows(engine: Engine, folder: SelectedFolder, files: Input, boots: Itera
 
 
 def rows_of_snapshots(folder: SelectedFolder, wanted: set[tuple[str, str, int]], file: LogFile) -> list[dict[str, Any]]:
-    names = read_rows(folder, file, ["node", "boot_id", "snapshot", "queue"])
+    names = read_rows(folder, file, ["node", "boot_id", "snapshot", "ts_us", "vhost", "queue", "queues"])
     if names is not None and not snapshots.rows_of(names, wanted).num_rows:
         return []
     rows = read_rows(folder, file) if names is not None else None
