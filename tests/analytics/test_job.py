@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from warren.plugins.message_log.analysis import folder as folders
 from warren.plugins.message_log.analysis import job
 from warren.plugins.message_log.analysis.engine import InProcess
+from warren.plugins.message_log.file_format import folder as folders
 from warren.plugins.message_log.file_format import schema
 from warren.plugins.message_log.file_format.folder import Folder
 
@@ -102,7 +102,7 @@ class Killed(BaseException):
     """The end of a process at a write, after which it writes nothing more."""
 
 
-@pytest.mark.rest
+@pytest.mark.rest("many runs")
 def test_a_run_that_is_killed_at_any_write_leaves_the_earlier_report_and_the_next_run_is_right(tmp_path: Path) -> None:
     one(tmp_path / "log", "rabbit@a")
     first = stream(tmp_path).run(InProcess())

@@ -264,7 +264,7 @@ def test_hours_of_earlier_days_become_days_and_facts_of_removed_files_are_remove
     assert removed["totals"]["published"] == made["totals"]["published"] - 2 * 15
 
 
-@pytest.mark.rest
+@pytest.mark.rest("many runs")
 def test_a_log_that_is_divided_into_slices_is_reported_as_a_whole_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
