@@ -9,8 +9,6 @@ JSON has bytes as base64, and bytes of names that are not UTF-8 as escapes of lo
 HIGHEST has the highest number that a queue or an exchange ever had, so that no number is used again.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence

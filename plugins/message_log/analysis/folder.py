@@ -1,7 +1,5 @@
 """A folder of files, on a disk of this machine or at a URL of an object store."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

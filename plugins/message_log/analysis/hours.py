@@ -4,8 +4,6 @@ kinds   messages by queue, user and kind of event, with the first and the last s
 series  messages of each queue, virtual host and user, with the peaks of a second and a minute
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -10,8 +10,6 @@ own: an hour whose list of files differs is reduced again, and one without a rec
 a later time closes journeys that began in earlier hours, since what is open meets in each run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import msgspec
