@@ -4,8 +4,6 @@
 and needs times in plain numbers (SETTINGS), where that has units by default.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
