@@ -172,9 +172,8 @@ java: .venv/test.stamp
 		apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; \
 	else echo "NOTE: the tests of the analysis will be skipped"; fi
 
-object-store: .venv/test.stamp  ## brings a server for S3 (moto) and Hadoop's connector, 180 MB, for the tests of S3, which are skipped otherwise
+object-store: .venv/test.stamp  ## brings a server for S3 (moto), for the tests of S3, which are skipped otherwise
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "moto[server]>=5,<6"
-	$(BIN)/python -m tests.support.s3_connector
 
 # The pages of the user interface are tested in Chromium; its headless shell takes half of the processor time.
 browser: .venv/test.stamp

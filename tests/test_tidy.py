@@ -62,7 +62,6 @@ STARTS: dict[str, str] = {
     "plugins/management/framework/openapi.py::Constant.answer": "awaited by its callers; started again after a failure",
     "plugins/http/asgi.py::run_until": "awaited in the same call",
     "plugins/message_log/analysis/engine.py::InProcess.map": "threads that end with the call",
-    "plugins/message_log/analysis/engine.py::InProcess.reduce": "threads that end with the call",
     "plugins/message_log/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
     "warren/testing/broker.py::Broker.start": "the broker, in the process of the tests, which notice its end",
 }

@@ -31,7 +31,7 @@ REST: dict[str, str] = {
     "analytics/test_durability": "starts many brokers",
     "analytics/test_end_to_end": "starts many brokers",
     "analytics/test_killed_compaction": "kills compactions",
-    "analytics/test_s3": "needs a server for S3",
+    "analytics/test_object_store": "needs a server for S3",
     "clients/test_amqplib": "needs Node",
     "clients/test_flower": "starts many processes",
     "clients/test_prometheus": "needs Prometheus",

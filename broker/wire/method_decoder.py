@@ -70,7 +70,7 @@ def _read(method: base.Frame, index: int, arguments: bytes) -> Table:
         elif kind == "longstr":
             value = _text(arguments[start:stop])
         else:
-            value = int.from_bytes(arguments[start:stop], "big", signed=kind == "longlong")
+            value = int.from_bytes(arguments[start:stop], "big")
         setattr(method, name, value)
     return table
 

@@ -46,7 +46,7 @@ AGO = re.compile(r"(\d+)([smhd])")
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 PARTS = {"node": "node", "vhost": "virtual host", "queue": "queue"}
 SHOWN = 10  # of what is wrong now that are printed
-CHATTY = ("py4j",)  # log exceptions that are reported
+CHATTY = ("py4j", "root")  # log exceptions that are reported
 
 
 class Analyze(Command):
@@ -175,10 +175,12 @@ def analyze(options: Namespace) -> int:
     selection = Selection(options.since, options.until, *names)
     try:
         made = job.Job(options.input, options.output, progress, selection, options.compare, options.stream)
-        with engine(options, progress) as started:
-            if options.every is not None:
-                made.follow(started, options.every)
-            report = made.run(started)
+        report = made.unchanged() if options.every is None else None
+        if report is None:
+            with engine(options, progress) as started:
+                if options.every is not None:
+                    made.follow(started, options.every)
+                report = made.run(started)
     except job.JobRefused as refused:
         return failed(str(refused), refused.status)
     except job.FAILURES as error:
@@ -188,7 +190,7 @@ def analyze(options: Namespace) -> int:
     except Exception:
         traceback.print_exc()
         return FAILED  # Python's default status 1 is a verdict
-    progress(f"done: {options.output}/index.html")
+    progress(f"done: {made.output.name}/index.html")
     for line in headlines(report):
         print(f"warren analyze: {line}", file=sys.stderr)
     return exit_status(report["conservation"]["status"], options.fail_on)

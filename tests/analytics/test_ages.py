@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.amqp_client import Channel
-from warren.plugins.message_log.analysis import facts, ledger
+from warren.plugins.message_log.analysis import facts, ledger, store
 from warren.plugins.message_log.export import arrow_columns
 from warren.plugins.message_log.file_format import schema
 
@@ -58,11 +58,10 @@ def test_the_age_of_a_dead_letter_counts_from_the_first_publish(log: Log, tmp_pa
     assert slowest["age_us"] == pytest.approx(85_000_000, rel=0.001)
 
 
-@pytest.mark.parametrize("parts", [1, 3])
-def test_the_age_of_a_message_counts_over_links(tmp_path: Path, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("slices", [1, 4])
+def test_the_age_of_a_message_counts_over_links(tmp_path: Path, slices: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages pass two links; the last broker's consumers get some of them in later files."""
-    if parts > 1:
-        monkeypatch.setattr(ledger, "PART_BYTES", 20_000)
+    monkeypatch.setattr(store, "slices_of", lambda files: slices)
     first, second, third = (Log(tmp_path / "log", f"rabbit@{name}") for name in "abc")
     logs = (first, second, third)
     for each in logs:
@@ -142,8 +141,8 @@ def test_consumers_are_named_with_what_they_hold(log: Log, tmp_path: Path) -> No
 def test_only_the_slowest_messages_are_kept(log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = facts.SLOWEST._replace(top=3)
     monkeypatch.setitem(facts.FACTS, "slowest", few)
-    monkeypatch.setitem(ledger.SUMMARY, "slowest", few)
-    monkeypatch.setitem(ledger.OF_HOURS, "slowest", few)
+    for table in (ledger.OF_FILES, ledger.IN_SLICES, ledger.SUMMARY):
+        monkeypatch.setitem(table, "slowest", few)
     numbers = []
     for seconds in (5, 1, 4, 1, 3, 1):
         numbers.append(log.publish("q"))

@@ -156,12 +156,18 @@ def test_the_command_says_what_it_did(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"3 files with {log.row} rows were merged into 1\n")
     missing = run_here("compact", "--input", str(tmp_path / "nothing"))
     assert missing.returncode == 66 and len(missing.stderr.splitlines()) == 1
+    (tmp_path / "other").mkdir()
+    foreign = run_here("compact", "--input", str(tmp_path / "other"))
+    assert foreign.returncode == 66 and "no export of a broker" in foreign.stderr
 
 
-def test_a_folder_that_cannot_be_written_to_is_an_error_that_says_what_to_do() -> None:
-    done = run_here("compact", "--input", "/proc")
+def test_a_folder_that_cannot_be_written_to_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    (tmp_path / "manifest").touch()
+    done = run_here("compact", "--input", str(tmp_path))
     assert (done.returncode, done.stdout) == (70, "")
-    assert done.stderr == "warren compact: /proc/manifest: there is no such file or folder: check the path\n"
+    place = tmp_path / "manifest"
+    assert done.stderr == f"warren compact: {place}: it is a file, and a folder is needed: choose another path\n"
 
 
 def test_an_object_store_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -169,6 +175,7 @@ def test_an_object_store_is_refused_in_one_line(tmp_path: Path) -> None:
     assert (refused.returncode, refused.stdout) == (64, "")
     assert refused.stderr.startswith("warren compact: s3a://bucket/export: must be a folder of this machine")
     assert len(refused.stderr.splitlines()) == 1
+    (tmp_path / "events").mkdir()
     assert run_here("compact", "--input", f"file://{tmp_path}").returncode == 0
     nowhere = run_here("compact", "--input", "file://", folder=tmp_path)
     assert (nowhere.returncode, nowhere.stderr) == (64, "warren compact: --input: names no folder\n")

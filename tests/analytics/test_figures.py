@@ -40,8 +40,12 @@ def made_up_seconds() -> pa.Table:
 def test_no_peak_is_below_the_mean_or_that_of_a_coarser_grain() -> None:
     seconds = made_up_seconds()
     hour = np.array(seconds["second"]) // hours.HOUR_S
-    parts = [hours.series(seconds.filter(pa.array(hour == each))) for each in np.unique(hour)]
-    rows = [row for row in traffic.throughput(pa.concat_tables(parts)) if row["scope"] == "queue"]
+    parts = [hours.complete(hours.summarize(seconds.filter(pa.array(hour == each)))) for each in np.unique(hour)]
+    rows = [
+        row
+        for row in traffic.throughput(pa.concat_tables([part["series"] for part in parts]))
+        if row["scope"] == "queue"
+    ]
     assert len(rows) == SERIES * len(GRAINS)
     by_queue: dict[str, dict[str, Any]] = {}
     for row in rows:

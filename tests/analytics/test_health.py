@@ -192,6 +192,13 @@ def link_restart(folder: Path) -> None:
     log.write()
 
 
+def late_replies(folder: Path) -> None:
+    """Answers to clients that are gone."""
+    log = started(folder, QUEUE)
+    run(log, 12, lambda step: log.publish(exchange="", routing_key=f"amq.gen-{step}"))
+    log.write()
+
+
 def long_jobs(folder: Path) -> None:
     """Each message takes a consumer two minutes, and others wait."""
     log = started(folder, QUEUE)
@@ -253,7 +260,7 @@ def polled(folder: Path) -> None:
             mandatory_return,
             link_restart,
         ),
-        *(long_jobs, sampled, polled),
+        *(late_replies, long_jobs, sampled, polled),
     ],
 )
 def test_ordinary_traffic_raises_nothing(tmp_path: Path, history: Callable[[Path], None]) -> None:
@@ -325,6 +332,14 @@ def growing(log: Log, step: int) -> None:
 def typo(log: Log, step: int) -> None:
     log.round_trip(QUEUE)
     log.publish(routing_key="odrers")
+    if step == 5:
+        log.publish(routing_key="oders")
+
+
+def deleted(log: Log, step: int) -> None:
+    """The binding of a key is removed."""
+    log.publish(*([QUEUE] if step < 8 else []), routing_key="odrers")
+    consume(log, 1)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +353,8 @@ def typo(log: Log, step: int) -> None:
         ("poison", poison_at_the_head, "one message was delivered 60 times, 20 messages wait", 0),
         ("slow", slow, "consumers do not keep up, 105 messages wait, 0.7 more every second", 50),
         ("growing", growing, "messages enter faster than they leave, 105 messages wait, 0.7 more", 50),
-        ("unroutable", typo, "20 messages went to no queue", 0),
+        ("unroutable", deleted, "12 messages went to no queue", 80),
+        ("unroutable", typo, "21 messages went to no queue, with 2 keys", 0),
     ],
 )
 def test_a_sick_queue_raises_its_cause_and_nothing_else(

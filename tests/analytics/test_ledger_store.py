@@ -20,12 +20,13 @@ from warren.plugins.message_log.analysis.ledger import make_ledger
 from warren.plugins.message_log.analysis.report import make_report
 from warren.plugins.message_log.file_format import schema
 
+from . import scenes
 from .checking import report_of
 from .log import START, Log
 
 
-def write_hours(folder: Path) -> None:
-    """Two brokers over four hours; each hour ends with messages that leave in the next one."""
+def write_hours(folder: Path, step_s: int = 3_600) -> None:
+    """Two brokers over four hours, or longer times; each ends with messages that leave in the next one."""
     for node in ("rabbit@a", "rabbit@b"):
         log = Log(folder, node)
         log.declare("work", "slow")
@@ -40,7 +41,7 @@ def write_hours(folder: Path) -> None:
             waiting = [log.publish("slow") for _ in range(5)]
             log.snapshot()
             log.write()
-            log.now_us = (hour + 1) * 3_600_000_000
+            log.now_us = (hour + 1) * step_s * 1_000_000
         log.snapshot(schema.STOP)
         log.write()
 
@@ -63,13 +64,14 @@ def report(folder: Path, stored: Path) -> dict[str, Any]:
 def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The files of events that were reduced."""
     found: list[str] = []
-    reduce = module.reduce_events
+    reduce = module.facts_of_source
 
-    def counted(folder: Folder, ranges: Any, file: Any) -> Any:
-        found.append(file.path)
-        return reduce(folder, ranges, file)
+    def counted(*arguments: Any) -> Any:
+        source = arguments[-1]
+        found.append(source.stored or source.file.path)
+        return reduce(*arguments)
 
-    monkeypatch.setattr(module, "reduce_events", counted)
+    monkeypatch.setattr(module, "facts_of_source", counted)
     return iter([found])
 
 
@@ -138,11 +140,10 @@ def test_facts_of_changed_bytes_do_not_outlive_them(tmp_path: Path, whole: Path)
     assert report(whole, tmp_path / "stored")["conservation"]["status"] == "balanced"
 
 
-@pytest.mark.parametrize("name", ["facts.parquet", "traffic.parquet", "0000.parquet"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone"])
-def test_stored_facts_that_are_damaged_are_made_again(tmp_path: Path, whole: Path, name: str, damage: str) -> None:
+def test_stored_facts_that_are_damaged_are_made_again(tmp_path: Path, whole: Path, damage: str) -> None:
     first = report(whole, tmp_path / "stored")
-    (path,) = (tmp_path / "stored" / "hours").glob(f"*hour=07/{name}")
+    (path,) = (tmp_path / "stored" / "hours").glob("*hour=07/00.parquet")
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.unlink()
@@ -228,3 +229,54 @@ def test_a_file_with_columns_that_no_export_writes_is_skipped_by_name(
     made = report(whole, tmp_path / "stored")
     assert made["input"]["skipped_files"] == [str(path.relative_to(whole))]
     assert made["conservation"]["status"] == "imbalanced"
+
+
+def test_hours_of_earlier_days_become_days_and_facts_of_removed_files_are_removed(
+    tmp_path: Path, reads: Iterator[list[str]]
+) -> None:
+    read = next(reads)
+    whole, grown, stored = (tmp_path / name for name in ("whole", "grown", "stored"))
+    write_hours(whole, 24 * 3_600)
+    shutil.copytree(whole, grown)
+    newest = sorted((grown / schema.EVENTS).rglob("*.parquet"), key=lambda path: path.parent)[-6:]
+    held = {path: path.read_bytes() for path in newest}
+    for path in held:
+        path.unlink()
+    report(grown, stored)
+    assert all(path.name.startswith("dt=") for path in (stored / "hours").iterdir())
+    read.clear()
+    for path, data in held.items():
+        path.write_bytes(data)
+    made = report(grown, stored)
+    days = {path.name for path in (stored / "hours").iterdir() if path.name.startswith("day=")}
+    assert days == {"day=2026-11-22", "day=2026-11-23"}
+    merged = {path for path in read if not path.startswith(schema.EVENTS)}
+    assert set(read) - merged == {str(path.relative_to(grown)) for path in held}
+    assert merged == {"hours/dt=2026-11-22-hour=05/00.parquet"}
+    assert made == report(whole, tmp_path / "at once")
+    read.clear()
+    assert report(grown, stored) == made and read == []
+    shutil.rmtree(grown / schema.EVENTS / "dt=2026-11-22")
+    removed = report(grown, stored)
+    assert "day=2026-11-22" not in {path.name for path in (stored / "hours").iterdir()}
+    assert removed["totals"]["published"] == made["totals"]["published"] - 2 * 15
+
+
+def test_a_log_that_is_divided_into_slices_is_reported_as_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenes.well(tmp_path / "log")
+    scenes.damaged(tmp_path / "log")
+    whole = report_of(tmp_path / "log", tmp_path / "whole")
+    monkeypatch.setattr(module.store, "SLICE_BYTES", 150_000)
+    assert report_of(tmp_path / "log", tmp_path / "divided") == whole
+
+
+def test_a_file_that_is_reduced_in_parts_is_reported_as_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenes.well(tmp_path / "log")
+    whole = report_of(tmp_path / "log", tmp_path / "whole")
+    monkeypatch.setattr(module, "ROWS_AT_ONCE", 50)
+    monkeypatch.setattr(module.store, "SLICE_BYTES", 150_000)
+    assert report_of(tmp_path / "log", tmp_path / "divided") == whole

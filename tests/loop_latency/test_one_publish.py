@@ -13,11 +13,13 @@ from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import header_frame
 from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges.router import Route
 from warren.broker.core.messages.journal_port import Commit
 from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.queues import ready_messages
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
+from warren.broker.session.methods.tx import commit_in_steps
 
 from .broker import MeasuredPeer, StepMeter
 from .meter import TURN_MS, Meter
@@ -262,10 +264,12 @@ def test_a_commit_looks_at_very_many_queues_in_steps(peer: MeasuredPeer, step_me
     peer.connect().channel().transact()
     session = next(iter(peer.server.connections.values())).channels[1]
     transaction = session.transaction
+    address, targets = RoutingAddress("x", "k"), (queue,) * MILLION
+    route = Route(address, vhost.exchanges["amq.fanout"], targets, False, frozenset())
     for _ in step_meter.attempts():
-        message = Message(RoutingAddress("x", "k"), header_frame(1, Properties().encode(), 0), 1, 0, 0, False)
-        transaction.publish(vhost.exchanges["amq.fanout"], message, (queue,) * MILLION, False, ())
-        before, steps = queue.published, transaction.commit(session, Commit())
+        message = Message(address, header_frame(1, Properties().encode(), 0), 1, 0, 0, False)
+        transaction.publish(route, message, targets, ())
+        before, steps = queue.published, commit_in_steps(session, transaction, Commit())
         step = step_meter.measured(next)
         step_meter.begin()
         while queue.published == before:

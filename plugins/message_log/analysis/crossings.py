@@ -4,7 +4,7 @@ An upstream queue at several brokers may have the same name, so a link is named 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from ..file_format.schema import REQUEUE
 from .boots import Boot, micros
-from .facts import AGES, Fact, bucket, group, measures, names, unified
+from .facts import AGES, Fact, Numbers, codes, group, measures, names, numbers_of, unified
 from .reduction import histogram, joined
 from .timeline import Steps
 
@@ -70,10 +70,12 @@ class DownstreamLog:
     stopped: bool
     dark: tuple[tuple[int, int], ...]
 
-    def has(self, at_us: int) -> bool:
-        """Return whether what arrived at this time is logged for certain."""
-        dark = any(since <= at_us <= until for since, until in self.dark)
-        return not dark and (self.stopped or at_us <= self.until_us)
+    def has(self, at_us: Numbers) -> Numbers:
+        """Return whether what arrived at these times is logged for certain."""
+        certain = np.full(len(at_us), self.stopped) | (at_us <= self.until_us)
+        for since, until in self.dark:
+            certain &= (at_us < since) | (at_us > until)
+        return certain
 
 
 def logs_of(boots: Iterable[Boot]) -> dict[str, DownstreamLog]:
@@ -136,27 +138,49 @@ def links(
     """Return the counts of links, histograms of their lags, and the messages that did not arrive, LOST at most."""
     counts: dict[Link, LinkCount] = {}
     lost: list[dict[str, Any]] = []
-    lags: list[tuple[str, str | None, int]] = []
-    for row in crossings.to_pylist():
+    lags = [LAGS.schema.empty_table()]
+    for rows in by_side(crossings):
+        row = rows.slice(0, 1).to_pylist()[0]
         side = row["link"], row["node"], row["upstream"]
         upstream_node = row["upstream_node"] if row["upstream_node"] is not None else known.upstreams.get(side)
         link = row["link"], upstream_node
         count = counts.setdefault(link, LinkCount(*link))
-        add(count, row)
+        add(count, row, rows)
         log = logs.get(known.downstreams.get(link, "")) if upstream_node is not None else None
-        short = max(row["taken"] - row["arrived"], 0)
+        short = np.maximum(number(rows, "taken") - number(rows, "arrived"), 0)
         if log is not None:
-            count.missing, count.pending = count.missing or 0, count.pending or 0
-            if short and row["left"] is not None and log.has(row["left"]):
-                count.missing += short
-                if len(lost) < LOST:
-                    named = {name: row[name] for name in ("link", "identity", "left")}
-                    lost.append(named | {"records": short, "node": upstream_node})
-            else:
-                count.pending += short
-        if row["entered"] is not None and row["published"] is not None:
-            lags.append((*link, row["entered"] - row["published"]))
-    return list(counts.values()), histograms(lags), lost
+            certain = is_there(rows, "left") & log.has(number(rows, "left"))
+            count.missing = (count.missing or 0) + int(short[certain].sum())
+            count.pending = (count.pending or 0) + int(short[~certain].sum())
+            absent = rows.append_column("records", pa.array(short)).filter(pa.array(certain & (short > 0)))
+            shown = absent.select(["link", "identity", "left", "records"]).slice(0, LOST - len(lost))
+            lost += [each | {"node": upstream_node} for each in shown.to_pylist()]
+        timed = is_there(rows, "entered") & is_there(rows, "published")
+        nodes = pa.array([upstream_node] * len(short), pa.string())
+        named = rows.select(["link"]).append_column("upstream_node", nodes)
+        lag_us = np.maximum(number(rows, "entered") - number(rows, "published"), 0)[timed]
+        lags.append(histogram(LAGS, named.filter(pa.array(timed)), lag_us))
+    return list(counts.values()), group(LAGS, pa.concat_tables(lags)), lost
+
+
+def by_side(crossings: pa.Table) -> Iterator[pa.Table]:
+    """Yield the crossings of each link, as one of its brokers or both name it."""
+    table = unified(crossings)
+    if table.num_rows:
+        names = [codes(table[name]) for name in ("link", "node", "vhost", "upstream", "upstream_node")]
+        _, place, sizes = np.unique(np.stack(names, axis=1), axis=0, return_inverse=True, return_counts=True)
+        ordered = table.take(pa.array(np.argsort(place.ravel(), kind="stable")))
+        for end, size in zip(np.cumsum(sizes), sizes, strict=True):
+            yield ordered.slice(end - size, size)
+
+
+def number(rows: pa.Table, name: str) -> Numbers:
+    """Return a column of numbers, 0 for null."""
+    return numbers_of(rows[name].fill_null(0))
+
+
+def is_there(rows: pa.Table, name: str) -> Numbers:
+    return numbers_of(rows[name].is_valid())
 
 
 def ages(crossings: pa.Table, receipts: pa.Table) -> pa.Table:
@@ -232,34 +256,24 @@ HOW_MERGED: dict[str, Callable[[list[Any]], Any]] = {
 LOST = 10_000
 
 
-def add(count: LinkCount, row: Mapping[str, Any]) -> None:
-    """Add the row of a message."""
+def add(count: LinkCount, names: Mapping[str, Any], rows: pa.Table) -> None:
+    """Add crossings with the same names of brokers."""
     for name in ("taken", "arrived", "discarded"):
-        setattr(count, name, getattr(count, name) + row[name])
+        setattr(count, name, getattr(count, name) + int(number(rows, name).sum()))
     for name in ("node", "vhost", "upstream"):
-        if row[name] is not None:
-            setattr(count, name, max(getattr(count, name) or "", row[name]))
-    count.equal += row["taken"] if row["taken"] > 1 else 0
-    count.duplicates += max(row["arrived"] - max(row["taken"], 1), 0)
-    if row["entered"] is not None:
-        count.first_arrival_us = min(row["entered"], count.first_arrival_us or row["entered"])
-        count.last_arrival_us = max(row["last_entered"], count.last_arrival_us or 0)
-        count.negative_lags += row["published"] is not None and row["entered"] < row["published"]
-    if row["hops"] is not None:
-        count.hops += row["hops"]
-        count.with_hops += 1
-        count.most_hops = max(row["hops"], count.most_hops or 0)
-
-
-def histograms(lags: list[tuple[str, str | None, int]]) -> pa.Table:
-    """Return histograms of lags by link."""
-    link, upstream_node, lag = zip(*lags, strict=True) if lags else ((), (), ())
-    lag_us = np.maximum(np.array(lag, "i8"), 0)
-    columns = {
-        "link": pa.array(link, pa.string()).dictionary_encode(),
-        "upstream_node": pa.array(upstream_node, pa.string()),
-        "bucket": bucket(lag_us),
-        "records": np.ones(len(lag_us), "i8"),
-        "highest_us": lag_us,
-    }
-    return group(LAGS, pa.table(columns).cast(LAGS.schema))
+        if names[name] is not None:
+            setattr(count, name, max(getattr(count, name) or "", names[name]))
+    count.equal += int(number(rows, "taken")[number(rows, "taken") > 1].sum())
+    count.duplicates += int(np.maximum(number(rows, "arrived") - np.maximum(number(rows, "taken"), 1), 0).sum())
+    entered = is_there(rows, "entered")
+    if entered.any():
+        first_us, last_us = int(number(rows, "entered")[entered].min()), int(number(rows, "last_entered").max())
+        count.first_arrival_us = min(first_us, count.first_arrival_us or first_us)
+        count.last_arrival_us = max(last_us, count.last_arrival_us or 0)
+        early = number(rows, "entered") < number(rows, "published")
+        count.negative_lags += int((entered & is_there(rows, "published") & early).sum())
+    with_hops = is_there(rows, "hops")
+    if with_hops.any():
+        count.hops += int(number(rows, "hops").sum())
+        count.with_hops += int(with_hops.sum())
+        count.most_hops = max(int(number(rows, "hops").max()), count.most_hops or 0)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Item = TypeVar("Item")
-Key = TypeVar("Key")
 Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 AT_ONCE = 16  # values that are merged in one step, and at most so many of a key are held
+PARTITIONS = 256  # at most, of the keys of a merge
 PYTHON_ERROR = re.compile(r"^Traceback .*\n(?:[ \t].*\n)*([\w.]+)(?:: (.*))?$", re.MULTILINE)
 TASKS = 4  # for each core, of many small files
 
@@ -39,12 +39,17 @@ class Engine(Protocol):
 
     def reduce(
         self,
-        function: Callable[[Item], Iterable[tuple[Key, Value]]],
+        function: Callable[[Item], Iterable[tuple[int, Value]]],
         items: Sequence[Item],
         merge: Callable[[list[Value]], Value],
-        finish: Callable[[tuple[Key, Value]], Result],
+        finish: Callable[[tuple[int, Value]], Result],
+        keys: int = 1,
+        tasks: int = 1,
     ) -> list[Result]:
-        """Merge the values that the function yields for all items, by key, and return what `finish` makes of each."""
+        """Merge the values that the function yields for all items, by key, and return what `finish` makes of each.
+
+        Keys are the numbers below `keys`. The items are divided into at least so many `tasks`.
+        """
 
 
 class InProcess:
@@ -58,14 +63,16 @@ class InProcess:
 
     def reduce(
         self,
-        function: Callable[[Item], Iterable[tuple[Key, Value]]],
+        function: Callable[[Item], Iterable[tuple[int, Value]]],
         items: Sequence[Item],
         merge: Callable[[list[Value]], Value],
-        finish: Callable[[tuple[Key, Value]], Result],
+        finish: Callable[[tuple[int, Value]], Result],
+        keys: int = 1,
+        tasks: int = 1,
     ) -> list[Result]:
-        groups: dict[Key, list[Value]] = {}
-        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            for pairs in threads.map(lambda item: list(function(item)), items):
+        groups: dict[int, list[Value]] = {}
+        for first in range(0, len(items), AT_ONCE):  # so that what waits for its merge is bounded
+            for pairs in self.map(lambda item: list(function(item)), items[first : first + AT_ONCE]):
                 for key, value in pairs:
                     groups[key] = append(merge, groups.get(key, []), value)
         return [finish((key, merge(groups.pop(key)))) for key in list(groups)]
@@ -87,15 +94,19 @@ class Spark:
 
     def reduce(
         self,
-        function: Callable[[Item], Iterable[tuple[Key, Value]]],
+        function: Callable[[Item], Iterable[tuple[int, Value]]],
         items: Sequence[Item],
         merge: Callable[[list[Value]], Value],
-        finish: Callable[[tuple[Key, Value]], Result],
+        finish: Callable[[tuple[int, Value]], Result],
+        keys: int = 1,
+        tasks: int = 1,
     ) -> list[Result]:
         if not items:
             return []
-        pairs = self._context.parallelize(items, self._tasks(items)).flatMap(function)
-        groups = pairs.combineByKey(one_of, partial(append, merge), partial(extend, merge))
+        tasks = max(self._tasks(items), min(tasks, len(items)))
+        pairs = self._context.parallelize(items, tasks).flatMap(function)
+        steps = one_of, partial(append, merge), partial(extend, merge)
+        groups = pairs.combineByKey(*steps, min(keys, PARTITIONS), int)
         with errors_of_tasks():
             return groups.mapValues(merge).map(finish).collect()
 

@@ -113,7 +113,7 @@ ROUTES = Fact(
     {
         **measures("sum", "published", "bytes", "unroutable", "returned"),
         **measures("min", "unroutable_since", type=TIME),
-        **measures("max", "unroutable_last", type=TIME),
+        **measures("max", "unroutable_last", "routed_last", type=TIME),
         **measures("max", "unroutable_message", type=pa.string()),
     },
 )
@@ -206,15 +206,27 @@ def bucket(microseconds: Numbers) -> Numbers:
 
 
 def unified(rows: pa.Table) -> pa.Table:
-    """Return rows in one chunk, each column of names with one dictionary.
-
-    `Table.unify_dictionaries` crashes the process when a chunk is empty (pyarrow 26).
-    """
+    """Return rows in one chunk, each column of names with one dictionary."""
     for place, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type) and rows.column(place).num_chunks != 1:
-            names = rows.column(place).cast(pa.string()).dictionary_encode()
-            rows = rows.set_column(place, field.name, names.cast(NAME))
+            rows = rows.set_column(place, field, with_one_dictionary(rows.column(place)))
     return rows.combine_chunks()
+
+
+def with_one_dictionary(names: pa.ChunkedArray) -> pa.Array:
+    """Return a column of names with one dictionary. `ChunkedArray.unify_dictionaries` may crash (pyarrow 26)."""
+    if not names.num_chunks:
+        return pa.array([], names.type)
+    ends = np.cumsum([len(chunk.dictionary) for chunk in names.chunks])
+    coded = pa.concat_arrays([chunk.dictionary for chunk in names.chunks]).dictionary_encode()
+    places = np.r_[numbers_of(coded.indices), 0]
+    codes = [
+        places[numbers_of(chunk.indices.fill_null(0)) + end]
+        for chunk, end in zip(names.chunks, [0, *ends], strict=False)
+    ]
+    absent = [numbers_of(chunk.indices.is_null()) for chunk in names.chunks]
+    indices = pa.array(np.concatenate(codes).astype("i4"), mask=np.concatenate(absent))
+    return pa.DictionaryArray.from_arrays(indices, coded.dictionary)
 
 
 def group(fact: Fact, rows: pa.Table) -> pa.Table:
@@ -252,7 +264,7 @@ def merge(parts: Iterable[Facts], facts: Mapping[str, Fact] = FACTS) -> Facts:
     parts = list(parts)
     merged = {}
     for name, fact in facts.items():
-        rows = pa.concat_tables([part[name] for part in parts])
+        rows = pa.concat_tables([part[name] for part in parts if name in part] or [fact.schema.empty_table()])
         merged[name] = merge_ranges(rows) if fact is ROWS else group(fact, rows)
     return merged
 
@@ -383,6 +395,61 @@ def as_column(values: Any, type: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_dictionary(type) and not pa.types.is_dictionary(column.type):
         return column.cast(pa.string()).dictionary_encode()
     return column.cast(type)
+
+
+SLICED_BY = {  # the column of each fact by which it is divided; facts without one are in the first slice
+    **dict.fromkeys(("kinds", "moments", "latencies", "ages", "consumers", "holds", "balances"), "queue"),
+    **dict.fromkeys(("series", "minutes", "seconds"), "name"),
+    **dict.fromkeys(("attempts", "slowest", "journeys", "messages", "arrivals"), "msg_seq"),
+    "transfers": "conn_id",
+    "routes": "routing_key",
+    **dict.fromkeys(("crossings", "receipts"), "identity"),
+}
+FACTOR = 1_000_003  # of the bytes of a name in its number
+NAME_BYTES = 24  # of a name, the last ones, that decide on its slice
+
+
+def divide(facts: Facts, count: int) -> list[Facts]:
+    """Divide facts into `count` slices, so that rows with the same keys, and those of a message, are in the same one.
+
+    A slice of facts that are divided into a divisor of `count` consists of whole slices.
+    """
+    if count == 1:
+        return [facts]
+    slices: list[Facts] = [{} for _ in range(count)]
+    for name, rows in facts.items():
+        column = SLICED_BY.get(name)
+        numbers = slice_numbers(rows[column]) % count if column is not None else np.zeros(rows.num_rows, "i8")
+        order = np.argsort(numbers, kind="stable")
+        ordered, ends = rows.take(pa.array(order)), np.cumsum(np.bincount(numbers, minlength=count))
+        for place, (begin, end) in enumerate(zip(np.r_[0, ends], ends, strict=False)):
+            slices[place][name] = ordered.slice(begin, end - begin)
+    return slices
+
+
+def slice_numbers(column: pa.ChunkedArray) -> Numbers:
+    """Return a number for each value, the same in all processes: 0 for null."""
+    if pa.types.is_integer(column.type):
+        return numbers_of(column)
+    if pa.types.is_dictionary(column.type):
+        coded = unified(pa.table({"": column}))[""].combine_chunks()
+        numbers: Numbers = np.r_[text_numbers(coded.dictionary), 0]
+        return numbers.take(numbers_of(coded.indices.fill_null(-1)))
+    return text_numbers(column.combine_chunks())
+
+
+def text_numbers(texts: pa.Array) -> Numbers:
+    """Return a number for each text, from its last bytes."""
+    texts = pa.concat_arrays([texts])  # begins at the start of its buffers
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, "i4", len(texts) + 1).astype("i8") if len(texts) else np.zeros(1, "i8")
+    content = np.frombuffer(data, "u1") if data is not None and data.size else np.zeros(1, "u1")
+    numbers = np.zeros(len(texts), "u4")
+    for back in range(1, NAME_BYTES + 1):
+        place = ends[1:] - back
+        numbers = np.where(place >= ends[:-1], (numbers * np.uint32(FACTOR)) ^ content[np.maximum(place, 0)], numbers)
+    found: Numbers = (numbers ^ (numbers >> np.uint32(15))).astype("i8")
+    return found
 
 
 def is_empty(facts: Facts) -> bool:

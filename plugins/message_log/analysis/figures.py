@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..file_format import schema
-from ..file_format.schema import ACK, DELIVER, FED_IN, FED_OUT, PUBLISH
+from ..file_format.schema import ACK, DELIVER, FED_OUT
 from .boots import micros
 from .crossings import LinkCount
 from .facts import Facts, quantile_table
@@ -134,15 +134,11 @@ def at_us(row: Values) -> int:
     return micros(row["ts_us"])
 
 
-def capacity(readings: list[Values], handled_in_hours: Iterable[Handled]) -> list[Values]:
+def capacity(readings: list[Values], handled: Handled) -> list[Values]:
     """Return by node its memory and disk, quantiles of its loop and journal, and processor time for a message.
 
     `cpu_us_per_message` is the slope of processor time over messages in and out, of intervals between two readings.
     """
-    handled: Handled = {}
-    for hour in handled_in_hours:
-        for boot, seconds in hour.items():
-            handled.setdefault(boot, {}).update(seconds)
     rows = []
     for (node,), of_node in keyed(readings, "node").items():
         row: Values = {"node": node}
@@ -169,15 +165,11 @@ def added(histograms: Iterable[list[int]]) -> list[int]:
     return counts
 
 
-def handled_by_second(traffic: pa.Table) -> Handled:
-    """Return the messages in and out by second of each boot."""
+def handled_by_second(handled: pa.Table) -> Handled:
+    """Return the messages in and out by second of each boot (`hours.HANDLED`)."""
     found: Handled = {}
-    rows = traffic.select(["node", "boot_id", "event", "second", "weight"])
-    sums = rows.group_by(["node", "boot_id", "event", "second"], use_threads=False).aggregate([("weight", "sum")])
-    for row in sums.to_pylist():
-        if row["event"] in (PUBLISH, FED_IN, DELIVER):
-            seconds = found.setdefault((row["node"], row["boot_id"]), {})
-            seconds[row["second"]] = seconds.get(row["second"], 0) + row["weight_sum"] / WEIGHT
+    for row in handled.to_pylist():
+        found.setdefault((row["node"], row["boot_id"]), {})[row["second"]] = row["weight"] / WEIGHT
     return found
 
 

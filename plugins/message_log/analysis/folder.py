@@ -1,5 +1,8 @@
 """A folder of files, on a disk of this machine or at a URL of an object store."""
 
+from __future__ import annotations
+
+import copy
 import hashlib
 import os
 from pathlib import Path
@@ -21,15 +24,32 @@ class Folder:
     """A folder on a disk or at a URL such as s3://bucket/folder. Paths are relative to it."""
 
     def __init__(self, folder: str) -> None:
-        """Raises ValueError, OSError."""
+        """`name` is without the secrets that a URL may have. Raises ValueError, OSError."""
         scheme, separator, rest = folder.partition("://")
-        self.name = folder
-        self.system, place = (
-            pa_fs.FileSystem.from_uri(f"{SCHEMES.get(scheme, scheme)}://{rest}")
-            if separator
-            else (pa_fs.LocalFileSystem(), str(Path(folder).absolute()))
-        )
+        if not separator:
+            self.name, self.system = folder, pa_fs.LocalFileSystem()
+            self.place = str(Path(folder).resolve())
+            return
+        self.name = f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}".rstrip("/")
+        try:
+            self.system, place = pa_fs.FileSystem.from_uri(f"{SCHEMES.get(scheme, scheme)}://{rest}")
+        except (OSError, ValueError) as error:
+            text = str(error) if self.name == folder else "not the URL of a folder that can be used"
+            raise ValueError(f"{self.name}: {text}") from None
         self.place = place.rstrip("/")
+
+    def below(self, path: str) -> Folder:
+        """Return a folder in this one."""
+        return self._other(f"/{path}")
+
+    def beside(self, suffix: str) -> Folder:
+        """Return the folder whose name is that of this one and a suffix."""
+        return self._other(suffix)
+
+    def _other(self, suffix: str) -> Folder:
+        other = copy.copy(self)
+        other.name, other.place = self.name.rstrip("/") + suffix, self.place + suffix
+        return other
 
     @property
     def local(self) -> Path | None:
@@ -83,10 +103,10 @@ class Folder:
                 digest.update(block)
         return digest.hexdigest()
 
-    def write(self, path: str, table: pa.Table) -> None:
+    def write(self, path: str, table: pa.Table, row_group_size: int | None = None) -> None:
         """Write a table to a file."""
         with self._create(path) as stream:
-            pq.write_table(table, stream, compression="zstd")
+            pq.write_table(table, stream, row_group_size, compression="zstd")
 
     def write_bytes(self, path: str, data: bytes) -> None:
         """Write a file."""

@@ -212,12 +212,14 @@ class Judge:
         return boot is not None and at is not None and micros(boot.last) - micros(at) <= within_s * SECOND
 
     def is_lost(self, route: Values) -> bool:
-        """Return whether all messages of a routing key go to no queue, and are not returned."""
-        lost = route["unroutable"] - route["returned"]
+        """Return whether messages of a routing key go to no queue now, and are not returned."""
+        if route["exchange"] == "" and (route["routing_key"] or "").startswith(REPLY_QUEUES):
+            return False  # the client that asked is gone
+        last, routed_us = route["unroutable_last"], micros(route["routed_last"])
         return (
-            lost > 0
-            and route["unroutable"] == route["published"]
-            and (self.is_recent(route, route["unroutable_last"], NOW_S))
+            route["unroutable"] > route["returned"]
+            and self.is_recent(route, last, NOW_S)
+            and micros(last) - routed_us >= LEAST_S * SECOND
         )
 
     def example(self, queue: Queue, which: str) -> str | None:
@@ -274,24 +276,22 @@ class Judge:
         return None
 
     def of_routes(self) -> list[Finding]:
-        return [
-            Finding(
-                UNROUTABLE,
-                row["node"],
-                row["vhost"],
-                None,
-                row["unroutable_since"],
-                f"{number(lost)} went to no queue",
-                lost,
-                row["unroutable_message"],
-                row["exchange"],
-                row["routing_key"],
-            )
-            for row in self.unroutable
-            for lost in [round((row["unroutable"] - row["returned"]) / WEIGHT)]
-        ]
+        """Return the exchanges with unroutable messages, each with the key that most of them have."""
+        of_exchanges: dict[tuple[Any, ...], list[Values]] = {}
+        for row in self.unroutable:
+            of_exchanges.setdefault((row["node"], row["vhost"], row["exchange"]), []).append(row)
+        found = []
+        for (node, vhost, exchange), rows in of_exchanges.items():
+            first = max(rows, key=lambda row: (row["unroutable"] - row["returned"], row["routing_key"] or ""))
+            lost = round(sum(row["unroutable"] - row["returned"] for row in rows) / WEIGHT)
+            since = min(max(filter(None, (row["unroutable_since"], row["routed_last"]))) for row in rows)
+            text = f"{number(lost)} went to no queue" + (f", with {len(rows):,} keys" if len(rows) > 1 else "")
+            example = first["unroutable_message"], exchange, first["routing_key"]
+            found.append(Finding(UNROUTABLE, node, vhost, None, since, text, lost, *example))
+        return found
 
 
+REPLY_QUEUES = ("amq.rabbitmq.reply-to.", "amq.gen-")  # the beginnings of the names of queues of one client
 LINK_QUEUE = "federation: "  # the beginning of the names of queues from which links consume
 
 

@@ -1,6 +1,7 @@
 """The run of an analysis: it makes the ledger of an export and publishes its report."""
 
 import fcntl
+import hashlib
 import json
 import os
 import sys
@@ -8,23 +9,26 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+import msgspec
 import pyarrow as pa
 
 from ..file_format import schema
 from ..file_format.report_folder import PAGE, REPORT, SUMMARY, TABLES, summary_of
+from .boots import FILE_AGE_S, SILENCE_S, micros
 from .compare import UnusableReport, compare, parse
 from .engine import Engine
 from .folder import Folder, Vanished
 from .ledger import Ledger, make_ledger
 from .page.document import document
-from .publication import is_free, new_run, publish, report_of
-from .report import Report, make_report
+from .publication import is_free, new_run, publish, published, report_of
+from .report import SCHEMA, Report, make_report
 from .selection import ALL, Selection
+from .store import VERSION
 from .traffic import Values
 
 NO_INPUT, NO_OUTPUT = 66, 73  # EX_NOINPUT and EX_CANTCREAT of sysexits.h
 LISTINGS = 5  # at most
-STATE, LOCK, MARK = ".state", "lock", "input"  # the suffix of the folder with the facts of a stream, and files in it
+STATE, LOCK, MARK, LAST = ".state", "lock", "input", "last.json"  # the suffix of a stream's folder, and files in it
 FAILURES = (OSError, ValueError, pa.ArrowException)
 """The errors of a run whose folders cannot be read or written."""
 LogProgress = Callable[[str], None]  # logs the step that begins
@@ -36,6 +40,14 @@ class JobRefused(Exception):
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
         self.status = status
+
+
+class Last(msgspec.Struct):
+    """The last run of a stream: its input as `Job._listed`, its path, and the time when its verdict may change."""
+
+    listed: str
+    run: str
+    until_us: int | None
 
 
 class Job:
@@ -55,7 +67,8 @@ class Job:
         stream: bool = False,
     ) -> None:
         """Check the folders. Raises JobRefused, OSError or ValueError."""
-        self.folder, self.output, self.state = Folder(folder), Folder(output), Folder(output.rstrip("/") + STATE)
+        self.folder, self.output = opened(folder, NO_INPUT), opened(output, NO_OUTPUT)
+        self.state = self.output.beside(STATE)
         self._log = log
         self._selection = selection
         self._stream = stream
@@ -68,8 +81,9 @@ class Job:
 
         Raises JobRefused or one of FAILURES, and publishes nothing then.
         """
+        listed = self._listed()
         with self._lock(), new_run(self.output) as run:
-            facts = self.state if self._stream else Folder(f"{self.output.name.rstrip('/')}/{run}/_facts")
+            facts = self.state if self._stream else self.output.below(f"{run}/_facts")
             self._log("reduce")
             ledger = self._make_ledger(engine, facts)
             self._log("report")
@@ -79,13 +93,37 @@ class Job:
             self._write(run, report)
             self.output.remove(f"{run}/_facts")
             publish(self.output, run)
+            if self._stream:
+                last = Last(listed, run, silent_from_us(ledger))
+                self.state.write_bytes(LAST, msgspec.json.encode(last))
         return report.values
+
+    def unchanged(self) -> Values | None:
+        """Return the published report of a stream if a run would report the same, or None. Raises OSError, ValueError.
+
+        It does if the files of the input are those of the last run, and no broker can have been silent for too long
+        since.
+        """
+        if not self._stream or not self.state.exists(LAST) or not published(self.output):
+            return None
+        last = msgspec.json.decode(self.state.read_text(LAST), type=Last)
+        current = report_of(self.output)
+        if last.listed != self._listed() or not current.startswith(f"{last.run}/"):
+            return None
+        if last.until_us is not None and time.time_ns() // 1000 >= last.until_us:
+            return None
+        return parse(self.output.read_text(current))
+
+    def _listed(self) -> str:
+        """Return a checksum of the names and sizes of all files of the input, of their manifests too."""
+        content = repr([VERSION, SCHEMA, *self.folder.files("").items()])
+        return hashlib.sha256(content.encode()).hexdigest()
 
     def follow(self, engine: Engine, every_s: float) -> None:
         """Report again and again, also after a run that failed. Raises JobRefused."""
         while True:
             try:
-                report = self.run(engine)
+                report = self.unchanged() or self.run(engine)
                 self._log(f"{report['health']['sentence']} {report['verdict']} Next look in {every_s:g} s")
             except FAILURES as error:
                 self._log(f"{one_line(error)}. Next look in {every_s:g} s")
@@ -138,6 +176,14 @@ class Job:
         return locked(self.state) if self._stream else locked(None)
 
 
+def silent_from_us(ledger: Ledger) -> int | None:
+    """Return when the first of the running brokers has been silent for too long, or None if none is running."""
+    ages = ledger.input.file_ages_s()
+    running = [boot for boot in ledger.boots if not (boot.stopped or boot.killed or boot.silent)]
+    ends = [micros(boot.last) + (ages.get(boot.key, FILE_AGE_S) + SILENCE_S) * 1_000_000 for boot in running]
+    return min(ends, default=None)
+
+
 @contextmanager
 def locked(state: Folder | None) -> Iterator[None]:
     """Hold the lock of a folder of this machine; there are none in an object store. Raises JobRefused."""
@@ -154,15 +200,23 @@ def locked(state: Folder | None) -> Iterator[None]:
         os.close(file)
 
 
+def opened(folder: str, status: int) -> Folder:
+    """Return a folder. Raises JobRefused with this status if its URL is none."""
+    try:
+        return Folder(folder)
+    except (OSError, ValueError) as error:
+        raise JobRefused(one_line(error), status) from None
+
+
 def read_old(folder: str | None) -> Values | None:
     """Return the report in a folder, to compare with. Raises JobRefused if there is none."""
     if folder is None:
         return None
+    place = opened(folder, NO_INPUT)
     try:
-        place = Folder(folder)
         return parse(place.read_text(report_of(place)))
     except (OSError, ValueError, UnusableReport) as error:
-        raise JobRefused(f"{folder}: cannot be compared with: {one_line(error)}", NO_INPUT) from None
+        raise JobRefused(f"{place.name}: cannot be compared with: {one_line(error)}", NO_INPUT) from None
 
 
 def dump(made: Values) -> str:

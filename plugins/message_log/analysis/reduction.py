@@ -316,6 +316,7 @@ def routes(events: Events) -> pa.Table:
         returned=np.where(returned, events.weight, 0),
         unroutable_since=at,
         unroutable_last=at,
+        routed_last=only(events.number("ts_us"), published & (events.number("routed") > 0)),
         unroutable_message=message,
     )
 

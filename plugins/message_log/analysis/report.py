@@ -16,10 +16,10 @@ from . import figures, health, store, traffic
 from .boots import Boot, restarts
 from .crossings import lags_by_step
 from .engine import Engine
-from .facts import CROSSINGS, TRAFFIC, Table
+from .facts import Table
 from .folder import Folder
 from .input import HOUR, LogFile
-from .ledger import BAD_ROWS, Ledger, SelectedFolder, read_rows, skip
+from .ledger import BAD_ROWS, OF_TIMELINE, Ledger, SelectedFolder, crossings_in, read_rows, skip
 from .selection import SPAN
 from .snapshots import Window, merge_trends, trends_in
 from .timeline import Frame, Lengths, Queue, Steps, by_step, lengths_by_step, merge_lengths, timeline
@@ -67,7 +67,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     """Make the report of a ledger. Raises OSError."""
     facts, snapshots = ledger.facts, ledger.snapshots
     kinds = facts["kinds"].to_pylist()
-    latency = traffic.latency(facts["latencies"])
+    latency = ledger.latency
     read = list(engine.map(partial(metrics, ledger.folder), ledger.input.of(METRICS)))
     skip(ledger.input, [path for path, rows in read if rows is None])
     readings = [row for _, rows in read for row in rows or ()]
@@ -76,12 +76,12 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     growth = trends(engine, ledger)
     judge = health.Judge(ledger.boots, kinds, facts, latency)
     wrong = health.findings(ledger.boots, snapshots, growth, judge, readings)
-    seconds = list(engine.map(partial(of_hour, ledger.place, frame.steps, frame.chosen), ledger.hours))
+    counts, handled = counts_of(engine, ledger, frame)
     made = {
         "wrong_now": [asdict(finding) | {"line": health.line(finding)} for finding in wrong],
-        "throughput": traffic.throughput(facts["series"]),
+        "throughput": ledger.throughput,
         "latency": latency,
-        "end_to_end": traffic.end_to_end(facts["ages"]),
+        "end_to_end": ledger.end_to_end,
         "slowest": facts["slowest"].to_pylist(),
         "backlog": figures.backlog(snapshots, growth),
         "clients": traffic.clients(facts["transfers"]),
@@ -96,14 +96,13 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
         "consumers": figures.consumers(snapshots, kinds, latency),
         "consumers_by_name": traffic.consumers_by_name(facts["consumers"], facts["holds"]),
         "churn": figures.churn(readings),
-        "capacity": figures.capacity(readings, [rows for _, rows in seconds]),
+        "capacity": figures.capacity(readings, handled),
         "durability": [asdict(each) for each in ledger.durability],
     }
     lists = {name: first(rows, ORDERS[name], LONG.get(name, LISTED)) for name, rows in made.items()}
     conservation = conservation_of(ledger)
     named = [*conservation["imbalances"], *lists["poison"]]
     add_names(ledger, [row for row in named if row["msg_seq"] is not None])
-    counts = [row for rows, _ in seconds for row in rows]
     values = {
         "schema": SCHEMA,
         "verdict": ledger.verdict.sentence(),
@@ -177,12 +176,24 @@ def metrics(folder: SelectedFolder, file: LogFile) -> tuple[str, list[Values] | 
     return file.path, [{name: row.get(name) for name in names} for row in checked.to_pylist()]
 
 
-def of_hour(
-    place: Folder, steps: Steps | None, chosen: list[Queue], hour: str
-) -> tuple[list[Values], dict[tuple[str, str], dict[int, float]]]:
-    """Return what the timeline and the capacity need of the seconds of an hour."""
-    seconds = place.read(f"hours/{hour}/{store.TRAFFIC}", TRAFFIC.schema)
-    return by_step(seconds, steps, chosen) if steps is not None else [], figures.handled_by_second(seconds)
+def counts_of(engine: Engine, ledger: Ledger, frame: Frame) -> tuple[list[Values], figures.Handled]:
+    """Return the counts of the timeline (`by_step`), and the messages in and out of each boot by second."""
+    counts: list[Values] = []
+    handled: figures.Handled = {}
+    for rows, seconds in engine.map(partial(of_slice, ledger.place, frame.steps, frame.chosen), ledger.stored):
+        counts += rows
+        for boot, of_boot in seconds.items():
+            handled.setdefault(boot, {}).update(of_boot)
+    return counts, handled
+
+
+def of_slice(
+    place: Folder, steps: Steps | None, chosen: list[Queue], path: str
+) -> tuple[list[Values], figures.Handled]:
+    """Return what the timeline and the capacity need of a slice of an hour."""
+    facts = store.load(place, path, OF_TIMELINE)
+    rows = by_step(facts["moments"], facts["waits"], steps, chosen) if steps is not None else []
+    return rows, figures.handled_by_second(facts["handled"])
 
 
 def lengths(engine: Engine, ledger: Ledger, frame: Frame) -> Lengths:
@@ -205,11 +216,11 @@ def lags(engine: Engine, ledger: Ledger, frame: Frame) -> list[Values]:
     """Return the lags of links by step."""
     if frame.steps is None:
         return []
-    return [row for rows in engine.map(partial(lags_in, ledger.place, frame.steps), ledger.parts) for row in rows]
+    return [row for rows in engine.map(partial(lags_in, ledger.place, frame.steps), ledger.slices) for row in rows]
 
 
-def lags_in(place: Folder, steps: Steps, part: str) -> list[Values]:
-    return lags_by_step(place.read(f"{part}/crossings.parquet", CROSSINGS.schema), steps)
+def lags_in(place: Folder, steps: Steps, number: int) -> list[Values]:
+    return lags_by_step(crossings_in(place, number), steps)
 
 
 def add_names(ledger: Ledger, rows: list[Values]) -> None:

@@ -24,13 +24,14 @@ HOME = ("SPARK_HOME", str(Path(pyspark.__file__).parent))  # otherwise another P
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which sets master and memory itself
 MEMORY, JAVA_OPTIONS = "spark.driver.memory", "spark.driver.extraJavaOptions"
 CHOSEN_BY_SUBMIT = (MEMORY, JAVA_OPTIONS, "spark.ui.enabled")
+LOG = "-Dlog4j2.configurationFile=" + Path(__file__).with_name("log4j2.properties").resolve().as_uri()
 HEAP_MIB = 1024  # facts are spilled to the disk when they exceed it
 SETTINGS: dict[str, str | bool] = {
-    "spark.log.level": "ERROR",
     "spark.ui.enabled": False,
     "spark.ui.showConsoleProgress": False,
     MEMORY: f"{HEAP_MIB}m",
-    JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MaxDirectMemorySize=512m",
+    "spark.python.worker.memory": "2g",  # from which on Python's merges use the disk, which the job's own ones need not
+    JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MaxDirectMemorySize=512m {LOG}",
 }
 
 

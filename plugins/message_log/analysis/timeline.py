@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from ..file_format import schema
 from .boots import Boot, micros
-from .facts import Numbers, numbers_of, unified
-from .hours import KIND
+from .facts import Numbers, group, numbers_of
+from .hours import COUNTED, LEFT_UNDELIVERED, MOMENTS, WAITS, is_one_of
 from .reduction import ACK_BUCKETS, WEIGHT
 from .traffic import QUEUE, Values, keyed
 
@@ -30,15 +30,6 @@ STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400
 READING_S = 3 * schema.SNAPSHOT_S // 2  # the age up to which a reading counts
 LINES = 10  # queues that are chosen by each measure
 SCOPES = 20  # nodes and virtual hosts with most messages
-LEFT_UNDELIVERED = {schema.DROP: ("maxlen", "purged", "moved"), schema.DEAD_LETTER: ("expired", "maxlen")}
-COUNTED = {  # the events of each count; "redelivered" and "left" have some of the deliveries, too
-    "published": (schema.PUBLISH, schema.FED_IN),
-    "entered": (schema.ENQUEUE,),
-    "delivered": (schema.DELIVER,),
-    "redelivered": (),
-    "acknowledged": (schema.ACK, schema.FED_OUT),
-    "left": schema.LEAVING,
-}
 ENDLESS = 2**62  # bytes: exported by a broker without such a limit
 GAUGES = {  # each with what is kept of a step
     schema.RESIDENT_BYTES: max,
@@ -141,41 +132,34 @@ def departs(kind: Values) -> bool:
     return first or event == schema.EXPIRE or kind["reason"] in LEFT_UNDELIVERED.get(event, ())
 
 
-def by_step(traffic: pa.Table, steps: Steps, chosen: Sequence[Queue]) -> list[Values]:
+def by_step(moments: pa.Table, waits: pa.Table, steps: Steps, chosen: Sequence[Queue]) -> list[Values]:
     """Return counts by step and chosen queue; the other queues together have the queue null.
 
-    `wait_us` is the longest wait of a message that left for the first time, `entered_us` when it entered.
+    `moments` and `waits` are those of `hours`; rows of the latter have an `ack_bucket`, and only the count `timed`.
     """
-    timed = numbers_of(traffic["timed"]) > 0
-    highest_us, second = numbers_of(traffic["highest_us"]), numbers_of(traffic["second"])
-    table = traffic.select([*KIND, "ack_bucket", "weight"]).append_column("step", pa.array(steps.of(second)))
-    # That is the earliest time, since the end of the second is taken for the end of the wait.
-    entered_us = pa.array((second + 1) * 1_000_000 - highest_us, mask=~timed)
-    table = table.append_column("wait_us", pa.array(highest_us, mask=~timed)).append_column("entered_us", entered_us)
-    aggregations = [("weight", "sum"), ("wait_us", "max"), ("entered_us", "min")]
-    grouped = unified(table).group_by([*KIND, "ack_bucket", "step"], use_threads=False).aggregate(aggregations)
-    shown = set(chosen)
-    rows = []
-    for row in grouped.to_pylist():
-        counted = counts_of(row)
-        names = {name: row[name] for name in ("node", "boot_id", "vhost", "step", "ack_bucket")}
-        names["queue"] = row["queue"] if name_of(row) in shown else None
-        counts = {name: row["weight_sum"] if name in counted else 0 for name in COUNTED}
-        waits = {name: row[how] if departs(row) else None for name, how in WAITS.items()}
-        rows.append(names | counts | waits)
-    return rows
+    queues = pc.if_else(pa.array(are_chosen(moments, chosen)), moments["queue"].cast(pa.string()), None)
+    step = pa.array(steps.of(numbers_of(moments["second"])))
+    table = moments.set_column(3, "queue", queues.dictionary_encode()).set_column(4, "second", step)
+    rows = group(MOMENTS, table.cast(MOMENTS.schema)).rename_columns(
+        ["step" if name == "second" else name for name in MOMENTS.schema.names]
+    )
+    step = pa.array(steps.of(numbers_of(waits["second"])))
+    timed = group(WAITS, waits.set_column(3, "second", step))
+    timed = timed.rename_columns(["node", "vhost", "ack_bucket", "step", "timed"])
+    absent = dict.fromkeys(("queue", "boot_id", "wait_us", "entered_us")) | dict.fromkeys(COUNTED, 0)
+    return [{"ack_bucket": None, "timed": 0} | row for row in rows.to_pylist()] + [
+        absent | row for row in timed.to_pylist()
+    ]
 
 
-WAITS = {"wait_us": "wait_us_max", "entered_us": "entered_us_min"}
-
-
-def counts_of(kind: Values) -> tuple[str, ...]:
-    """Return the names of the counts that include a kind of events."""
-    event = kind["event"]
-    names = [name for name, events in COUNTED.items() if event in events]
-    if event == schema.DELIVER:
-        names += ["redelivered"] * bool(kind["redelivered"]) + ["left"] * bool(kind["no_ack"])
-    return tuple(names)
+def are_chosen(moments: pa.Table, chosen: Sequence[Queue]) -> Numbers:
+    """Return which rows are of the chosen queues."""
+    found = np.zeros(moments.num_rows, bool)
+    for queue in chosen:
+        found |= np.logical_and.reduce(
+            [is_one_of(moments[name], (text,)) for name, text in zip(QUEUE, queue, strict=True) if text is not None]
+        )
+    return found
 
 
 def lengths_by_step(tables: Iterable[pa.Table], steps: Steps, chosen: Sequence[Queue]) -> Lengths:
@@ -348,7 +332,7 @@ def ack_latency(counts: list[Values], steps: Steps) -> Values | None:
     cells: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for row in counts:
         if row["ack_bucket"] is not None:
-            cells[row["ack_bucket"]][row["step"]] += row["acknowledged"]
+            cells[row["ack_bucket"]][row["step"]] += row["timed"]
     if not cells:
         return None
     found = [number for number in ACK_BUCKETS if number in cells]

@@ -220,7 +220,8 @@ def flow(transfers: pa.Table) -> list[Values]:
 def hot_exchanges(routes: pa.Table) -> list[Values]:
     """Return the exchanges. `gini` is 0 if all keys have equally many messages, and almost 1 if one key has all."""
     rows = []
-    for place, keys in keyed(routes.to_pylist(), *EXCHANGE).items():
+    for place, of_exchange in keyed(routes.to_pylist(), *EXCHANGE).items():
+        keys = [key for key in of_exchange if key["routing_key"] is not None]
         counts = np.sort([key["published"] for key in keys if key["published"] > 0])
         if not len(counts):
             continue

@@ -64,7 +64,7 @@ def imbalances(
     `routes_compared`: the log has all queues that messages were routed to.
     """
     found = [
-        Imbalance(row["problem"], *place(row), msg_seq=row["msg_seq"], records=1, at=row["last"])
+        Imbalance(row["problem"], *place(row), msg_seq=row["msg_seq"], records=row.get("records", 1), at=row["last"])
         for rows in impossible
         for row in rows
     ]

@@ -9,6 +9,8 @@ from pathlib import Path
 from warren.broker.plugin import Command, command_failed
 from warren.broker.system_errors import file_error
 
+from ..file_format import schema
+
 failed = partial(command_failed, "compact")
 USAGE, NO_INPUT, UNAVAILABLE, FAILED, RETRY = 64, 66, 69, 70, 75  # of sysexits.h
 LOCAL = "file://"
@@ -35,6 +37,8 @@ class Compact(Command):
         folder = Path(options.input.removeprefix(LOCAL))
         if not folder.is_dir():
             return failed(f"{folder}: no such folder", NO_INPUT)
+        if not any((folder / table).is_dir() for table in schema.TABLES):
+            return failed(f"{folder}: no export of a broker: it has none of {', '.join(schema.TABLES)}", NO_INPUT)
         try:
             with merge.locked(folder):
                 result = merge.compact(folder, datetime.now(UTC))

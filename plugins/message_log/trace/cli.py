@@ -39,6 +39,6 @@ class Trace(Command):
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
             return failed(f"a file has values that no broker writes: {error}", FAILED)
         if not result.rows:
-            return failed(f"no message {options.id} in {result.files} files of {options.input}", NOT_FOUND)
+            return failed(f"no message {options.id} in {result.files} files of {log.name}", NOT_FOUND)
         print(json.dumps(traced, indent=1) if options.json else report.text(traced))
         return 0

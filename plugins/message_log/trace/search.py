@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
+from ..analysis.folder import Folder
 from ..file_format import compacted, schema
 from ..file_format.arrow_schema import ARROW, fits, is_known
 
@@ -54,11 +55,12 @@ class Log:
     """The events of all brokers below one folder, which is a path or a URL such as s3://bucket/folder.
 
     Files of another version of the export are skipped. If a compaction has replaced listed files meanwhile, they are
-    listed anew. Raises NoExport, OSError.
+    listed anew. Raises NoExport, OSError, ValueError.
     """
 
     def __init__(self, folder: str) -> None:
-        files, place = file_system(folder)
+        where = Folder(folder)
+        self.name, files, place = where.name, where.system, where.place
         fragments = self._fragments(files, place)
         for _ in range(LISTINGS - 1):
             if all(file.type != pa_fs.FileType.NotFound for file in files.get_file_info(self.skipped)):
@@ -66,7 +68,7 @@ class Log:
             fragments = self._fragments(files, place)
         self.files = len(fragments)
         if not fragments:
-            raise NoExport(f"{folder}: no export of a broker ({len(self.skipped)} files that are none, or damaged)")
+            raise NoExport(f"{self.name}: no export of a broker ({len(self.skipped)} files that are none, or damaged)")
         self._dataset = ds.FileSystemDataset(fragments, SCHEMA, ds.ParquetFileFormat(), files)
 
     def _fragments(self, files: pa_fs.FileSystem, place: str) -> list[ds.ParquetFileFragment]:
@@ -157,14 +159,6 @@ def find(log: Log, name: str) -> Trace:
 
 def number_of(row: Row, column: str = "msg_seq") -> Number:
     return Number(row["node"], row["boot_id"], row[column])
-
-
-def file_system(folder: str) -> tuple[pa_fs.FileSystem, str]:
-    """Return the file system of a path or URL, and the path in it. Hadoop's `s3a://` is `s3://`."""
-    if "://" in folder:
-        opened: tuple[pa_fs.FileSystem, str] = pa_fs.FileSystem.from_uri(folder.replace("s3a://", "s3://", 1))
-        return opened[0], opened[1].rstrip("/")
-    return pa_fs.LocalFileSystem(), folder.rstrip("/") or "/"
 
 
 def without_replaced(files: pa_fs.FileSystem, place: str, names: list[str]) -> list[str]:

@@ -35,7 +35,9 @@ def test_a_delivery_is_acknowledged_once(ch: Channel, queue: str, in_transaction
 
 
 @pytest.mark.parametrize(
-    ("method", "tag"), [(Basic.Ack, 0), (Basic.Ack, 123456), (Basic.Ack, 2**63), (Basic.Nack, 7), (Basic.Reject, 7)]
+    ("method", "tag"),
+    [(Basic.Ack, 0), (Basic.Ack, 123456), (Basic.Ack, 2**63), (Basic.Nack, 7), (Basic.Reject, 7)]
+    + [(Basic.Nack, 2**64 - 1), (Basic.Reject, 2**63)],
 )
 def test_a_tag_that_was_never_given_is_refused(ch: Channel, method: type[base.Frame], tag: int) -> None:
     ch.send(method, delivery_tag=tag)

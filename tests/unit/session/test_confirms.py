@@ -93,9 +93,7 @@ def test_each_batch_confirms_its_own(disk: Disk, ch: ClientChannel) -> None:
     assert disk.acked() == [(4, False)]
 
 
-def test_a_message_for_several_queues_waits_for_the_disk_if_one_of_them_is_durable(
-    disk: Disk, ch: ClientChannel
-) -> None:
+def test_a_message_for_several_queues_waits_for_the_disk_if_one_is_durable(disk: Disk, ch: ClientChannel) -> None:
     for queue in ("durable", "transient"):
         ch.bind(queue, "amq.fanout")
     ch.publish("amq.fanout", "", b"body", DURABLE)
@@ -308,9 +306,7 @@ def test_other_methods_wait_for_the_answers_before_them(recorded: Disk) -> None:
         (Basic.Consume, {"queue": "nowhere"}, 404),
     ],
 )
-def test_an_error_comes_after_the_answers_before_it(
-    recorded: Disk, kind: type[Any], fields: dict[str, Any], code: int
-) -> None:
+def test_an_error_follows_earlier_answers(recorded: Disk, kind: type[Any], fields: dict[str, Any], code: int) -> None:
     ch, journal = recorded.ch, recorded.journal
     ch.send(Queue.Declare, queue="new", durable=True)
     ch.send(kind, **fields)
@@ -323,9 +319,7 @@ def test_an_error_comes_after_the_answers_before_it(
 
 
 @pytest.mark.parametrize("end", ["loss", "ours"])
-def test_declarations_that_are_stored_after_their_connection_has_ended_are_not_answered(
-    recorded: Disk, end: str
-) -> None:
+def test_declarations_that_are_stored_after_their_connection_are_not_answered(recorded: Disk, end: str) -> None:
     recorded.ch.send(Queue.Declare, queue="new", durable=True)
     if end == "loss":
         recorded.ch.client.vanish()

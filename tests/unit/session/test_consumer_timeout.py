@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pamqp.commands import Basic
+from pytest import MonkeyPatch
 
 from tests.support.amqp_client import Channel, Client
 from tests.support.clock import fake_clock
@@ -57,7 +58,7 @@ def watch() -> Iterator[Watch]:
 
 
 def test_without_a_timeout_nothing_is_given_up_and_a_check_a_minute_is_enough(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch
+    watch: Watch, monkeypatch: MonkeyPatch
 ) -> None:
     watch.hold("q")
     checks = count_checks(watch, monkeypatch)
@@ -120,22 +121,6 @@ def test_the_time_counts_from_the_delivery_not_from_the_last_of_them(watch: Watc
     assert watch.open_channels() == 0
 
 
-def test_one_channel_is_closed_and_the_others_go_on() -> None:
-    watch = Watch(MINUTE_MS)
-    watch.hold("q")
-    other = watch.open().channel()
-    other.declare("r")
-    other.publish("", "r", b"one")
-    watch.clock.advance(70_000)
-    got = other.get("r", no_ack=False)
-    assert got is not None
-    watch.clock.advance(20_000)
-    assert watch.open_channels() == 1
-    watch.channel.expect_close(406)
-    other.ack(got.tag)
-    other.sync()
-
-
 def test_zero_gives_up_at_the_second_look(watch: Watch) -> None:
     watch.hold("q", **{"x-consumer-timeout": 0})
     watch.clock.advance(MINUTE_MS + 200)
@@ -149,7 +134,7 @@ def test_after_the_stop_nothing_is_looked_at(watch: Watch) -> None:
     assert watch.open_channels() == 1
 
 
-def count_checks(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def count_checks(watch: Watch, monkeypatch: MonkeyPatch) -> list[str]:
     """A list that grows with each check."""
     checks: list[str] = []
     start = watch.node.scheduler.start
@@ -205,7 +190,7 @@ def test_a_timeout_is_no_failed_delivery_of_a_quorum_queue(watch: Watch) -> None
     assert got is not None and "x-delivery-count" not in (got.headers or {})
 
 
-def count_looks(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def count_looks(watch: Watch, monkeypatch: MonkeyPatch) -> list[object]:
     """A list that grows with each look at an entry of the channel's deliveries, and at the timeout of a consumer."""
     looks: list[object] = []
 
@@ -242,9 +227,7 @@ def hold_many(watch: Watch) -> None:
         watch.channel.send(Basic.Consume, queue="none", consumer_tag=f"{number}", nowait=True, arguments=arguments)
 
 
-def test_no_delivery_is_looked_at_again_before_one_may_be_overdue(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_delivery_is_looked_at_again_before_one_may_be_overdue(watch: Watch, monkeypatch: MonkeyPatch) -> None:
     hold_many(watch)
     looks = count_looks(watch, monkeypatch)
     watch.clock.advance(MINUTE_MS + 200)
@@ -260,9 +243,7 @@ def test_no_delivery_is_looked_at_again_before_one_may_be_overdue(
     assert watch.open_channels() == 1
 
 
-def test_a_check_of_many_deliveries_and_consumers_is_made_in_steps(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_of_many_deliveries_and_consumers_is_made_in_steps(watch: Watch, monkeypatch: MonkeyPatch) -> None:
     hold_many(watch)
     looks = count_looks(watch, monkeypatch)
     watch.clock.advance(MINUTE_MS - 1)

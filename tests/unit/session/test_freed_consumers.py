@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from pamqp.commands import Basic
+from pytest import MonkeyPatch
 
 from tests.support import codec
 from tests.support.clock import fake_clock
@@ -145,9 +146,7 @@ def test_messages_above_a_length_limit_are_dropped_after_a_while_if_other_consum
 
 @pytest.mark.pure("replaces a constant and a method, which compiled callers do not look up")
 @pytest.mark.parametrize("limit", ["length limit", "rejected publishes"])
-def test_what_a_queue_takes_while_consumers_may_have_room_is_limited(
-    monkeypatch: pytest.MonkeyPatch, limit: str
-) -> None:
+def test_what_a_queue_takes_while_consumers_may_have_room_is_limited(monkeypatch: MonkeyPatch, limit: str) -> None:
     """A client can have its consumers count as such for as long as it likes."""
     monkeypatch.setattr("warren.broker.core.queues.queue.FAR", 50)
     monkeypatch.setattr(Channel, "still_freed", lambda channel: True)

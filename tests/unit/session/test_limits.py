@@ -4,6 +4,7 @@ from contextlib import suppress
 
 import pytest
 from pamqp.commands import Basic, Connection, Exchange, Queue, Tx
+from pytest import MonkeyPatch
 
 from tests.support import codec
 from tests.support.amqp_client import Channel, Silence
@@ -34,7 +35,7 @@ FULL = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-ex
 @pytest.mark.parametrize("others", [0, 250])
 @pytest.mark.parametrize("alike", [True, False])
 def test_messages_that_a_full_queue_rejects_and_dead_letters_are_limited(
-    alike: bool, others: int, transaction: bool, monkeypatch: pytest.MonkeyPatch
+    alike: bool, others: int, transaction: bool, monkeypatch: MonkeyPatch
 ) -> None:
     """They come faster than the queue publishes them, also to other queues before, on ever new connections."""
     limit_dead_letters(monkeypatch, MANY=MANY, SLICE=1)
@@ -58,7 +59,7 @@ def test_messages_that_a_full_queue_rejects_and_dead_letters_are_limited(
 
 
 @pytest.mark.parametrize("length", [2, 3])
-def test_messages_that_full_queues_in_a_circle_reject_are_limited(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_full_queues_in_a_circle_reject_are_limited(length: int, monkeypatch: MonkeyPatch) -> None:
     """The one that does not wait for the next one, which waits for it, does not fill it without end."""
     limit_dead_letters(monkeypatch, MANY=MANY, SLICE=1)
     node = new_node()
@@ -84,7 +85,7 @@ def test_messages_that_full_queues_in_a_circle_reject_are_limited(length: int, m
 
 @pytest.mark.parametrize("queues", ["deleted", "kept"])
 def test_messages_that_many_queues_reject_are_limited_also_if_each_has_only_one(
-    queues: str, monkeypatch: pytest.MonkeyPatch
+    queues: str, monkeypatch: MonkeyPatch
 ) -> None:
     """They are dead-lettered to a full queue, whose own dead letters wait for the journal."""
     limit_dead_letters(monkeypatch, MANY=MANY, ALL_BYTES=1 << 16, USER_BYTES=1 << 14)
@@ -116,7 +117,7 @@ def test_messages_that_many_queues_reject_are_limited_also_if_each_has_only_one(
     assert ch.count("letters") == 101 and not budget.total and not budget.full_outboxes
 
 
-def test_restored_queues_count_for_nobody_until_they_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restored_queues_count_for_nobody_until_they_are_declared(monkeypatch: MonkeyPatch) -> None:
     """They share no bound: those of one user would hold back those of another. Nor do they count for who uses them."""
     limit_dead_letters(monkeypatch, ALL_BYTES=1 << 16, USER_BYTES=1 << 14)
     node = new_node()
@@ -168,7 +169,7 @@ def serve(node: Node, pipes: list[SessionPipe]) -> None:
 
 @pytest.mark.parametrize("way", ["key", "CC", "BCC", "headers", "long search"])
 def test_an_operator_is_told_at_once_that_a_queue_is_full_and_nothing_is_published_later(
-    way: str, monkeypatch: pytest.MonkeyPatch
+    way: str, monkeypatch: MonkeyPatch
 ) -> None:
     limit_dead_letters(monkeypatch, MANY=MANY, SLICE=1)
     node = new_node()
@@ -239,9 +240,7 @@ def test_arguments_of_16_kib_are_taken_and_larger_ones_refused() -> None:
 
 
 @pytest.mark.parametrize("low_on", [MEMORY, DISK])
-def test_what_is_new_is_declared_and_bound_after_memory_is_free_again(
-    monkeypatch: pytest.MonkeyPatch, low_on: str
-) -> None:
+def test_what_is_new_is_declared_and_bound_after_memory_is_free_again(monkeypatch: MonkeyPatch, low_on: str) -> None:
     monkeypatch.setattr(alarm_blocking, "CREATE_LIMIT", 0)
     node = new_node()
     there = connected(node).channel()

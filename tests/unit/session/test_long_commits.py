@@ -64,9 +64,7 @@ def test_settlements_follow_the_publishes_of_a_long_commit(broker: InProcessPeer
     assert broker.node.vhosts["/"].queues["q"].unacked == 1
 
 
-def test_consumers_get_the_publishes_of_a_commit_before_what_it_requeues_counts_for_a_limit(
-    broker: InProcessPeer,
-) -> None:
+def test_consumers_get_the_publishes_of_a_commit_before_its_requeues_count_for_a_limit(broker: InProcessPeer) -> None:
     consumer = broker.connect().channel()
     ch = broker.connect().channel()
     ch.declare("q", arguments={"x-max-length": 5})

@@ -124,9 +124,7 @@ def test_other_connections_are_served_meanwhile(peer: TurningPeer, vhost: VHost)
 
 
 @pytest.mark.parametrize(("length", "keys"), [(EXCHANGES, 1_000), (13, 829), (1, 0)])
-def test_no_queue_gets_a_message_after_its_deletion_in_any_turn(
-    peer: TurningPeer, vhost: VHost, length: int, keys: int
-) -> None:
+def test_no_deleted_queue_gets_a_message_in_any_turn(peer: TurningPeer, vhost: VHost, length: int, keys: int) -> None:
     """Turns end in a search, between a search and the queues, and between the parts of very many queues."""
     wide = not keys
     chain(vhost, "q", length=length)
@@ -223,9 +221,7 @@ def test_a_message_that_is_in_some_of_its_queues_gets_into_all_others_after_the_
     assert {queue.published for queue in queues} == {1} and not peer.node.open_connections
 
 
-def test_a_message_for_very_many_queues_is_counted_once_and_each_of_them_gets_it(
-    peer: TurningPeer, vhost: VHost
-) -> None:
+def test_a_message_for_very_many_queues_is_counted_once_and_each_gets_it(peer: TurningPeer, vhost: VHost) -> None:
     queues = fan(vhost)
     channel = peer.connect().channel()
     channel.confirm()
@@ -379,9 +375,7 @@ def operator_of(peer: TurningPeer, vhost: VHost) -> ManagementChannel:
 
 @pytest.mark.parametrize("header", ["CC", "BCC"])
 @pytest.mark.parametrize("behind", ["", "exchange", "alternate"])
-def test_very_many_queues_of_a_copy_are_waited_for_too(
-    peer: TurningPeer, vhost: VHost, header: str, behind: str
-) -> None:
+def test_very_many_queues_of_a_copy_are_awaited_too(peer: TurningPeer, vhost: VHost, header: str, behind: str) -> None:
     """The routing key itself leads to no queue, or to few."""
     queues = fan(vhost, 2_000)
     queue = vhost.declare_queue("few")

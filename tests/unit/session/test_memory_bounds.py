@@ -86,9 +86,7 @@ def test_one_long_message_of_each_of_many_queues_is_paged_out_and_read_for_few_c
 
 
 @pytest.mark.parametrize("priorities", [0, 50])
-def test_a_start_keeps_no_more_messages_with_times_to_live_in_memory_than_the_limit(
-    tmp_path: Path, priorities: int
-) -> None:
+def test_a_start_keeps_messages_with_times_to_live_in_memory_up_to_the_limit(tmp_path: Path, priorities: int) -> None:
     count, body = 50, bytes(100_000)
     peer = StoredPeer(StepMeter(), tmp_path / "before")
     channel = peer.connect().channel(1)

@@ -5,10 +5,10 @@ import re
 from collections.abc import Callable
 
 import pytest
-from pamqp.commands import Basic, Tx
+from pamqp.commands import Basic
 
 from tests.support import codec
-from tests.support.amqp_client import Channel, Client, Content
+from tests.support.amqp_client import Channel, Client
 from tests.support.in_process import InProcessPeer
 from tests.support.session import connected, new_node, pipe_of
 from tests.support.traced_memory import traced_memory
@@ -60,16 +60,6 @@ def test_the_order_within_a_queue_is_kept_where_some_messages_have_several_queue
     assert {queue: ch.drain(queue) for queue in QUEUES} == sent
 
 
-def test_publishes_before_and_after_one_to_no_queue_are_enqueued_and_it_is_returned(client: Client) -> None:
-    client.raw(
-        frames("", "one", b"1") + frames("", "none", b"2", True) + frames("", "two", b"3", True) + frames("", "x", b"4")
-    )
-    ch = channel(client)
-    returned = ch.next()
-    assert isinstance(returned, Content) and isinstance(returned.method, Basic.Return) and returned.body == b"2"
-    assert (ch.drain("one"), ch.drain("two")) == ([b"1"], [b"3"])
-
-
 def test_publishes_before_a_refused_one_are_enqueued_and_later_ones_are_not(client: Client) -> None:
     client.raw(frames("", "one", b"1") + frames("", "two", b"2") + frames("no", "key", b"3") + frames("", "one", b"4"))
     closed = channel(client).expect_close(404)
@@ -84,16 +74,6 @@ def test_the_confirms_name_the_publishes_that_a_full_queue_refused(client: Clien
     ch.confirm()
     client.raw(b"".join(frames("", queue) for queue in ("one", "full", "two", "full", "three", "full")))
     assert ch.confirms(range(1, 7)) == ({1, 2, 3, 5}, {4, 6})
-
-
-def test_publishes_of_a_transaction_are_enqueued_by_its_commit(client: Client) -> None:
-    ch = channel(client)
-    ch.transact()
-    client.raw(frames("", "one", b"1") + frames("", "two", b"2") + frames("", "one", b"3"))
-    other = client.channel(2)
-    assert other.count("one") == 0
-    ch.call(Tx.Commit)
-    assert (other.drain("one"), other.drain("two")) == ([b"1", b"3"], [b"2"])
 
 
 def test_messages_whose_properties_need_a_look_keep_their_place(client: Client) -> None:
@@ -138,9 +118,7 @@ def no_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checked_properties.properties, "check", check)
 
 
-def test_properties_of_a_structure_seen_often_are_not_read_field_by_field(
-    checked: CheckedProperties, no_check: None
-) -> None:
+def test_properties_of_a_frequent_structure_are_not_read_by_field(checked: CheckedProperties, no_check: None) -> None:
     raw = raw_of(task(99_999_999))
     checked.check(raw)
     assert checked.raw == raw and not checked.persistent and not checked.special

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Channel, Queue, Tx
+from pytest import MonkeyPatch
 
 from tests.support import codec
 from tests.support.amqp_client import Channel as ClientChannel
@@ -143,7 +144,7 @@ def test_very_many_are_settled_in_slices_before_anything_else_is_served(how: str
         assert not large.channel.unacked and not large.queue.unacked
 
 
-def test_acknowledging_step_by_step_looks_at_no_delivery_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acknowledging_step_by_step_looks_at_no_delivery_twice(monkeypatch: MonkeyPatch) -> None:
     large = Large()
     looks = 0
 
@@ -242,17 +243,6 @@ def test_all_are_acknowledged_also_where_the_last_one_is_already() -> None:
     assert not large.queue.unacked and not large.channel.unacked
 
 
-def test_acknowledging_finds_what_a_rollback_brought_back() -> None:
-    large = Large(transaction=True)
-    large.ch.ack(100, multiple=True)
-    large.ch.send(Tx.Rollback)
-    large.turns()
-    assert isinstance(large.ch.next(), Tx.RollbackOk)
-    large.ch.ack(150, multiple=True)
-    large.ch.commit()
-    assert large.queue.unacked == LARGE - 150 and large.channel.unacked.tags()[0] == 151
-
-
 @pytest.mark.parametrize("step", ["settling", "rolling back"])
 def test_a_connection_that_ends_within_a_long_transaction_gives_everything_back_in_order(step: str) -> None:
     large = Large(transaction=True)
@@ -274,9 +264,7 @@ def test_a_connection_that_ends_within_a_long_transaction_gives_everything_back_
 
 
 @pytest.mark.parametrize("fails_at", [0, 700])
-def test_a_settlement_that_fails_in_a_transaction_loses_no_delivery(
-    monkeypatch: pytest.MonkeyPatch, fails_at: int
-) -> None:
+def test_a_settlement_that_fails_in_a_transaction_loses_no_delivery(monkeypatch: MonkeyPatch, fails_at: int) -> None:
     large = Large(transaction=True)
     cost_of_copies, calls = settlements.cost_of_copies, count()
 
@@ -412,7 +400,7 @@ def test_what_is_published_before_a_settlement_is_delivered_before_it(arguments:
 
 
 @pytest.mark.pure("replaces a method, which compiled callers do not look up")
-def test_very_many_messages_are_acknowledged_slice_by_slice_and_not_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_messages_are_acknowledged_slice_by_slice_and_not_one_by_one(monkeypatch: MonkeyPatch) -> None:
     for module in (acknowledge, settlements):
         monkeypatch.setattr(module, "TOGETHER", COUNT // 5)
     ch = channel_with_deliveries(1)

@@ -203,9 +203,7 @@ def test_no_method_is_without_a_rule() -> None:
         (calls(Exchange.Declare, exchange="none", passive=True), "anything"),
     ],
 )
-def test_who_may_not_touch_a_name_does_not_learn_whether_it_is_there(
-    do: Callable[[Channel], object], right: str
-) -> None:
+def test_a_refusal_does_not_say_whether_a_name_exists(do: Callable[[Channel], object], right: str) -> None:
     node = prepared()
     granted_rights = [".*" if right not in (other, "anything") else "^q$" for other in RIGHTS]
     with pytest.raises(AssertionError, match=r"access to .* 'none' in vhost '/' refused for user 'u'"):

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Channel, Connection, Exchange, Queue, Tx
+from pytest import MonkeyPatch
 
 from tests.support import codec
 from tests.support.amqp_client import CAPABILITIES, Client, Silence
@@ -246,9 +247,7 @@ def test_declarations_with_long_arguments_wait_for_space_on_a_full_disk(scenario
     assert not notices(ch.client), "it exists already"
 
 
-def test_on_a_full_disk_only_so_many_new_objects_are_stored(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_full_disk_only_so_many_new_objects_are_stored(scenario: Scenario, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(resource_alarms, "STORED_LIMIT", 3)
     scenario.node.observers.add(DefinitionRecorder(scenario.node, []))
     ch = scenario.publisher
@@ -275,7 +274,7 @@ def test_on_a_full_disk_only_so_many_new_objects_are_stored(
 
 
 @pytest.mark.parametrize("resource", [DISK, MEMORY])
-def test_a_name_with_line_ends_is_the_same_name(resource: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_with_line_ends_is_the_same_name(resource: str, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(alarm_blocking, "CREATE_LIMIT", 0)
     scenario, long = Scenario(resource), {"x": "v" * 2_000}
     vhost, ch = scenario.node.vhosts["/"], scenario.publisher
@@ -308,7 +307,7 @@ def test_a_queue_that_waits_for_its_deletion_does_not_exist(scenario: Scenario) 
 
 
 @pytest.mark.parametrize("resource", [DISK, MEMORY])
-def test_what_is_refused_for_ever_is_refused_at_once(resource: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused_for_ever_is_refused_at_once(resource: str, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(alarm_blocking, "CREATE_LIMIT", 0)
     monkeypatch.setattr(resource_alarms, "STORED_LIMIT", 0)
     node, long = Scenario(resource).node, {"x": "v" * 2_000}

@@ -95,16 +95,6 @@ def test_many_are_removed_together() -> None:
     assert unacked.take_all() == [{4: delivery(4)}] and not unacked
 
 
-def test_what_is_put_back_has_its_place_again() -> None:
-    unacked = outstanding(1, 2, 3, 4)
-    assert up_to(unacked, 2) == [1, 2]
-    removed = [(tag, unacked.pop(tag)) for tag in (1, 2)]
-    for _ in put_back(unacked, removed[::-1]):
-        pass
-    assert unacked.tags() == [1, 2, 3, 4]
-    assert up_to(unacked, 3) == [1, 2, 3]
-
-
 def test_one_is_put_back_among_many_in_short_steps() -> None:
     unacked = outstanding(*range(1, 5_001))
     looks = 0
@@ -233,10 +223,6 @@ def test_shed_ones_are_listed_part_by_part() -> None:
     first = next(tags)
     assert within((time.thread_time() - begun_s) * 1000, 2)
     assert [*first, *chain(*tags)] == sorted([*range(1, 100_001, 2), 50_000])
-
-
-def test_only_two_settlements_requeue() -> None:
-    assert [one for one in Settlement if one.requeues] == [Settlement.NACK, Settlement.RETURN]
 
 
 def test_consumers_of_one_queue_wait_by_priority() -> None:

@@ -114,6 +114,19 @@ def test_a_block_outlives_its_segment_as_long_as_a_message_of_it_is_in_another_o
     assert not list(index)
 
 
+def test_a_copy_of_a_message_of_several_queues_is_wanted_by_those_that_have_not_settled_it() -> None:
+    index = index_of((FIRST_ID, 3), (FIRST_ID + 3, 1))
+    block_of(index, FIRST_ID).parts[0].share(1, 1, [5, 6, 7])
+    index.settle(6, FIRST_ID + 1)
+    index.copied(FIRST_ID + 1, 2, 500, 12)
+    part, at = index.locate(FIRST_ID + 1)
+    assert part is not None and part.wanting(at) == [5, 7]
+    for queue in (5, 6, 7):
+        assert index.place(FIRST_ID + 1)
+        index.settle(queue, FIRST_ID + 1)
+    assert not index.place(FIRST_ID + 1)
+
+
 def test_a_message_is_found_in_any_order_with_holes_between_blocks() -> None:
     index = index_of((10, 5), (20, 5), (40, 1))
     found = {id_: block.first_id for id_ in Random(1).sample(range(50), 50) if (block := index.find(id_)) is not None}

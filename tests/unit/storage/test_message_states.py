@@ -12,9 +12,11 @@ from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import journal_on
 from tests.support.journal import commit_any, new_message
 from tests.support.queues import new_queue
+from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.journal_port import RecoveredQueue
-from warren.broker.core.messages.message import Message
-from warren.broker.core.messages.message_state import BY_QUEUE, WITHOUT_CC, MessageState
+from warren.broker.core.messages.message import Message, RoutingAddress
+from warren.broker.core.messages.message_state import BY_QUEUE, NO_TTL, WITHOUT_CC, MessageState
+from warren.broker.plugin import framed
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
@@ -171,3 +173,15 @@ def test_counts_outlive_the_segments_they_were_written_in(disk: SimulatedDisk, c
     assert attempts(journal, found[1], 1) == {b"kept 0": 3, b"kept 1": 0}
     assert attempts(journal, found[2], 2) == {b"kept 0": 0, b"kept 1": 7}
     assert levels(found) == {1: b"\x04\x04", 2: b"\x04\x04"}
+
+
+@pytest.mark.parametrize("expiration", [None, "5000"])
+def test_a_message_that_is_published_again_keeps_its_way_and_its_blind_copies(expiration: str | None) -> None:
+    message = framed(RoutingAddress("x", "k"), Properties(expiration=expiration), b"body")
+    message.state = MessageState(1, attempts=3, dead_lettered=1, bcc_keys=("hidden",))
+    again = message.as_republished()
+    assert (again.dead_lettered, again.bcc_keys) == (1, ("hidden",))
+    assert again.state is not None and (again.state.ttl_ms, again.state.attempts) == (
+        int(expiration) if expiration else NO_TTL,
+        0,
+    )

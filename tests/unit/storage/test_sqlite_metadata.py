@@ -300,7 +300,7 @@ def test_a_shortage_is_no_lost_disk(metadata: SQLiteMetadata, code: int, number:
     assert [vhost.name for vhost in metadata.load().vhosts] == ["w"]
 
 
-def test_a_delete_that_failed_keeps_the_number_of_the_queue_when_it_is_repeated(
+def test_a_delete_that_failed_and_is_repeated_keeps_the_number_of_the_queue(
     path: Path, metadata: SQLiteMetadata
 ) -> None:
     metadata.apply(puts([StoredQueue("/", "q", 7, False, b"")]))
@@ -449,9 +449,7 @@ IMPOSSIBLE = ["", "[", "[" * 5000, "{}", '{"vhost": 1}', BINDING + " x", "7", "[
 
 
 @pytest.mark.parametrize("kind, text", [*[("bindings", text) for text in IMPOSSIBLE], ("of a later version", "[]")])
-def test_an_impossible_record_with_a_checksum_is_damage(
-    path: Path, metadata: SQLiteMetadata, kind: str, text: str
-) -> None:
+def test_an_impossible_record_is_damage(path: Path, metadata: SQLiteMetadata, kind: str, text: str) -> None:
     metadata._change(RowChange(kind, "", "", text))
     metadata.close()
     assert refused(path).startswith("damaged: ")

@@ -92,7 +92,12 @@ class Boot:
 
 @dataclass
 class Snapshot:
-    """A complete snapshot: the row before which it was taken, and its rows by queue."""
+    """A complete snapshot: the row before which it was taken, and its rows by queue.
+
+    At a start, `store` identifies the log of the store, `recovered_batch` is its last batch, `settling_batch` the last
+    one that settled messages, and `durable_batch` the last one that was durable at the last record of the boot before.
+    Everything before the snapshot is in `last_batch` or earlier ones.
+    """
 
     number: int
     kind: str
@@ -100,6 +105,11 @@ class Snapshot:
     lost: int
     previous_boot: str | None
     previous_row: int | None
+    durable_batch: int | None
+    store: int | None
+    recovered_batch: int | None
+    settling_batch: int | None
+    last_batch: int
     queues: dict[str, dict[str, Any]]
 
 
@@ -176,7 +186,8 @@ def snapshots_of(rows: list[dict[str, Any]], torn: bool) -> list[Snapshot]:
         (last,) = closing
         queues = {row["queue"]: row for row in each if row["queue"] is not None}
         assert len(queues) == last["queues"] == len(each) - 1, f"snapshot {number} has other queues than it says"
-        linked = last["previous_boot"], last["previous_row"]
+        linked = [last[name] for name in ("previous_boot", "previous_row", "previous_batch")]
+        linked += [last[name] for name in ("store", "recovered_batch", "settling_batch", "last_batch")]
         snapshots.append(Snapshot(number, last["kind"], last["row"], last["lost_records"], *linked, queues))
     return snapshots
 
@@ -471,13 +482,22 @@ class Playback:
 def check_succession(boots: Sequence[Boot]) -> None:
     """Check that the boots of a broker name each other, and that a clean stop has left what the next start finds."""
     before: Boot | None = None
+    stores: set[int] = set()
     for boot in boots:
         start = next((each for each in boot.snapshots if each.kind == schema.START), None)
+        if start is not None and start.store is not None:
+            stores.add(start.store)
+            assert len(stores) == 1, f"{boot} has found another store"
+            durable, last = start.durable_batch or 0, start.recovered_batch or 0
+            assert durable <= last, f"{boot} has found batches up to {last}, and {before} had stored {durable}"
         clean = before is not None and before.ended == "stop" and not before.disturbed
         if start is not None and before is not None and clean and not boot.disturbed:
             stop = before.snapshots[-1]
             linked = start.previous_boot, start.previous_row
             assert linked == (before.boot_id, stop.row), f"{boot} names {linked} as the boot before, not {before}"
+            assert (start.settling_batch or 0) <= stop.last_batch, (
+                f"{boot} has found more settlements than {before} left"
+            )
             found = {queue: row["recovered"] for queue, row in start.queues.items() if row["recovered"]}
             left = {queue: row["ready"] + row["unacked"] for queue, row in stop.queues.items()}
             expected = {queue: count for queue, count in left.items() if count}

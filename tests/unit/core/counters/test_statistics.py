@@ -14,30 +14,6 @@ from warren.broker.core.counters.statistics import (
 from warren.broker.core.metadata.queue_types import CLASSIC, QUORUM
 
 
-def test_deliver_get_counts_deliveries_and_gets() -> None:
-    delivering = DeliveryCounters()
-    delivering.delivered(1, no_ack=False, redelivered=True)
-    delivering.delivered(10, no_ack=True, redelivered=False)
-    delivering.got(no_ack=False, redelivered=True)
-    delivering.got(no_ack=True, redelivered=False)
-    delivering.found_nothing()
-    delivering.acked(3)
-    assert (delivering.deliver, delivering.deliver_no_ack, delivering.get, delivering.get_no_ack) == (1, 10, 1, 1)
-    assert (delivering.deliver_get, delivering.redeliver) == (13, 2)
-    assert (delivering.get_empty, delivering.ack) == (1, 3)
-
-
-def test_what_a_queue_delivers_counts_in_the_total() -> None:
-    total = DeliveryCounters()
-    for _ in range(2):
-        delivering = DeliveryCounters(total)
-        delivering.delivered(5, no_ack=False, redelivered=True)
-        delivering.got(no_ack=True, redelivered=True)
-        delivering.found_nothing()
-        delivering.acked(2)
-    assert (total.deliver, total.get_no_ack, total.redeliver, total.get_empty, total.ack) == (10, 2, 12, 2, 4)
-
-
 def test_a_size_counts_up_to_and_with_its_bound() -> None:
     sizes = SizeHistogram()
     for body_bytes in (0, 100, 101, 1_000, 1_000_000, 100_000_000, 100_000_001, 5, 100):

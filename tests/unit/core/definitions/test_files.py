@@ -101,9 +101,7 @@ def test_unchanged_files_are_skipped_if_so_configured(node: Node, tmp_path: Path
 
 
 @pytest.mark.parametrize("skip", [True, False])
-def test_loading_a_file_clears_the_mark_of_its_interrupted_import_and_no_other(
-    node: Node, tmp_path: Path, skip: bool
-) -> None:
+def test_loading_a_file_clears_the_mark_of_its_interrupted_import_alone(node: Node, tmp_path: Path, skip: bool) -> None:
     file = write(tmp_path / "all.json", VHOST)
     load(node, file, skip_if_unchanged=True)
     begin_import(node, "another", None)

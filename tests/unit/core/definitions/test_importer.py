@@ -185,9 +185,7 @@ def test_a_user_with_both_password_and_hash_is_refused(node: Node, hash_: str) -
         ({"rabbit_version": "unknown"}, SHA256),
     ],
 )
-def test_a_hash_without_an_algorithm_has_the_default_of_the_exporting_version(
-    node: Node, version: Any, algorithm: str
-) -> None:
+def test_a_hash_without_an_algorithm_has_the_default_of_its_version(node: Node, version: Any, algorithm: str) -> None:
     made = hash_password("secret", b"salt", algorithm).decode()
     import_definitions(node, {**version, "users": [{"name": "bob", "password_hash": made, "tags": ""}]})
     assert node.users.find("bob").hashing_algorithm == algorithm

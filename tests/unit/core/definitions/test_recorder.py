@@ -145,25 +145,6 @@ def test_durable_objects_are_recorded_once_and_others_never(vhost: VHost, journa
     ]
 
 
-def test_a_binding_is_durable_where_both_its_ends_are(vhost: VHost, journal: RecordingJournal) -> None:
-    declare(vhost, "kept")
-    declare(vhost, "passing", durable=False)
-    declare(vhost, "mine", exclusive=True)
-    exchange(vhost, "kept")
-    exchange(vhost, "passing", durable=False)
-    journal.take()
-    for source in ("kept", "passing", "amq.topic"):
-        for queue in ("kept", "passing", "mine"):
-            bind(vhost, source, queue)
-        for destination in ("kept", "passing", "amq.fanout"):
-            vhost.bind(source, vhost.exchanges[destination], "", Table.EMPTY)
-    assert journal.take() == [
-        ("+", "binding", "/", source, kind, destination, "")
-        for source in ("kept", "amq.topic")
-        for kind, destination in (("queue", "kept"), ("exchange", "kept"), ("exchange", "amq.fanout"))
-    ]
-
-
 def test_deleting_a_queue_or_exchange_deletes_its_bindings(vhost: VHost, journal: RecordingJournal) -> None:
     for name in ("q", "other"):
         declare(vhost, name)

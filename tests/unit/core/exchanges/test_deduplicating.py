@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Exchange, Queue, Tx
+from pytest import MonkeyPatch
 
 from tests.support.amqp_client import Channel, Content
 from tests.support.clock import fake_clock
@@ -191,9 +192,7 @@ def test_an_unroutable_message_is_not_remembered(channel: Channel) -> None:
 
 
 @pytest.mark.parametrize("way", ["publish", "transaction", "delay"])
-def test_duplicates_that_wait_for_a_full_queue_are_dropped(
-    node: Node, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_duplicates_that_wait_for_a_full_queue_are_dropped(node: Node, way: str, monkeypatch: MonkeyPatch) -> None:
     """They were no duplicates when they were routed."""
     limit_dead_letters(monkeypatch, MANY=0)
     node.registry.register("x-delayed-message", DelayedMessageExchange)

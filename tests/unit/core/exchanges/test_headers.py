@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pytest import MonkeyPatch
 
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import FLOATS, INTEGERS, STRINGS, Table, Value, value_of
@@ -127,7 +128,7 @@ def test_a_binding_is_found_again_with_its_arguments_in_another_order():
 class Counting:
     """Counts the bindings that are compared with a message."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: MonkeyPatch) -> None:
         self.compared = 0
         matches = headers_module._Wanted.matches
 
@@ -139,9 +140,7 @@ class Counting:
 
 
 @pytest.mark.parametrize("match", ["all", "any"])
-def test_a_publish_looks_only_at_bindings_that_share_a_header_with_it(
-    monkeypatch: pytest.MonkeyPatch, match: str
-) -> None:
+def test_a_publish_looks_only_at_bindings_that_share_a_header_with_it(monkeypatch: MonkeyPatch, match: str) -> None:
     kind = {"kind": "a"} if match == "all" else {}
     values: list[object] = [*range(1_000), *([number, "x"] for number in range(1_000, 2_000))]
     many = {f"q{number}": {"x-match": match, **kind, "number": value} for number, value in enumerate(values)}

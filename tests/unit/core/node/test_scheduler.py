@@ -160,9 +160,7 @@ def test_a_stopped_scheduler_starts_nothing_also_when_there_is_room_again(jobs: 
     assert not jobs.done and len(jobs.scheduler) == 2
 
 
-def test_the_first_of_the_waiting_jobs_makes_a_step_although_publishers_have_filled_the_journal_again(
-    jobs: Jobs,
-) -> None:
+def test_the_first_waiting_job_makes_a_step_although_publishers_have_filled_the_journal_again(jobs: Jobs) -> None:
     jobs.fill()
     for name in "ab":
         jobs.scheduler.start(name, jobs.job(name), appends=True)

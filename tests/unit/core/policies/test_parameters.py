@@ -41,7 +41,7 @@ def reason(error: pytest.ExceptionInfo[OperatorError]) -> str:
     return error.value.text
 
 
-def test_a_parameter_is_stored_applied_and_reported(
+def test_a_parameter_is_stored_and_applied(
     parameters: Parameters, colours: Colours, watcher: RecordingObserver
 ) -> None:
     assert parameters.set("/", "colour", "a", "red")
@@ -140,9 +140,7 @@ def test_the_number_of_a_components_parameters_may_be_limited(node: Node, parame
     parameters.set("/", "colour", "b", "red")
 
 
-def test_the_parameters_of_a_virtual_host_that_is_being_deleted_do_not_count(
-    node: Node, parameters: Parameters
-) -> None:
+def test_parameters_of_a_virtual_host_that_is_being_deleted_do_not_count(node: Node, parameters: Parameters) -> None:
     parameters.limits["colour"] = 2
     for _ in range(2):
         node.add_vhost("other")

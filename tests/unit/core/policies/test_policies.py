@@ -116,9 +116,7 @@ def test_a_policy_applies_to_the_kinds_of_its_apply_to(
     assert sorted(each.name.removeprefix("x-new-") for each in new if each.policy) == expected
 
 
-def test_a_policy_with_a_key_that_a_queue_type_does_not_support_does_not_apply_to_it(
-    vhost: VHost, policies: Policies
-) -> None:
+def test_a_policy_with_an_unsupported_key_does_not_apply_to_a_queue_type(vhost: VHost, policies: Policies) -> None:
     classic, quorum = queue(vhost, "classic"), queue(vhost, "quorum", x_queue_type="quorum")
     policies.set("/", "p", ".", {"delivery-limit": 3, "max-length": 5})
     assert classic.policy is None and quorum.settings.delivery_limit == 3
@@ -141,9 +139,7 @@ def test_all_matching_policies_are_listed_best_first(vhost: VHost, policies: Pol
 # Operators' policies
 
 
-def test_an_operator_policy_holds_beside_the_users(
-    vhost: VHost, policies: Policies, watcher: RecordingObserver
-) -> None:
+def test_an_operator_policy_holds_beside_a_policy(vhost: VHost, policies: Policies, watcher: RecordingObserver) -> None:
     it = queue(vhost, "q")
     policies.set("/", "limit", "^q", {"max-length": 3, "expires": 1000}, 0, "queues", True)
     assert it.effective == {"max-length": 3, "expires": 1000} and it.policy is None
@@ -346,9 +342,7 @@ def test_a_pattern_that_takes_for_ever_is_given_up(vhost: VHost, policies: Polic
 SLOW, SLOW_NAME = "^((a|aa|b?)+)+$", "a" * 250 + "!"
 
 
-def test_a_queue_in_whose_name_an_operator_policy_cannot_be_searched_is_refused(
-    vhost: VHost, policies: Policies
-) -> None:
+def test_a_queue_whose_name_an_operator_policy_cannot_search_is_refused(vhost: VHost, policies: Policies) -> None:
     policies.set("/", "limit", SLOW, LENGTH, operator=True)
     for _ in range(2):
         with pytest.raises(PreconditionFailed, match="pattern of operator policy 'limit' takes too long"):

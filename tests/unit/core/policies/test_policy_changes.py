@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pytest import MonkeyPatch
 
 from tests.support.clock import FakeClock
 from warren.broker.core.access.users import Users
@@ -42,7 +43,7 @@ def set_limit(policies: Policies, name: str, limit: int, pattern: str = "", oper
 
 @pytest.mark.parametrize("operator", [False, True])
 def test_the_last_of_many_changes_applies_to_all_queues_and_all_take_one_job(
-    node: Node, policies: Policies, monkeypatch: pytest.MonkeyPatch, operator: bool
+    node: Node, policies: Policies, monkeypatch: MonkeyPatch, operator: bool
 ) -> None:
     looks = 0
     apply = policies._apply_change
@@ -83,9 +84,7 @@ def test_a_queue_that_is_deleted_or_declared_meanwhile(node: Node, policies: Pol
     assert limits(node) == {3} and "q1" not in vhost.queues
 
 
-def test_changes_after_a_failed_one_are_applied(
-    node: Node, policies: Policies, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_after_a_failed_one_are_applied(node: Node, policies: Policies, monkeypatch: MonkeyPatch) -> None:
     reports: list[str] = []
     node.scheduler.report = lambda event, level, fields: reports.append(event)
 

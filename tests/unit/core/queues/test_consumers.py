@@ -1,6 +1,7 @@
 """The order in which consumers are served, and consumers that fail."""
 
 import pytest
+from pytest import MonkeyPatch
 
 from tests.support.clock import fake_clock
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
@@ -96,9 +97,7 @@ def test_waking_a_consumer_that_does_not_wait_gives_no_second_turn() -> None:
 
 @pytest.mark.pure("it lowers a constant of the core, so that few consumers are needed")
 @pytest.mark.parametrize("each", [1, 2])
-def test_consumers_of_very_many_priorities_are_served_in_several_turns(
-    each: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_consumers_of_very_many_priorities_are_served_in_several_turns(each: int, monkeypatch: MonkeyPatch) -> None:
     """The queue serves those of each priority by themselves, which takes longer than a batch."""
     monkeypatch.setattr(consumers_module, "WASTED_COST", 5 * (LEVEL_COST + (each > 1) * LOOK_COST * each))
     members = [FakeConsumer("c", 1, priority=number // each) for number in range(12 * each)]

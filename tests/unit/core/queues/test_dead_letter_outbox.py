@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic as BasicMethods
 from pamqp.commands import Queue as QueueMethods
+from pytest import MonkeyPatch
 
 from tests.support import codec
 from tests.support.amqp_client import Channel, Silence
@@ -136,7 +137,7 @@ def test_dead_letters_wait_for_the_journal_in_their_order_and_make_no_attempts_m
 @pytest.mark.parametrize("fields", [{}, DURABLE])
 @pytest.mark.parametrize("header", [{}, {"headers": {"h": "v" * 4_000}}])
 def test_the_messages_of_any_queue_that_wait_for_the_journal_are_limited_in_bytes(
-    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], header: dict[str, Any]
+    monkeypatch: MonkeyPatch, fields: dict[str, Any], header: dict[str, Any]
 ) -> None:
     limit_dead_letters(monkeypatch, MANY_BYTES=1 << 16)
     house = House()
@@ -157,7 +158,7 @@ def test_the_messages_of_any_queue_that_wait_for_the_journal_are_limited_in_byte
 
 @pytest.mark.parametrize("fields, policy", [({"expiration": "500"}, {"max-length": 100}), ({}, {"max-length": 0})])
 def test_what_queues_drop_at_once_does_not_exceed_the_limit_of_all_dead_letters(
-    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], policy: dict[str, Any]
+    monkeypatch: MonkeyPatch, fields: dict[str, Any], policy: dict[str, Any]
 ) -> None:
     limit_dead_letters(monkeypatch, ALL_BYTES=1 << 16, SOME_BYTES=1 << 13)
     monkeypatch.setattr(ready_messages, "SLICE_BYTES", 1 << 15)
@@ -177,7 +178,7 @@ def test_what_queues_drop_at_once_does_not_exceed_the_limit_of_all_dead_letters(
     assert house.ch.count("letters") == 20 * len(names) and not house.queue.host.ledger.dead_letters.total
 
 
-def test_short_messages_count_with_the_memory_that_each_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_messages_count_with_the_memory_that_each_takes(monkeypatch: MonkeyPatch) -> None:
     limit_dead_letters(monkeypatch, MANY_BYTES=1 << 16)
     house = House(max_length=1_000)
     house.ch.publish("", "letters", b"waited for", DURABLE)
@@ -190,7 +191,7 @@ def test_short_messages_count_with_the_memory_that_each_takes(monkeypatch: pytes
     assert house.ch.count("letters") == 301
 
 
-def test_messages_that_a_client_gets_and_rejects_are_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_a_client_gets_and_rejects_are_limited_in_bytes(monkeypatch: MonkeyPatch) -> None:
     limit_dead_letters(monkeypatch, MANY_BYTES=1 << 16)
     house = House()
     house.ch.fill("queue", *[bytes(4_000)] * 50, **DURABLE)
@@ -210,7 +211,7 @@ def test_messages_that_a_client_gets_and_rejects_are_limited_in_bytes(monkeypatc
 
 
 def test_a_get_with_automatic_acknowledgement_gets_the_messages_before_the_first_that_cannot_expire(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: MonkeyPatch,
 ) -> None:
     limit_dead_letters(monkeypatch, MANY_BYTES=1 << 16)
     house = House()
@@ -232,7 +233,7 @@ def test_a_get_with_automatic_acknowledgement_gets_the_messages_before_the_first
 
 @pytest.mark.parametrize("gets", [False, True])
 def test_a_user_whose_messages_do_not_wait_consumes_while_those_of_another_are_too_many(
-    monkeypatch: pytest.MonkeyPatch, gets: bool
+    monkeypatch: MonkeyPatch, gets: bool
 ) -> None:
     limit_dead_letters(monkeypatch, ALL_BYTES=40_000, USER_BYTES=20_000, SOME_BYTES=1_000)
     house = House()
@@ -400,7 +401,7 @@ def test_outboxes_are_published_before_the_node_stops() -> None:
 
 @pytest.mark.parametrize("divided", [False, True])
 def test_dead_letters_for_a_full_queue_wait_while_too_many_that_it_rejected_are_there(
-    divided: bool, monkeypatch: pytest.MonkeyPatch
+    divided: bool, monkeypatch: MonkeyPatch
 ) -> None:
     """Many queues give it theirs faster than it publishes them."""
     limit_dead_letters(monkeypatch, MANY=50, SLICE=2, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
@@ -422,9 +423,7 @@ def test_dead_letters_for_a_full_queue_wait_while_too_many_that_it_rejected_are_
     assert not any(len(queues[f"giver{number}"].outbox) for number in range(20))
 
 
-def test_publishers_wait_for_a_full_queue_that_publishes_to_one_which_waits_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_publishers_wait_for_a_full_queue_that_publishes_to_one_which_waits_for_it(monkeypatch: MonkeyPatch) -> None:
     """They would fill the other one without end, as what they publish goes on at once."""
     limit_dead_letters(monkeypatch, MANY=5, SLICE=8, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
     node = new_node()
@@ -450,7 +449,7 @@ def test_publishers_wait_for_a_full_queue_that_publishes_to_one_which_waits_for_
 
 @pytest.mark.parametrize("as_first", [False, True])
 def test_dead_letters_that_wait_for_a_full_queue_go_to_a_new_one_of_its_name(
-    as_first: bool, monkeypatch: pytest.MonkeyPatch
+    as_first: bool, monkeypatch: MonkeyPatch
 ) -> None:
     """Both if they wait with the route of the last one, and if the first of them was searched before."""
     limit_dead_letters(monkeypatch, MANY=5, SLICE=8, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
@@ -477,7 +476,7 @@ def test_dead_letters_that_wait_for_a_full_queue_go_to_a_new_one_of_its_name(
 
 @pytest.mark.parametrize("deleted", [False, True])
 def test_dead_letters_that_wait_for_a_full_queue_follow_a_change_of_bindings(
-    deleted: bool, monkeypatch: pytest.MonkeyPatch
+    deleted: bool, monkeypatch: MonkeyPatch
 ) -> None:
     limit_dead_letters(monkeypatch, MANY=5)
     house = House(max_length=0, overflow="reject-publish-dlx")
@@ -531,7 +530,7 @@ def test_a_queue_that_dead_letters_of_deleted_queues_held_back_goes_on_when_they
 
 @pytest.mark.parametrize("deleted", ["before", "at once", "by a job"])
 def test_dead_letters_of_deleted_queues_that_wait_are_published_before_the_node_stops(
-    deleted: str, monkeypatch: pytest.MonkeyPatch
+    deleted: str, monkeypatch: MonkeyPatch
 ) -> None:
     limit_dead_letters(monkeypatch, MANY=5, SLICE=8, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
     node = new_node()
@@ -575,7 +574,7 @@ def test_a_queue_waits_for_one_of_a_circle_in_which_it_is_not() -> None:
 @pytest.mark.parametrize("end", ["deleted", "other overflow", "fewer of the user", "fewer of the node"])
 @pytest.mark.parametrize("empty", [False, True])
 def test_who_waits_for_a_queue_goes_on_when_it_may_reject_more_or_rejects_nothing_more(
-    empty: bool, end: str, monkeypatch: pytest.MonkeyPatch
+    empty: bool, end: str, monkeypatch: MonkeyPatch
 ) -> None:
     """The queue is full, or has no dead letters, and its user and the node have too many."""
     by_levels = empty or end.startswith("fewer")
@@ -609,9 +608,7 @@ def test_who_waits_for_a_queue_goes_on_when_it_may_reject_more_or_rejects_nothin
     assert called == list(range(3 * WOKEN)) and len(outbox) == (0 if empty else 7)
 
 
-def test_a_queue_that_is_held_back_and_has_letters_goes_on_when_there_are_fewer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_queue_that_is_held_back_and_has_letters_goes_on_when_there_are_fewer(monkeypatch: MonkeyPatch) -> None:
     limit_dead_letters(monkeypatch, ALL_BYTES=1_000, USER_BYTES=100, SOME_BYTES=0)
     house = House()
     house.ch.fill("queue", b"1", b"2", b"3")
@@ -628,7 +625,7 @@ def test_a_queue_that_is_held_back_and_has_letters_goes_on_when_there_are_fewer(
 
 
 @pytest.mark.parametrize("end", ["deleted", "its last letter leaves"])
-def test_a_queue_that_passes_to_another_one_may_be_deleted(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_passes_to_another_one_may_be_deleted(end: str, monkeypatch: MonkeyPatch) -> None:
     """Others that wait for the full one go on all the same."""
     limit_dead_letters(monkeypatch, MANY=5)
     node = new_node()
@@ -713,9 +710,7 @@ def test_a_queue_whose_dead_letters_go_elsewhere_by_a_policy_passes_to_no_other_
 
 
 @pytest.mark.parametrize("changed", ["", "policy", "queue"])
-def test_an_exchange_keeps_a_dead_letter_once_that_waits_for_a_full_queue(
-    changed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_exchange_keeps_a_waiting_dead_letter_once(changed: str, monkeypatch: MonkeyPatch) -> None:
     limit_dead_letters(monkeypatch, MANY=5)
     house = House(max_length=1)
     house.node.registry.register("x-recent-history", RecentHistoryExchange)
@@ -759,7 +754,7 @@ def test_an_exchange_keeps_a_dead_letter_once_that_waits_for_a_full_queue(
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
-def test_full_queues_in_a_circle_do_not_wait_for_each_other(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_queues_in_a_circle_do_not_wait_for_each_other(length: int, monkeypatch: MonkeyPatch) -> None:
     """Each dead-letters what it rejects to the next one, which is what all of them wait for, and to another queue."""
     limit_dead_letters(monkeypatch, MANY=5, SLICE=20, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
     node = new_node()
@@ -847,7 +842,7 @@ def test_each_letter_has_the_properties_and_the_route_of_its_time() -> None:
     assert counts(headers={"one": 1}) == counts(headers={"one": 2}) == {"a": 2, "b": 0}
 
 
-def test_very_many_targets_of_a_dead_letter_are_looked_at_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_targets_of_a_dead_letter_are_looked_at_in_steps(monkeypatch: MonkeyPatch) -> None:
     """They are asked whether they are full, and close no cycle: 100,000 in one step took 57 ms."""
     limit_dead_letters(monkeypatch, MANY=0)
     house = House()
@@ -946,9 +941,7 @@ def test_who_waits_again_when_called_and_whose_user_has_many_again_is_called_lat
     assert len(each.called()) == WOKEN
 
 
-def test_deleted_queues_that_were_held_back_are_forgotten_and_others_pumped_in_turns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_deleted_queues_that_were_held_back_are_forgotten_and_others_pumped_in_turns(monkeypatch: MonkeyPatch) -> None:
     limit_dead_letters(monkeypatch, ALL_BYTES=1, USER_BYTES=0)
     node = new_node()
     ch = connected(node).channel()

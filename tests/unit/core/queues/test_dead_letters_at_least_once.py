@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from pamqp.commands import Queue as QueueMethods
+from pytest import MonkeyPatch
 
 from tests.support.amqp_client import Channel
 from tests.support.clock import fake_clock
@@ -166,7 +167,7 @@ def test_many_messages_that_cannot_be_published_cost_a_few_attempts_at_each_retr
     assert house.ch.count("letters") == 5000 and not house.kept()
 
 
-def test_a_queue_with_too_many_waiting_messages_waits_without_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_with_too_many_waiting_messages_waits_without_work(monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(dead_lettering, "MANY", 50)
     house = House(letters=None)
     house.publish(100)
@@ -181,7 +182,7 @@ def test_a_queue_with_too_many_waiting_messages_waits_without_work(monkeypatch: 
     assert house.ch.count("letters") == 120 and not house.kept()
 
 
-def limit_bytes(monkeypatch: pytest.MonkeyPatch, many: int, all_queues: int, some: int, at_once: int) -> None:
+def limit_bytes(monkeypatch: MonkeyPatch, many: int, all_queues: int, some: int, at_once: int) -> None:
     limit_dead_letters(monkeypatch, MANY_BYTES=many, ALL_BYTES=all_queues, SOME_BYTES=some)
     monkeypatch.setattr(ready_messages, "SLICE_BYTES", at_once)
 
@@ -189,7 +190,7 @@ def limit_bytes(monkeypatch: pytest.MonkeyPatch, many: int, all_queues: int, som
 @pytest.mark.parametrize("count", [UNCONFIRMED - 2, 2 * UNCONFIRMED])
 @pytest.mark.parametrize("header", [0, 4_000])
 def test_messages_that_no_target_takes_are_limited_in_bytes_and_all_of_them_arrive_once_it_does(
-    monkeypatch: pytest.MonkeyPatch, count: int, header: int
+    monkeypatch: MonkeyPatch, count: int, header: int
 ) -> None:
     """They are limited too if all of them are unconfirmed, few but long, and if they expire at the same time."""
     limit_bytes(monkeypatch, 1 << 16, 1 << 20, 1 << 13, 1 << 13)
@@ -211,7 +212,7 @@ def test_messages_that_no_target_takes_are_limited_in_bytes_and_all_of_them_arri
     assert not house.kept() and not outbox.held_bytes and not house.source.host.ledger.dead_letters.total
 
 
-def test_messages_of_all_queues_that_no_target_takes_are_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_of_all_queues_that_no_target_takes_are_limited_in_bytes(monkeypatch: MonkeyPatch) -> None:
     limit_bytes(monkeypatch, 1 << 15, 1 << 16, 1 << 13, 1 << 15)
     house = House(letters=ONE)
     house.ch.publish("", "letters")
@@ -238,7 +239,7 @@ def test_messages_that_wait_for_a_retry_are_in_memory_once() -> None:
 
 
 def test_a_consumer_gets_the_other_messages_once_targets_have_taken_those_that_are_too_many(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: MonkeyPatch,
 ) -> None:
     limit_bytes(monkeypatch, 9_000, 1 << 20, 1 << 13, 1 << 13)
     house = House(letters=ONE, **{"x-message-ttl": 60_000_000})
@@ -362,9 +363,7 @@ def test_a_circle_with_dead_letters_that_cannot_go_on_holds_no_more_than_its_lim
 
 
 @pytest.mark.parametrize("queues", [1, 2, 3])
-def test_queues_in_a_circle_with_too_many_bytes_of_dead_letters_pass_them_on(
-    monkeypatch: pytest.MonkeyPatch, queues: int
-) -> None:
+def test_queues_in_a_circle_pass_on_too_many_bytes_of_dead_letters(monkeypatch: MonkeyPatch, queues: int) -> None:
     limit_bytes(monkeypatch, 1 << 13, 1 << 13, 1 << 12, 1 << 13)
     ring = Ring(queues, **{"x-max-length": 10, "x-message-ttl": 60_000_000})
     ring.publish(10, body=bytes(4_000))
@@ -397,7 +396,7 @@ def test_queues_in_a_circle_do_not_gather_bytes_of_longer_messages() -> None:
 
 
 @pytest.mark.parametrize("queues, waits", [(5, False), (6, True)])
-def test_a_search_for_a_circle_is_bounded(monkeypatch: pytest.MonkeyPatch, queues: int, waits: bool) -> None:
+def test_a_search_for_a_circle_is_bounded(monkeypatch: MonkeyPatch, queues: int, waits: bool) -> None:
     monkeypatch.setattr(dead_lettering, "MOST_QUEUES", 5)
     ring = Ring(queues, **{"x-max-length": 1})
     ring.publish(1)
@@ -405,7 +404,7 @@ def test_a_search_for_a_circle_is_bounded(monkeypatch: pytest.MonkeyPatch, queue
     assert {ring.ch.count(name) for name in ring.names} == {0 if waits else 1} and ring.held == [1] * queues
 
 
-def test_a_circle_does_not_exchange_too_many_bytes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_circle_does_not_exchange_too_many_bytes_at_once(monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(dead_lettering, "MOST_BYTES", 1000)
     ring = Ring(2, **{"x-max-length": 2})
     ring.publish(1, body=b"x" * 900)
@@ -507,9 +506,7 @@ def test_a_relay_is_no_target(between: bool) -> None:
     assert not house.ch.count("listener")
 
 
-def test_targets_that_have_taken_messages_are_limited_and_count_and_get_each_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_targets_that_have_taken_messages_are_limited_and_count_and_get_each_once(monkeypatch: MonkeyPatch) -> None:
     """Each of 32 messages of each queue kept a set of them, of 2 MB for 20,000, which nothing counted."""
     monkeypatch.setattr(dead_lettering, "MANY_TAKERS", 20)
     house = House(letters=ONE)

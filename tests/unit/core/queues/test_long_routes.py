@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from pytest import MonkeyPatch
 
 from tests.support.amqp_client import Channel
 from tests.support.clock import fake_clock
@@ -29,7 +30,7 @@ STRATEGIES = pytest.mark.parametrize("strategy", ["at-most-once", "at-least-once
 class Crowd:
     """Source queues whose messages expire at the same time, and whose letters go to many targets, with one place."""
 
-    def __init__(self, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, strategy: str, monkeypatch: MonkeyPatch) -> None:
         for name, value in {"SLICE_COST": 5, "REST_COST": 5, "PART_COST": 15, "SHORT_BYTES": 0}.items():
             monkeypatch.setattr(dead_lettering, name, value)
         monkeypatch.setattr(long_routes, "LIMIT_BYTES", 1)
@@ -95,9 +96,7 @@ def bodies(queue: Queue) -> list[bytes]:
 
 @STRATEGIES
 @pytest.mark.parametrize("event", ["purge", "unbind", "disk", "journal", "stop"])
-def test_every_letter_that_waits_for_a_place_is_published_once(
-    event: str, strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_letter_that_waits_is_published_once(event: str, strategy: str, monkeypatch: MonkeyPatch) -> None:
     crowd = Crowd(strategy, monkeypatch)
     crowd.expire(letters=3)
     if event == "purge":
@@ -125,9 +124,7 @@ def test_every_letter_that_waits_for_a_place_is_published_once(
 
 @STRATEGIES
 @pytest.mark.parametrize("stops", [False, True])
-def test_letters_of_deleted_queues_wait_for_a_place_as_well(
-    stops: bool, strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_letters_of_deleted_queues_wait_as_well(stops: bool, strategy: str, monkeypatch: MonkeyPatch) -> None:
     crowd = Crowd(strategy, monkeypatch)
     crowd.expire(letters=3)
     crowd.node.scheduler.charge(TURN_COST)  # so that their letters leave later
@@ -141,7 +138,7 @@ def test_letters_of_deleted_queues_wait_for_a_place_as_well(
 
 
 @STRATEGIES
-def test_letters_wait_no_longer_when_their_exchange_is_deleted(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letters_wait_no_longer_when_their_exchange_is_deleted(strategy: str, monkeypatch: MonkeyPatch) -> None:
     crowd = Crowd(strategy, monkeypatch)
     crowd.expire(letters=3)
     crowd.ch.delete_exchange("dlx")
@@ -154,7 +151,7 @@ def test_letters_wait_no_longer_when_their_exchange_is_deleted(strategy: str, mo
 
 
 @STRATEGIES
-def test_letters_go_on_when_their_targets_are_deleted(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letters_go_on_when_their_targets_are_deleted(strategy: str, monkeypatch: MonkeyPatch) -> None:
     crowd = Crowd(strategy, monkeypatch)
     crowd.expire(letters=3)
     for number in range(1, TARGETS):
@@ -162,7 +159,7 @@ def test_letters_go_on_when_their_targets_are_deleted(strategy: str, monkeypatch
     crowd.check(letters=3)
 
 
-def test_a_letter_that_waits_for_a_full_queue_leaves_its_place_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_letter_that_waits_for_a_full_queue_leaves_its_place_to_others(monkeypatch: MonkeyPatch) -> None:
     crowd = Crowd("at-most-once", monkeypatch)
     full = Table.of({"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""})
     target = crowd.vhost.declare_queue("full", arguments=full)
@@ -180,14 +177,14 @@ def test_a_letter_that_waits_for_a_full_queue_leaves_its_place_to_others(monkeyp
 
 
 @STRATEGIES
-def test_a_policy_may_change_while_letters_wait_for_a_place(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_may_change_while_letters_wait_for_a_place(strategy: str, monkeypatch: MonkeyPatch) -> None:
     crowd = Crowd(strategy, monkeypatch)
     crowd.expire(letters=3)
     crowd.node.policies.set("/", "limit", "^source", {"max-length": 5})
     crowd.check(letters=3)
 
 
-def test_a_failure_leaves_the_place_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_the_place_to_others(monkeypatch: MonkeyPatch) -> None:
     crowd = Crowd("at-most-once", monkeypatch)
     crowd.expire()
     [first] = [outbox for outbox in crowd.outboxes if is_under_way(outbox)]
@@ -203,7 +200,7 @@ def test_a_failure_leaves_the_place_to_others(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("kind", ["letters", "delayed"])
-def test_very_many_long_routes_take_little_memory_at_a_time(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_long_routes_take_little_memory_at_a_time(kind: str, monkeypatch: MonkeyPatch) -> None:
     """They took 100 bytes for each of their targets in each source: 1,500 with 20,000 targets took 1.9 GB."""
     monkeypatch.setattr(long_routes, "LIMIT_BYTES", 1)
     sources, targets = 20, 1_000
@@ -228,7 +225,7 @@ def test_very_many_long_routes_take_little_memory_at_a_time(kind: str, monkeypat
 
 
 @pytest.mark.parametrize("event", ["", "delete", "stop", "full"])
-def test_delayed_messages_with_long_routes_wait_for_a_place(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delayed_messages_with_long_routes_wait_for_a_place(event: str, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(long_routes, "LIMIT_BYTES", 1)
     monkeypatch.setattr(exchange_host, "SHORT_BYTES", 0)
     monkeypatch.setattr(exchange_host, "FORWARD_COST", 5)
@@ -297,9 +294,7 @@ def test_a_letter_forgets_deleted_targets_that_have_taken_it() -> None:
 
 
 @pytest.mark.parametrize("event", ["", "delete", "stop"])
-def test_due_messages_of_many_exchanges_are_read_one_after_the_other(
-    event: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_due_messages_of_many_exchanges_are_read_one_after_the_other(event: str, monkeypatch: MonkeyPatch) -> None:
     """Each was in memory twice until all were released: 60 of 8 MB took 960 MB."""
     monkeypatch.setattr(long_routes, "LIMIT_BYTES", exchange_host.READING_BYTES + 1)
     monkeypatch.setattr(delayed, "STEP_COST", 1)

@@ -13,7 +13,6 @@ from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.traffic_log import MADE
-from warren.broker.core.vhost.exchange_host import deliver
 from warren.broker.core.vhost.vhost import VHost
 
 HIGHEST = 3
@@ -192,23 +191,6 @@ def test_a_message_that_one_queue_of_a_route_rejects_reaches_the_others() -> Non
     receipt = vhost.enqueue(persistent(3), 12, True, (plain, full))
     assert receipt.stored and receipt.refused == {1, 2}
     assert (plain.ready, full.ready) == (3, 1)
-
-
-def test_messages_that_are_delivered_together_expire_each_by_its_own_time() -> None:
-    vhost = vhost_with(SlowJournal())
-    queue = declared(vhost, "q")
-    messages = persistent(4)
-    messages[1].state = MessageState(1000)
-    messages[3].state = MessageState(2000)
-    assert deliver(vhost, [queue], messages).stored
-    assert [queue.get(True) is not None for _ in range(1)] == [True]
-    fake_clock(vhost.clock).advance(1500)
-    vhost.pump()
-    assert queue.ready == 2 and queue.expired == 1
-    assert queue.get(True) is not None
-    vhost.clock.advance(1000)
-    vhost.pump()
-    assert queue.ready == 0 and queue.expired == 2
 
 
 def test_queues_that_keep_the_same_state_share_records_but_not_the_state() -> None:

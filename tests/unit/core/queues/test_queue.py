@@ -187,21 +187,6 @@ def filled(count: int, kind: type[Queue] = Queue) -> Queue:
     return queue
 
 
-def positions(log: list[Delivery], name: str) -> list[int]:
-    return [position for tag, position, _, _ in log if tag == name]
-
-
-def test_consumers_with_outputs_of_their_own_get_every_other_message() -> None:
-    queue = filled(5)
-    logs: dict[str, list[Delivery]] = {"1": [], "2": []}
-    for name, log in logs.items():
-        queue.add_consumer(Taker(name, queue, log, False, 0, 100))
-    queue.pump()
-    enqueue([message()], queue)
-    queue.pump()
-    assert [positions(log, name) for name, log in logs.items()] == [[1, 3, 5], [2, 4, 6]]
-
-
 def test_settlements_after_the_deletion_of_the_queue_are_accepted() -> None:
     queue, log = filled(3), []
     queue.add_consumer(Taker("1", queue, log, False, 0, 3))
@@ -266,21 +251,16 @@ def test_long_headers_fill_a_queue_like_long_bodies(priority: int | None) -> Non
     assert publisher.drained_by == [queue]
 
 
-def test_a_reply_queue_keeps_the_oldest_replies_and_no_more_than_its_limit() -> None:
+@pytest.mark.parametrize("state", [None, MessageState(1000)], ids=["plain", "expiring"])
+def test_a_reply_queue_keeps_the_oldest_replies_and_no_more_than_its_limit(state: MessageState | None) -> None:
     queue = new_queue(ReplyQueue, 0)
-    messages = [message() for _ in range(ReplyQueue.LIMIT + 5)]
+    messages = [message(frames=b"%d" % number) for number in range(ReplyQueue.LIMIT + 5)]
+    for each in messages:
+        each.state = state
     for batch in (messages[:10], messages[10:]):
         enqueue(batch, queue)
-    assert list(queue.ready_messages.default.fresh) == messages[: ReplyQueue.LIMIT]
-    assert queue.ready_bytes == 10 * ReplyQueue.LIMIT
-
-
-def test_a_reply_queue_keeps_to_its_limit_with_replies_that_expire() -> None:
-    queue = new_queue(ReplyQueue, 0)
-    messages = [message() for _ in range(ReplyQueue.LIMIT + 5)]
-    for each in messages:
-        each.state = MessageState(1000)
-    enqueue(messages, queue)
+    kept = [each.frames for each in queue.ready_messages.default.fresh]
+    assert kept == [each.frames for each in messages[: ReplyQueue.LIMIT]]
     assert (queue.ready, queue.ready_bytes) == (ReplyQueue.LIMIT, 10 * ReplyQueue.LIMIT)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from pytest import MonkeyPatch
 
 from tests.support.clock import FakeClock, fake_clock
 from warren.broker.amqp.field_table import Table, value_of
@@ -78,9 +79,7 @@ def test_lines_that_nobody_wants_are_dropped_and_so_is_a_flood(loop: Loop) -> No
     assert queue.ready == WAITING_LIMIT
 
 
-def test_lines_are_dropped_while_too_many_bytes_wait_for_very_many_queues(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_are_dropped_while_too_many_bytes_wait_for_very_many_queues(loop: Loop, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(emissions, "LIMIT_BYTES", 1 << 16)
     node = build()
     reports: list[str] = []

@@ -82,9 +82,7 @@ def history(vhost: VHost, count: int = KEPT) -> None:
         publish(vhost, "h", b"%d" % number)
 
 
-def test_messages_that_are_published_while_the_history_is_delivered_follow_it_once_each(
-    peer: InProcessPeer, vhost: VHost
-) -> None:
+def test_messages_published_while_the_history_is_delivered_follow_it_once(peer: InProcessPeer, vhost: VHost) -> None:
     history(vhost)
     queue = vhost.declare_queue("q")
     vhost.bind("h", queue, "", Table.EMPTY)
@@ -95,9 +93,7 @@ def test_messages_that_are_published_while_the_history_is_delivered_follow_it_on
     assert bodies(queue) == list(range(KEPT + 51))
 
 
-def test_a_history_that_grows_shorter_while_it_is_delivered_has_no_gap_at_its_end(
-    peer: InProcessPeer, vhost: VHost
-) -> None:
+def test_a_history_that_grows_shorter_meanwhile_has_no_gap_at_its_end(peer: InProcessPeer, vhost: VHost) -> None:
     history(vhost, 2 * KEPT)
     queue = vhost.declare_queue("q")
     vhost.bind("h", queue, "", Table.EMPTY)
@@ -135,9 +131,7 @@ def test_a_queue_that_is_bound_twice_gets_the_history_twice_and_newer_messages_o
     assert not queue.ready, "a binding is still counted"
 
 
-def test_a_binding_that_is_deleted_while_the_history_is_delivered_gets_no_more(
-    peer: InProcessPeer, vhost: VHost
-) -> None:
+def test_a_binding_that_is_deleted_meanwhile_gets_no_more_of_the_history(peer: InProcessPeer, vhost: VHost) -> None:
     history(vhost)
     queue = vhost.declare_queue("q")
     vhost.bind("h", queue, "", Table.EMPTY)
@@ -147,9 +141,7 @@ def test_a_binding_that_is_deleted_while_the_history_is_delivered_gets_no_more(
     assert queue.ready < KEPT
 
 
-def test_a_deleted_exchange_still_delivers_its_history_and_a_deleted_queue_ends_it(
-    peer: InProcessPeer, vhost: VHost
-) -> None:
+def test_a_deleted_exchange_delivers_its_history_and_a_deleted_queue_ends_it(peer: InProcessPeer, vhost: VHost) -> None:
     history(vhost)
     queue, other = vhost.declare_queue("q"), vhost.declare_queue("other")
     vhost.bind("h", queue, "", Table.EMPTY)
@@ -178,9 +170,7 @@ def test_a_history_of_large_messages_is_bounded_by_its_bytes_but_never_shorter_t
     assert many.ready == DEFAULT_LENGTH
 
 
-def test_bind_ok_follows_the_history_and_so_does_what_the_same_client_publishes(
-    peer: InProcessPeer, vhost: VHost
-) -> None:
+def test_bind_ok_and_later_publishes_of_the_client_follow_the_history(peer: InProcessPeer, vhost: VHost) -> None:
     history(vhost)
     channel = peer.connect().channel()
     channel.declare("q")
@@ -250,9 +240,7 @@ def test_a_client_waits_until_its_notices_and_those_before_them_are_enqueued(
     assert notices(listeners[-1])[-2:] == ["bind mine", "unbind mine"]
 
 
-def test_a_queue_with_presences_is_declared_again_when_all_of_them_have_ended(
-    peer: InProcessPeer, vhost: VHost
-) -> None:
+def test_a_queue_with_presences_is_declared_again_when_all_have_ended(peer: InProcessPeer, vhost: VHost) -> None:
     listeners = presence(vhost, 100)
     channel = peer.connect().channel()
     channel.declare("q")
@@ -277,9 +265,7 @@ def test_an_import_makes_bindings_as_fast_as_their_notices_are_enqueued(
     assert {listener.ready for listener in listeners} == {10}
 
 
-def test_a_type_whose_emission_fails_goes_on_with_the_next_and_releases_the_client(
-    peer: InProcessPeer, vhost: VHost
-) -> None:
+def test_after_a_failed_emission_the_next_follow_and_the_client_goes_on(peer: InProcessPeer, vhost: VHost) -> None:
     listeners = presence(vhost)
     exchange = vhost.exchanges["p"]
 
@@ -381,7 +367,7 @@ def full(vhost: VHost, monkeypatch: pytest.MonkeyPatch) -> Queue:
 
 
 @pytest.mark.parametrize("kept", [3, KEPT])
-def test_a_full_queue_gets_no_history_and_holds_nobody_back(
+def test_a_full_queue_gets_no_history_and_holds_none_up(
     peer: InProcessPeer, vhost: VHost, full: Queue, kept: int
 ) -> None:
     vhost.declare_exchange("x", "x-recent-history", arguments=Table.of({LENGTH: kept}))
