@@ -9,8 +9,6 @@ The check of conservation stays valid for the part:
   queues each was routed to.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
