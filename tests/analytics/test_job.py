@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from warren.plugins.message_log.analysis import folder as folders
 from warren.plugins.message_log.analysis import job
 from warren.plugins.message_log.analysis.engine import InProcess
+from warren.plugins.message_log.file_format import folder as folders
 from warren.plugins.message_log.file_format import schema
 from warren.plugins.message_log.file_format.folder import Folder
 
