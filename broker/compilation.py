@@ -6,8 +6,6 @@ none: with WARREN_PURE=1, or if a source has changed since it was compiled, this
 It is imported before any module that may be compiled.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib import machinery

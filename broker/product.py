@@ -1,7 +1,5 @@
 """The product: its name, and the version of the installed distribution."""
 
-from __future__ import annotations
-
 from functools import cache
 
 PRODUCT = "Warren"

@@ -4,8 +4,6 @@ What cannot be printed is no error of the files that a command reads, and no res
 `warren doctor`: it ends the command in its own way, whatever else the command handles.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -4,8 +4,6 @@ An OSError is shown as `[Errno 13] Permission denied: '/data/lock'`. A person wh
 file and the next step. Files that are read as a whole have a bound here, since one such as /dev/zero never ends.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import pwd

@@ -4,8 +4,6 @@ Local bindings with equal keys and arguments become one upstream binding, whatev
 another downstream made has the argument x-bound-from with the name of its exchange, so it equals no other binding.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 from warren.broker.core.jobs.scheduler import Job

@@ -28,8 +28,6 @@ window. Two publishes with equal message-id, routing key and body at a RabbitMQ 
 application publishes again with the headers and body that it received.
 """
 
-from __future__ import annotations
-
 from binascii import crc32
 from collections.abc import Callable
 from hashlib import blake2b

@@ -11,8 +11,6 @@ otherwise two queues that federate each other would exchange the same messages f
                               `------- no demand ----------^
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 LINGER_MS = 300

@@ -22,8 +22,6 @@ queues at most. Brokers are identified by their cluster names. Messages that wer
 cancelled stay in the local queue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ that is not changed keeps its bytes and types. Malformed properties pass unchang
 are published.
 """
 
-from __future__ import annotations
-
 from warren.broker.amqp import properties
 from warren.broker.amqp.federation_headers import BOUND_FROM, RECEIVED_FROM
 from warren.broker.plugin import AMQPError, Table, Value

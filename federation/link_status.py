@@ -1,7 +1,5 @@
 """The status and counters of a link, as operators see them, without secrets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

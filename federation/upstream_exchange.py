@@ -6,8 +6,6 @@ downstream, only hops count. With the argument x-deduplicate, which Warren's lin
 routed messages get an identity (see `deduplication`).
 """
 
-from __future__ import annotations
-
 from binascii import crc32
 
 from warren.broker.amqp.federation_headers import RECEIVED_FROM

@@ -3,8 +3,6 @@
 They are exactly RabbitMQ's: a link that takes over from a RabbitMQ uses its queue, as does a restarted link.
 """
 
-from __future__ import annotations
-
 from warren.broker.amqp.limits import SHORT_STRING
 from warren.broker.plugin import Invalid
 

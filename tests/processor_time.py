@@ -5,8 +5,6 @@ wider scope take, such as a server for a whole module, is not counted as that of
 above the limit is divided by how much slower than the reference machine the processor is when the test ends.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Generator

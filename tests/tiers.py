@@ -13,8 +13,6 @@ A test belongs to the rest if its path begins as an entry of `REST`, unless it i
 are no tests (the benchmark, the comparison with RabbitMQ, faults for hours) are in tools/.
 """
 
-from __future__ import annotations
-
 import pytest
 
 GATE_LIMIT_S = 2.0

@@ -4,8 +4,6 @@ The tests of `TESTS` run in one process, and the branches that they take are cou
 pyproject.toml, in percent of their branches. The status is 1 if a package is below its floor, or a test fails.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

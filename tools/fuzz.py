@@ -7,8 +7,6 @@ inputs that reached new code replace the stored ones, which the gate runs. Compi
 guides the search.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """The limit of a header frame: the headers of a message that fit the frame_max of a receiver."""
 
-from __future__ import annotations
-
 from . import properties
 from .field_table import Table, Value
 

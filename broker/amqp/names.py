@@ -1,7 +1,5 @@
 """Names of queues and exchanges as clients send them."""
 
-from __future__ import annotations
-
 
 def strip_line_ends(name: str) -> str:
     """Remove CR and LF, which RabbitMQ strips from names of queues and exchanges that are declared or bound."""

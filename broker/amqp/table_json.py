@@ -4,8 +4,6 @@ JSON has fewer types. Integers lose their width, which equivalence ignores; a ti
 string, a decimal a float. JSON that becomes a table comes back the same.
 """
 
-from __future__ import annotations
-
 from .errors import Invalid, SyntaxFault
 from .field_table import MAX_DEPTH, MAX_ENTRIES, Table, Value, check, value_of
 

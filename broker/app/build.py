@@ -1,7 +1,5 @@
 """Construction of the node and the settings of its sessions from the configuration; the notice about quorum queues."""
 
-from __future__ import annotations
-
 import base64
 import os
 import platform

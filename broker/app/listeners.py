@@ -1,7 +1,5 @@
 """The AMQP listeners of the configuration."""
 
-from __future__ import annotations
-
 import ssl
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A store on PostgreSQL as the daemon uses it: taken over at the start, watched while the broker runs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A standby: waits until the owner of a store on PostgreSQL has ended, and serves no clients until then."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from contextlib import suppress

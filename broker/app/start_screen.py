@@ -1,7 +1,5 @@
 """The start screen: printed on a terminal once the broker is ready."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

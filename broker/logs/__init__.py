@@ -5,8 +5,6 @@ log exchange. Messages and credentials are never logged. Records of other librar
 the same form.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import threading

@@ -3,8 +3,6 @@
 An event without a phrase is shown as its name and fields. The fields are those that `session`, `net` and `app` report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 Fields = Mapping[str, object]

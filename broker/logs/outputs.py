@@ -1,7 +1,5 @@
 """The outputs of the log: standard error, a file, and the log exchange. Each has its own level and form."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The last records of the log in memory, and the followers of new ones."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 

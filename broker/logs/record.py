@@ -1,7 +1,5 @@
 """A record of the log, without credentials, and its lines: plain or JSON."""
 
-from __future__ import annotations
-
 import json
 import traceback
 from collections.abc import Callable, Mapping

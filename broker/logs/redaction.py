@@ -1,7 +1,5 @@
 """Redaction of credentials in logged or shown values: fields, URIs, headers in tracebacks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import lru_cache

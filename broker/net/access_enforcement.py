@@ -1,7 +1,5 @@
 """The enforcement of access changes on open connections."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from ..core.jobs.scheduler import TURN_COST, Job

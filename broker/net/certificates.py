@@ -1,7 +1,5 @@
 """Fields of certificates: names and users in RabbitMQ's form, and dates of expiry."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime

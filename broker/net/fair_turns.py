@@ -1,7 +1,5 @@
 """The turns of the event loop that the transports of a server share, and the server as its transports use it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import deque

@@ -4,8 +4,6 @@ It does not use asyncio's server, which accepts all waiting connections at once,
 system has no more descriptors, does not report failed handshakes, and cannot change its TLS context.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import socket

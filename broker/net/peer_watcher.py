@@ -1,7 +1,5 @@
 """The watcher of sockets that are not read: an event loop notices a closed peer only by reading."""
 
-from __future__ import annotations
-
 import asyncio
 import select
 from collections.abc import Callable

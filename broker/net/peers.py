@@ -1,7 +1,5 @@
 """The Peer of an accepted socket: addresses, and the certificate of the client."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from typing import cast

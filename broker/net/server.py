@@ -1,7 +1,5 @@
 """The AMQP server: listeners, their connections, and one write per connection at the end of each turn."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 A connection keeps its context; new connections get the last one that could be loaded.
 """
 
-from __future__ import annotations
-
 import os
 import ssl
 from dataclasses import dataclass, field

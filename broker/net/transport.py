@@ -5,8 +5,6 @@ be served 8 MiB for every few acknowledgements of its consumer. So after a full 
 same turn, and the input is served in pieces of a few milliseconds.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time

@@ -1,7 +1,5 @@
 """The default user: the only user of a new node and of one that was reset."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Callable

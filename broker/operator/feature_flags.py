@@ -1,7 +1,5 @@
 """RabbitMQ's feature flags, deprecated features and plugins, by its names and in its words."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection

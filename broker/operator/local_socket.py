@@ -4,8 +4,6 @@ Its mode (0600) and the uid of the peer replace the password: the node's own use
 independent of the listeners on TCP and of their connection limits.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import struct

@@ -1,7 +1,5 @@
 """Control of a node by operators: starts and stops listeners, the application and the process, and resets the node."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 
 from ..config import Config

@@ -1,7 +1,5 @@
 """The log of the node, for operators: its outputs, level and last lines."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loading of plugins by the entry points of installed distributions: exchange types, services, commands."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points

@@ -3,8 +3,6 @@
 Those with `around` start before the listeners, and stop when all connections are closed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import structlog

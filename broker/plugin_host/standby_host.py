@@ -1,7 +1,5 @@
 """The host of a standby: what a service gets of a process that waits to take over the store of another broker."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Callable

@@ -6,8 +6,6 @@ descriptor or memory for it, and no later batch is written before. Any other fai
 disk is unknown then: nothing is written or confirmed any more, and the process ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -6,8 +6,6 @@ cycles, since clients may close and delete very many. Any cycle needs a full col
 about 0.3 us each.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import sys

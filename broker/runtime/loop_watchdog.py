@@ -6,8 +6,6 @@ the turns were long or the machine was busy with other processes. A probe takes 
 extra cost.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -4,8 +4,6 @@ Successful checks are cached, as a keyed BLAKE2b digest of hash and password und
 that clients that reconnect are accepted at once. A changed password has another hash, so its cached check is not found.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import secrets

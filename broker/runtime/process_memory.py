@@ -1,7 +1,5 @@
 """The memory of the machine or container and of this process, as Linux reports it, and the heap of the C library."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import time

@@ -3,8 +3,6 @@
 It acts when a measurement crosses its limit, so an alarm that an operator has set or cleared stays so until then.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress

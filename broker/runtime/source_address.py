@@ -1,7 +1,5 @@
 """The source and network by which clients' addresses are grouped."""
 
-from __future__ import annotations
-
 import ipaddress
 
 IPV6_SOURCE_BITS = 64  # the network of one customer

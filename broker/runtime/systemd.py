@@ -5,8 +5,6 @@ variable nothing is sent. If the unit sets WatchdogSec=, the event loop sends WA
 systemd ends and restarts a broker whose loop hangs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

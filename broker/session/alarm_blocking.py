@@ -10,8 +10,6 @@ wait, and all that would be stored once STORED_LIMIT objects of the virtual host
 declared and bound without limit.
 """
 
-from __future__ import annotations
-
 from ..core.telemetry.resource_alarms import DISK, MEMORY
 from ..wire.frame_reader import Publishes
 from .channel_host import ChannelHost

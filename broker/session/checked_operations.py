@@ -6,8 +6,6 @@ agree on permissions, errors and counters. Names have no line ends; an empty one
 provides the caller's user and virtual host, and the connection that owns exclusive queues.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from ..amqp.errors import AccessRefused, NotAllowed, NotFound, NotSupported, PreconditionFailed, ResourceLocked

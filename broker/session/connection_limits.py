@@ -1,7 +1,5 @@
 """Limits on the connections and channels of a node, a virtual host and a user."""
 
-from __future__ import annotations
-
 from ..amqp.errors import NotAllowed
 from ..core.vhost.vhost import VHost
 from .channel_host import ChannelHost

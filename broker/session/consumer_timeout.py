@@ -5,8 +5,6 @@ before which none of them is overdue; no check looks at them again until then. A
 has passed since the check that noted it; the next check closes its channel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from operator import attrgetter

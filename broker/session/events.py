@@ -3,8 +3,6 @@
 In place of RabbitMQ's process identifiers they have names that no other open connection or channel has.
 """
 
-from __future__ import annotations
-
 import ipaddress
 
 from ..core.telemetry.event_exchange import Events

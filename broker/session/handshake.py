@@ -1,7 +1,5 @@
 """The connection handshake, from the protocol header to connection.open-ok."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Connections from within the broker: one channel without a client, for the HTTP API and for links of federation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ..amqp.errors import AMQPError

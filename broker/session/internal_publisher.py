@@ -11,8 +11,6 @@ A turn of the loop publishes what costs ENQUEUE_COST. A content that costs more 
 queues, is published by a job; nothing is published behind it meanwhile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial

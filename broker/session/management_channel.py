@@ -3,8 +3,6 @@
 It calls the operations that also serve the methods of clients, so both agree on permissions, errors and counters.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..amqp.errors import AMQPError, Invalid, NotNow, Unreadable

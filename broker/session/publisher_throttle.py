@@ -5,8 +5,6 @@ publishers were held, they are released for some checks and then held for one ag
 that slowed the consumers down.
 """
 
-from __future__ import annotations
-
 from ..core.queues.queue import Queue
 
 HOLD_MS = 50

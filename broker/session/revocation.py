@@ -1,7 +1,5 @@
 """Revocation: checks the rights of open connections again, and cancels consumers that have lost the right to read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from ..amqp.errors import NotAllowed

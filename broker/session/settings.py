@@ -1,7 +1,5 @@
 """Settings of sessions, from the configuration."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..amqp.field_table import Table

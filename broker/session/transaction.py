@@ -1,7 +1,5 @@
 """The transaction of a channel: publishes and settlements that wait for a commit."""
 
-from __future__ import annotations
-
 from ..amqp.errors import PreconditionFailed
 from ..core.exchanges.router import FEW, Route
 from ..core.jobs.scheduler import SLICE, STORE_SHIFT, TURN_COST, Job

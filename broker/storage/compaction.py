@@ -9,8 +9,6 @@ COPY_FREE_BYTES of the disk stay free. A segment with a live record of more than
 the copy would free little, and take long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from struct import Struct

@@ -6,8 +6,6 @@ record of the metadata. Until then a mark in place of the checkpoint says that t
 reads it.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

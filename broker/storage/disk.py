@@ -4,8 +4,6 @@ A segment only grows at its end. Appended bytes survive a killed process once `a
 `commit` has returned, and a power cut once `sync` has. The other calls end when their effect survives both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from ..core.messages.journal_port import IN_FLIGHT

@@ -4,8 +4,6 @@ The CRC of every record is verified. A torn end of the newest segment is no dama
 was killed, and nothing in it was confirmed. Nor is a batch that a power cut has torn before another one.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -4,8 +4,6 @@ Bytes survive a killed process once `write` has returned, and a power cut once `
 `sync_folder` has. A new checkpoint is written beside the old one, synced, and renamed over it.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets

@@ -9,14 +9,11 @@ JSON has bytes as base64, and bytes of names that are not UTF-8 as escapes of lo
 HIGHEST has the highest number that a queue or an exchange ever had, so that no number is used again.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields
 from json.encoder import encode_basestring_ascii
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, get_origin, get_type_hints
 
 from ..core.metadata.records import (
     Change,
@@ -155,16 +152,16 @@ def _encoded(cell: object) -> str:
     return f'"{b64encode(cell).decode()}"' if isinstance(cell, bytes) else json.dumps(cell)
 
 
-def _decoded(type_: str) -> Callable[[Any], Any] | None:
+def _decoder(type_: object) -> Callable[[Any], Any] | None:
     """Return how a field of this type is made of its JSON, or None if JSON has the type."""
-    if type_ == "bytes":
+    if type_ is bytes:
         return lambda cell: b64decode(cell, validate=True)
-    return tuple if type_.startswith("tuple") else None
+    return tuple if get_origin(type_) is tuple else None
 
 
 # The places of the fields that JSON lacks, by class, and how they are made.
 _DECODERS = {
-    type_: [(at, decode) for at, field in enumerate(fields(type_)) if (decode := _decoded(str(field.type)))]
+    type_: [(at, decode) for at, type_of in enumerate(get_type_hints(type_).values()) if (decode := _decoder(type_of))]
     for type_ in LISTS
 }
 

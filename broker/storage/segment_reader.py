@@ -6,8 +6,6 @@ the bad records are lost. After FAILURES it is not read for RETRY_S, because the
 a failing disk.
 """
 
-from __future__ import annotations
-
 import errno
 import time
 from collections.abc import Callable

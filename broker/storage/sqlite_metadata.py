@@ -11,8 +11,6 @@ applied ones survive a power cut; SQLite itself, with synchronous=NORMAL, would 
 lock is exclusive and held until the file is closed, so no shared memory file is needed.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """Completion in shells, by click: the shell runs `warren` or `warrenctl` at each TAB, which print what may follow."""
 
-from __future__ import annotations
-
 import argparse
 
 import click

@@ -1,7 +1,5 @@
 """The unit of systemd."""
 
-from __future__ import annotations
-
 import sysconfig
 from importlib.resources import files
 from pathlib import Path

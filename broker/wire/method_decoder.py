@@ -5,8 +5,6 @@ against the argument types that pamqp declares: every length must fit, without a
 have is checked, and returned with its bytes unchanged.
 """
 
-from __future__ import annotations
-
 from pamqp import base, commands
 
 from ..amqp.errors import AMQPError, CommandInvalid, FrameError, SyntaxFault

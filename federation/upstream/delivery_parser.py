@@ -6,8 +6,6 @@ with the same results. Frames that are not part of a delivery are returned uncha
 is kept.
 """
 
-from __future__ import annotations
-
 from struct import Struct
 from typing import NamedTuple
 

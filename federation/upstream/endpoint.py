@@ -4,8 +4,6 @@ A parsed password is a Secret, whose repr is redacted: no log, status, exception
 `Endpoint.safe` is the part of the URI that may be shown.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urlsplit
 

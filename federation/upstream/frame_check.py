@@ -6,8 +6,6 @@ passed on, after the lengths of their arguments and the nesting of tables were c
 methods of channels, which are checked too.
 """
 
-from __future__ import annotations
-
 from struct import Struct
 from struct import error as StructError
 

@@ -1,7 +1,5 @@
 """TLS contexts for upstreams, from the files that URIs name. Each attempt reads them again: certificates change."""
 
-from __future__ import annotations
-
 import ssl
 
 from warren.broker.system_errors import check_regular

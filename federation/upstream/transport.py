@@ -5,8 +5,6 @@ take much memory and deliveries must stay unchanged. All other frames are passed
 order. Deliveries that were received together are passed on together, before aio-pika sees any frame that follows them.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable

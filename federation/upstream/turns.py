@@ -4,8 +4,6 @@ All links lose their connections when their upstream is stopped, all evaluate de
 one object follow its bindings or consumers, and upstreams may send data to all at once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections import deque

@@ -10,8 +10,6 @@ A source's notices are reconciled with its summary: between `begin_summary` and 
 that it has, and those that it omits are removed.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@
 100 million events take a few minutes and 1 GB. There is a snapshot of all queues every 10 s.
 """
 
-from __future__ import annotations
-
 import argparse
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Analyses in this process: the ledger of a log, and its report."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

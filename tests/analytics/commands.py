@@ -1,7 +1,5 @@
 """Commands of `warren` in the process of the tests, because a new one would import pyarrow for half a second."""
 
-from __future__ import annotations
-
 import subprocess
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO

@@ -1,7 +1,5 @@
 """One Spark session for all tests, and exports of a broker in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path

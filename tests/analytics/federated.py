@@ -4,8 +4,6 @@ a --proxy--> b --> c    the exchange `fed.news`, on two hops
 a ---------------> c    the queue `fed.work`
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reports without a log: of any size, with any names."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Scenes at brokers, written as their logs: three brokers without a fault, and some with one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The times from the first publish to a consumer, over dead letters and links, the slowest messages, and consumers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

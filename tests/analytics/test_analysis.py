@@ -1,7 +1,5 @@
 """The whole job over the logs of three brokers without faults: its figures are those of the model of a broker."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Damaged logs, each of a broker of its own: the findings of one run over all."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The verdict about damaged logs and legal histories: for each its status, and the sentence that it must have."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

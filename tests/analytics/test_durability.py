@@ -1,7 +1,5 @@
 """Durability over restarts of real brokers: the confirmed messages that their exports show as kept or lost."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """The path from clients' messages to the report: three brokers under a counting load, with a link that is cut."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The engines: Spark gives the report that this process gives."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

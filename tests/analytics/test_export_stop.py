@@ -1,7 +1,5 @@
 """The wait for the writer when a broker stops: as long as it makes progress, and no longer."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable, Iterator

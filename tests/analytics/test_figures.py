@@ -1,7 +1,5 @@
 """Figures: peaks that are never below the mean, the rate of a link, and the greatest keys and connections."""
 
-from __future__ import annotations
-
 import random
 from datetime import UTC, datetime
 from pathlib import Path

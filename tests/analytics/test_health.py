@@ -1,7 +1,5 @@
 """The health at the end of a log: ordinary traffic raises nothing, and a sick queue exactly its cause."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

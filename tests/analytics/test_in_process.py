@@ -1,7 +1,5 @@
 """`warren analyze --in-process`: reports and exit statuses without Spark."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

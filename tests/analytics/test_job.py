@@ -1,7 +1,5 @@
 """The runs of a stream: without news, beside each other, after errors, and killed at any write."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The stored facts of hours: a run over a log that has changed gives what one over the whole log does."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

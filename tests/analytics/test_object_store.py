@@ -1,7 +1,5 @@
 """Export and reports in S3, in a server on loopback (moto): batch, stream and trace, without a secret in any output."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

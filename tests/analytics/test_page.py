@@ -1,7 +1,5 @@
 """The page: its data, in which order and of which size, and that it takes no text of a log for HTML."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

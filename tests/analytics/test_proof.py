@@ -1,7 +1,5 @@
 """Real losses, each in the log of a broker of its own, and legal events that look like one: one check over all logs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

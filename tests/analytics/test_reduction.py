@@ -1,7 +1,5 @@
 """The reduction of files to facts, beside a second one, row by row in plain Python."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter, defaultdict
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Reports on a part of the input: a time, nodes, virtual hosts, queues."""
 
-from __future__ import annotations
-
 from argparse import ArgumentTypeError
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The timeline, and the flow of messages: lag, rates, redeliveries and metrics in equal steps."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

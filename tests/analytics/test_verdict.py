@@ -1,7 +1,5 @@
 """The verdict: the conditions for balanced, imbalanced and incomplete, its words, and the exit status."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The journal's buffer is bounded on a slow disk, whichever way one request stores its messages many times over."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Nothing is lost meanwhile, and all goes on once there is space.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An empty node, and a document of definitions with objects of every kind."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

@@ -5,8 +5,6 @@ runs the same command line as `python -m warren.broker.cli` does, in a process o
 and waited for. That a broker starts from nothing is tested where nothing but a start is tested.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import json

@@ -1,7 +1,5 @@
 """Ports that a test knows before a server listens at them."""
 
-from __future__ import annotations
-
 import socket
 
 HOST = "127.0.0.1"

@@ -6,8 +6,6 @@ The first analysis is not measured, because it may write the archive of Java's c
 resident memory of the process and its children (Python and Java together).
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -6,8 +6,6 @@ One log is analysed on this machine, as a stream, and on the cluster; the status
 that of a model of a broker, or of three brokers that federate.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The command line of the benchmark: python -m tools.bench [--memory | --confirms | --churn ...] [NAME=PORT ...]"""
 
-from __future__ import annotations
-
 import argparse
 import json
 import shlex

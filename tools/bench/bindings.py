@@ -1,7 +1,5 @@
 """The cost of many bindings of one topic exchange: making them one by one, and publishing past them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import replace

@@ -3,8 +3,6 @@
 All frames are prepared, and replies are counted by their bytes. Each of several concurrent clients is a process.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import selectors
 import socket

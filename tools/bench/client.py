@@ -3,8 +3,6 @@
 It serves before and after a measurement. The hot loops are in publishing.py and consuming.py.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections.abc import Iterable

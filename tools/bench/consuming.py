@@ -4,8 +4,6 @@ The deliveries of a load have equal lengths, so a chunk of n lengths has n deliv
 place. Only if it is not are the frames read one by one.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import time

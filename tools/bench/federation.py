@@ -1,7 +1,5 @@
 """The benchmark of federation links: python -m tools.bench.federation (README.md beside this file)."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import signal

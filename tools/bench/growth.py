@@ -1,7 +1,5 @@
 """Two ways to grow: shards over several Warrens, and a link over a slow network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace

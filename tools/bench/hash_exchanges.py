@@ -5,8 +5,6 @@
 Keys are routed as the broker routes them, one at a time, but without its cache of routes.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Latency at fixed rates beside many idle connections with heartbeats."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

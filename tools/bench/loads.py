@@ -1,7 +1,5 @@
 """The loads: their messages, clients and queues, and the figure that is compared. Without sockets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

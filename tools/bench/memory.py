@@ -1,7 +1,5 @@
 """The memory of an idle broker, of an idle connection and of a queued message."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Each row is a broker of its own that gets persistent messages, 1 GiB of long one
 without a consumer that acknowledges nothing.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """The throughput that a broker has left for other clients while it is at one end of a busy link."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The state that the processes of one load share: the phase, and each worker's readiness and count."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import MutableSequence
 

@@ -4,8 +4,6 @@ The stamp, CLOCK_MONOTONIC in nanoseconds, is the first 8 bytes of each body; on
 Numbered messages have their number in the next 8 bytes.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import time

@@ -1,7 +1,5 @@
 """The figures as Markdown tables that are aligned for a terminal."""
 
-from __future__ import annotations
-
 import os
 import platform
 import statistics

@@ -4,8 +4,6 @@ It shows the limits of the load generator. Consumer number i of queue "bench.A.i
 the sink knows the loads by the names of their queues.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import socket
 import struct

@@ -1,7 +1,5 @@
 """Many bindings over a slow link, and many links, half of them to an upstream that never answers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress

@@ -3,8 +3,6 @@
 The exit status is 1 if a demand is not met. Scenarios that cannot be run here are shown with the reason.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

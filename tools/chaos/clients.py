@@ -1,7 +1,5 @@
 """A publisher whose confirms are counted while the broker has a fault, and a consumer of the remaining messages."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterable

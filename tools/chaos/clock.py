@@ -1,7 +1,5 @@
 """Time: missed heartbeats, a jumping wall clock, and a long mixed load."""
 
-from __future__ import annotations
-
 import threading
 import time
 

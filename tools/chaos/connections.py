@@ -1,7 +1,5 @@
 """Connections: too many, slow, idle and short ones, their channels and their logins."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import socket

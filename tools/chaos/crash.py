@@ -1,7 +1,5 @@
 """Kills, power losses, and files that are cut, damaged or missing at the next start."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import time

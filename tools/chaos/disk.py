@@ -1,7 +1,5 @@
 """Failing and full disks under load."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Errors and kills at system calls of a running process, by strace, and small file systems."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

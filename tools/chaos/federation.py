@@ -1,7 +1,5 @@
 """A link in each of its ack modes, while its connection is cut and either broker is killed."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tools.failover.outcome import Outcome

@@ -1,7 +1,5 @@
 """Histories of real clients, checked by Porcupine."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tools.failover.outcome import Outcome

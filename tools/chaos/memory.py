@@ -1,7 +1,5 @@
 """Short memory, clients that do not read, and floods that must not grow."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Iterator

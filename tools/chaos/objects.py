@@ -1,7 +1,5 @@
 """Very many bindings and queues."""
 
-from __future__ import annotations
-
 from tools.bench.bindings import bindings
 from tools.bench.churn import queues
 from tools.bench.process import Broker

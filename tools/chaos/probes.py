@@ -1,7 +1,5 @@
 """A client beside the load, in a process of its own, whose requests show the effect of a fault on others."""
 
-from __future__ import annotations
-
 import multiprocessing
 import time
 from collections.abc import Iterator

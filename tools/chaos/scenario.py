@@ -1,7 +1,5 @@
 """A scenario: a fault or an abuse, the demand on the broker, and the function that measures it."""
 
-from __future__ import annotations
-
 import random
 import tempfile
 import traceback

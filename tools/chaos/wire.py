@@ -1,7 +1,5 @@
 """Invalid bytes: frames, tables, and contents that end early."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from contextlib import suppress

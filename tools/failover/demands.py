@@ -4,8 +4,6 @@ The exit status is 1 if one of them does not hold. --peer names a RabbitMQ to co
 quorum queue of its cluster.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """Demands 7 to 9: rates and latencies beside another broker, the recovery of a long backlog, and the size on disk."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A client that loses its broker, or gets no answer while another broker accepts c
 Publishers then repeat unconfirmed messages, like applications.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

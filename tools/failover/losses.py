@@ -1,7 +1,5 @@
 """Demands 1 to 5: the loss of a broker, of the server, of the network to it and of its disk, under load."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

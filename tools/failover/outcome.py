@@ -1,7 +1,5 @@
 """The outcome of a demand."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

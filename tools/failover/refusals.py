@@ -1,7 +1,5 @@
 """Demand 10: a role with rights on one schema is enough, and a store that cannot be used is refused with one line."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

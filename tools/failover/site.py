@@ -1,7 +1,5 @@
 """A site: two brokers with one store on PostgreSQL, of which one is active and the other one a standby."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 The exit status is 1 if a history is not linearizable. Without Go the histories are written and not checked.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -11,8 +11,6 @@
 Client 0 drains the queue when all others have ended: its last line is an `empty`.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time

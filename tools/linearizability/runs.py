@@ -1,7 +1,5 @@
 """The runs: clients without faults, under kills, cuts, and takeovers of a store on PostgreSQL; the check of each."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import subprocess

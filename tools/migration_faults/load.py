@@ -4,8 +4,6 @@ Each message has a number within its queue and the place where it was published,
 of order are known. Clients connect again when a broker is killed, and publish again what was not confirmed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections import Counter

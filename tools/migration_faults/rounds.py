@@ -4,8 +4,6 @@ Each round moves all queues, publishers and consumers from the source to the tar
 starts, unless one of them is named by its URLs: `--source` or `--target` HTTP,AMQP.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

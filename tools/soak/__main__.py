@@ -3,8 +3,6 @@
 The exit status is 1 if a demand is not met.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

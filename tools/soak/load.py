@@ -1,7 +1,5 @@
 """The mixed load: types of queues, confirms, transactions, dead letters, short connections and slow consumers."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

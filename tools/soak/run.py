@@ -1,7 +1,5 @@
 """The run: two brokers with a link under the mixed load, random faults, samples, and the verdicts."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

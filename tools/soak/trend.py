@@ -1,7 +1,5 @@
 """Samples of a running broker, and the slope of each of their figures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ RabbitMQ's are base64 of four bytes of salt and one round of a digest over salt 
 quick to guess. Our own is argon2id, which takes tens of milliseconds and is therefore left to the `Hashing` port.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

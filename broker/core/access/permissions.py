@@ -1,7 +1,5 @@
 """Permissions of a user in a virtual host, by names of objects and by routing keys."""
 
-from __future__ import annotations
-
 from ..metadata.patterns import Pattern, SearchTime
 
 

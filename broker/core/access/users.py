@@ -4,8 +4,6 @@ Observers are notified of every change, except when stored users are restored. P
 `Users.hash_password` computes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The numbers of open connections and channels by virtual host and by user, to which limits apply."""
 
-from __future__ import annotations
-
 
 class ConnectionCounts:
     """The open connections and channels of a node. `channels` counts those of all users."""

@@ -1,7 +1,5 @@
 """A histogram of latencies by powers of two, in which a rare delay shows beside a million short ones."""
 
-from __future__ import annotations
-
 UNIT_SHIFT = 6  # the first bound is 64 microseconds, each later one twice the one before
 CLASSES = 19  # the last bound is 16.8 seconds
 BOUNDS_S = tuple((1 << (UNIT_SHIFT + index)) / 1_000_000 for index in range(CLASSES))

@@ -4,8 +4,6 @@ A binding is durable if both its ends are. Predeclared exchanges are durable but
 them itself.
 """
 
-from __future__ import annotations
-
 from ..exchanges.exchange import Exchange
 from ..messages.binding import Binding
 from ..metadata.records import (

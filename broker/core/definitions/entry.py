@@ -1,7 +1,5 @@
 """An entry of a definitions document: its fields by type, and errors that name the entry."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 from ...amqp.errors import AMQPError, Invalid, OperatorError

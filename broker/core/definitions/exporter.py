@@ -4,8 +4,6 @@ The document consists of plain values, which callers write as JSON. All of it is
 definitions export the same.
 """
 
-from __future__ import annotations
-
 import heapq
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping

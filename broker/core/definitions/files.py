@@ -1,7 +1,5 @@
 """Definitions in JSON files, which a broker imports when it starts."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

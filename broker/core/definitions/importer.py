@@ -8,8 +8,6 @@ An import adds and replaces, and deletes nothing. Existing exchanges and queues 
 objects are replaced. Names that begin with `amq.` are reserved, and are left out with a warning.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress

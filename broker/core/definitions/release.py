@@ -1,7 +1,5 @@
 """The release of decoded documents: to free very many objects at once would hold the loop."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """The restoring of the stored definitions at the start: virtual hosts, users, parameters, and the durable topology."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """Exchanges that drop duplicate messages before routing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from ...amqp.field_table import Table

@@ -8,8 +8,6 @@ A due message waits while none of its queues may reject more (`RouteTarget.must_
 exchange that are due later, which keeps their order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 

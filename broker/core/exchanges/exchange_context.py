@@ -1,7 +1,5 @@
 """The services of a virtual host that an exchange type uses: time, jobs, delivery, and stored messages."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ all, under the header that was the rarest in the index when it was bound. Equal 
 that long values are compared once for a message and not once for each binding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ...amqp import properties

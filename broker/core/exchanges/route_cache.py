@@ -1,7 +1,5 @@
 """The cached routes of one user's publishes in one virtual host, bounded by their memory."""
 
-from __future__ import annotations
-
 from itertools import islice
 from typing import Final
 

@@ -5,8 +5,6 @@ the same time. While those that have a place take LIMIT_BYTES, others wait for o
 each user whose dead letters wait, and each exchange that delays, gets the next place in turn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

@@ -8,8 +8,6 @@ all in memory. It waits while the disk is full, too: the rest of the disk is for
 deletions. Jobs that only settle messages do not wait: they make room.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Connections may have closed, so no limit of them is a bound: while those of a us
 same user wait that may take as long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import islice
 from typing import Final

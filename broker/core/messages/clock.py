@@ -1,7 +1,5 @@
 """The port of the clock, through which time reaches the core."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 

@@ -7,8 +7,6 @@ counted. It refuses syntax that changes how the rest is read (comments, flags ot
 a bound that names of queues do not need (recursion, conditions, verbs).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 

@@ -1,7 +1,5 @@
 """A policy: the queues and exchanges it matches, and the settings it gives them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from .patterns import Pattern, SearchTime

@@ -1,7 +1,5 @@
 """The records of the metadata store, as plain values: virtual hosts, users, parameters and the durable topology."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 

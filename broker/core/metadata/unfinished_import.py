@@ -4,8 +4,6 @@ It is stored before a part of a document is, and cleared when an import of the s
 of imports that a crash has interrupted. The broker then has a part of their definitions, so it exports none.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Set
 

@@ -5,8 +5,6 @@ Values are those of JSON: dict, list, str, int, float, bool and None. A rule ret
 a value, or an empty string.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import islice
 

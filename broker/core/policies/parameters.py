@@ -4,8 +4,6 @@ A component validates its values and applies them. Policies, limits and federati
 register their own. Observers of the node are notified of every change after the component has applied it.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

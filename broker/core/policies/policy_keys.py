@@ -5,8 +5,6 @@ RabbitMQ. For classic queues delivery-limit is such a key, although it is a vali
 queues would otherwise limit others.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ such as a negative prefetch or an empty list of URIs: the links report them. Err
 URI.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urlsplit

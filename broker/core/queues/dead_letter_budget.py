@@ -1,7 +1,5 @@
 """The memory that messages which wait to be dead-lettered may take in the whole node, by user."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from itertools import islice

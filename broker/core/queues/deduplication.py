@@ -3,8 +3,6 @@
 The cache is in memory only, so no message is a duplicate of one from before a restart.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Generator, Iterable, Iterator
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """Deques that are made at their first use: an empty one takes 760 bytes, and most queues need none of theirs."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """The settings of a queue: its arguments merged with the policies that apply to it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from ...amqp.field_table import Table

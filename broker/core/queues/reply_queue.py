@@ -1,7 +1,5 @@
 """The queue of a direct reply-to consumer (`amq.rabbitmq.reply-to`)."""
 
-from __future__ import annotations
-
 import secrets
 from typing import Any
 

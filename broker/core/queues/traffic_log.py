@@ -5,8 +5,6 @@ A virtual host has one or None; None costs a look at one attribute per batch. It
 implementations must not change one.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Container, Sequence
 from typing import Protocol

@@ -1,7 +1,5 @@
 """The outboxes of a virtual host whose dead letters wait for a full queue, which may be another after a new binding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ..jobs.scheduler import PUMP_COST, Job, Scheduler

@@ -9,8 +9,6 @@ returns to a queue of an entry that is kept. Whenever the count is a power of tw
 in Brent's algorithm, so the anchor is soon in the cycle, however long that is.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from ...amqp import properties

@@ -5,8 +5,6 @@ event's name, the headers are its fields, with RabbitMQ's names and types. Chang
 here as observer calls; sessions and alarms call `emit`. No message is built if nothing receives it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """Headers of events and traced messages: conversion of Python values to fields, within limits of size."""
 
-from __future__ import annotations
-
 import json
 
 from ...amqp.field_table import MAX_DEPTH, Table, Value, term_of, type_name, value_of

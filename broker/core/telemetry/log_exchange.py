@@ -3,8 +3,6 @@
 Lines may be logged within calls of the core and by other threads, so they are published in the next turn of the loop.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Alarms of memory, disk and store, which block publishing connections."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

@@ -3,8 +3,6 @@
 Messages are dropped, with a line in the log, while 16 MiB of earlier ones wait for very many queues.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from ...amqp.properties import Properties

@@ -4,8 +4,6 @@ A type may emit a notice to 5,000 listeners, or 60,000 stored messages to one qu
 emissions, which a job enqueues in order. A step of the job may end between two destinations of the same message.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from itertools import chain, groupby

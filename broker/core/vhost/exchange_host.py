@@ -1,7 +1,5 @@
 """The services of a virtual host for the exchange types in it: delivery, timers, storage."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Generator, Iterable
 
 from ..exchanges.exchange import Exchange

@@ -1,7 +1,5 @@
 """The services that a virtual host gets from its node: ports, shared state, limits and policies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The interface through which a virtual host reports messages to the firehose and to live traces."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ..messages.message import Message

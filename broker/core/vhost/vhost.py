@@ -3,8 +3,6 @@
 Permissions are checked by callers, in the session.
 """
 
-from __future__ import annotations
-
 from collections import ChainMap, deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, islice

@@ -3,8 +3,6 @@
 Decode the arguments, call the operation, reply.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from pamqp import base, commands

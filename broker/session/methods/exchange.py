@@ -1,7 +1,5 @@
 """Methods of the exchange class: decode the arguments, call the operation, reply."""
 
-from __future__ import annotations
-
 from pamqp import commands
 
 from ...amqp.field_table import Table

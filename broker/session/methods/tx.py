@@ -1,7 +1,5 @@
 """Methods of the tx class: the commit and the rollback of a channel's transaction; also confirm.select."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """The address of a store: a URL of PostgreSQL, where its password comes from, and the settings of its connections."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ...system_errors import file_error, read_text

@@ -1,7 +1,5 @@
 """`warren store init URL` and `warren store check URL`."""
 
-from __future__ import annotations
-
 import sys
 
 from ..errors import StorageFault, Unavailable

@@ -5,8 +5,6 @@ those of the metadata (`transactions`). Only committed bytes can be read: the jo
 transaction is whole or absent, so no end is torn.
 """
 
-from __future__ import annotations
-
 import errno
 import secrets
 from collections.abc import Iterable, Iterator

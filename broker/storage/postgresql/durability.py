@@ -1,7 +1,5 @@
 """The guarantee of a confirm on PostgreSQL: the places of a committed transaction, by the settings of the server."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The errors of a session with the server, by the outcome of its last transaction."""
 
-from __future__ import annotations
-
 
 class Unreachable(Exception):
     """The session is lost or was never made: whether its last transaction was committed is unknown."""

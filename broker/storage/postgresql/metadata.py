@@ -1,7 +1,5 @@
 """The metadata in a PostgreSQL database: a table of records (`..metadata`). Changes are committed with the log."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 
 from ...core.metadata.records import Change, Definitions

@@ -9,8 +9,6 @@ A segment of the log is a table of its own, so that its removal leaves nothing f
 An offset is that of the row's first byte in the segment. The tables are the only list of segments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol

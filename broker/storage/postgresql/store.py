@@ -1,7 +1,5 @@
 """A store on PostgreSQL: who owns it, and for its owner the disk and the metadata of a journal."""
 
-from __future__ import annotations
-
 from ..checkpoint import check_finished
 from ..errors import StorageFault, Unavailable
 from ..folder_lock import InUse

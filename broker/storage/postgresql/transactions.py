@@ -15,8 +15,6 @@ all other calls have ended:
 A transaction may have all operations that gathered while every session had one under way.
 """
 
-from __future__ import annotations
-
 import errno
 import threading
 import time

@@ -1,7 +1,5 @@
 """The watch of an owner over its store: a thread that writes the heartbeat and notices the loss of the server."""
 
-from __future__ import annotations
-
 import errno
 import threading
 import time

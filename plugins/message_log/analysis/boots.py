@@ -4,8 +4,6 @@ A boot is linked to the one before it by the name in the snapshot of its start. 
 in an order by the clock, which may have been set back between two boots.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

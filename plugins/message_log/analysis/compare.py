@@ -1,7 +1,5 @@
 """The comparison of two reports: differences of totals, rates and latencies, with the largest changes first."""
 
-from __future__ import annotations
-
 import json
 import math
 

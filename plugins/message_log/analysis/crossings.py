@@ -3,8 +3,6 @@
 An upstream queue at several brokers may have the same name, so a link is named by that queue and the upstream's node.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

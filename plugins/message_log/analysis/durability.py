@@ -22,8 +22,6 @@ that was confirmed.
   queues of which neither a snapshot nor a message shows whether they are durable (`durable` is None).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

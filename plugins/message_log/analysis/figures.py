@@ -1,7 +1,5 @@
 """The reports of queues, consumers, links and nodes, from snapshots and metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -13,8 +13,6 @@ A queue is judged by the snapshots and events of its node's newest boot. Of seve
 Nothing is said of a queue until a cause has lasted for LEAST_S, or of a queue that holds messages back by design.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

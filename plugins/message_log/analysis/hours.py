@@ -9,8 +9,6 @@ waits    acknowledged messages by interval and time since the publish
 handled  messages in and out of each boot by second
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 import numpy as np

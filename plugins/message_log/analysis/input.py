@@ -4,8 +4,6 @@ A file is accepted or skipped as a whole. The manifests reveal accidents: files 
 added. They reveal no forgery by someone who can write to the folder, who can write the manifests as well.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter

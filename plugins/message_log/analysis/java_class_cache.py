@@ -4,8 +4,6 @@ The first run writes it to the user's cache folder, for this Java and this Spark
 version.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

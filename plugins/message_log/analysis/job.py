@@ -1,7 +1,5 @@
 """The run of an analysis: it makes the ledger of an export and publishes its report."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

@@ -37,7 +37,7 @@ from .queues import QUEUE as QUEUE_OF_BOOT
 from .reduction import Boot as BootName
 from .reduction import CheckedRange, Events, Ranges, of_journeys, reduce_rows, row_ranges, settle
 from .reduction import crossings as crossings_of
-from .selection import ALL, Selection
+from .selection import ALL, COLUMNS, Selection
 from .traffic import Values, end_to_end, latency, throughput
 from .verdict import Imbalance, Verdict, imbalances, unrouted, verdict
 
@@ -243,7 +243,9 @@ def merge_reduced(facts: Mapping[str, Fact], parts: list[Reduced]) -> Reduced:
 
 
 def read_rows(folder: SelectedFolder, file: LogFile, columns: list[str] | None = None) -> pa.Table | None:
-    """Return the rows of a file, or None if it cannot be read."""
+    """Return the rows of a file, or None if it cannot be read. A selection needs more columns than its caller."""
+    if columns is not None and not folder.selection.is_whole:
+        columns = list(dict.fromkeys([*columns, *COLUMNS]))
     try:
         with folder.folder.open(file.path) as opened:
             rows = pq.ParquetFile(opened).read(columns, use_threads=False)

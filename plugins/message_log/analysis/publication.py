@@ -8,8 +8,6 @@ Beside it there are, for people and scripts, `index.html`, which goes to the pag
 machine the links `report.json` and `tables`. They are renewed after the pointer.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The conservation equation of each queue, and the messages whose journeys contradict it (`schema`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

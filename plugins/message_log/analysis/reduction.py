@@ -5,8 +5,6 @@ such messages did is counted, and only the others keep a row each, which meet th
 merged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The report: report.json, made of a ledger."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime

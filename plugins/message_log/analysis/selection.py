@@ -9,8 +9,6 @@ The check of conservation stays valid for the part:
   queues each was routed to.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,6 +23,7 @@ from .input import HOUR
 
 # Snapshots nearer to a limit are left out: the wall clock of events is corrected between batches by a few milliseconds.
 MARGIN = timedelta(seconds=1)
+COLUMNS = ("node", "boot_id", "snapshot", "ts_us", "vhost", "queue", "queues")  # by which rows are selected
 SPAN = timedelta(hours=1)  # of a folder; a file begins in it, and ends in the next one at the latest
 
 

@@ -4,8 +4,6 @@ Spark distributes Python functions and merges their results. It runs no query, s
 quickly rather than well.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping

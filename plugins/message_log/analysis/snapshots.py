@@ -9,8 +9,6 @@ The rows of single snapshots, which the check of conservation compares, are read
 the last time of a boot (`trends_in`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 

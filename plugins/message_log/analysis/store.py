@@ -10,8 +10,6 @@ facts of one that has no files any more are removed, so a report is always about
 later time closes journeys that began in earlier hours, since what is open meets in each run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial

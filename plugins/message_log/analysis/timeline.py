@@ -3,8 +3,6 @@
 A step without messages has the rate 0, and one without a reading of a metric has null.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ Each function returns rows for report.json, made of the facts of a whole log. Nu
 log is a sample.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The imbalances, and the verdict of the check: a status, its reasons, and one sentence for people."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime

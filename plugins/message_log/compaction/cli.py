@@ -1,7 +1,5 @@
 """The command `warren compact`. pyarrow is imported only when it runs."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 from functools import partial

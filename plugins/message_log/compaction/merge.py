@@ -4,8 +4,6 @@ No interruption of a compaction loses a row or counts it twice (`file_format.com
 it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import secrets

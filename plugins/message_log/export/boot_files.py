@@ -1,7 +1,5 @@
 """The finished files of one boot, for a writer that continues the boot of a killed writer."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

@@ -1,7 +1,5 @@
 """Metrics of the broker, as rows of `schema.METRICS`."""
 
-from __future__ import annotations
-
 import resource
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The exporter: sends the log of messages, snapshots of queues and metrics of one run of the broker to the writer."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

@@ -1,7 +1,5 @@
 """The manifest: the list of the finished files of a boot or a compaction, with their checksums."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The identity and hops of a message; pure. Of bodies only the hash is exported."""
 
-from __future__ import annotations
-
 from hashlib import blake2b
 
 from warren.broker.amqp import properties

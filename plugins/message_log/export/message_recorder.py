@@ -5,8 +5,6 @@ for any number of messages and queues; for deliveries and acknowledgements, each
 if sizes differ.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Container, Sequence

@@ -1,7 +1,5 @@
 """The codes of values that occur in many records: connections, queues, addresses, words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 from weakref import WeakSet

@@ -4,8 +4,6 @@ Only the writer of a node that has locked the file changes it. A broker that was
 writer still finishes files; the new writer then waits for the lock, which a process loses however it ends.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 from pathlib import Path

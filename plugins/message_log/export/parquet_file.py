@@ -1,7 +1,5 @@
 """One file of the export: written under a name that readers ignore, and renamed when it is complete."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

@@ -4,8 +4,6 @@ A publish enters a queue as one run. So a delivery of consecutive positions is o
 for each message; and if messages are sampled, a delivery of others is recognised without looking at them.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from typing import cast
 

@@ -1,7 +1,5 @@
 """The buffer of records for the writer process, as packed byte arrays without a Python object for each record."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from struct import pack

@@ -9,8 +9,6 @@ clock that jumps ahead changes the first, not the second; one that jumps back ma
 broker ran do not count, so files are kept for longer, never for less.
 """
 
-from __future__ import annotations
-
 import contextlib
 from datetime import date, timedelta
 from pathlib import Path

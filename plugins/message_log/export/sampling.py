@@ -5,8 +5,6 @@ The number of skipped messages between two choices is random, so that clients th
 or never.
 """
 
-from __future__ import annotations
-
 from random import Random
 
 TOGETHER = 128  # the maximum of consecutive messages that are recorded

@@ -4,8 +4,6 @@ It is a process of its own so that Parquet burdens neither the broker's loop nor
 a killed broker still end in complete files. It reports to the broker's log on its standard output, in lines of JSON.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -1,7 +1,5 @@
 """The writer process and the pipe to it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -7,8 +7,6 @@ Other users may write to the folder of an export. So a path counts only if it is
 same folder as the file that replaces it. Readers ignore no other files, and compactions remove no others.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterable

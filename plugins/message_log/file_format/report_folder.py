@@ -8,8 +8,6 @@
 Readers also accept the folder of one run.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import PurePath
 from typing import Any

@@ -1,7 +1,5 @@
 """The command `warren trace`. pyarrow is imported only when it runs."""
 
-from __future__ import annotations
-
 import json
 from argparse import ArgumentParser, Namespace
 from functools import partial

@@ -1,7 +1,5 @@
 """The result of a trace as JSON values and as text: each message, its state in each queue, and its events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any

@@ -5,8 +5,6 @@ in each boot, so the search follows it: to its copies and to the message it is a
 (`identity`), until it finds nothing new.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Links of a broker whose store another broker may own by now: they end without a word, and leave all as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The demands of `make failover`, with few rounds, short outages and little load."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.postgresql import missing

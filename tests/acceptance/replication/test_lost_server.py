@@ -1,7 +1,5 @@
 """A server that stops, is silent or full, or is replaced by its standby: publishers wait, nothing confirmed is lost."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Quorum queues on a disk, and on a server with and without a synchronous standby."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

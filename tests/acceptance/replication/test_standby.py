@@ -1,7 +1,5 @@
 """A second broker with the same store: it waits, says so, and takes over."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import signal

@@ -1,7 +1,5 @@
 """Settings of queues and the state of their messages after a restart: limits, times, deaths, delivery counts."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

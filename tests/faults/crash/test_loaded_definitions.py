@@ -1,7 +1,5 @@
 """Definitions loaded at the start: they replace the default user, are durable, and prevent the start if invalid."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ end.
 The counts are those of the journal, the memory budget, queues and consumers, and the confirms.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
 from typing import Any

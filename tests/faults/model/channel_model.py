@@ -1,7 +1,5 @@
 """The rules of a channel: delivery tags, settlements, prefetch, confirms, transactions, errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ A history uses one profile: the arguments that its queues may have. So features 
 meet in the profile `mixed`.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from contextlib import suppress

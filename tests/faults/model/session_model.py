@@ -6,8 +6,6 @@ comment there says why. A frame that is missing, wrong or left over is a `Mismat
 one of `Choices`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar

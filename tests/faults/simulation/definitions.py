@@ -1,7 +1,5 @@
 """Definitions that survive a killed process once `apply` has returned, and a power cut once `sync` has."""
 
-from __future__ import annotations
-
 from random import Random
 
 from warren.broker.core.metadata.records import Change, Definitions, Record, StoredExchange, StoredQueue, StoredVHost

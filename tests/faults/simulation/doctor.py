@@ -1,7 +1,5 @@
 """`warren doctor` on the log of a simulated disk, of which it sees a copy, whole or without the end of a segment."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from contextlib import redirect_stdout
 from io import StringIO

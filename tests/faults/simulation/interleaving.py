@@ -4,8 +4,6 @@ A thread stops before each call and after each `open`; a schedule says which of 
 scenario again and again, each time with the next schedule in depth-first order, until all were tried.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 

@@ -5,8 +5,6 @@ Between the two a restart may find it or not. The same holds for counted deliver
 certain from then on, as a broker has shown it to consumers.
 """
 
-from __future__ import annotations
-
 from warren.broker.core.messages.journal_port import Commit
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.message_state import MessageState

@@ -1,7 +1,5 @@
 """The promises to the clients of a simulated node: each message that a queue accepted, and its fate."""
 
-from __future__ import annotations
-
 from warren.broker.core.messages.journal_port import Journal
 
 NEVER = 1 << 62  # a ticket that no batch has

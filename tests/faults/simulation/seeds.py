@@ -6,8 +6,6 @@ A failure prints the line that keeps its seed: it is added to seeds.txt with the
 repeats its run until the simulation draws other numbers; from then on it is one like any.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from datetime import date

@@ -3,8 +3,6 @@
 All that a short one publishes and settles is one batch of the log; a long one is in several, beside what others do.
 """
 
-from __future__ import annotations
-
 from itertools import count
 from pathlib import Path
 from random import Random

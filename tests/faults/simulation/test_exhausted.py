@@ -1,7 +1,5 @@
 """A system without a spare descriptor or memory, at any call: the batch is tried again, and nothing is lost."""
 
-from __future__ import annotations
-
 import errno
 from contextlib import suppress
 from random import Random

@@ -1,7 +1,5 @@
 """A disk that others have filled to the last byte gets free through the broker, by the reserve of the log."""
 
-from __future__ import annotations
-
 from array import array
 from errno import ENOSPC
 from random import Random

@@ -4,8 +4,6 @@ Each seed is a few processes with a journal, with kills, power cuts, failing and
 too. `make sim` runs 10,000 seeds (seeds.py).
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator
 

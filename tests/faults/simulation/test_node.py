@@ -3,8 +3,6 @@
 Each seed is a few processes of a node with its clients, like those of the journal alone (test_journal.py).
 """
 
-from __future__ import annotations
-
 import errno
 
 import pytest

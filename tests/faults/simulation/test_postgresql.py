@@ -4,8 +4,6 @@ Each seed is a few brokers, one after the other, with a store on a simulated ser
 gives up, or is taken over at any moment while it works, and goes on. `make sim` runs 10,000 seeds (seeds.py).
 """
 
-from __future__ import annotations
-
 import errno
 from copy import copy, deepcopy
 from random import Random

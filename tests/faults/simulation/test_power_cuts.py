@@ -1,7 +1,5 @@
 """Power cuts at each call to the disk, with two batches under way and segments that are compacted."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """The seeds of the simulations: kept ones run first, and a failure says how to keep its seed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.faults.simulation import seeds

@@ -1,7 +1,5 @@
 """Two batches that are outstanding at a time keep the promises of one after the other."""
 
-from __future__ import annotations
-
 import errno
 from random import Random
 

@@ -3,8 +3,6 @@
 A deleted one does not return in part, and an existing one loses nothing, whenever the node stops.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from random import Random
 

@@ -4,8 +4,6 @@ Everything happens in one thread. A process calls `step` also between the calls 
 worker writes and syncs while the sync of the first runs.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable
 from random import Random

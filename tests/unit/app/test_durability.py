@@ -1,7 +1,5 @@
 """Syncs of the default configuration: what the broker has confirmed is on the disk, not with the system alone."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The end of a process without its journal, or without memory for a start: status and log say why."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

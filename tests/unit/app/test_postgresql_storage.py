@@ -1,7 +1,5 @@
 """Output while it is uncertain whether another broker owns the store on PostgreSQL by now."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from types import SimpleNamespace

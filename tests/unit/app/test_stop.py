@@ -1,7 +1,5 @@
 """The end of a stop: a disk that fails then gives the status of a failed disk, and all else is closed."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Contents of unacknowledged messages leave memory, and all that can become of a delivery becomes of them."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path

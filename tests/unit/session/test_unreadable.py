@@ -1,7 +1,5 @@
 """basic.get waits for messages that the store does not return now; get-empty says that there are none."""
 
-from __future__ import annotations
-
 import pytest
 from pamqp.commands import Basic, Queue
 

@@ -1,7 +1,5 @@
 """Counters of a journal: messages and bytes written and read back."""
 
-from __future__ import annotations
-
 import errno
 from random import Random
 

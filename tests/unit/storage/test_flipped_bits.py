@@ -1,7 +1,5 @@
 """A flipped bit anywhere in a data folder: it is named, with its place, or it changes nothing; all else is served."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The index: settling many messages at once is the same as settling each of them, and live bytes add up."""
 
-from __future__ import annotations
-
 from array import array
 from random import Random
 

@@ -1,7 +1,5 @@
 """Transactions over several batches of the log: after a power cut all of one is there, or nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The log on a disk that is no folder: an append is whole or absent there, and others may use a segment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from random import Random
 

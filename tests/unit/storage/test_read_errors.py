@@ -1,7 +1,5 @@
 """Read errors of the disk: the place is logged, nothing is lost, all else is served, copied and confirmed."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 The log is written by the journal itself: segments of a few records, each record in a batch of its own.
 """
 
-from __future__ import annotations
-
 from binascii import crc32
 from random import Random
 

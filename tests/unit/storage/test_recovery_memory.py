@@ -1,7 +1,5 @@
 """Memory of a start, little more than the recovered messages take, and of a batch, which is not copied on the loop."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """The journal says whether it has room, and what it gathers until the next batch takes few bytes."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """Messages of several queues: which queues still want them, in few bytes even for long lists of queues."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

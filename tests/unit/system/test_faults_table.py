@@ -1,7 +1,5 @@
 """The table of faults in the documents has the scenarios of `make chaos`."""
 
-from __future__ import annotations
-
 import re
 
 from tests.support.checkout import ROOT

@@ -1,7 +1,5 @@
 """The page of a report: one file with the report's data, and the scripts and styles that draw it."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The parts of a section as data: tables, charts, flows, notes. report.js draws them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple

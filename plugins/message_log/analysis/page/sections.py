@@ -1,7 +1,5 @@
 """The sections of the page: their parts, their findings in a sentence, and their impact."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Actions of the tests of pages: sections, forms and dialogs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from playwright.sync_api import Locator, Page

@@ -1,7 +1,5 @@
 """Objects of every kind, for tests that open every page."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from urllib.parse import quote

@@ -5,8 +5,6 @@
 They show two brokers that federate, with live traffic.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import tempfile

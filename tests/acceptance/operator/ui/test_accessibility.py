@@ -1,7 +1,5 @@
 """No page has a fault of accessibility that axe-core calls serious or critical, by day and by night."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Any

@@ -1,7 +1,5 @@
 """The message rates breakdown of a broker that counts between channels, exchanges and queues."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The pages of exchanges."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.sync_api import expect

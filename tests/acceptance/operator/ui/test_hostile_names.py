@@ -1,7 +1,5 @@
 """Names and texts made to run scripts, to lead elsewhere, or to break the layout: every page shows them as text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Lists of very many objects: pages of rows, cheap requests, rows that stay, and refreshes that never pile up."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page of a queue."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json

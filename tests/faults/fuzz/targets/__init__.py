@@ -5,8 +5,6 @@ the bytes are neither accepted nor refused with a documented error, or if a chec
 `tools.fuzz` searches for such inputs (`make fuzz-coverage`); `test_targets.py` runs the stored ones in the gate.
 """
 
-from __future__ import annotations
-
 from . import federation, operator, session, storage, wire
 from .target import Target
 

@@ -1,7 +1,5 @@
 """The bytes that an upstream may send, and the URIs of upstreams."""
 
-from __future__ import annotations
-
 from pamqp import commands
 
 from tests.support import codec

@@ -1,7 +1,5 @@
 """The input of operators and HTTP clients: configuration, definitions, requests, regular expressions."""
 
-from __future__ import annotations
-
 import json
 
 from h11 import (

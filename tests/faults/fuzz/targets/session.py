@@ -4,8 +4,6 @@ An input of the session after the login is a list of steps, so that mutations re
 frame of a recorded session, any other byte is followed by the length of a payload, and makes a frame of it.
 """
 
-from __future__ import annotations
-
 from tests.faults.fuzz import test_sessions as sessions
 from tests.support import codec
 from tests.support.session import SlowJournal, SureJournal, dial, new_node, pipe_of

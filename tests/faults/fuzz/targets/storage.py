@@ -4,8 +4,6 @@ The input of the log is a list of changes to the files of a sound one. If its fi
 corrected afterwards, so that mutations reach what they protect: no disk does that, but it must be reported as well.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import tempfile

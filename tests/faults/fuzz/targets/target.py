@@ -1,7 +1,5 @@
 """A target of fuzzing: its function, its first inputs and its limits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The parsers of AMQP: frames, field tables, properties, methods and SASL responses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from pamqp import commands

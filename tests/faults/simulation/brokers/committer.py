@@ -4,8 +4,6 @@ Batches are written in order and synced side by side, as the threads do: also wi
 store is a server. A call that fails for lack of space or descriptors is made again later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import inf
 from typing import Any

@@ -3,8 +3,6 @@
 Its messages are at a place of their own, or at that of `timed` where they are dead-lettered to the same queue.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any

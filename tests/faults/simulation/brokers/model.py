@@ -5,8 +5,6 @@ queue is a single copy, wherever it is. A copy is certain once its publish is co
 lose it (its ack mode and what has happened say so), or somebody has deleted on its way what it needs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any

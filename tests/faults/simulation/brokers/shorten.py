@@ -1,7 +1,5 @@
 """The shortest history that still fails: steps are dropped as long as the same check fails without them."""
 
-from __future__ import annotations
-
 import time
 import traceback
 from collections.abc import Sequence

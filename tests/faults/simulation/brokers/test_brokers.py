@@ -7,8 +7,6 @@ what happens to messages; their events are what has happened (`exported`). Most 
 (`features`). An owner of a store on PostgreSQL that is cut off from it or stands still loses it to a standby.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

@@ -4,8 +4,6 @@ A world is a list of steps, each with a seed of its own, so that a run can be re
 last step everything is repaired, and all messages are consumed.
 """
 
-from __future__ import annotations
-
 import errno
 import heapq
 from collections.abc import Callable, Sequence

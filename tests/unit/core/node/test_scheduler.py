@@ -1,7 +1,5 @@
 """Jobs: those that append messages wait while the journal is behind; unfinished publishes of a user are limited."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.clock import FakeClock

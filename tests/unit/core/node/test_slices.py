@@ -1,7 +1,5 @@
 """Operations on very many queues, exchanges or channels are done in slices, turn by turn of the loop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from pamqp.commands import Basic

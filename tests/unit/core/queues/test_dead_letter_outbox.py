@@ -1,7 +1,5 @@
 """Dead letters are published in slices, in order, and are never lost on the way; their memory is limited."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Dead letters at least once: a message stays in its queue until each target has taken its dead letter."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Letters with long routes hold memory in few queues at a time: others wait their turn, and none is lost."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from functools import partial

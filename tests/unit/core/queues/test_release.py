@@ -1,7 +1,5 @@
 """Purges and deletions remove messages at once, and release them in slices."""
 
-from __future__ import annotations
-
 import pytest
 from pamqp.commands import Queue as QueueMethods
 

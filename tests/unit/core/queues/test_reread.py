@@ -1,7 +1,5 @@
 """Unreadable messages: none is lost, the others are delivered, and they follow once they can be read."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

@@ -1,7 +1,5 @@
 """Messages of several queues are stored once when memory is used up, and each queue has its own until it lets it go."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from sys import getsizeof
 from typing import cast

@@ -1,7 +1,5 @@
 """The last messages of queues from which nothing is delivered leave memory once that is used up, and come back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A schema of its own for each test, on the PostgreSQL server of the worker."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import count
 

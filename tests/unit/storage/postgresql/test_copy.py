@@ -1,7 +1,5 @@
 """`warren copy` and `warren doctor` on stores in folders and in databases."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The log in tables: what is committed, what can be read, what a former owner can still do."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

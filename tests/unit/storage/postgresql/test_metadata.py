@@ -1,7 +1,5 @@
 """Metadata in a database: the same records as in a file come back."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.unit.storage.test_sqlite_metadata import NAMES, all_fields, deletes, everything, fields, puts

@@ -1,7 +1,5 @@
 """The ownership of a store: a killed owner is replaced at once, a silent one after its lease; there are never two."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

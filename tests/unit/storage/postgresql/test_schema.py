@@ -1,7 +1,5 @@
 """The schema of a store: created once, checked at each start, with one line about what is wrong."""
 
-from __future__ import annotations
-
 import pytest
 from pytest import CaptureFixture
 

@@ -1,7 +1,5 @@
 """Transactions in order, whatever answers are lost: none twice, none left out, none after another owner."""
 
-from __future__ import annotations
-
 import errno
 import threading
 from collections.abc import Callable, Sequence

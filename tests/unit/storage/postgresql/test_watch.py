@@ -1,7 +1,5 @@
 """The watch of an owner: what it reports of the server, when it gives up, and that it can be stopped."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable
 from types import SimpleNamespace
