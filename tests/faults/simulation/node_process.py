@@ -117,6 +117,8 @@ def set_small_sizes(monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
         (scheduler, "TURN_COST"),
         (tx, "TURN_COST"),
         (tx, "SLICE"),
+        (transaction, "TURN_COST"),
+        (transaction, "SLICE"),
         (acknowledge, "SLICE"),
         (settlements, "SLICE"),
     ):

@@ -54,6 +54,7 @@ def test_each_command_of_warren_reports_a_full_disk(capsys: pytest.CaptureFixtur
     lines += ["--version", "serve --print-config", "plugins", f"doctor --data {tmp_path}", "systemd-unit"]
     (tmp_path / "log").mkdir()
     lines += [f"copy --from {tmp_path} --to {tmp_path}/target"]
+    (tmp_path / "events").mkdir()
     lines += [*[f"completion {shell}" for shell in ("bash", "fish", "zsh")], f"compact --input {tmp_path}"]
     with open("/dev/full", "w", encoding="utf-8") as full, redirect_stdout(full):
         for line in lines:
