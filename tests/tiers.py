@@ -53,6 +53,7 @@ INPUTS_OF_REST: dict[str, set[str]] = {
     "analytics/test_export_runs.py::test_each_delivery_is_recorded_for_the_message_that_was_delivered": {
         *map(str, range(6, 12)),
     },
+    "analytics/test_ledger_store.py::test_a_log_that_grows_is_reported_as_a_whole_one": {"1", "2", "3"},
     "faults/crash/test_features_restarted.py": {"stopped", "expired"},
     "faults/crash/test_moved.py::test_a_moved_message_survives_in_one_queue": {"2"},
     "faults/simulation/test_every_call.py::test_a_node_keeps_its_promises_whichever_call_fails": {
