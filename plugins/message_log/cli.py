@@ -16,7 +16,6 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from importlib.util import find_spec
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -24,11 +23,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from warren.broker.plugin import Command, command_failed
 
 from .analysis.java_check import java_fault
+from .file_format.printable import printable
 
 if TYPE_CHECKING:
     from .analysis.engine import Engine
 
-failed = partial(command_failed, "analyze")
+
+def failed(text: str, status: int) -> int:
+    """Print why the command failed, and return its exit status."""
+    return command_failed("analyze", printable(text), status)
+
+
 USAGE, UNAVAILABLE, FAILED = 64, 69, 70  # of sysexits.h
 # The exit status by the status of the verdict (`analysis.verdict`), and the least that --fail-on reports.
 STATUS = {"balanced": 0, "imbalanced": 1, "incomplete": 2, "sampled": 2}
@@ -192,7 +197,7 @@ def analyze(options: Namespace) -> int:
         return FAILED  # Python's default status 1 is a verdict
     progress(f"done: {made.output.name}/index.html")
     for line in headlines(report):
-        print(f"warren analyze: {line}", file=sys.stderr)
+        print(f"warren analyze: {printable(line)}", file=sys.stderr)
     return exit_status(report["conservation"]["status"], options.fail_on)
 
 

@@ -276,6 +276,20 @@ def no_consumer(log: Log, step: int) -> None:
     consume(log, 10 if step < 5 else 0)
 
 
+def no_consumer_and_one_get(log: Log, step: int) -> None:
+    no_consumer(log, step)
+    if step == 7:
+        number = log.ready[QUEUE][0]
+        log.deliver(number, QUEUE)
+        log.requeue(number, QUEUE)
+
+
+def no_consumer_and_one_expiry_before(log: Log, step: int) -> None:
+    if step == 0:
+        log.drop(log.publish(QUEUE), QUEUE, schema.EXPIRE, None)
+    no_consumer(log, step)
+
+
 def stuck(log: Log, step: int) -> None:
     publish(log, 10)
     consume(log, 10 if step < 5 else 0)
@@ -346,6 +360,8 @@ def deleted(log: Log, step: int) -> None:
     ("cause", "act", "text", "since_s"),
     [
         ("no consumer", no_consumer, "150 messages wait", 50),
+        ("no consumer", no_consumer_and_one_get, "150 messages wait", 70),
+        ("no consumer", no_consumer_and_one_expiry_before, "150 messages wait", 50),
         ("stuck", stuck, "3 messages delivered and none settled, 147 more wait", 50),
         ("stuck", stuck_without_a_prefetch, "150 messages delivered and none settled, 0 more wait", 50),
         ("blocked", blocked, "nothing is delivered to its consumers, 30 messages wait", 50),

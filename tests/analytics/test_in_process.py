@@ -19,6 +19,7 @@ from .commands import run_here
 from .exporting import whole_files
 from .log import Log
 from .scenes import DAMAGES, well
+from .test_durability import Node
 from .test_export_broker import Broker, traffic
 
 
@@ -152,3 +153,17 @@ def test_the_log_of_a_broker_balances_and_a_record_that_is_removed_is_found(tmp_
     pq.write_table(events.filter(pc.not_equal(events["row"], events["row"][removed])), file)
     assert run_here("analyze", "--in-process", *where, str(tmp_path / "again")).returncode == 1
     assert report_in(tmp_path, "again")["conservation"]["missing_records"] == 1
+
+
+@pytest.mark.sockets
+def test_messages_that_a_restart_brought_back_are_settled_and_balance(tmp_path: Path) -> None:
+    with Node(tmp_path, "again") as node:
+        node.publish("q", 3)
+        node.stop()
+        node.start()
+        assert len(node.connect().channel().drain("q")) == 3
+        node.stop()
+    where = "--input", str(tmp_path / "export"), "--output", str(tmp_path / "report")
+    assert run_here("analyze", "--in-process", *where).returncode == 0
+    made = report_in(tmp_path)
+    assert (made["input"]["skipped"], made["totals"]["delivered"]) == ({}, 3)

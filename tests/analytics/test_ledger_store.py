@@ -209,6 +209,7 @@ def test_files_that_are_removed_during_a_run_are_listed_anew(
         ("row", 2**63 - 1),
         ("ts_us", 2**62),
         ("vhost", "null"),
+        ("queue", b"\xff"),
     ],
 )
 def test_a_file_with_columns_that_no_export_writes_is_skipped_by_name(
@@ -221,6 +222,8 @@ def test_a_file_with_columns_that_no_export_writes_is_skipped_by_name(
         rows = rows.drop_columns(column)
     elif values == "null":
         rows = rows.set_column(place, column, pa.nulls(count, rows.schema.field(place).type))
+    elif isinstance(values, bytes):
+        rows = rows.set_column(place, column, pa.array([values] * count).view(pa.string()))
     elif isinstance(values, pa.DataType):
         rows = rows.set_column(place, column, pa.array(range(count)).cast(values))
     else:

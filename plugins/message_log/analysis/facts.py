@@ -350,9 +350,11 @@ class Table:
         self.count = rows.num_rows
         self._types = {column.name: ARROW[column.type] for column in schema.TABLES[name]}
         for column in schema.TABLES[name]:
+            if not column.optional and column.name in self.rows.column_names and self.rows[column.name].null_count:
+                raise ValueError(f"{column.name}: null")
             if column.type == "timestamp":
                 self._check_range(column.name, 0, LATEST)
-            elif column.type == "int64":
+            elif column.type == "int64" and column.name != "msg_seq":  # which is never summed
                 self._check_range(column.name, -MOST, MOST)
         if "sample_rate" in self.rows.column_names:
             rates = numbers_of(self.rows["sample_rate"])

@@ -41,6 +41,7 @@ WELL, WRONG, UNKNOWN = "well", "wrong", "unknown"
 LEAST_S = 30  # for which a cause must last
 RECENT_S = 60  # before the end of a boot, in which a message must have been delivered again to be poison
 NOW_S = 600  # before the end of the log, in which a node must have been seen, and a message unroutable
+GOT_S = 120  # without a delivery, if messages of a queue without consumers are fetched (basic.get)
 HELD_TIMES = 3  # the 99th percentile of the time for which consumers hold a message, until they are stuck
 REDELIVERED = 5  # deliveries after the first one that make a message poison
 WAIT_S = 10.0  # for which messages wait in a queue that is slow, at the rate at which they leave it
@@ -182,11 +183,11 @@ class Judge:
         self.boots = newest(boots)
         self.settled: dict[Queue, int] = {}  # when a message was settled last in the newest boot
         self.delivered: dict[Queue, int] = {}
-        self.by_design: set[Queue] = set()  # queues that messages leave by a limit or their time to live
+        self.by_design: dict[Queue, int] = {}  # when a message left a queue last by a limit or its time to live
         for row in kinds:
             queue, event = queue_of(row), row["event"]
             if row["reason"] in BY_DESIGN.get(event, ()):
-                self.by_design.add(queue)
+                self.by_design[queue] = max(self.by_design.get(queue, 0), row["last"] * SECOND)
             if row["node"] not in self.boots or self.boots[row["node"]].boot_id != row["boot_id"]:
                 continue
             last_us = row["last"] * SECOND
@@ -246,12 +247,15 @@ class Judge:
             return Finding(cause, *queue, time_of(since_us), text, ready + unacked, example)
 
         if ready and not consumers:
-            if queue in self.by_design:
+            since_us, designed_us = latest(turns, "none_ready", "consumed"), self.by_design.get(queue)
+            if designed_us is not None and (designed_us + SECOND >= since_us or since_us == micros(turns["first"])):
                 return None
-            since_us = latest(turns, "none_ready", "consumed")
-            if delivered_us <= since_us:
-                link = "its federation link is down, " if (queue[2] or "").startswith(LINK_QUEUE) else ""
-                return found(NO_CONSUMER, since_us, f"{link}{number(ready)} wait", self.example(queue, "waiting"))
+            link = "its federation link is down, " if (queue[2] or "").startswith(LINK_QUEUE) else ""
+            text, example = f"{link}{number(ready)} wait", self.example(queue, "waiting")
+            got = delivered_us > since_us
+            alone = found(NO_CONSUMER, max(since_us, delivered_us), text, example, GOT_S * SECOND if got else 0)
+            if alone is not None or not got:
+                return alone
         if consumers and unacked and (grows or waits_us >= LEAST_S * SECOND):
             since_us = max(latest(turns, "none_unacked"), settled_us)
             text = f"{number(unacked)} delivered and none settled, {ready:,} more wait"
@@ -368,7 +372,7 @@ def line(finding: Finding) -> str:
 
 def trace_command(message: str | None, folder: str) -> str | None:
     """Return the command that shows the way of a message, given as BOOT/NUMBER."""
-    return f"warren trace {message} --input {shlex.quote(folder)}" if message is not None else None
+    return f"warren trace {shlex.quote(message)} --input {shlex.quote(folder)}" if message is not None else None
 
 
 def queue_of(row: Values) -> Queue:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ..file_format import schema
 from ..file_format.folder import Folder, Vanished
+from ..file_format.printable import printable
 from ..file_format.report_folder import PAGE, REPORT, SUMMARY, TABLES, summary_of
 from .boots import FILE_AGE_S, SILENCE_S, micros
 from .compare import UnusableReport, compare, parse
@@ -81,8 +82,12 @@ class Job:
 
         Raises JobRefused or one of FAILURES, and publishes nothing then.
         """
+        with self._lock():
+            return self._run(engine)
+
+    def _run(self, engine: Engine) -> Values:
         listed = self._listed()
-        with self._lock(), new_run(self.output) as run:
+        with new_run(self.output) as run:
             facts = self.state if self._stream else self.output.below(f"{run}/_facts")
             self._log("reduce")
             ledger = self._make_ledger(engine, facts)
@@ -120,14 +125,16 @@ class Job:
         return hashlib.sha256(content.encode()).hexdigest()
 
     def follow(self, engine: Engine, every_s: float) -> None:
-        """Report again and again, also after a run that failed. Raises JobRefused."""
-        while True:
-            try:
-                report = self.unchanged() or self.run(engine)
-                self._log(f"{report['health']['sentence']} {report['verdict']} Next look in {every_s:g} s")
-            except FAILURES as error:
-                self._log(f"{one_line(error)}. Next look in {every_s:g} s")
-            time.sleep(every_s)
+        """Report again and again, also after a run that failed. Raises JobRefused if another stream has the output."""
+        with self._lock():
+            while True:
+                try:
+                    report = self.unchanged() or self._run(engine)
+                    said = f"{report['health']['sentence']} {report['verdict']}"
+                except (JobRefused, *FAILURES, LookupError, TypeError) as error:  # the input may be right next time
+                    said = f"{one_line(error)}."
+                self._log(f"{said} Next look in {every_s:g} s")
+                time.sleep(every_s)
 
     def _make_ledger(self, engine: Engine, facts: Folder) -> Ledger:
         """Make a ledger, again if listed files are gone: a compaction or the retention removes some at any time."""
@@ -236,6 +243,6 @@ def progress() -> LogProgress:
     started_s = time.monotonic()
 
     def log(step: str) -> None:
-        print(f"warren analyze: {time.monotonic() - started_s:6.1f} s  {step}", file=sys.stderr, flush=True)
+        print(f"warren analyze: {time.monotonic() - started_s:6.1f} s  {printable(step)}", file=sys.stderr, flush=True)
 
     return log

@@ -249,6 +249,7 @@ def read_rows(folder: SelectedFolder, file: LogFile, columns: list[str] | None =
     try:
         with folder.folder.open(file.path) as opened:
             rows = pq.ParquetFile(opened).read(columns, use_threads=False)
+            rows.validate(full=True)
     except Vanished:
         raise
     except (pa.ArrowException, OSError):
@@ -270,11 +271,17 @@ def reduce_file(folder: SelectedFolder, file: LogFile, reduce: Reduce) -> list[F
             parquet = pq.ParquetFile(opened)
             columns = [name for name in parquet.schema_arrow.names if name not in NOT_REDUCED]
             batches = parquet.iter_batches(max(at_once, 1), columns=columns, use_threads=False)
-            return [reduce(folder.selection.rows(file.table, pa.Table.from_batches([batch]))) for batch in batches]
+            return [reduce(folder.selection.rows(file.table, sound(batch))) for batch in batches]
     except Vanished:
         raise
     except BAD_ROWS:
         return None
+
+
+def sound(batch: pa.RecordBatch) -> pa.Table:
+    """Return rows as a table. Raises ArrowInvalid for text that is not UTF-8, as damaged files have."""
+    batch.validate(full=True)
+    return pa.Table.from_batches([batch])
 
 
 BAD_ROWS = (ArithmeticError, LookupError, OSError, TypeError, ValueError, pa.ArrowException)

@@ -31,7 +31,7 @@ class Compact(Command):
         from . import merge
 
         if "://" in options.input and not options.input.startswith(LOCAL):
-            return failed(f"{options.input}: must be a folder of this machine: files are locked and appended to", USAGE)
+            return failed("--input: must be a folder of this machine: files are locked and appended to", USAGE)
         if not options.input.removeprefix(LOCAL):  # which would be the working directory
             return failed("--input: names no folder", USAGE)
         folder = Path(options.input.removeprefix(LOCAL))

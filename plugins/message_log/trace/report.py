@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..file_format import schema
+from ..file_format.printable import printable
 from .search import Row, Trace, order
 
 Values = dict[str, Any]
@@ -87,7 +88,7 @@ def _time(at: datetime) -> str:
 
 
 def text(traced: Values) -> str:
-    return "\n".join(map(_printable, _lines(traced)))
+    return "\n".join(map(printable, _lines(traced)))
 
 
 def _lines(traced: Values) -> Iterator[str]:
@@ -152,8 +153,3 @@ def _sentence(event: Values, message: Values) -> str:
 
 def _quoted(text: str | None) -> str:
     return f'"{text or ""}"'
-
-
-def _printable(line: str) -> str:
-    """Return a line with escapes for characters that are not printable, because clients choose most names."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
