@@ -18,6 +18,7 @@ OTHERS = {
     "warren/plugins/message_log/analysis/page/drawings.js",
     "warren/plugins/message_log/analysis/page/report.js",
     "warren/plugins/message_log/analysis/report.schema.json",
+    "warren/plugins/message_log/analysis/log4j2.properties",
 }
 PAGES = ("warren.1", "warren.conf.5", "warrenctl.8")
 LICENSES = {"LICENSE", f"{WEB}/LICENSE.uPlot"}
