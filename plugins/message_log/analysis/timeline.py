@@ -22,7 +22,7 @@ from .traffic import QUEUE, Values, keyed
 
 Extents = dict[tuple[str, str], tuple[int, int]]  # the first and the last second of each boot, by node and boot
 Lengths = dict[tuple["Queue", int], tuple[int, int]]
-"""By queue and step, the greatest number of messages in a snapshot, and the least number of ready ones."""
+"""The greatest number of messages in a snapshot, and the least number of ready ones, by queue and step."""
 Queue = tuple[str, str | None, str | None]  # node, vhost, name
 SCOPE = ("node", "vhost")
 STEPS = 240  # at most
