@@ -217,13 +217,15 @@ def enqueue_in_slices(
         copies = count if exceeded else records_of(targets[:SLICE]) or 1  # of the frames
         shift = STORE_SHIFT if stores or vhost.ledger.exceeded else COPY_SHIFT
         some = messages[at : at + max(limit // (weight * count), 1)]
-        while (cost := cost_of(some, weight * count, copies, shift, readers)) > 2 * limit and len(some) > 1:
+        size = frame_bytes(some)
+        while (cost := cost_of(some, size, weight * count, copies, shift, readers)) > 2 * limit and len(some) > 1:
             some = some[: max(len(some) * limit // cost, 1)]
+            size = frame_bytes(some)
         first, at = at, at + len(some)
-        each = cost_of(some, weight, int(exceeded), shift, min(readers, 1))
+        each = cost_of(some, size, weight, int(exceeded), shift, min(readers, 1))
         if count > 1:
             some = vhost.ledger.share(some)
-        for part in in_parts(targets, each, frame_bytes(some), max(limit, cost) if len(some) > 1 else limit):
+        for part in in_parts(targets, each, size, max(limit, cost) if len(some) > 1 else limit):
             if step_cost:
                 yield step_cost
             if there := existing(part):
@@ -245,12 +247,12 @@ def merge(result: EnqueueResult, more: EnqueueResult, first: int) -> EnqueueResu
     return EnqueueResult(result.stored or more.stored, refused)
 
 
-def cost_of(messages: list[Message], each: int, copies: int, shift: int, readers: int = 0) -> int:
-    """Return the cost of messages that cost `each` beside the copies of their frames, of which 2 ** `shift` cost 1.
+def cost_of(messages: list[Message], size: int, each: int, copies: int, shift: int, readers: int) -> int:
+    """Return the cost of messages that cost `each` beside the copies of their frames, of which 2 ** `shift` bytes cost 1.
 
-    `readers` is the number of targets that read their headers.
+    `size` is the sum of the lengths of their frames. `readers` is the number of targets that read their headers.
     """
-    cost = each * len(messages) + copies * (frame_bytes(messages) >> shift)
+    cost = each * len(messages) + copies * (size >> shift)
     return cost + readers * cost_of_headers(messages) if readers else cost
 
 

@@ -22,6 +22,7 @@ ROUNDS = int(os.environ.get("WARREN_CRASH_ROUNDS") or 3)
 SEED = os.environ.get("WARREN_CRASH_SEED")
 PUBLISHERS = 8
 LEAST_CONFIRMED = 100  # in a round, or it has shown nothing
+CONFIRMED_S = 20  # that this takes at most, where others use the disk
 
 
 def declare(client: Client) -> None:
@@ -97,6 +98,9 @@ def test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back(daemon: B
     for round_ in range(rounds):
         before = ledger.count("confirmed")
         workers = load(daemon, ledger, dice, round_)
+        until_s = time.monotonic() + CONFIRMED_S
+        while ledger.count("confirmed") - before < LEAST_CONFIRMED and time.monotonic() < until_s:
+            time.sleep(0.02)
         time.sleep(dice.uniform(0.3, 1.5 if rounds > 1 else 0.7))
         daemon.kill()
         for worker in workers:
