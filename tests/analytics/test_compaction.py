@@ -217,6 +217,8 @@ def test_a_manifest_that_was_cut_names_only_what_was_written() -> None:
         {"replaces": [f"{HOUR}/../../../../victim.parquet"], "by": NEW},
         {"replaces": [OLD.replace("hour=10", "hour=11")], "by": NEW},
         {"replaces": [OLD.replace("events", "metrics")], "by": NEW},
+        {"replaces": [OLD.replace("part-a", "part-b")], "by": NEW},
+        {"replaces": [OLD.replace("000000", "0")], "by": NEW},
         {"replaces": [f"{HOUR}/part-/../../victim.parquet"], "by": NEW},
         {"replaces": [f"{HOUR}/part-\0.parquet"], "by": NEW},
         {"replaces": [OLD, "_manifest/other.jsonl"], "by": NEW},
